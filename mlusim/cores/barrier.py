@@ -1,0 +1,53 @@
+"""Barriers with the hardware's fixed counts: a participant that has returned leaves the others waiting for ever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlusim.log import END, WAITED_FOR, WIDTH
+
+if TYPE_CHECKING:
+    from mlusim.cores.chip import Chip
+    from mlusim.cores.task import Task
+
+
+class Barrier:
+    """A barrier of a fixed number of tasks.
+
+    `latency_ps` passes between the last arrival and the release.
+    """
+
+    def __init__(self, chip: Chip, name: str, participants: int, latency_ps: int) -> None:
+        self.name = name
+        self.participants = participants
+        self._chip = chip
+        self._latency_ps = latency_ps
+        self.waiting: list[tuple[Task, int]] = []
+        self._arrivals = 0
+        self._first = chip.barriers
+        chip.barriers += 1 << 20
+
+    def number(self) -> int:
+        """The log's name for the round that the next arrival belongs to."""
+        number = self._first + self._arrivals // self.participants
+        self._arrivals += 1
+        return number
+
+    def arrive(self, task: Task, record: int) -> None:
+        """A task is here, its pipes drained; it is resumed when all are."""
+        self.waiting.append((task, record))
+        if len(self.waiting) < self.participants:
+            return
+        last_task, last_record = max(self.waiting, key=lambda entry: entry[0].now_ps)
+        release_ps = last_task.now_ps + self._latency_ps
+        here, self.waiting = self.waiting, []
+        data = self._chip.log.data
+        for waiter, own_record in here:
+            waiter.now_ps = release_ps
+            waiter.waits_for = ""
+            data[own_record * WIDTH + END] = release_ps
+            data[own_record * WIDTH + WAITED_FOR] = last_record
+        environment = self._chip.environment
+        timer = environment.timeout(release_ps - environment.now)
+        for waiter, _ in here:
+            timer.callbacks.append(waiter.resume)

@@ -1,0 +1,118 @@
+"""The chip: clusters of cores, their memories, the links between, one clock and one log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import simpy
+
+from mlusim.cores.launch import Queue
+from mlusim.cores.unit import Unit
+from mlusim.hardware.board import Board
+from mlusim.log import AllocationRecord, Log
+from mlusim.memory.allocation import Allocation, Bytes, Memory
+from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.link import Link
+from mlusim.units import PS_PER_S
+
+MEMORY_CORE_ID = 0x80
+
+
+class Cluster:
+    """Cores, one memory core, and the SRAM that they share."""
+
+    def __init__(self, chip: Chip, index: int) -> None:
+        board = chip.board
+        self.index = index
+        self.sram_link = Link(
+            chip.environment,
+            board.sram_bandwidth_bytes_per_s / PS_PER_S,
+            [board.sram_bandwidth_bytes_per_s / PS_PER_S],
+        )
+        self.sram = Memory(
+            MemoryKind.SRAM,
+            f"the SRAM of cluster {index} of {board.name}",
+            board.sram_bytes,
+            reserved_bytes=board.sram_reserved_bytes,
+            alignment_bytes=board.vector_alignment_bytes,
+            data=chip.data,
+        )
+        self.cores = [Unit(chip, self, core, is_memory_core=False) for core in range(board.cores_per_cluster)]
+        self.memory_core = Unit(chip, self, MEMORY_CORE_ID, is_memory_core=True)
+
+
+class Chip:
+    """All that is on one board.
+
+    Args:
+        board: its record.
+        data: whether memories hold bytes (False: timing only).
+        late: delay the effect of asynchronous copies to the sync that orders them.
+        max_operations: operations that one task may issue.
+    """
+
+    def __init__(self, board: Board, *, data: bool, late: bool, max_operations: int) -> None:
+        self.board = board
+        self.data = data
+        self.late = late
+        self.max_operations = max_operations
+        self.environment = simpy.Environment()
+        self.log = Log(board.name)
+        ports = [board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s] * board.clusters
+        self.dram = Link(
+            self.environment,
+            board.dram_bandwidth_bytes_per_s / PS_PER_S,
+            [rate / PS_PER_S for rate in ports],
+            board.dram_mixed_efficiency,
+        )
+        self.gdram = Memory(
+            MemoryKind.GDRAM,
+            f"the GDRAM of {board.name}",
+            board.gdram_bytes,
+            alignment_bytes=board.vector_alignment_bytes,
+            data=data,
+        )
+        self.queues: list[Queue] = []
+        self.barriers = 0
+        self.forms: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        self.clusters = [Cluster(self, index) for index in range(board.clusters)]
+
+    def queue(self) -> Queue:
+        """A new in-order queue."""
+        queue = Queue(self, len(self.queues))
+        self.queues.append(queue)
+        return queue
+
+    def place_all(self) -> None:
+        """Let every queue's first launch take the units that are free."""
+        for queue in self.queues:
+            queue.place()
+
+    def allocate(
+        self,
+        memory: Memory,
+        nbytes: int,
+        name: str,
+        *,
+        dtype: str,
+        shape: tuple[int, ...],
+        task: int = -1,
+        now: int = 0,
+        adopt: Bytes | None = None,
+        read_only: bool = False,
+    ) -> Allocation:
+        """Take bytes of a memory and log it. Raises `AllocationError` where they do not fit."""
+        log = self.log
+        allocation = memory.allocate(nbytes, name, len(log.allocations), adopt=adopt)
+        allocation.read_only = read_only
+        log.allocations.append(
+            AllocationRecord(
+                memory.kind.value, memory.name, name, allocation.address, nbytes, task, now, dtype, shape, read_only
+            )
+        )
+        return allocation
+
+    def free(self, allocation: Allocation, now: int) -> None:
+        """Give bytes back and log when."""
+        allocation.memory.free(allocation)
+        self.log.close_allocation(allocation.identity, now)

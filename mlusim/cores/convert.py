@@ -1,0 +1,218 @@
+"""Conversions of the vector unit: what the bits become, and in how many steps.
+
+Rules (those of the operator `cast`). The same type is a bit copy. To bool: x != 0. From bool: any byte but 0 is 1.
+Integer to integer wraps in two's complement. To a float: round to nearest even, overflow to infinity (float8_e4m3fn
+has none: NaN), subnormals kept, NaN stays NaN. 32- and 64-bit types reach 16- and 8-bit floats through float32 and
+round at each step, as the hardware's library does. Float to integer truncates, saturates, and makes 0 of NaN; the
+board's other rounding modes can be named. A real number becomes the real part of a complex one, by the same rules.
+
+NumPy's cast is used wherever it is right. It is not for a bool byte other than 0 and 1 on its way to bfloat16 or
+float8 (it keeps its number), for float64 to float16 (it rounds once), and for floats outside the range of an integer
+(it differs between processors, and between the body and the tail of one array).
+
+Not modelled: exception flags, fixed-point formats, and which of its payload bits a NaN keeps.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from mlusim.dtypes import BOOL, FLOAT32, FLOAT64, Dtype, dtype_of, is_complex, is_float, is_integer, raw_dtype
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Array: TypeAlias = np.ndarray[Any, Dtype]
+
+# Elements converted at once where an intermediate is needed: it then stays in the second-level cache.
+CHUNK = 1 << 15
+
+# The exact search for a byte that two arrays share can take exponential time; past this much work it counts as found.
+_OVERLAP_WORK = 1000
+_HALF = 0.5
+
+
+def convert(source: Array, target: object, rounding: str | None = None, out: Array | None = None) -> Array:
+    """Convert every element of `source` to the type `target`.
+
+    Args:
+        source: array of any shape, strides and alignment and of a registered type. Never written.
+        target: what `dtype_of` takes.
+        rounding: for a float to an integer, None truncates; "tz" to zero; "rn" to nearest, ties to even; "rd" to
+            nearest, ties away from zero; "dn" down; "up" up; "oz" away from zero. The result is saturated after it is
+            rounded. Every other pair takes None or "rn". The names are the suffixes of BANG C's conversions.
+        out: array of source's shape and the target type, any strides, that shares no byte with source.
+
+    Returns:
+        `out`, or a new C-ordered array.
+
+    Raises:
+        InputError: a type that is not registered or of the other byte order, complex to real, a rounding mode that is
+            unknown or does not apply, an `out` that does not fit.
+    """
+    source = np.asarray(source)
+    target = dtype_of(target)
+    move = _route(source.dtype, target, rounding)
+    if out is None:
+        out = np.empty(source.shape, target)
+    else:
+        _check_out(source, target, out)
+    if source.size:
+        with np.errstate(all="ignore"):
+            move(source, out)
+    return out
+
+
+def steps(source: object, target: object, rounding: str | None = None) -> tuple[Dtype, ...]:
+    """Types that an element passes through from `source` to `target`: one pass of the vector unit each.
+
+    int64 to float16 gives (float32, float16), float32 to float16 (float16,), and the same type (), a plain copy. Types
+    are what `dtype_of` takes. Raises `InputError` for a pair or a rounding mode that `convert` refuses.
+    """
+    start, end = dtype_of(source), dtype_of(target)
+    _check(start, end, rounding)
+    if start == end:
+        return ()
+    if is_float(end) and end.itemsize < FLOAT32.itemsize <= start.itemsize and start != FLOAT32:
+        return (FLOAT32, end)
+    return (end,)
+
+
+@cache
+def _route(origin: Dtype, target: Dtype, rounding: str | None) -> Callable[[Array, Array], None]:
+    """Return the function (source, out) for a pair: looked up once, because kernels convert small pieces often."""
+    origin = dtype_of(origin)
+    path = steps(origin, target, rounding)
+    if not path:
+        return partial(_copy_bits, raw=raw_dtype(target))
+    if origin == BOOL:
+        return _from_bool
+    if is_float(origin) and is_integer(target):
+        middle = FLOAT64 if origin == FLOAT64 else FLOAT32
+        return partial(_to_integer, middle=middle, rounding=_ROUND[rounding])
+    if len(path) > 1:
+        return partial(_through, middle=path[0])
+    return _cast
+
+
+def _copy_bits(source: Array, out: Array, raw: Dtype) -> None:
+    np.copyto(out.view(raw), source.view(raw))
+
+
+def _cast(source: Array, out: Array) -> None:
+    np.copyto(out, source, casting="unsafe")
+
+
+def _from_bool(source: Array, out: Array) -> None:
+    np.not_equal(source.view(np.uint8), 0, out=out, casting="unsafe")
+
+
+def _through(source: Array, out: Array, middle: Dtype) -> None:
+    for values, part in _pieces(source, out, middle):
+        np.copyto(part, values, casting="unsafe")
+
+
+def _to_integer(source: Array, out: Array, middle: Dtype, rounding: Callable[[Array], Array] | None) -> None:
+    for values, part in _pieces(source, out, middle):
+        _saturate(values if rounding is None else rounding(values), part)
+
+
+def _pieces(source: Array, out: Array, middle: Dtype) -> Iterator[tuple[Array, Array]]:
+    """Yield pieces of rank 1 or more: elements of source as `middle`, not to be written, and their place in `out`."""
+    if source.ndim and source.size <= CHUNK:
+        yield source.astype(middle, copy=False), out
+        return
+    buffer = np.empty(min(source.size, CHUNK), middle)
+    pieces = np.nditer(
+        [source, out],
+        flags=["external_loop", "buffered"],
+        op_flags=[["readonly"], ["writeonly"]],
+        buffersize=CHUNK,
+    )
+    with pieces:
+        for piece, part in pieces:
+            values = piece
+            if piece.dtype != middle:
+                values = buffer[: piece.size]
+                np.copyto(values, piece, casting="unsafe")
+            yield values, part
+
+
+def _saturate(values: Array, out: Array) -> None:
+    """Truncate float32 or float64 `values` into the integers `out`; out of range saturates, NaN gives 0."""
+    limits = np.iinfo(out.dtype)
+    # Both are a power of two or 0, exact in either float. The largest integer itself often is not.
+    low, beyond = values.dtype.type(limits.min), values.dtype.type(limits.max + 1)
+    # Most data is in range and free of NaN, which fails either test: two reductions save the passes below.
+    if values.min() >= low and values.max() < beyond:
+        np.copyto(out, values, casting="unsafe")
+        return
+    high = np.nextafter(beyond, low)
+    inside = np.maximum(values, low)
+    np.minimum(inside, high, out=inside)
+    inside[np.isnan(inside)] = 0
+    np.copyto(out, inside, casting="unsafe")
+    if int(high) < limits.max:
+        np.copyto(out, limits.max, where=values >= beyond)
+
+
+def _nearest_away(values: Array) -> Array:
+    """Round to nearest, halves away from zero. The fraction is exact, which floor(x + 0.5) is not."""
+    whole = np.trunc(values)
+    whole += np.copysign(np.abs(values - whole) >= _HALF, values)
+    return whole
+
+
+def _away(values: Array) -> Array:
+    """Round away from zero."""
+    whole: Array = np.copysign(np.ceil(np.abs(values)), values)
+    return whole
+
+
+_ROUND: dict[str | None, Callable[[Array], Array] | None] = {
+    None: None,  # the cast to an integer truncates by itself
+    "tz": None,
+    "rn": np.rint,
+    "rd": _nearest_away,
+    "dn": np.floor,
+    "up": np.ceil,
+    "oz": _away,
+}
+
+
+def _check(origin: Dtype, target: Dtype, rounding: str | None) -> None:
+    if is_complex(origin) and not is_complex(target):
+        msg = f"{origin} to {target}: complex to real would drop the imaginary part; convert x.real, x.imag or abs(x)"
+        raise InputError(msg)
+    if rounding not in _ROUND:
+        msg = f"rounding {rounding!r} is unknown: the modes are None, {', '.join(map(str, list(_ROUND)[1:]))}"
+        raise InputError(msg)
+    if rounding not in {None, "rn"} and not (is_float(origin) and is_integer(target)):
+        msg = (
+            f"rounding {rounding!r} does not apply to {origin} to {target}: the modes are for a float to an integer, "
+            "any other pair takes None or 'rn'"
+        )
+        raise InputError(msg)
+
+
+def _check_out(source: Array, target: Dtype, out: Array) -> None:
+    if out.dtype != target or out.shape != source.shape:
+        msg = f"out is {out.dtype} {list(out.shape)}, the result {target} {list(source.shape)}: they must be the same"
+        raise InputError(msg)
+    if not out.flags.writeable:
+        msg = "out is read-only: pass an array that can be written"
+        raise InputError(msg)
+    if np.may_share_memory(source, out) and _overlap(source, out):
+        msg = "out shares bytes with the source, which is never written: convert into another array, then copy"
+        raise InputError(msg)
+
+
+def _overlap(source: Array, out: Array) -> bool:
+    try:
+        return np.shares_memory(source, out, max_work=_OVERLAP_WORK)  # type: ignore[arg-type]  # the stub knows two values
+    except np.exceptions.TooHardError:
+        return True

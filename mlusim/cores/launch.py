@@ -1,0 +1,234 @@
+"""Launches: BLOCK tasks in waves, UNIONn jobs on whole clusters, in-order queues.
+
+BLOCK tasks are dealt out in waves: a wave takes every free core, and the next begins when the wave is over. A UNIONn
+job takes n whole clusters, with their memory cores, as soon as they are free. Nothing that runs is preempted.
+Not modelled: the host's own time (a launch costs it about 6 us, HARDWARE.md), priorities of queues.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from mlusim.cores.barrier import Barrier
+from mlusim.cores.core import Core
+from mlusim.cores.task import Task
+from mlusim.errors import LaunchError
+from mlusim.log import LaunchRecord
+
+if TYPE_CHECKING:
+    from mlusim.cores.chip import Chip, Cluster
+    from mlusim.cores.unit import Unit
+    from mlusim.memory.view import View
+
+MAX_GRID = 65535
+Kernel = Callable[..., Coroutine[Any, None, None]]
+
+
+class Job:
+    """What is placed at once: one BLOCK task, or one union of clusters."""
+
+    def __init__(self, launch: Launch, clusters: list[Cluster]) -> None:
+        chip = launch.chip
+        board = chip.board
+        self.launch = launch
+        self.clusters = clusters
+        self.tasks: list[Task] = []
+        self.sram_buffers: dict[int, dict[str, View]] = {}
+        self._left = 0
+        cores = board.cores_per_cluster
+        self.cluster_barriers = {
+            cluster.index: Barrier(chip, "sync_cluster", cores + 1, board.cluster_barrier_ps) for cluster in clusters
+        }
+        self.all_barrier = Barrier(chip, "sync_all", (cores + 1) * len(clusters), board.union_barrier_ps)
+        self.all_ipu_barrier = Barrier(chip, "sync_all_ipu", cores * len(clusters), board.union_barrier_ps)
+
+    def add(self, unit: Unit, task_id: tuple[int, int, int], delay_ps: int) -> None:
+        """Put a task on a unit, to begin after `delay_ps`."""
+        launch = self.launch
+        task = Task(launch.chip, self, unit, task_id)
+        self.tasks.append(task)
+        self._left += 1
+        unit.task = task
+        timer = launch.chip.environment.timeout(delay_ps)
+        timer.callbacks.append(lambda _: task.start(launch.kernel, Core(task), launch.arguments))
+
+    def task_done(self, task: Task) -> None:
+        """A task is over."""
+        self._left -= 1
+        if self._left == 0:
+            for buffers in self.sram_buffers.values():
+                for view in buffers.values():
+                    task.chip.free(view.allocation, task.now_ps)
+            self.launch.job_done(self)
+
+
+class Launch:
+    """One launch of a kernel: the function, its grid, and what has run of it.
+
+    Raises `LaunchError` where the board cannot hold it or the arguments do not fit the kernel.
+    """
+
+    def __init__(
+        self, chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tuple[int, int, int], kind: str, queue: Queue
+    ) -> None:
+        self.chip = chip
+        self.kernel = kernel
+        self.arguments = arguments
+        self.dim = dim
+        self.kind = kind
+        self.queue = queue
+        self.name = getattr(kernel, "__name__", str(kernel))
+        self.union = check_launch(chip, kernel, arguments, dim, kind)
+        self.index = len(chip.log.launches)
+        self.done = False
+        chip.log.launches.append(LaunchRecord(self.name, kind, dim, queue.index, -1))
+        width = self.union * chip.board.cores_per_cluster if self.union else 1
+        x, y, z = dim
+        self.waiting = deque((i * width, j, k) for k in range(z) for j in range(y) for i in range(x // width))
+        self.running: list[Job] = []
+        self._waves = 0
+
+    def place(self) -> None:
+        """Start as many jobs as there is room for."""
+        if self._waves == 0:
+            now = self.chip.environment.now
+            self.chip.log.open_launch(self.index, now)
+        if self.union:
+            self._place_unions()
+        elif not self.running:
+            self._place_wave()
+
+    def _delay_ps(self) -> int:
+        return self.chip.board.wave_ps if self._waves else self.chip.board.kernel_start_ps
+
+    def _place_wave(self) -> None:
+        skew = self.chip.board.core_start_skew_ps
+        # Neighbours go to different clusters, so that a small grid has the ports of all clusters.
+        units = [
+            cluster.cores[core]
+            for core in range(self.chip.board.cores_per_cluster)
+            for cluster in self.chip.clusters
+            if cluster.cores[core].task is None and cluster.memory_core.task is None
+        ]
+        delay = self._delay_ps()
+        for position, unit in enumerate(units):
+            if not self.waiting:
+                break
+            job = Job(self, [unit.cluster])
+            self.running.append(job)
+            job.add(unit, self.waiting.popleft(), delay + position * skew)
+        if self.running:
+            self._waves += 1
+
+    def _place_unions(self) -> None:
+        skew = self.chip.board.core_start_skew_ps
+        position = 0
+        delay = self._delay_ps()
+        while self.waiting:
+            free = [
+                cluster
+                for cluster in self.chip.clusters
+                if cluster.memory_core.task is None and all(core.task is None for core in cluster.cores)
+            ]
+            if len(free) < self.union:
+                break
+            x, y, z = self.waiting.popleft()
+            job = Job(self, free[: self.union])
+            self.running.append(job)
+            for cluster in job.clusters:
+                job.add(cluster.memory_core, (x, y, z), delay + position * skew)
+                for core in cluster.cores:
+                    job.add(core, (x, y, z), delay + position * skew)
+                    x += 1
+                    position += 1
+        if self.running:
+            self._waves += 1
+
+    def job_done(self, job: Job) -> None:
+        """A job is over: its units are free."""
+        self.running.remove(job)
+        if not self.waiting and not self.running:
+            timer = self.chip.environment.timeout(self.chip.board.kernel_end_ps)
+            timer.callbacks.append(self._end)
+        self.chip.place_all()
+
+    def _end(self, _: Any) -> None:
+        self.done = True
+        self.chip.log.close_launch(self.index, self.chip.environment.now)
+        self.queue.launch_done(self)
+
+
+class Queue:
+    """Launches that run one after the other. Different queues may overlap."""
+
+    def __init__(self, chip: Chip, index: int) -> None:
+        self.chip = chip
+        self.index = index
+        self.launches: deque[Launch] = deque()
+        self._gap = False
+
+    def submit(self, launch: Launch) -> None:
+        """Add a launch at the end."""
+        self.launches.append(launch)
+
+    def place(self) -> None:
+        """Let the first launch take what it can."""
+        if self.launches and not self._gap:
+            self.launches[0].place()
+
+    def launch_done(self, launch: Launch) -> None:
+        """The first launch is over; the next begins after the gap between queued kernels."""
+        assert self.launches[0] is launch  # noqa: S101 - in order by construction
+        self.launches.popleft()
+        if self.launches:
+            self._gap = True
+            timer = self.chip.environment.timeout(self.chip.board.queued_kernel_gap_ps)
+            timer.callbacks.append(self._after_gap)
+
+    def _after_gap(self, _: Any) -> None:
+        self._gap = False
+        self.chip.place_all()
+
+
+def check_launch(
+    chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tuple[int, int, int], kind: str
+) -> int:
+    """Check a launch against the board; gives n of UNIONn, or 0 for BLOCK."""
+    board = chip.board
+    name = getattr(kernel, "__name__", repr(kernel))
+    if inspect.iscoroutine(kernel):
+        kernel.close()
+        raise LaunchError(
+            f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
+        )
+    if not inspect.iscoroutinefunction(kernel):
+        raise LaunchError(f"{name} is no kernel: write it as `async def {name}(core, ...)`, without `yield`")
+    signature = inspect.signature(kernel)
+    try:
+        signature.bind(None, *arguments)
+    except TypeError as error:
+        raise LaunchError(
+            f"{name}{signature} was launched with {len(arguments)} arguments after `core`: {error}"
+        ) from None
+    if min(dim) < 1 or max(dim) > MAX_GRID:
+        raise LaunchError(f"{name}: dim {dim}: each axis of a grid is 1 to {MAX_GRID}; loop inside the kernel")
+    if kind == "BLOCK":
+        return 0
+    union = int(kind[5:]) if kind.startswith("UNION") and kind[5:].isdigit() else 0
+    if union not in (1, 2, 4, 8, 16):
+        raise LaunchError(f"{name}: task type {kind!r}: it is BLOCK, UNION1, UNION2, UNION4, UNION8 or UNION16")
+    if union > min(board.max_union, board.clusters):
+        raise LaunchError(
+            f"{name}: {kind} needs {union} clusters at once; {board.name} takes at most UNION{board.max_union} "
+            f"and has {board.clusters} clusters"
+        )
+    width = union * board.cores_per_cluster
+    if dim[0] % width:
+        raise LaunchError(
+            f"{name}: dim.x = {dim[0]} for {kind}: it must be a multiple of {width} "
+            f"({board.cores_per_cluster} cores x {union} clusters); try {-(-dim[0] // width) * width}"
+        )
+    return union

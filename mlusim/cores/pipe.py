@@ -1,0 +1,122 @@
+"""The DMA pipes of a core: IO (off-chip <-> on-chip) and Move (on-chip <-> on-chip).
+
+A pipe takes transfers in program order, one at a time. The start-up of a transfer that was issued early overlaps the
+transfer before it. The bytes move when the transfer completes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from mlusim.log import END, LATENCY, START, WAITED_FOR, WIDTH
+from mlusim.memory.link import WRITE, Flow, Link
+from mlusim.memory.timing import CopyCost
+
+if TYPE_CHECKING:
+    from mlusim.cores.task import Task
+    from mlusim.cores.unit import Unit
+
+
+class Transfer(Flow):
+    """One copy in a pipe, and a flow on its link while it moves.
+
+    `effect` moves the bytes; `task` issued it, and waits for it where `blocks` is true.
+    """
+
+    __slots__ = ("blocks", "effect", "issue_ps", "latency_ps", "pipe", "record", "task")
+
+    def __init__(  # noqa: PLR0913, PLR0917
+        self, pipe: DmaPipe, task: Task, record: int, issue_ps: int, cost: CopyCost, effect: Any, blocks: int
+    ) -> None:
+        # Inlined for performance: the fields of Flow, without its call.
+        self.work = cost.work
+        self.limit = cost.limit
+        self.ratio = cost.ratio
+        self.traffic = traffic = cost.traffic
+        self.port = pipe.write_port if traffic == WRITE else pipe.read_port
+        self.pipe = pipe
+        self.task = task
+        self.record = record
+        self.issue_ps = issue_ps
+        self.latency_ps = cost.latency_ps
+        self.effect = effect
+        self.blocks = blocks
+
+    def done(self, now: int) -> None:
+        """The transfer is complete: its bytes move, the next one starts, and who waits goes on."""
+        pipe, task, record = self.pipe, self.task, self.record
+        pipe.log.data[record * WIDTH + END] = now
+        effect = self.effect
+        if effect is not None:
+            unit = task.unit
+            if unit.effects:
+                unit.apply_until(now)
+            if self.blocks or not pipe.late:
+                effect()
+            else:
+                unit.late_effects.append((pipe, effect))
+        if pipe.queue:
+            following = pipe.queue.popleft()
+            pipe.log.data[following.record * WIDTH + WAITED_FOR] = record
+            pipe.start(following, max(now, following.issue_ps), now)
+        else:
+            pipe.current = None
+        task.transfer_done(self, now)
+
+
+class DmaPipe:
+    """An in-order queue of transfers of one unit.
+
+    Args:
+        unit: the core or memory core that it belongs to.
+        link: the shared link that its transfers join; transfers without work (moves inside a core) take their latency.
+        read_port, write_port: indices of the cluster's ports on that link.
+    """
+
+    __slots__ = ("_environment", "_schedule", "_when_ready", "current", "late", "link", "log", "queue", "read_port", "unit", "write_port")
+
+    def __init__(self, unit: Unit, link: Link, read_port: int, write_port: int) -> None:
+        self.unit = unit
+        self.link = link
+        self.read_port = read_port
+        self.write_port = write_port
+        self.current: Transfer | None = None
+        self.queue: deque[Transfer] = deque()
+        self.log = unit.chip.log
+        self.late = unit.chip.late
+        self._environment = unit.chip.environment
+        self._schedule: Any = unit.chip.environment.schedule
+        self._when_ready = (self._ready,)
+
+    def submit(self, transfer: Transfer) -> None:
+        """Take a transfer; it begins when those before it are complete."""
+        if self.current is None:
+            self.start(transfer, transfer.issue_ps, self._environment.now)
+        else:
+            self.queue.append(transfer)
+
+    def start(self, transfer: Transfer, start_ps: int, now: int) -> None:
+        """Begin a transfer at `start_ps`: its start-up, or what of it the transfer before has not hidden."""
+        self.current = transfer
+        ready_ps = transfer.issue_ps + transfer.latency_ps
+        if ready_ps < start_ps:
+            ready_ps = start_ps
+        position = transfer.record * WIDTH
+        data = self.log.data
+        data[position + START] = start_ps
+        data[position + LATENCY] = ready_ps - start_ps
+        if ready_ps != now:
+            transfer.callbacks = self._when_ready
+            self._schedule(transfer, 1, ready_ps - now)
+        elif transfer.work:
+            self.link.join(transfer, now)
+        else:
+            transfer.done(now)
+
+    def _ready(self, transfer: Transfer) -> None:
+        now = self._environment.now
+        if transfer.work:
+            self.link.join(transfer, now)
+        else:
+            transfer.done(now)

@@ -1,0 +1,108 @@
+"""On-chip memory and LDRAM as a kernel sees them: alloc, scope, how much there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlusim.dtypes import dtype_name, dtype_of
+from mlusim.errors import AllocationError
+from mlusim.memory.allocation import Allocation, Memory, fits_message
+from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.task import Task
+
+
+class Scratch:
+    """A memory of one core, or the SRAM of its cluster, for the time of a task.
+
+    Buffers live until their scope or the task ends. Fresh ones hold 0xFF bytes, never zeros.
+    """
+
+    __slots__ = ("_memory", "_owned", "_task")
+
+    def __init__(self, task: Task, memory: Memory) -> None:
+        self._task = task
+        self._memory = memory
+        self._owned: list[Allocation] = []
+
+    @property
+    def usable_bytes(self) -> int:
+        """Capacity less what is reserved for the compiler, in bytes."""
+        return self._memory.usable_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """The longest range that is free now, in bytes."""
+        return self._memory.largest_free_bytes()
+
+    def alloc(self, shape: int | tuple[int, ...], dtype: object, name: str = "") -> View:
+        """A fresh buffer.
+
+        Args:
+            shape: elements along each axis.
+            dtype: element type.
+            name: what messages and pictures call it. In SRAM it is required: all cores of a cluster that allocate
+                one name get one buffer, as a `__mlu_shared__` array is one for all.
+
+        Raises `AllocationError` with the arithmetic and the largest tile that would fit.
+        """
+        extents = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+        extents = tuple(int(extent) for extent in extents)
+        element = dtype_of(dtype)
+        if min(extents, default=1) < 0:
+            raise AllocationError(f"alloc of shape {list(extents)}: an extent is not negative")
+        if self._memory.kind is MemoryKind.SRAM:
+            return self._shared(extents, element, name)
+        allocation = self._take(extents, element, name or f"{self._memory.kind.value} buffer {len(self._owned)}")
+        self._owned.append(allocation)
+        return View.of(allocation, extents, element)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Free, at its end, what was allocated in it."""
+        before = len(self._owned)
+        try:
+            yield
+        finally:
+            self.release(before)
+
+    def release(self, keep: int = 0) -> None:
+        """Free all but the first `keep` buffers."""
+        while len(self._owned) > keep:
+            self._task.chip.free(self._owned.pop(), self._task.now_ps)
+
+    def _take(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str) -> Allocation:
+        nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize if shape else dtype.itemsize
+        try:
+            return self._task.chip.allocate(
+                self._memory,
+                nbytes,
+                name,
+                dtype=dtype_name(dtype),
+                shape=shape,
+                task=self._task.index,
+                now=self._task.now_ps,
+            )
+        except AllocationError as error:
+            remedy = fits_message(shape, dtype.itemsize, self._memory.largest_free_bytes())
+            raise AllocationError(f"{error.message}. {remedy[0].upper()}{remedy[1:]}.") from None
+
+    def _shared(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str) -> View:
+        if not name:
+            raise AllocationError("sram.alloc needs a name: all cores of the cluster that give it share the buffer")
+        shared = self._task.job.sram_buffers.setdefault(self._task.unit.cluster.index, {})
+        known = shared.get(name)
+        if known is None:
+            known = shared[name] = View.of(self._take(shape, dtype, name), shape, dtype)
+        elif known.shape != shape or known.dtype != dtype:
+            raise AllocationError(
+                f"sram.alloc of {name!r} as {dtype_name(dtype)} {list(shape)}: another core of the cluster made it "
+                f"{dtype_name(known.dtype)} {list(known.shape)}; all must agree"
+            )
+        return View.of(known.allocation, shape, dtype)

@@ -1,0 +1,266 @@
+"""A task: one coroutine of a kernel on one unit, driven by callbacks of SimPy events.
+
+The driver is the only thing that runs kernel code. It catches the kernel's exceptions where they happen, refuses
+foreign awaitables, and knows what the task waits for.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Coroutine, Generator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from mlusim.cores.pipe import Transfer
+from mlusim.cores.scratch import Scratch
+from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
+from mlusim.log import END, IO, MOVE, NONE, VECTOR, WAITED_FOR, WIDTH, TaskRecord
+from mlusim.units import format_ns, group_digits
+
+if TYPE_CHECKING:
+    from mlusim.cores.barrier import Barrier
+    from mlusim.cores.chip import Chip
+    from mlusim.cores.launch import Job
+    from mlusim.cores.unit import Unit
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_INSIDE = (str(_PACKAGE / "cores"), str(_PACKAGE / "memory"), str(_PACKAGE / "log.py"), str(_PACKAGE / "device.py"))
+
+ALL_PIPES = (1 << VECTOR) | (1 << IO) | (1 << MOVE)
+
+
+class _Suspend:
+    """What a kernel awaits, through the methods of `Core`, to give the board time."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[_Suspend, None, None]:
+        yield self
+
+
+SUSPEND = _Suspend()
+
+
+class Task:
+    """One task of a launch.
+
+    `now_ps` is the task's own time. It runs ahead of the board's while the task only issues, and the two meet
+    whenever the task waits for something that others can delay.
+    """
+
+    __slots__ = (
+        "_coroutine",
+        "_sync_mask",
+        "_sync_record",
+        "_then",
+        "chip",
+        "finished",
+        "index",
+        "job",
+        "now_ps",
+        "operations",
+        "pending_io",
+        "pending_move",
+        "scratches",
+        "task_id",
+        "unit",
+        "waits_for",
+    )
+
+    def __init__(self, chip: Chip, job: Job, unit: Unit, task_id: tuple[int, int, int]) -> None:
+        self.chip = chip
+        self.job = job
+        self.unit = unit
+        self.task_id = task_id
+        self.index = NONE
+        self.now_ps = 0
+        self.operations = 0
+        self.pending_io = 0
+        self.pending_move = 0
+        self.finished = False
+        self.waits_for = ""
+        self.scratches: list[Scratch] = []
+        self._coroutine: Coroutine[Any, None, None] | None = None
+        self._sync_mask = 0
+        self._sync_record = NONE
+        self._then: Callable[[], None] | None = None
+
+    @property
+    def linear_id(self) -> int:
+        """`taskId`: (z * dim.y + y) * dim.x + x."""
+        x, y, z = self.task_id
+        dim = self.job.launch.dim
+        return (z * dim[1] + y) * dim[0] + x
+
+    @property
+    def name(self) -> str:
+        """Who it is, for messages: `task 3 (cluster 0, core 3)`."""
+        who = "memory core of" if self.unit.is_memory_core else f"task {self.linear_id}"
+        if self.unit.is_memory_core:
+            return f"{who} cluster {self.unit.cluster.index}"
+        return f"{who} (cluster {self.unit.cluster.index}, {self.unit.name})"
+
+    def start(self, kernel: Callable[..., Coroutine[Any, None, None]], core: Any, arguments: tuple[Any, ...]) -> None:
+        """Begin now."""
+        self.now_ps = self.chip.environment.now
+        record = TaskRecord(
+            self.job.launch.index,
+            self.linear_id,
+            self.unit.cluster.index,
+            self.unit.core_id,
+            self.unit.is_memory_core,
+            self.now_ps,
+        )
+        self.index = len(self.chip.log.tasks)
+        self.chip.log.tasks.append(record)
+        self.unit.task = self
+        self.unit.vector_free_ps = self.now_ps
+        self._coroutine = kernel(core, *arguments)
+        self.resume()
+
+    def resume(self, _: Any = None) -> None:
+        """Run the kernel up to where it waits next."""
+        coroutine = self._coroutine
+        assert coroutine is not None  # noqa: S101 - for the type checker
+        try:
+            waits = coroutine.send(None)
+        except StopIteration:
+            self._returned()
+            return
+        except MlusimError as error:
+            error.locate(self._where(error.__traceback__))
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a kernel raises is reported with its line
+            where = self._where(error.__traceback__)
+            raise KernelError(f"the kernel raised {type(error).__name__}: {error}", where) from error
+        if waits is not SUSPEND:
+            self._foreign(coroutine, waits)
+
+    def until(self, time_ps: int) -> bool:
+        """Move on to `time_ps`; true where the kernel must suspend for it, and will be resumed then."""
+        self.now_ps = time_ps
+        delay = time_ps - self.chip.environment.now
+        if delay <= 0:
+            return False
+        self.chip.environment.timeout(delay).callbacks.append(self.resume)
+        return True
+
+    def transfer_done(self, transfer: Transfer, now: int) -> None:
+        """A transfer of this task is complete."""
+        if transfer.pipe is self.unit.move:
+            self.pending_move -= 1
+        else:
+            self.pending_io -= 1
+        if transfer.blocks:
+            if now > self.now_ps:
+                self.now_ps = now
+            self.resume()
+        elif self._then is not None:
+            self._drained(transfer.record, now)
+
+    def drain(self, mask: int, record: int, then: Callable[[], None]) -> bool:
+        """Wait for the pipes of `mask` (bits of `log.PIPES`); false where they are free already, as of `now_ps`.
+
+        Otherwise `then` is called when they are. `record` is the sync's, to be completed.
+        """
+        self._sync_mask = mask
+        self._sync_record = record
+        if self._busy():
+            self._then = then
+            return True
+        self._settle(NONE)
+        return False
+
+    def _busy(self) -> bool:
+        mask = self._sync_mask
+        return bool((self.pending_io and mask >> IO & 1) or (self.pending_move and mask >> MOVE & 1))
+
+    def _drained(self, last_record: int, now: int) -> None:
+        if self._busy():
+            return
+        then, self._then = self._then, None
+        self.now_ps = max(self.now_ps, now)
+        self._settle(last_record)
+        assert then is not None  # noqa: S101 - for the type checker
+        then()
+
+    def _settle(self, waited_for: int) -> None:
+        """The pipes of a sync are free: move the task's time on, complete the record, let late copies act."""
+        unit, mask = self.unit, self._sync_mask
+        if mask >> VECTOR & 1 and unit.vector_free_ps > self.now_ps:
+            self.now_ps = unit.vector_free_ps
+            waited_for = unit.vector_record
+        if self._sync_record != NONE:
+            position = self._sync_record * WIDTH
+            self.chip.log.data[position + END] = self.now_ps
+            self.chip.log.data[position + WAITED_FOR] = waited_for
+        if unit.late_effects:
+            unit.apply_late(io=bool(mask >> IO & 1), move=bool(mask >> MOVE & 1))
+
+    def _returned(self) -> None:
+        """The kernel's function is over; the task ends when its pipes are."""
+        if not self.drain(ALL_PIPES, NONE, self._end):
+            self._end()
+
+    def _end(self) -> None:
+        if self.now_ps > self.chip.environment.now:
+            self.chip.environment.timeout(self.now_ps - self.chip.environment.now).callbacks.append(self._finish)
+        else:
+            self._finish()
+
+    def _finish(self, _: Any = None) -> None:
+        self.unit.apply_until(self.now_ps)
+        for scratch in self.scratches:
+            scratch.release()
+        self.finished = True
+        self.unit.task = None
+        self.chip.log.close_task(self.index, self.now_ps)
+        self.job.task_done(self)
+
+    def close(self) -> None:
+        """Give the kernel's coroutine up, after an error elsewhere."""
+        if self._coroutine is not None and not self.finished:
+            self._coroutine.close()
+
+    def too_many_operations(self) -> OperationLimitError:
+        """The error for a task that does not end."""
+        return OperationLimitError(
+            f"{group_digits(self.chip.max_operations)} operations issued and no end: an endless loop? "
+            "Where the kernel needs more, raise max_operations"
+        )
+
+    def here(self, frame: Any, what: str) -> str:
+        """What it does, at which line, since when: for a message about a task that has not failed itself."""
+        return f"{what} at {Path(frame.f_code.co_filename).name}:{frame.f_lineno} since {format_ns(self.now_ps)}"
+
+    def arrive_at(self, barrier: Barrier, record: int) -> None:
+        """Arrive at a barrier when the board's time has come to the task's."""
+        delay = self.now_ps - self.chip.environment.now
+        if delay > 0:
+            timer = self.chip.environment.timeout(delay)
+            timer.callbacks.append(lambda _: barrier.arrive(self, record))
+        else:
+            barrier.arrive(self, record)
+
+    def _where(self, traceback: TracebackType | None) -> str:
+        """Task, the kernel's own line, and simulated time."""
+        place = ""
+        while traceback is not None:
+            code = traceback.tb_frame.f_code
+            if not code.co_filename.startswith(_INSIDE):
+                place = f"{Path(code.co_filename).name}:{traceback.tb_lineno}, "
+            traceback = traceback.tb_next
+        return f"{self.name}, {place}at {format_ns(self.now_ps)}"
+
+    def _foreign(self, coroutine: Any, waits: object) -> None:
+        while getattr(coroutine, "cr_await", None) is not None and hasattr(coroutine.cr_await, "cr_frame"):
+            coroutine = coroutine.cr_await
+        frame = coroutine.cr_frame
+        place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        raise AwaitError(
+            f"`{source}` awaits {waits!r}, which is not the simulator's: a kernel awaits only methods of its core "
+            "(memcpy, load, sync, ...) and its own coroutines",
+            f"{self.name}, {place}, at {format_ns(self.now_ps)}",
+        )

@@ -1,0 +1,102 @@
+"""A unit that runs tasks: an MLU core or a cluster's memory core, with its memories and pipes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mlusim.cores.pipe import DmaPipe
+from mlusim.memory.allocation import Memory
+from mlusim.memory.kinds import MemoryKind
+
+if TYPE_CHECKING:
+    from mlusim.cores.chip import Chip, Cluster
+    from mlusim.cores.task import Task
+
+
+class Unit:
+    """An MLU core, or a memory core (no NRAM, no WRAM, an IO pipe of its own).
+
+    The vector and scalar pipes need no queue: what they do takes a time that is known when it is issued, so
+    `vector_free_ps` says when the vector pipe is free, and effects wait in `effects` until someone could see them.
+    """
+
+    __slots__ = (
+        "chip",
+        "cluster",
+        "core_id",
+        "effects",
+        "io",
+        "is_memory_core",
+        "late_effects",
+        "ldram",
+        "move",
+        "nram",
+        "task",
+        "vector_free_ps",
+        "vector_record",
+        "wram",
+    )
+
+    def __init__(self, chip: Chip, cluster: Cluster, core_id: int, *, is_memory_core: bool) -> None:
+        self.chip = chip
+        self.cluster = cluster
+        self.core_id = core_id
+        self.is_memory_core = is_memory_core
+        self.task: Task | None = None
+        self.vector_free_ps = 0
+        self.vector_record = -1
+        self.effects: deque[tuple[int, Callable[[], None]]] = deque()
+        self.late_effects: list[tuple[DmaPipe, Callable[[], None]]] = []
+        self.io = DmaPipe(self, chip.dram, 2 * cluster.index, 2 * cluster.index + 1)
+        self.move = DmaPipe(self, cluster.sram_link, 0, 0)
+        board = chip.board
+        place = f"cluster {cluster.index} {self.name}"
+
+        def memory(kind: MemoryKind, total: int, reserved: int = 0, alignment: int = 1) -> Memory:
+            name = f"the {kind.value.upper()} of {place} of {board.name}"
+            return Memory(
+                kind, name, total, reserved_bytes=reserved, alignment_bytes=alignment, data=chip.data
+            )
+
+        self.nram: Memory | None = None
+        self.wram: Memory | None = None
+        if not is_memory_core:
+            alignment = board.vector_alignment_bytes
+            self.nram = memory(MemoryKind.NRAM, board.nram_bytes, board.nram_reserved_bytes, alignment)
+            self.wram = memory(MemoryKind.WRAM, board.wram_bytes, 0, board.wram_alignment_bytes)
+        self.ldram = memory(MemoryKind.LDRAM, board.ldram_bytes_per_core, 0, board.dram_unit_bytes)
+
+    @property
+    def name(self) -> str:
+        """`core 3`, or `memory core`."""
+        return "memory core" if self.is_memory_core else f"core {self.core_id}"
+
+    def later(self, end_ps: int, effect: Callable[[], None]) -> None:
+        """Remember what an instruction of the vector pipe does to memory when it ends."""
+        self.effects.append((end_ps, effect))
+
+    def later_scalar(self, end_ps: int, effect: Callable[[], None]) -> None:
+        """The same for a scalar store, which may end before vector instructions that were issued earlier."""
+        effects = self.effects
+        position = len(effects)
+        while position and effects[position - 1][0] > end_ps:
+            position -= 1
+        effects.insert(position, (end_ps, effect))
+
+    def apply_until(self, now: int) -> None:
+        """Let every vector instruction that has ended by now act on memory, in order."""
+        effects = self.effects
+        while effects and effects[0][0] <= now:
+            effects.popleft()[1]()
+
+    def apply_late(self, *, io: bool = True, move: bool = True) -> None:
+        """In late mode: let asynchronous copies that a sync has ordered act on memory."""
+        kept = []
+        for pipe, effect in self.late_effects:
+            if (pipe is self.move and move) or (pipe is not self.move and io):
+                effect()
+            else:
+                kept.append((pipe, effect))
+        self.late_effects = kept

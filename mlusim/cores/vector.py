@@ -1,0 +1,314 @@
+"""The vector pipe: what each instruction computes and what it costs.
+
+Numerics are NumPy's in the declared element type: each result is rounded once to it, integers wrap, NaN goes through
+`max` and `min`. An instruction does 128 B of its widest operand per cycle, never less than 128 B, after a start-up
+(G 5.3). Not modelled: the wait between back-to-back dependent instructions beyond the start-up, and which element
+types each generation's vector unit lacks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.convert import convert as convert_array
+from mlusim.cores.convert import steps
+from mlusim.dtypes import dtype_name
+from mlusim.errors import OperandError
+from mlusim.log import NO_OPERAND, VECTOR
+from mlusim.memory.allocation import check_usable
+from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.view import View
+
+Array = np.ndarray[Any, Any]
+Number = bool | int | float | complex
+
+# Every instruction of a kind, by name; the tests walk these tables against NumPy.
+BINARY: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+COMPARE: dict[str, Callable[..., Any]] = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+REDUCE: dict[str, Callable[..., Any]] = {
+    "reduce_sum": np.add.reduce,
+    "reduce_max": np.maximum.reduce,
+    "reduce_min": np.minimum.reduce,
+}
+
+_ALIGNED_ADDRESS_BYTES = 64
+_ALIGNED_SIZE_BYTES = 128
+
+
+class VectorOperations:
+    """Vector instructions of a core. They issue and never suspend; `sync` or `sync_compute` waits for them.
+
+    All operands are contiguous views in the core's NRAM with the same number of elements and, but for `convert`, one
+    element type. On arch below 300 they are 64 B aligned and a multiple of 128 B long. `OperandError` says which of
+    these does not hold.
+    """
+
+    _begin: Callable[..., None]
+    _record: Callable[..., int]
+    _operand: Callable[[View], tuple[int, int, int]]
+    _task: Any
+    _unit: Any
+    _chip: Any
+    _log: Any
+    board: Any
+
+    def fill(self, dst: View, value: Number) -> None:
+        """Write `value` to every element: `__bang_write_value`."""
+        bits = np.asarray(value).astype(dst.dtype)
+        self._vector("fill", sys._getframe(1), dst, (), partial(_fill, dst, bits))
+
+    def write_zero(self, dst: View) -> None:
+        """Write +0 to every element: `__bang_write_zero`."""
+        self._vector("write_zero", sys._getframe(1), dst, (), partial(_fill, dst, np.zeros((), dst.dtype)))
+
+    def add(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = a + b, elementwise; b may be a number."""
+        self._binary("add", dst, a, b, sys._getframe(1))
+
+    def sub(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = a - b, elementwise; b may be a number."""
+        self._binary("sub", dst, a, b, sys._getframe(1))
+
+    def mul(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = a * b, elementwise; b may be a number."""
+        self._binary("mul", dst, a, b, sys._getframe(1))
+
+    def max(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = the larger of a and b, elementwise; NaN where either is; b may be a number."""
+        self._binary("max", dst, a, b, sys._getframe(1))
+
+    def min(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = the smaller of a and b, elementwise; NaN where either is; b may be a number."""
+        self._binary("min", dst, a, b, sys._getframe(1))
+
+    def lt(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = 1 where a < b, else 0, in the operands' element type."""
+        self._binary("lt", dst, a, b, sys._getframe(1))
+
+    def le(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = 1 where a <= b, else 0, in the operands' element type."""
+        self._binary("le", dst, a, b, sys._getframe(1))
+
+    def gt(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = 1 where a > b, else 0, in the operands' element type."""
+        self._binary("gt", dst, a, b, sys._getframe(1))
+
+    def ge(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = 1 where a >= b, else 0, in the operands' element type."""
+        self._binary("ge", dst, a, b, sys._getframe(1))
+
+    def eq(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = 1 where a == b, else 0, in the operands' element type."""
+        self._binary("eq", dst, a, b, sys._getframe(1))
+
+    def ne(self, dst: View, a: View, b: View | Number) -> None:
+        """dst = 1 where a != b, else 0, in the operands' element type."""
+        self._binary("ne", dst, a, b, sys._getframe(1))
+
+    def select(self, dst: View, mask: View, a: View, b: View) -> None:
+        """dst = a where mask is not 0, else b: bits as they are. `mask` may have another type of the same width."""
+        if mask.itemsize != dst.itemsize:
+            raise OperandError(
+                f"select with a mask of {mask.itemsize} B elements for {dst.itemsize} B ones: widths must agree"
+            )
+        self._same_type("select", dst, a, b)
+        self._vector("select", sys._getframe(1), dst, (a, b, mask), partial(_select, dst, mask, a, b))
+
+    def reduce_sum(self, dst: View, src: View) -> None:
+        """Sum over the first axis: src (rows, ...) to dst (...); rank 1 to one element. In the element type."""
+        self._reduce("reduce_sum", dst, src, sys._getframe(1))
+
+    def reduce_max(self, dst: View, src: View) -> None:
+        """Maximum over the first axis: src (rows, ...) to dst (...); rank 1 to one element."""
+        self._reduce("reduce_max", dst, src, sys._getframe(1))
+
+    def reduce_min(self, dst: View, src: View) -> None:
+        """Minimum over the first axis: src (rows, ...) to dst (...); rank 1 to one element."""
+        self._reduce("reduce_min", dst, src, sys._getframe(1))
+
+    def transpose(self, dst: View, src: View) -> None:
+        """dst (w, h) = src (h, w) with its axes exchanged: `__bang_transpose`."""
+        if src.ndim != 2 or dst.shape != src.shape[::-1]:  # noqa: PLR2004
+            raise OperandError(f"transpose of {src!r} to {dst!r}: it takes (h, w) to (w, h)")
+        self._same_type("transpose", dst, src)
+        self._vector("transpose", sys._getframe(1), dst, (src,), partial(_transpose, dst, src))
+
+    def mirror(self, dst: View, src: View) -> None:
+        """dst = src with its last axis reversed: `__bang_mirror`. dst and src must not overlap."""
+        if src.shape != dst.shape or not src.shape:
+            raise OperandError(f"mirror of {src!r} to {dst!r}: shapes must be equal and of rank 1 or more")
+        self._same_type("mirror", dst, src)
+        self._vector("mirror", sys._getframe(1), dst, (src,), partial(_mirror, dst, src))
+
+    def convert(self, dst: View, src: View, rounding: str | None = None) -> None:
+        """dst = src converted to dst's element type.
+
+        Args:
+            dst, src: as many elements each.
+            rounding: for float to integer one of tz, rn, rd, dn, up, oz (B); None is what `cast` does (SEMANTICS).
+
+        Conversions that the vector unit does in two steps, such as int64 to float16 through float32, cost both. Raises
+        `InputError` where there is no such conversion.
+        """
+        passes = len(steps(src.dtype, dst.dtype))
+        self._vector(
+            "convert", sys._getframe(1), dst, (src,), partial(_convert, dst, src, rounding), passes=max(passes, 1)
+        )
+
+    def _binary(self, name: str, dst: View, a: View, b: View | Number, frame: Any) -> None:
+        compute = BINARY.get(name) or COMPARE[name]
+        if dst.dtype.kind == "b" and name in BINARY:
+            raise OperandError(f"{name} of bool operands: the vector unit computes on numbers; convert them first")
+        if isinstance(b, View):
+            self._same_type(name, dst, a, b)
+            self._vector(name, frame, dst, (a, b), partial(_compute, compute, dst, a, b))
+        else:
+            self._same_type(name, dst, a)
+            number = np.asarray(b).astype(dst.dtype)
+            self._vector(name, frame, dst, (a,), partial(_compute_number, compute, dst, a, number))
+
+    def _reduce(self, name: str, dst: View, src: View, frame: Any) -> None:
+        self._same_type(name, dst, src)
+        rest = src.shape[1:] if src.ndim > 1 else (1,)
+        if dst.shape != rest or not src.shape:
+            raise OperandError(f"{name} of {src!r} to {dst!r}: dst needs shape {list(rest)}, src without its first axis")
+        self._vector(name, frame, dst, (src,), partial(_reduce, REDUCE[name], dst, src), same_size=False)
+
+    def _same_type(self, name: str, dst: View, *sources: View) -> None:
+        for source in sources:
+            if source.dtype != dst.dtype:
+                raise OperandError(
+                    f"{name} of {dtype_name(source.dtype)} to {dtype_name(dst.dtype)}: operands of one instruction "
+                    "have one element type; use convert first"
+                )
+
+    def _vector(
+        self,
+        name: str,
+        frame: Any,
+        dst: View,
+        sources: tuple[View, ...],
+        effect: Callable[[], None],
+        *,
+        passes: int = 1,
+        same_size: bool = True,
+    ) -> None:
+        widest = 0
+        size = dst.size
+        for view in (dst, *sources):
+            self._check_vector_operand(name, view, write=view is dst)
+            if same_size and view.size != size:
+                raise OperandError(f"{name} of {view!r} and {dst!r}: operands have as many elements")
+            widest = max(widest, view.nbytes)
+        self._begin()
+        board, unit, task = self.board, self._unit, self._task
+        cycles = passes * (board.vector_startup_cycles + max(1, -(-widest // board.vector_bytes_per_cycle)))
+        issue_ps = task.now_ps
+        start_ps = max(issue_ps, unit.vector_free_ps)
+        end_ps = start_ps + board.cycles_ps(cycles)
+        record = self._record(
+            name,
+            VECTOR,
+            frame,
+            start_ps,
+            end_ps,
+            issue_ps=issue_ps,
+            nbytes=widest,
+            count=passes,
+            detail=size,
+            waited_for=unit.vector_record if start_ps > issue_ps else -1,
+            dst=self._operand(dst),
+            a=self._operand(sources[0]) if sources else NO_OPERAND,
+            b=self._operand(sources[1]) if len(sources) > 1 else NO_OPERAND,
+        )
+        if len(sources) > 2:  # noqa: PLR2004
+            self._log.more_operands[record] = [self._operand(source) for source in sources[2:]]
+        unit.vector_free_ps = end_ps
+        unit.vector_record = record
+        if self._chip.data:
+            unit.later(end_ps, effect)
+
+    def _check_vector_operand(self, name: str, view: View, *, write: bool) -> None:
+        allocation = view.allocation
+        if allocation.memory is not self._unit.nram:
+            raise OperandError(
+                f"{name} of {view!r}: vector operands lie in this core's NRAM; memcpy it there first"
+                if view.memory is not MemoryKind.NRAM
+                else f"{name} of {view!r}: it lies in {allocation.memory.name}, not in this core's NRAM"
+            )
+        if allocation.freed:
+            check_usable(allocation, write=write)
+        if not view.is_contiguous:
+            raise OperandError(
+                f"{name} of {view!r} with strides {list(view.strides)}: vector operands are contiguous; "
+                "use a contiguous slice, or memcpy to a buffer"
+            )
+        if not view.size:
+            raise OperandError(f"{name} of {view!r}, which has no elements: a count is positive; guard it with `if`")
+        if self.board.needs_aligned_vectors:
+            address = allocation.address + view.offset
+            padded = view.nbytes % _ALIGNED_SIZE_BYTES and view.offset + view.nbytes != allocation.nbytes
+            if address % _ALIGNED_ADDRESS_BYTES or padded:
+                raise OperandError(
+                    f"{name} of {view!r} at byte {address}, {view.nbytes} B long: arch {self.board.arch} needs 64 B "
+                    "alignment and a multiple of 128 B (the tail of an allocation may be padded); round the slice out"
+                )
+
+
+def _fill(dst: View, bits: Array) -> None:
+    raw = dst.raw()
+    raw.fill(bits.view(raw.dtype)[()])
+
+
+def _compute(compute: Callable[..., Any], dst: View, a: View, b: View) -> None:
+    with np.errstate(all="ignore"):
+        _store(dst, compute(a.typed(), b.typed()))
+
+
+def _compute_number(compute: Callable[..., Any], dst: View, a: View, number: Array) -> None:
+    with np.errstate(all="ignore"):
+        _store(dst, compute(a.typed(), number))
+
+
+def _store(dst: View, result: Array) -> None:
+    np.copyto(dst.typed().reshape(-1), result.reshape(-1), casting="unsafe")
+
+
+def _select(dst: View, mask: View, a: View, b: View) -> None:
+    chosen = mask.typed().reshape(-1) != 0
+    np.copyto(dst.raw().reshape(-1), np.where(chosen, a.raw().reshape(-1), b.raw().reshape(-1)))
+
+
+def _reduce(reduce: Callable[..., Any], dst: View, src: View) -> None:
+    with np.errstate(all="ignore"):
+        _store(dst, np.asarray(reduce(src.typed(), axis=0, dtype=src.dtype)))
+
+
+def _transpose(dst: View, src: View) -> None:
+    np.copyto(dst.raw(), src.raw().T)
+
+
+def _mirror(dst: View, src: View) -> None:
+    np.copyto(dst.raw(), src.raw()[..., ::-1])
+
+
+def _convert(dst: View, src: View, rounding: str | None) -> None:
+    convert_array(src.typed().reshape(-1), dst.dtype, rounding, out=dst.typed().reshape(-1))

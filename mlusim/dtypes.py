@@ -1,0 +1,164 @@
+"""The element types of mlusim: one registry of names, widths and kinds.
+
+The names are NumPy's. Two of BANG C's are taken beside them: `half` is float16 and `float` is float32, as on the
+board (NumPy's own string "float" would be float64; the Python type `float` stays float64, as in NumPy).
+Types are stored in this machine's byte order. Not modelled: 4-bit integers, tf32, the board's fixed-point formats.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from mlusim.errors import InputError
+
+Dtype: TypeAlias = np.dtype[Any]
+
+BOOL: Dtype = np.dtype(np.bool_)
+INT8: Dtype = np.dtype(np.int8)
+INT16: Dtype = np.dtype(np.int16)
+INT32: Dtype = np.dtype(np.int32)
+INT64: Dtype = np.dtype(np.int64)
+UINT8: Dtype = np.dtype(np.uint8)
+UINT16: Dtype = np.dtype(np.uint16)
+UINT32: Dtype = np.dtype(np.uint32)
+UINT64: Dtype = np.dtype(np.uint64)
+FLOAT16: Dtype = np.dtype(np.float16)
+BFLOAT16: Dtype = np.dtype(ml_dtypes.bfloat16)
+FLOAT32: Dtype = np.dtype(np.float32)
+FLOAT64: Dtype = np.dtype(np.float64)
+FLOAT8_E4M3FN: Dtype = np.dtype(ml_dtypes.float8_e4m3fn)
+FLOAT8_E5M2: Dtype = np.dtype(ml_dtypes.float8_e5m2)
+COMPLEX64: Dtype = np.dtype(np.complex64)
+COMPLEX128: Dtype = np.dtype(np.complex128)
+
+SIGNED: tuple[Dtype, ...] = (INT8, INT16, INT32, INT64)
+UNSIGNED: tuple[Dtype, ...] = (UINT8, UINT16, UINT32, UINT64)
+INTEGERS: tuple[Dtype, ...] = SIGNED + UNSIGNED
+FLOATS: tuple[Dtype, ...] = (FLOAT16, BFLOAT16, FLOAT32, FLOAT64, FLOAT8_E4M3FN, FLOAT8_E5M2)
+COMPLEX: tuple[Dtype, ...] = (COMPLEX64, COMPLEX128)
+ALL: tuple[Dtype, ...] = (BOOL, *INTEGERS, *FLOATS, *COMPLEX)
+
+# Sets beside the tuples: the predicates run once per simulated instruction, and a set needs one hash.
+_SIGNED = frozenset(SIGNED)
+_INTEGERS = frozenset(INTEGERS)
+_FLOATS = frozenset(FLOATS)
+_COMPLEX = frozenset(COMPLEX)
+
+_NAMES: dict[Dtype, str] = {dtype: dtype.name for dtype in ALL}
+_BY_DTYPE: dict[Dtype, Dtype] = {dtype: dtype for dtype in ALL}
+_BY_NAME: dict[str, Dtype] = {name: dtype for dtype, name in _NAMES.items()}
+_BY_NAME |= {"half": FLOAT16, "float": FLOAT32, "double": FLOAT64}
+_BY_TYPE: dict[type[Any], Dtype] = {dtype.type: dtype for dtype in ALL}
+_BY_TYPE |= {bool: BOOL, int: INT64, float: FLOAT64, complex: COMPLEX128}
+# NumPy's codes, of its own types only: ml_dtypes' call themselves V2, V1 and f1, which means nothing to a reader.
+_CODES: dict[str, Dtype] = {code: t for t in ALL if t.isbuiltin == 1 for code in (t.char, t.str[1:])}
+for _code in "bBhHiIlLqQ":  # C's integers overlap (long is int or long long), and each has a type of its own
+    _CODES[_code] = _BY_TYPE[np.dtype(_code).type] = _BY_DTYPE[np.dtype(_code)]
+_BY_NAME |= _CODES
+
+# Words that mean 32 bits on the board and 64 in NumPy.
+_AMBIGUOUS = frozenset({"int", "uint", "long", "ulong", "unsigned"})
+_NATIVE = np.dtype("=i2").str[0]
+
+# No unsigned integer is 16 bytes wide; a void of that width is copied, reversed and gathered as fast as complex128.
+_RAW: dict[int, Dtype] = {1: UINT8, 2: UINT16, 4: UINT32, 8: UINT64, 16: np.dtype("V16")}
+
+
+def dtype_of(name_or_dtype: object) -> Dtype:
+    """The element type that a name, a dtype or a type stands for.
+
+    Accepted: a NumPy or ml_dtypes dtype or scalar type; Python's bool, int, float and complex (64 bits a number, as
+    in NumPy); a name ("float16", "bfloat16", and "half", "float", "double" with the board's widths); NumPy's codes
+    ("f4", "<i8"); any object whose attribute `numpy_dtype` is one of these. Returns one of `ALL`, without metadata.
+
+    Raises `InputError` for anything else and for a byte order that is not this machine's.
+    """
+    found = _lookup(name_or_dtype)
+    if found is None:
+        found = _lookup(getattr(name_or_dtype, "numpy_dtype", None))
+    if found is None:
+        msg = (
+            f"dtype {name_or_dtype!r:.200} is not an element type; accepted are {', '.join(_NAMES.values())}, given as "
+            "a NumPy or ml_dtypes dtype or type, as a name ('half' and 'float' too), or as an object with an attribute "
+            "numpy_dtype"
+        )
+        raise InputError(msg)
+    return found
+
+
+def dtype_name(dtype: object) -> str:
+    """The one name of an element type: "float16", never "half". Takes and refuses what `dtype_of` does."""
+    return _NAMES[dtype_of(dtype)]
+
+
+def raw_dtype(dtype: object) -> Dtype:
+    """The type to copy bits with: uint8, uint16, uint32 or uint64 of equal width; 16-byte void for complex128.
+
+    Data movement through it keeps NaN payloads, -0.0 and bool bytes other than 0 and 1. `array.view(raw_dtype(...))`
+    works whatever the strides. Takes and refuses what `dtype_of` does.
+    """
+    return _RAW[dtype_of(dtype).itemsize]
+
+
+def is_bool(dtype: Dtype) -> bool:
+    """Whether elements are truth values, one byte each."""
+    return dtype == BOOL
+
+
+def is_integer(dtype: Dtype) -> bool:
+    """Whether elements are signed or unsigned integers; bool is none."""
+    return dtype in _INTEGERS
+
+
+def is_signed(dtype: Dtype) -> bool:
+    """Whether elements are signed integers."""
+    return dtype in _SIGNED
+
+
+def is_float(dtype: Dtype) -> bool:
+    """Whether elements are real floating-point numbers, of 8 to 64 bits."""
+    return dtype in _FLOATS
+
+
+def is_complex(dtype: Dtype) -> bool:
+    """Whether elements are complex numbers."""
+    return dtype in _COMPLEX
+
+
+def _lookup(value: object) -> Dtype | None:
+    """The type of a dtype, name or type; None where there is none."""
+    if isinstance(value, np.dtype):
+        found = _BY_DTYPE.get(value)
+        if found is None and not value.isnative and value.newbyteorder("=") in _BY_DTYPE:
+            raise _byte_order_error(value)
+        return found
+    if isinstance(value, str):
+        return _named(value)
+    return _BY_TYPE.get(value) if isinstance(value, type) else None
+
+
+def _named(name: str) -> Dtype | None:
+    """The type of a name or a code; None where there is none."""
+    found = _BY_NAME.get(name)
+    if found is not None:
+        return found
+    if name in _AMBIGUOUS:
+        msg = f"dtype {name!r} is 32 bits wide on the board and 64 in NumPy: name the width, such as 'int32' or 'int64'"
+        raise InputError(msg)
+    order, code = name[:1], name[1:]
+    if order not in {"<", ">", "=", "|"} or code not in _CODES:
+        return None
+    dtype = _CODES[code]
+    if order in {"<", ">"} and order != _NATIVE and dtype.itemsize > 1:
+        raise _byte_order_error(np.dtype(name))
+    return dtype
+
+
+def _byte_order_error(dtype: Dtype) -> InputError:
+    return InputError(
+        f"dtype {dtype.str!r} is {dtype.newbyteorder('=').name} in the other byte order, and elements are in this "
+        f"machine's ({_NATIVE!r}): convert with x.astype(x.dtype.newbyteorder('='))",
+    )

@@ -1,0 +1,99 @@
+"""Every error that mlusim raises on purpose.
+
+    MlusimError
+    ├── BoardError              a board record or TOML file that breaks a rule
+    ├── InputError              an operator's argument (also a ValueError)
+    ├── PlanError               a split that cannot be made, or does not cover its output
+    ├── LaunchError             a launch that the board cannot hold
+    └── KernelError             raised while a kernel runs; names task, line and time
+        ├── AllocationError     does not fit, freed, freed twice
+        ├── AccessError         outside an allocation or view, or a write to an input
+        ├── CopyError           forbidden direction, stride, segment count or alignment of a copy
+        ├── OperandError        operand of a vector or scalar instruction
+        ├── MissingDataError    a scalar load of bytes that a timing-only run does not have
+        ├── AwaitError          a forgotten await, or an await of something foreign
+        ├── OperationLimitError a task that does not end
+        └── HangError           tasks that wait for what never comes
+
+A message says who, when, what, the numbers, the rule and the remedy. The fields are kept in `args`, because SimPy
+may raise an exception again as `type(error)(*error.args)`.
+"""
+
+from __future__ import annotations
+
+
+class MlusimError(Exception):
+    """Base of all errors of mlusim. `str(error)` is the message."""
+
+    def __init__(self, message: str, where: str = "") -> None:
+        super().__init__(message, where)
+
+    @property
+    def message(self) -> str:
+        """What happened, the rule and the remedy, without the place."""
+        return str(self.args[0])
+
+    @property
+    def where(self) -> str:
+        """Task, kernel line and simulated time, or an empty string outside a kernel."""
+        return str(self.args[1])
+
+    def locate(self, where: str) -> None:
+        """Add the place where it happened, once."""
+        if not self.where:
+            self.args = (self.message, where)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+
+class BoardError(MlusimError):
+    """A board that does not exist, or whose record or TOML file breaks a rule."""
+
+
+class InputError(MlusimError, ValueError):
+    """An argument of an operator or of the command line that breaks a rule of the operator."""
+
+
+class PlanError(MlusimError):
+    """A split that cannot be made on this board, or that does not cover its output."""
+
+
+class LaunchError(MlusimError):
+    """A launch that the board cannot hold: task type, grid or queue."""
+
+
+class KernelError(MlusimError):
+    """Something a kernel did that the board forbids, or an exception that the kernel's own code raised."""
+
+
+class AllocationError(KernelError):
+    """An allocation that does not fit, or a use of memory that was freed."""
+
+
+class AccessError(KernelError):
+    """An access outside an allocation or a view, or a write to a read-only input."""
+
+
+class CopyError(KernelError):
+    """A copy that the hardware forbids: direction, stride, segment count, size or alignment."""
+
+
+class OperandError(KernelError):
+    """An operand that a vector or scalar instruction does not take."""
+
+
+class MissingDataError(KernelError):
+    """A scalar load of bytes that a timing-only run does not have."""
+
+
+class AwaitError(KernelError):
+    """A coroutine that was never awaited, or an await of something that is not the simulator's."""
+
+
+class OperationLimitError(KernelError):
+    """A task that issued more operations than the limit, or none for too long."""
+
+
+class HangError(KernelError):
+    """Tasks that wait for something that no one will do."""

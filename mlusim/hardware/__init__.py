@@ -1,0 +1,42 @@
+"""The boards: presets, a user's own from TOML, and where each number comes from."""
+
+from __future__ import annotations
+
+from os import PathLike, fspath
+
+from mlusim.errors import BoardError
+from mlusim.hardware.board import Board
+from mlusim.hardware.presets import SOURCES, find_preset, preset, preset_names
+
+__all__ = ["SOURCES", "Board", "board", "presets"]
+
+
+def board(name_or_path: str | PathLike[str] | Board) -> Board:
+    """The board of that name, from that file, or itself.
+
+    Args:
+        name_or_path: a preset or an alias of one, in either case; a path, or a text that ends in `.toml` or has a
+            separator in it; or a board, which comes back as it is.
+
+    Raises `BoardError` for an unknown name, with the nearest ones, and for a file that `board_from_toml` refuses.
+    """
+    if isinstance(name_or_path, Board):
+        return name_or_path
+    if isinstance(name_or_path, PathLike) or (isinstance(name_or_path, str) and _is_path(name_or_path)):
+        from mlusim.hardware.toml_board import board_from_toml  # noqa: PLC0415 - only a user's own board needs it
+
+        return board_from_toml(fspath(name_or_path))
+    if not isinstance(name_or_path, str):
+        raise BoardError(
+            f"a board is the name of a preset, the path of a .toml file or a Board, not {type(name_or_path).__name__}"
+        )
+    return find_preset(name_or_path)
+
+
+def presets() -> tuple[Board, ...]:
+    """All boards that come with mlusim, oldest architecture first."""
+    return tuple(preset(name) for name in preset_names())
+
+
+def _is_path(text: str) -> bool:
+    return text.lower().endswith(".toml") or "/" in text or "\\" in text

@@ -1,0 +1,318 @@
+"""What a board is: one frozen record, with the unit in each name and the origin of each value.
+
+Not modelled: the L2/LLC (its size is recorded only), clock changes under load, the tensor pipe's instructions (its
+peak is recorded), the host link.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mlusim.errors import BoardError
+from mlusim.units import cycles_to_ps
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """An MLU board: what it has, how fast it is, and who says so.
+
+    `sources` names the origin of every other field: a key of `SOURCES` with the place in it, or a text that begins
+    with `ASSUMED` and says why. Raises `BoardError` where a value has the wrong type or breaks a rule, naming the
+    field. Reads and writes draw on one DRAM bandwidth; the ports of cores and clusters have a limit for each direction.
+
+    Attributes:
+        name: what `--device` calls the board.
+        family: boards of one family share their chip and their timing.
+        arch: `__BANG_ARCH__`, which decides the instructions and copies there are.
+
+        The machine
+        clusters: clusters on the chip; each has MLU cores, a memory core and an SRAM.
+        cores_per_cluster: MLU cores of a cluster, its memory core not counted.
+        max_union: the largest n of a UNIONn launch: 1, 2, 4, 8 or 16.
+        clock_hz: rated clock of the cores; a drop under load is not modelled.
+        tensor_ops_per_cycle_fp16: peak of a core's tensor pipe, a multiply-add counted as two; 0: no fp16 multiply.
+        vector_peak_ops_per_cycle_fp16: figure of merit for compute_efficiency, per core, not the speed of the model.
+        vector_peak_ops_per_cycle_fp32: the same for float.
+
+        Memories
+        gdram_bytes: off-chip memory that all cores and the host share.
+        ldram_bytes_per_core: the most off-chip memory that one core may have for itself.
+        l2_bytes: last-level cache; recorded, not modelled.
+        nram_bytes: on-chip memory of a core for vector and tensor operands, reserved part included.
+        wram_bytes: on-chip memory of a core for weights.
+        sram_bytes: on-chip memory of a cluster, reserved part included.
+        nram_reserved_bytes: part of the NRAM that the compiler keeps for its stack.
+        sram_reserved_bytes: part of the SRAM that the compiler keeps.
+        vector_alignment_bytes: alignment of vector operands and of allocations.
+        wram_alignment_bytes: alignment of WRAM operands.
+
+        DRAM and the paths to it
+        dram_bandwidth_bytes_per_s: nominal bandwidth of the chip's DRAM, reads and writes together.
+        dram_bus_bits: width of the DRAM bus; recorded, not modelled.
+        dram_unit_bytes: smallest access; less, or a part of one, is charged as one, and a short write reads it first.
+        dram_read_efficiency: part of the nominal bandwidth that contiguous reads reach.
+        dram_write_efficiency: the same for contiguous writes; less than for reads.
+        dram_strided_read_efficiency: the same for strided reads; less than for contiguous writes.
+        dram_strided_write_efficiency: the same for strided writes; the least of the four.
+        dram_mixed_efficiency: factor on top of those four while reads and writes are in flight together.
+        core_read_bandwidth_bytes_per_s: port of one core, reads from DRAM.
+        core_write_bandwidth_bytes_per_s: port of one core, writes to DRAM.
+        cluster_read_bandwidth_bytes_per_s: port that a cluster's cores and memory core share, reads.
+        cluster_write_bandwidth_bytes_per_s: port that a cluster's cores and memory core share, writes.
+        memory_core_bandwidth_bytes_per_s: IO engine of the memory core, DRAM to and from SRAM.
+        dma_read_latency_ps: from issue of a read to its first byte; hidden behind the copy before it in the pipe.
+        dma_write_latency_ps: the same for a write.
+        dma_segment_ps: least time of a strided copy for each of its segments.
+
+        On chip
+        sram_bandwidth_bytes_per_s: SRAM of a cluster, all its cores together.
+        core_sram_bandwidth_bytes_per_s: one core to and from its cluster's SRAM.
+        sram_latency_ps: from issue of a copy between NRAM and SRAM to its first byte.
+        move_bytes_per_cycle: speed of a copy inside a core.
+        move_startup_cycles: fixed part of a copy inside a core.
+        vector_bytes_per_cycle: operand bytes that the vector pipe works through in a cycle.
+        vector_startup_cycles: fixed part of a vector instruction.
+        scalar_add_cycles: scalar add and subtract.
+        scalar_op_cycles: other ordinary scalar operations.
+        scalar_divide_fp16_cycles: scalar division of halves.
+        scalar_divide_fp32_cycles: scalar division of floats.
+        scalar_loop_cycles: one turn of a loop besides its body.
+        scalar_nram_cycles: scalar load or store of NRAM.
+        scalar_sram_cycles: scalar load or store of SRAM.
+        scalar_gdram_latency_ps: scalar load of GDRAM or LDRAM; each is paid in full.
+        gather_element_ps: one element of `__gather` or `__scatter` on GDRAM, per core.
+        issue_cycles: scalar cycles to issue one instruction to another pipe.
+
+        Launches and barriers
+        kernel_start_ps: from the device taking a kernel to its first instruction.
+        kernel_end_ps: from its last instruction to the kernel's end.
+        queued_kernel_gap_ps: between two kernels of one queue.
+        wave_ps: before a further wave of BLOCK tasks than the cores hold at once.
+        core_start_skew_ps: delay between the starts of successive cores of a launch.
+        cluster_barrier_ps: `__sync_cluster` after the last arrival.
+        union_barrier_ps: `__sync_all` after the last arrival.
+
+        Origins
+        sources: origin of each field, by its name.
+    """
+
+    name: str
+    family: str
+    arch: int
+
+    # The machine
+    clusters: int
+    cores_per_cluster: int
+    max_union: int
+    clock_hz: int
+    tensor_ops_per_cycle_fp16: int
+    vector_peak_ops_per_cycle_fp16: int
+    vector_peak_ops_per_cycle_fp32: int
+
+    # Memories
+    gdram_bytes: int
+    ldram_bytes_per_core: int
+    l2_bytes: int
+    nram_bytes: int
+    wram_bytes: int
+    sram_bytes: int
+    nram_reserved_bytes: int
+    sram_reserved_bytes: int
+    vector_alignment_bytes: int
+    wram_alignment_bytes: int
+
+    # DRAM and the paths to it
+    dram_bandwidth_bytes_per_s: int
+    dram_bus_bits: int
+    dram_unit_bytes: int
+    dram_read_efficiency: float
+    dram_write_efficiency: float
+    dram_strided_read_efficiency: float
+    dram_strided_write_efficiency: float
+    dram_mixed_efficiency: float
+    core_read_bandwidth_bytes_per_s: int
+    core_write_bandwidth_bytes_per_s: int
+    cluster_read_bandwidth_bytes_per_s: int
+    cluster_write_bandwidth_bytes_per_s: int
+    memory_core_bandwidth_bytes_per_s: int
+    dma_read_latency_ps: int
+    dma_write_latency_ps: int
+    dma_segment_ps: int
+
+    # On chip
+    sram_bandwidth_bytes_per_s: int
+    core_sram_bandwidth_bytes_per_s: int
+    sram_latency_ps: int
+    move_bytes_per_cycle: int
+    move_startup_cycles: int
+    vector_bytes_per_cycle: int
+    vector_startup_cycles: int
+    scalar_add_cycles: int
+    scalar_op_cycles: int
+    scalar_divide_fp16_cycles: int
+    scalar_divide_fp32_cycles: int
+    scalar_loop_cycles: int
+    scalar_nram_cycles: int
+    scalar_sram_cycles: int
+    scalar_gdram_latency_ps: int
+    gather_element_ps: int
+    issue_cycles: int
+
+    # Launches and barriers
+    kernel_start_ps: int
+    kernel_end_ps: int
+    queued_kernel_gap_ps: int
+    wave_ps: int
+    core_start_skew_ps: int
+    cluster_barrier_ps: int
+    union_barrier_ps: int
+
+    sources: Mapping[str, str] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            _check_type(self, item.name, item.type)
+        object.__setattr__(self, "sources", MappingProxyType(dict(self.sources)))
+        for item in fields(self):
+            _check_value(self, item.name)
+        _check_sources(self)
+        _check_together(self)
+
+    @property
+    def cores(self) -> int:
+        """MLU cores on the board, memory cores not counted."""
+        return self.clusters * self.cores_per_cluster
+
+    @property
+    def nram_usable_bytes(self) -> int:
+        """NRAM of a core that a kernel may allocate, in bytes."""
+        return self.nram_bytes - self.nram_reserved_bytes
+
+    @property
+    def sram_usable_bytes(self) -> int:
+        """SRAM of a cluster that a kernel may allocate, in bytes."""
+        return self.sram_bytes - self.sram_reserved_bytes
+
+    @property
+    def has_3d_memcpy(self) -> bool:
+        """3-D `__memcpy` exists from arch 300 on (B)."""
+        return self.arch >= 300  # noqa: PLR2004 - the architecture numbers are the vendor's own words
+
+    @property
+    def has_gather(self) -> bool:
+        """`__gather` and `__scatter` exist from arch 592 on (B)."""
+        return self.arch >= 592  # noqa: PLR2004
+
+    @property
+    def needs_aligned_vectors(self) -> bool:
+        """1xx and 2xx: vector operands 64 B aligned and a multiple of 128 B long (B)."""
+        return self.arch < 300  # noqa: PLR2004
+
+    def cycles_ps(self, cycles: int) -> int:
+        """Time of `cycles` of the core clock in picoseconds, rounded up."""
+        return cycles_to_ps(cycles, self.clock_hz)
+
+    def replace(self, **changes: object) -> Board:
+        """A copy with some fields changed; their source becomes `ASSUMED: set by the user`."""
+        known = {item.name for item in fields(self)}
+        for key in changes:
+            if key not in known:
+                raise BoardError(f"{self.name}: no parameter {key!r}; `mlusim devices {self.name}` lists them")
+        values = {item.name: getattr(self, item.name) for item in fields(self)} | changes
+        values["sources"] = dict(self.sources) | dict.fromkeys(changes, "ASSUMED: set by the user")
+        return Board(**values)
+
+
+def _check_type(board: Board, field_name: str, annotation: object) -> None:
+    value = getattr(board, field_name)
+    owner = board.name if isinstance(board.name, str) else "a board"
+    if annotation == "int" and (isinstance(value, bool) or not isinstance(value, int)):
+        raise BoardError(f"{owner}: {field_name} = {value!r} must be an integer, not {type(value).__name__}")
+    if annotation == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise BoardError(f"{owner}: {field_name} = {value!r} must be a number, not {type(value).__name__}")
+    if annotation == "str" and not (isinstance(value, str) and value and value.isprintable()):
+        raise BoardError(f"{owner}: {field_name} = {value!r} must be a text of printable characters")
+
+
+def _check_value(board: Board, field_name: str) -> None:
+    value = getattr(board, field_name)
+    if field_name.endswith("_efficiency"):
+        if not 0 < value <= 1:
+            raise BoardError(f"{board.name}: {field_name} = {value!r} must be in (0, 1]")
+    elif isinstance(value, int):
+        if value < 0:
+            raise BoardError(f"{board.name}: {field_name} = {value!r} must not be negative")
+        if field_name in _POSITIVE and value == 0:
+            raise BoardError(f"{board.name}: {field_name} = 0 must be positive")
+    if field_name in _POWERS_OF_TWO and value & (value - 1):
+        raise BoardError(f"{board.name}: {field_name} = {value!r} must be a power of two")
+    if field_name == "max_union" and value not in _UNIONS:
+        raise BoardError(f"{board.name}: max_union = {value!r} must be one of {', '.join(map(str, _UNIONS))}")
+
+
+def _check_sources(board: Board) -> None:
+    known = {item.name for item in fields(board)} - {"sources"}
+    for key, source in board.sources.items():
+        if key not in known:
+            raise BoardError(f"{board.name}: sources names {key!r}, which is not a parameter")
+        if not (isinstance(source, str) and source.strip()):
+            raise BoardError(f"{board.name}: the source of {key} is {source!r}; name one or write ASSUMED and why")
+    for item in fields(board):
+        if item.name in known - {"name"} and item.name not in board.sources:
+            raise BoardError(f"{board.name}: {item.name} has no source; name one or write ASSUMED and why")
+
+
+def _check_together(board: Board) -> None:
+    for memory in ("nram", "sram"):
+        total, reserved = getattr(board, f"{memory}_bytes"), getattr(board, f"{memory}_reserved_bytes")
+        if reserved and reserved >= total:
+            raise BoardError(
+                f"{board.name}: {memory}_reserved_bytes = {reserved} leaves nothing of {memory}_bytes = {total}"
+            )
+    for better, worse in pairwise(EFFICIENCY_ORDER):
+        high, low = getattr(board, better), getattr(board, worse)
+        if low >= high:
+            raise BoardError(
+                f"{board.name}: {worse} = {low!r} must be less than {better} = {high!r}: "
+                "contiguous read > contiguous write > strided read > strided write (G 5.3)"
+            )
+
+
+EFFICIENCY_ORDER = (
+    "dram_read_efficiency",
+    "dram_write_efficiency",
+    "dram_strided_read_efficiency",
+    "dram_strided_write_efficiency",
+)
+_UNIONS = (1, 2, 4, 8, 16)
+_POWERS_OF_TWO = frozenset({"dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"})
+_POSITIVE = frozenset(
+    {
+        "arch",
+        "clusters",
+        "cores_per_cluster",
+        "max_union",
+        "clock_hz",
+        "nram_bytes",
+        "gdram_bytes",
+        "dram_bandwidth_bytes_per_s",
+        "dram_unit_bytes",
+        "core_read_bandwidth_bytes_per_s",
+        "core_write_bandwidth_bytes_per_s",
+        "cluster_read_bandwidth_bytes_per_s",
+        "cluster_write_bandwidth_bytes_per_s",
+        "memory_core_bandwidth_bytes_per_s",
+        "sram_bandwidth_bytes_per_s",
+        "core_sram_bandwidth_bytes_per_s",
+        "move_bytes_per_cycle",
+        "vector_bytes_per_cycle",
+        "vector_alignment_bytes",
+        "wram_alignment_bytes",
+    }
+)

@@ -1,0 +1,111 @@
+"""Boards as rows of text, for whoever prints tables."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from typing import TypedDict
+
+from mlusim.hardware.board import Board
+from mlusim.hardware.presets import preset, preset_names
+from mlusim.units import format_bytes, format_ns, group_digits
+
+_HERTZ_PER_MHZ = 10**6
+_BYTES_PER_GB = 10**9
+
+
+class OverviewRow(TypedDict):
+    """A board at a glance. Sizes are what a kernel may allocate."""
+
+    name: str
+    arch: int
+    clusters: int
+    cores: int
+    clock: str
+    bandwidth: str
+    nram_usable: str
+    sram_usable: str
+    max_union: int
+
+
+def board_rows(board: Board) -> list[tuple[str, str, str, str]]:
+    """Every parameter of a board as (group, field, value with its unit, source), in the record's order."""
+    return [
+        (group, name, value_text(name, getattr(board, name)), board.sources.get(name, ""))
+        for name, (group, _) in _documented().items()
+    ]
+
+
+def overview_rows() -> list[OverviewRow]:
+    """One row for each preset."""
+    return [
+        {
+            "name": board.name,
+            "arch": board.arch,
+            "clusters": board.clusters,
+            "cores": board.cores,
+            "clock": value_text("clock_hz", board.clock_hz),
+            "bandwidth": value_text("dram_bandwidth_bytes_per_s", board.dram_bandwidth_bytes_per_s),
+            "nram_usable": value_text("nram_bytes", board.nram_usable_bytes),
+            "sram_usable": value_text("sram_bytes", board.sram_usable_bytes),
+            "max_union": board.max_union,
+        }
+        for board in map(preset, preset_names())
+    ]
+
+
+def field_meanings() -> dict[str, str]:
+    """What each parameter means, one line each, from the docstring of `Board`."""
+    return {name: meaning for name, (_, meaning) in _documented().items()}
+
+
+def assumed_fields(board: Board) -> list[str]:
+    """Parameters of a board that rest on no public source, in the record's order."""
+    return [item.name for item in fields(Board) if board.sources.get(item.name, "").startswith("ASSUMED")]
+
+
+def value_text(name: str, value: str | float) -> str:  # noqa: PLR0911 - one return for each unit
+    """A value with the unit that ends its field's name."""
+    if isinstance(value, str):
+        return value
+    if name == "tensor_ops_per_cycle_fp16" and not value:
+        return "none"
+    if name.endswith("_efficiency"):
+        return f"{value:g}"
+    if name.endswith("_bytes_per_s"):
+        return f"{_grouped(value / _BYTES_PER_GB)} GB/s"
+    if name.endswith("_hz"):
+        return f"{_grouped(value / _HERTZ_PER_MHZ)} MHz"
+    if name.endswith("_ps"):
+        return format_ns(int(value))
+    for ending, unit in _UNITS.items():
+        if ending in name:
+            return f"{group_digits(int(value))} {unit}"
+    if name.endswith(("_bytes", "_bytes_per_core")):
+        return format_bytes(int(value))
+    return group_digits(int(value))
+
+
+_UNITS = {"_bytes_per_cycle": "B/cycle", "_ops_per_cycle": "ops/cycle", "_cycles": "cycles", "_bits": "bits"}
+
+
+def _grouped(value: float) -> str:
+    whole, point, fraction = f"{value:.6f}".rstrip("0").rstrip(".").partition(".")
+    return group_digits(int(whole)) + point + fraction
+
+
+@cache
+def _documented() -> dict[str, tuple[str, str]]:
+    """Field: (group, meaning), read from the docstring of `Board`; bare names where Python runs without docstrings."""
+    found: dict[str, tuple[str, str]] = {}
+    group = "The board"
+    _, _, attributes = (Board.__doc__ or "").partition("Attributes:\n")
+    for line in attributes.splitlines():
+        name, colon, meaning = line.strip().partition(": ")
+        if colon:
+            found[name] = (group, meaning)
+        elif name:
+            group = name
+    known = {item.name: found.get(item.name, ("", "")) for item in fields(Board)}
+    del known["sources"]
+    return known

@@ -1,0 +1,201 @@
+"""A user's own board, from a TOML file, and any board as TOML.
+
+The file is flat: its keys are the field names of `Board`, whose last part is the unit, so that a value is a bare
+number. Two keys and a table are the file's own:
+
+    base = "mlu370-x4"          # a preset; what the file leaves out comes from it. Without it, every field is needed
+    name = "half-x4"            # what reports call the board; the file's name without .toml if left out
+    clusters = 4
+    dram_bandwidth_bytes_per_s = 153_600_000_000
+
+    [sources]                   # optional; "user: <file>" for whatever the file sets and this table does not name
+    clusters = "the data sheet, page 3"
+
+A value that follows from another on the base's data sheet does not follow it here: a file that changes `clock_hz`
+and means the ports to scale with it says so itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlusim.errors import BoardError
+from mlusim.hardware.board import Board
+from mlusim.hardware.presets import find_preset
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+_KINDS = {item.name: str(item.type) for item in fields(Board) if item.name != "sources"}
+_LISTED = 4  # keys that a message names before it counts the rest
+_TOML_TYPES = {bool: "a boolean", int: "an integer", float: "a number with a fraction", str: "a text", list: "an array"}
+
+# The units of the fields, and what people write in their place. The longest are tried first.
+_UNIT_NAMES = {
+    "bytes_per_s": "bytes per second",
+    "bytes_per_cycle": "bytes per cycle",
+    "bytes_per_core": "bytes per core",
+    "bytes": "bytes",
+    "bits": "bits",
+    "hz": "hertz",
+    "ps": "picoseconds",
+    "cycles": "cycles",
+    "efficiency": "a part of 1",
+}
+_OTHER_UNITS = (
+    *("gb_per_s", "gib_per_s", "mb_per_s", "gb_s", "gbps", "mbps"),
+    *("b", "byte", "kb", "kib", "mb", "mib", "gb", "gib", "tb", "tib", "kbytes", "mbytes", "gbytes"),
+    *("khz", "mhz", "ghz", "s", "sec", "seconds", "ms", "us", "ns", "cycle", "bit", "percent"),
+)
+_UNIT = re.compile(rf"_({'|'.join(sorted([*_UNIT_NAMES, *_OTHER_UNITS], key=len, reverse=True))})$")
+
+
+def board_from_toml(path: str | PathLike[str]) -> Board:
+    """The board that a TOML file describes.
+
+    Raises `BoardError`, naming the file and the key, for a file that cannot be read or is not TOML, an unknown key or
+    one without its unit, a value of the wrong type, a key that is missing and has no base to come from, and a value
+    that breaks a rule of `Board`.
+    """
+    place = Path(path)
+    table = _read(place)
+    sources = _sources(place, table.pop("sources", {}))
+    base = _base(place, table.pop("base", None))
+    for key, value in table.items():
+        _check(place, key, value)
+    table.setdefault("name", place.stem)
+    inherited: dict[str, Any] = {} if base is None else {key: getattr(base, key) for key in _KINDS}
+    missing = [key for key in _KINDS if key not in inherited and key not in table]
+    if missing:
+        more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
+        raise BoardError(
+            f"{place}: missing {', '.join(missing[:_LISTED])}{more}; give every parameter, or a preset as base"
+        )
+    origins: dict[str, str] = {} if base is None else dict(base.sources)
+    origins |= dict.fromkeys(table, f"user: {_printable(place.name)}") | sources
+    try:
+        return Board(sources=origins, **(inherited | table))
+    except BoardError as error:
+        message = error.message.removeprefix(f"{table['name']}: ")
+        raise BoardError(f"{place}: {message}") from None
+
+
+def to_toml(board: Board) -> str:
+    """The board as TOML that `board_from_toml` reads to the same values, with the sources as comments.
+
+    They are comments because the text is there to be edited: read back, a value's source is the user's file.
+    """
+    lines = ["# A board of mlusim: every parameter, without a base."]
+    for key, kind in _KINDS.items():
+        source = board.sources.get(key)
+        comment = f"  # {_printable(source)}" if source else ""
+        lines.append(f"{key} = {_literal(getattr(board, key), kind)}{comment}")
+    return "\n".join(lines) + "\n"
+
+
+def _read(place: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - presets do not need it
+
+    try:
+        text = place.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise BoardError(f"{place}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise BoardError(f"{place}: not UTF-8 text: byte {error.start} cannot be decoded") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BoardError(f"{place}: {_why_not_toml(text, str(error))}") from None
+    except RecursionError:
+        raise BoardError(f"{place}: not valid TOML: nested too deeply") from None
+
+
+def _why_not_toml(text: str, message: str) -> str:
+    at = re.search(r"line (\d+)", message)
+    if at and message.startswith("Cannot overwrite a value"):
+        line = int(at[1])
+        key, equals, _ = text.split("\n")[line - 1].partition("=")
+        return f"line {line}: {key.strip() if equals else 'a key'} is given twice"
+    return f"not valid TOML: {message[:1].lower()}{message[1:]}"
+
+
+def _sources(place: Path, table: object) -> dict[str, str]:
+    if not isinstance(table, dict):
+        raise BoardError(f"{place}: sources must be a table of texts, not {_kind_of(table)}")
+    for key, source in table.items():
+        if key not in _KINDS:
+            raise BoardError(f"{place}: sources.{key}: {_unknown(key)}")
+        if not (isinstance(source, str) and source.strip()):
+            raise BoardError(f"{place}: sources.{key} = {source!r} must be a text that says where the value is from")
+    return table
+
+
+def _base(place: Path, name: object) -> Board | None:
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise BoardError(f"{place}: base = {name!r} must be the name of a preset, not {_kind_of(name)}")
+    try:
+        return find_preset(name)
+    except BoardError as error:
+        raise BoardError(f"{place}: base: {error.message}") from None
+
+
+def _check(place: Path, key: str, value: object) -> None:
+    kind = _KINDS.get(key)
+    if isinstance(value, dict) and kind is None:
+        raise BoardError(f"{place}: [{key}]: a board file is flat; only [sources] is a table")
+    if kind is None:
+        raise BoardError(f"{place}: {_unknown(key)}")
+    if kind == "str" and not isinstance(value, str):
+        raise BoardError(f"{place}: {key} = {value!r} must be a text in quotes, not {_kind_of(value)}")
+    if kind == "int" and type(value) is not int:
+        remedy = f"; write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
+        raise BoardError(f"{place}: {key} = {value!r} must be an integer, not {_kind_of(value)}{remedy}")
+    if kind == "float" and type(value) not in {int, float}:
+        raise BoardError(f"{place}: {key} = {value!r} must be a number, not {_kind_of(value)}")
+
+
+def _kind_of(value: object) -> str:
+    return _TOML_TYPES.get(type(value), "a table" if isinstance(value, dict) else f"a {type(value).__name__}")
+
+
+def _unknown(key: str) -> str:
+    """Why the key is none, and the one that is meant: with its unit if that is what it lacks."""
+    stem = _UNIT.sub("", key)
+    same = [known for known in _KINDS if _UNIT.sub("", known) == stem]
+    if same and stem != key:
+        return f"unknown key {key!r}; the unit is part of the key: {_with_units(same)}"
+    if same or (same := [known for known in _KINDS if known.startswith(f"{stem}_") and stem not in _UNIT_NAMES]):
+        return f"{key!r} lacks its unit; did you mean {_with_units(same)}?"
+    stems = {_UNIT.sub("", known): known for known in _KINDS}
+    near = get_close_matches(key.lower(), _KINDS, n=1) or [
+        stems[close] for close in get_close_matches(stem.lower(), stems, n=1)
+    ]
+    nearest = f"; did you mean {near[0]}?" if near else ""
+    return f"unknown key {key!r}{nearest}"
+
+
+def _with_units(keys: list[str]) -> str:
+    return " or ".join(f"{key} ({unit})" if (unit := unit_of(key)) else key for key in keys[:_LISTED])
+
+
+def unit_of(key: str) -> str:
+    """The unit that ends a field's name, in words; empty where the value is a count or a name."""
+    found = _UNIT.search(key)
+    return _UNIT_NAMES.get(found[1], "") if found else ""
+
+
+def _literal(value: str | float, kind: str) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return repr(float(value)) if kind == "float" else f"{value:_}"
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)

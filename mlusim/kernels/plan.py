@@ -1,0 +1,231 @@
+"""A split as data: which task writes which box of the output, when, in how much NRAM, and why.
+
+Planners make it, kernels follow it, and everyone else prints, draws, proves or compares it. A *unit* is what one core
+would best hold at once. Three tiers, for all operators: whole units; a unit cut along its outer axis; a row cut in
+chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mlusim.errors import PlanError
+from mlusim.hardware import Board
+from mlusim.units import PS_PER_US, format_bytes, group_digits
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+TIER_NAMES = {0: "nothing to do", 1: "whole units", 2: "unit split", 3: "row split"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One box of the output that one task writes in one iteration: [start, stop) along each axis."""
+
+    task: int
+    iteration: int
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
+    nram_bytes: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+        return tuple(stop - start for start, stop in zip(self.start, self.stop, strict=True))
+
+
+class Tiles:
+    """All tiles of a plan, in columns.
+
+    Args:
+        task: (tiles,) the task that writes each.
+        start, stop: (tiles, rank) the box.
+        nram_bytes: (tiles,) NRAM in use while it is handled, or one number for all.
+
+    Iterations count the tiles of a task in the order given.
+    """
+
+    def __init__(self, task: Any, start: Any, stop: Any, nram_bytes: Any) -> None:
+        self.task: Integers = np.asarray(task, np.int64)
+        count = len(self.task)
+        self.start: Integers = np.asarray(start, np.int64).reshape(count, -1)
+        self.stop: Integers = np.asarray(stop, np.int64).reshape(count, -1)
+        self.nram_bytes: Integers = np.broadcast_to(np.asarray(nram_bytes, np.int64), (count,))
+        self._order = np.argsort(self.task, kind="stable")
+        sorted_tasks = self.task[self._order]
+        self.iteration: Integers = np.empty(count, np.int64)
+        first = np.searchsorted(sorted_tasks, sorted_tasks, side="left")
+        self.iteration[self._order] = np.arange(count) - first
+        self._first_of_task = np.searchsorted(sorted_tasks, np.arange(int(sorted_tasks[-1]) + 2)) if count else None
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def _rows(self, task: int) -> Integers:
+        first = self._first_of_task
+        if first is None or task + 1 >= len(first):
+            return np.empty(0, np.int64)
+        return self._order[first[task] : first[task + 1]]
+
+    def of_task(self, task: int) -> Iterator[Tile]:
+        """The tiles of one task, in the order in which it writes them."""
+        rows = self._rows(task)
+        for iteration, (start, stop, nram) in enumerate(
+            zip(self.start[rows].tolist(), self.stop[rows].tolist(), self.nram_bytes[rows].tolist(), strict=True)
+        ):
+            yield Tile(task, iteration, tuple(start), tuple(stop), nram)
+
+    def __iter__(self) -> Iterator[Tile]:
+        """All tiles, task by task."""
+        for task in np.unique(self.task).tolist():
+            yield from self.of_task(task)
+
+    def elements(self) -> Integers:
+        """(tiles,) elements of each box."""
+        return np.prod(self.stop - self.start, axis=1, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How one operator on one shape is split on one board.
+
+    Attributes:
+        operator, strategy: names; strategy is what the user may choose.
+        board: the board's record.
+        tier: 1 whole units, 2 unit split, 3 row split, 0 nothing to do.
+        reason: why this tier (and, where times decide, the predicted times of the others).
+        arithmetic: lines of numbers that lead to it.
+        unit, unit_bytes: what one core would best hold at once.
+        kind, dim: task type and grid of the launch.
+        output_shape, itemsize: of the tensor that the tiles cover.
+        tiles: who writes what.
+        nram_bytes: NRAM that a core allocates.
+        parameters: what the kernel needs besides the tiles.
+        predicted_ps: estimate by the board's cost functions, where the planner made one.
+    """
+
+    operator: str
+    strategy: str
+    board: Board
+    tier: int
+    reason: str
+    arithmetic: tuple[str, ...]
+    unit: str
+    unit_bytes: int
+    kind: str
+    dim: tuple[int, int, int]
+    output_shape: tuple[int, ...]
+    itemsize: int
+    tiles: Tiles
+    nram_bytes: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    predicted_ps: int | None = None
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the launch."""
+        return self.dim[0] * self.dim[1] * self.dim[2]
+
+    def tiles_of(self, task: int) -> Iterator[Tile]:
+        """The tiles of one task, in order: what a kernel iterates over."""
+        return self.tiles.of_task(task)
+
+    def elements_by_task(self) -> Integers:
+        """(tasks,) output elements that each task writes."""
+        return np.bincount(self.tiles.task, self.tiles.elements(), minlength=self.tasks).astype(np.int64)
+
+    def check(self) -> None:
+        """Prove the split before anything runs.
+
+        Raises `PlanError` where tiles leave the output, overlap, miss a part of it, or do not fit in NRAM.
+        """
+        if len(self.tiles) and int(self.tiles.nram_bytes.max()) > self.board.nram_usable_bytes:
+            raise PlanError(
+                f"{self.operator}, strategy {self.strategy}: a tile takes {format_bytes(int(self.tiles.nram_bytes.max()))} "
+                f"of NRAM and {self.board.name} has {format_bytes(self.board.nram_usable_bytes)}"
+            )
+        if len(self.tiles) and int(self.tiles.task.max()) >= self.tasks:
+            raise PlanError(f"{self.operator}: a tile of task {int(self.tiles.task.max())} in a grid of {self.tasks}")
+        check_cover(self.tiles, self.output_shape)
+
+    def explain(self) -> str:
+        """The plan in words: unit, tier, arithmetic, launch, tiles per task, balance."""
+        usable = self.board.nram_usable_bytes
+        lines = [
+            f"{self.operator} on {self.board.name}, strategy {self.strategy}",
+            f"  output     {list(self.output_shape)} of {self.itemsize} B",
+            f"  unit       {self.unit}: {format_bytes(self.unit_bytes)}; usable NRAM {format_bytes(usable)}",
+            f"  tier       {self.tier} ({TIER_NAMES[self.tier]}): {self.reason}",
+            *(f"             {line}" for line in self.arithmetic),
+            f"  launch     {self.kind}, dim {self.dim}: {self.tasks} tasks on {self.board.cores} cores",
+        ]
+        if len(self.tiles):
+            per_task = self.elements_by_task()
+            counts = np.bincount(self.tiles.task, minlength=self.tasks)
+            busiest, mean = int(per_task.max()), float(per_task.mean())
+            lines += [
+                f"  tiles      {group_digits(len(self.tiles))}: {counts.min()} to {counts.max()} a task; "
+                f"NRAM {format_bytes(self.nram_bytes)}, {100 * self.nram_bytes / usable:.1f} % of usable",
+                f"  balance    busiest task {group_digits(busiest * self.itemsize)} B, mean "
+                f"{group_digits(round(mean * self.itemsize))} B: {100 * mean / busiest:.1f} % even; "
+                f"{int((per_task == 0).sum())} tasks idle",
+            ]
+        else:
+            lines.append("  tiles      none")
+        if self.predicted_ps is not None:
+            lines.append(f"  predicted  {self.predicted_ps / PS_PER_US:.2f} us by the board's cost functions")
+        return "\n".join(lines)
+
+
+def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
+    """Raise `PlanError` unless the tiles cover every element of `shape` exactly once."""
+    total = int(np.prod(np.asarray(shape, dtype=object))) if len(shape) else 1
+    if not total:
+        if len(tiles):
+            raise PlanError(f"{len(tiles)} tiles for an output of shape {list(shape)}, which has no elements")
+        return
+    bounds = np.asarray(shape, np.int64)
+    wrong = (tiles.start < 0) | (tiles.stop > bounds) | (tiles.start >= tiles.stop)
+    if wrong.any():
+        tile = int(np.argmax(wrong.any(axis=1)))
+        raise PlanError(
+            f"tile {tile} (task {int(tiles.task[tile])}) is {tiles.start[tile].tolist()} to {tiles.stop[tile].tolist()}, "
+            f"empty or outside the output {list(shape)}"
+        )
+    counts, cuts = _times_covered(tiles, shape)
+    bad = np.argwhere(counts != 1)
+    if len(bad):
+        cell = bad[0]
+        low = [int(cut[index]) for cut, index in zip(cuts, cell, strict=True)]
+        high = [int(cut[index + 1]) for cut, index in zip(cuts, cell, strict=True)]
+        times = int(counts[tuple(cell)])
+        owners = [
+            int(task)
+            for task, start, stop in zip(tiles.task, tiles.start, tiles.stop, strict=True)
+            if times and (start <= low).all() and (stop >= high).all()
+        ]
+        by = f" by tasks {owners[:4]}" if owners else ""
+        raise PlanError(
+            f"elements {low} to {high} of the output {list(shape)} are written {times} times{by}; every element is "
+            "written exactly once"
+        )
+
+
+def _times_covered(tiles: Tiles, shape: Sequence[int]) -> tuple[Integers, list[Integers]]:
+    """How often each cell is covered, on the grid of all the cuts that the tiles make."""
+    rank = len(shape)
+    cuts = [np.unique(np.concatenate([tiles.start[:, d], tiles.stop[:, d], [0, shape[d]]])) for d in range(rank)]
+    # A difference array: +1 and -1 at the corners of each box, then sums along each axis.
+    grid = np.zeros([len(cut) for cut in cuts], np.int64)
+    low = [np.searchsorted(cuts[d], tiles.start[:, d]) for d in range(rank)]
+    high = [np.searchsorted(cuts[d], tiles.stop[:, d]) for d in range(rank)]
+    for corner in range(1 << rank):
+        place = tuple(high[d] if corner >> d & 1 else low[d] for d in range(rank))
+        np.add.at(grid, place, -1 if corner.bit_count() & 1 else 1)
+    for d in range(rank):
+        np.cumsum(grid, axis=d, out=grid)
+    return grid[tuple(slice(0, -1) for _ in range(rank))], cuts

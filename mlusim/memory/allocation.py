@@ -1,0 +1,176 @@
+"""Memories and their allocations: capacity, alignment, bytes, peak use.
+
+A memory hands out `Allocation`s first fit. On-chip memories hold one byte buffer; off-chip allocations hold one
+each, made when they are, because nobody's laptop has 24 GB to give. In a timing-only run nothing holds bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mlusim.errors import AccessError, AllocationError
+from mlusim.memory.kinds import MemoryKind
+from mlusim.units import format_bytes, group_digits, round_up
+
+Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
+# Fresh memory holds this in every byte: NaN as a float, -1 as a signed integer, and seldom a right answer.
+POISON = 0xFF
+
+
+class Allocation:
+    """A range of one memory that a kernel or the host asked for.
+
+    `address` is the offset in the memory in bytes; `buffer` the bytes themselves, or None in a timing-only run.
+    """
+
+    __slots__ = ("address", "buffer", "capacity", "freed", "identity", "memory", "name", "nbytes", "read_only")
+
+    def __init__(self, memory: Memory, identity: int, address: int, nbytes: int, capacity: int, name: str) -> None:
+        self.memory = memory
+        self.identity = identity
+        self.address = address
+        self.nbytes = nbytes
+        self.capacity = capacity
+        self.name = name
+        self.buffer: Bytes | None = None
+        self.read_only = False
+        self.freed = False
+
+    def __repr__(self) -> str:
+        return f"<{self.name} in {self.memory.name}: {group_digits(self.nbytes)} B at {self.address}>"
+
+    def bytes(self) -> Bytes:
+        """The bytes; an error where the run is timing-only."""
+        if self.buffer is None:
+            raise AccessError(f"{self.name} has a size but no bytes: this run is timing-only; run it with data=True")
+        return self.buffer
+
+
+class Memory:
+    """One memory of the machine: a core's NRAM, a cluster's SRAM, the GDRAM.
+
+    `total_bytes` is what the hardware has, `reserved_bytes` what the compiler keeps, `alignment_bytes` what every
+    allocation is rounded up to. `identities` numbers the allocations of the whole device.
+    """
+
+    def __init__(
+        self,
+        kind: MemoryKind,
+        name: str,
+        total_bytes: int,
+        *,
+        reserved_bytes: int = 0,
+        alignment_bytes: int = 128,
+        data: bool = True,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.total_bytes = total_bytes
+        self.reserved_bytes = reserved_bytes
+        self.alignment_bytes = alignment_bytes
+        self.data = data
+        self.peak_bytes = 0
+        self.used_bytes = 0
+        self._live: list[Allocation] = []
+        self._buffer: Bytes | None = None
+
+    @property
+    def usable_bytes(self) -> int:
+        """Bytes that allocations may take."""
+        return self.total_bytes - self.reserved_bytes
+
+    @property
+    def live(self) -> tuple[Allocation, ...]:
+        """Allocations that are not freed, by address."""
+        return tuple(self._live)
+
+    def largest_free_bytes(self) -> int:
+        """The longest range that one more allocation could take, in bytes."""
+        return max((stop - start for start, stop in self._holes()), default=0)
+
+    def allocate(self, nbytes: int, name: str, identity: int, *, adopt: Bytes | None = None) -> Allocation:
+        """Take `nbytes`, first fit; `adopt` gives an off-chip allocation its bytes instead of fresh ones.
+
+        Raises `AllocationError` with the arithmetic where it does not fit.
+        """
+        capacity = max(round_up(nbytes, self.alignment_bytes), self.alignment_bytes)
+        for position, (start, stop) in enumerate(self._holes()):
+            if stop - start >= capacity:
+                break
+        else:
+            raise AllocationError(self._does_not_fit(nbytes, capacity))
+        allocation = Allocation(self, identity, start, nbytes, capacity, name)
+        if self.data:
+            allocation.buffer = self._bytes(allocation) if adopt is None else adopt
+        self._live.insert(position, allocation)
+        self.used_bytes += capacity
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+        return allocation
+
+    def free(self, allocation: Allocation) -> None:
+        """Give a range back. Raises `AllocationError` where it was given back before."""
+        if allocation.freed or allocation.memory is not self:
+            raise AllocationError(f"{allocation.name} is freed already; free each allocation of {self.name} once")
+        self._live.remove(allocation)
+        allocation.freed = True
+        self.used_bytes -= allocation.capacity
+
+    def _holes(self) -> list[tuple[int, int]]:
+        """Free ranges by address: hole k lies before live allocation k."""
+        holes, start = [], 0
+        for allocation in self._live:
+            holes.append((start, allocation.address))
+            start = allocation.address + allocation.capacity
+        holes.append((start, self.usable_bytes))
+        return holes
+
+    def _bytes(self, allocation: Allocation) -> Bytes:
+        if self.kind.off_chip:
+            return np.full(allocation.nbytes, POISON, np.uint8)
+        if self._buffer is None:
+            self._buffer = np.empty(self.usable_bytes, np.uint8)
+        # The rounding belongs to the allocation: vector units of old boards work on whole 128 B.
+        held = self._buffer[allocation.address : allocation.address + allocation.capacity]
+        held.fill(POISON)
+        return held[: allocation.nbytes]
+
+    def _does_not_fit(self, nbytes: int, capacity: int) -> str:
+        rounded = f" (rounded up to {group_digits(capacity)} B)" if capacity != nbytes else ""
+        less = (
+            f" ({group_digits(self.total_bytes)} B less {group_digits(self.reserved_bytes)} B reserved for the compiler)"
+            if self.reserved_bytes
+            else ""
+        )
+        return (
+            f"{self.kind.value}.alloc of {format_bytes(nbytes)}{rounded} does not fit: "
+            f"{group_digits(self.usable_bytes)} B usable in {self.name}{less}, {group_digits(self.used_bytes)} B in use, "
+            f"largest free range {group_digits(self.largest_free_bytes())} B"
+        )
+
+
+def check_usable(allocation: Allocation, *, write: bool) -> None:
+    """Refuse a use of freed memory and a write to an input."""
+    if allocation.freed:
+        raise AllocationError(
+            f"{allocation.name} in {allocation.memory.name} was freed; use it before its scope ends or allocate again"
+        )
+    if write and allocation.read_only:
+        raise AccessError(
+            f"{allocation.name} is an input and inputs are never written; write to an output or a buffer of your own"
+        )
+
+
+def fits_message(shape: tuple[int, ...], itemsize: int, free_bytes: int) -> str:
+    """The largest tile of the same shape, cut along its first axis, that `free_bytes` hold."""
+    if not shape:
+        return "free other buffers first"
+    row: Any = itemsize
+    for extent in shape[1:]:
+        row *= extent
+    rows = free_bytes // row if row else 0
+    if rows >= 1:
+        return f"split axis 0 of {shape}: {rows} of {shape[0]} rows of {group_digits(row)} B fit"
+    return f"not one row of {group_digits(row)} B fits: split an inner axis, {free_bytes // itemsize} elements fit"

@@ -1,0 +1,308 @@
+"""The geometry of one `__memcpy`: segments, loops, bus bytes, and what the hardware forbids.
+
+By views, the common shape of both sides is coalesced into contiguous segments and at most two loops over them: the
+1-D, 2-D and 3-D forms of the instruction. In the byte form the caller gives sizes and strides, and each side may
+have loops of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mlusim.dtypes import dtype_name
+from mlusim.errors import AccessError, CopyError
+from mlusim.memory.bus import Loops, read_bus_bytes, write_bus_bytes
+from mlusim.memory.kinds import DIRECTIONS, Direction, MemoryKind
+from mlusim.memory.view import Pointer, View
+from mlusim.units import group_digits
+
+MAX_SEGNUM = 65535
+_FIRST_3D_ARCH = 300
+_MAX_LOOPS = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyShape:
+    """What one copy moves, independent of addresses beyond their place in a bus unit.
+
+    Attributes:
+        direction: source and destination memory.
+        nbytes: bytes requested.
+        segment_bytes: bytes of each contiguous segment.
+        segments: number of segments.
+        dst_loops, src_loops: (count, stride in bytes), outermost first; counts are N, not the instruction's N - 1.
+        bus_read_bytes, bus_write_bytes: bytes on the DRAM bus, read-modify-write included.
+        strided: whether the off-chip side has gaps.
+    """
+
+    direction: Direction
+    nbytes: int
+    segment_bytes: int
+    segments: int
+    dst_loops: Loops
+    src_loops: Loops
+    bus_read_bytes: int
+    bus_write_bytes: int
+    strided: bool
+
+
+def view_copy_shape(dst: View, src: View, arch: int, unit_bytes: int) -> CopyShape:
+    """Shape of a copy between two views of equal shape.
+
+    Raises `CopyError` where shapes or element sizes differ, or the hardware has no such copy.
+    """
+    return _view_copy_shape(
+        dst.allocation.memory.kind,
+        src.allocation.memory.kind,
+        dst.shape,
+        src.shape,
+        dst.strides,
+        src.strides,
+        dst.itemsize,
+        src.itemsize,
+        (dst.allocation.address + dst.offset) % unit_bytes,
+        (src.allocation.address + src.offset) % unit_bytes,
+        arch,
+        unit_bytes,
+    )
+
+
+@lru_cache(maxsize=65536)
+def _view_copy_shape(  # noqa: PLR0913, PLR0917 - a flat key is what makes the cache cheap
+    dst_memory: MemoryKind,
+    src_memory: MemoryKind,
+    shape: tuple[int, ...],
+    src_shape: tuple[int, ...],
+    dst_strides: tuple[int, ...],
+    src_strides: tuple[int, ...],
+    itemsize: int,
+    src_itemsize: int,
+    dst_phase: int,
+    src_phase: int,
+    arch: int,
+    unit_bytes: int,
+) -> CopyShape:
+    if shape != src_shape or itemsize != src_itemsize:
+        raise CopyError(
+            f"memcpy of {list(src_shape)} elements of {src_itemsize} B to {list(shape)} of {itemsize} B: both views "
+            "need one shape and one element size; slice, reshape() or view() one of them"
+        )
+    loops, dst_phase, src_phase = _coalesce(shape, dst_strides, src_strides, itemsize, dst_phase, src_phase)
+    segment = itemsize
+    if loops and loops[-1][1] == itemsize == loops[-1][2]:
+        segment = loops.pop()[0] * itemsize
+    if len(loops) > _MAX_LOOPS:
+        inner = "; ".join(f"{count} x (dst {dst}, src {src})" for count, dst, src in loops)
+        raise CopyError(
+            f"memcpy of {list(shape)} needs {len(loops)} nested strides over segments of {segment} B ({inner}) and "
+            f"__memcpy has at most 2 (3-D): loop over the outermost axis in the kernel"
+        )
+    return _finish(
+        DIRECTIONS.get((src_memory, dst_memory)),
+        segment,
+        tuple((count, stride) for count, stride, _ in loops),
+        tuple((count, stride) for count, _, stride in loops),
+        dst_phase,
+        src_phase,
+        arch,
+        unit_bytes,
+        f"{src_memory.value} to {dst_memory.value}",
+    )
+
+
+def pointer_copy_shape(
+    dst: Pointer,
+    src: Pointer,
+    size: int,
+    direction: Direction,
+    strides: tuple[int, ...],
+    arch: int,
+    unit_bytes: int,
+) -> CopyShape:
+    """Shape of a copy in the documented byte form.
+
+    Args:
+        dst, src: addresses; their memories must be those of `direction`.
+        size: bytes of a segment.
+        direction: the `mluMemcpyDirection_t`.
+        strides: nothing (1-D); (dst_stride, src_stride, segnum) (2-D); or (dst_stride0, dst_segnum1, dst_stride1,
+            dst_segnum2, src_stride0, src_segnum1, src_stride1, src_segnum2) (3-D). Bytes; segment counts minus one.
+        arch: the board's architecture.
+        unit_bytes: the DRAM bus unit.
+
+    Raises `CopyError` for what the hardware forbids and `AccessError` for bytes outside an allocation.
+    """
+    actual = DIRECTIONS.get((src.memory, dst.memory))
+    if actual is not direction:
+        raise CopyError(
+            f"memcpy says {direction.name} but copies from {src!r} to {dst!r}: "
+            f"the direction of these pointers is {actual.name if actual else 'not one that __memcpy has'}"
+        )
+    if size <= 0:
+        raise CopyError(f"memcpy of {size} B: the size of a segment is positive; guard an empty copy with `if`")
+    match strides:
+        case ():
+            dst_loops = src_loops = ()
+        case (dst_stride, src_stride, segnum):
+            dst_loops, src_loops = _loops((dst_stride, segnum)), _loops((src_stride, segnum))
+        case (d0, dn1, d1, dn2, s0, sn1, s1, sn2):
+            dst_loops, src_loops = _loops((d0, dn1), (d1, dn2)), _loops((s0, sn1), (s1, sn2))
+        case _:
+            raise CopyError(
+                f"memcpy takes 0, 3 (dst_stride, src_stride, segnum) or 8 stride arguments, not {len(strides)}"
+            )
+    dst_phase = (dst.allocation.address + dst.offset) % unit_bytes
+    src_phase = (src.allocation.address + src.offset) % unit_bytes
+    copy = _finish(direction, size, dst_loops, src_loops, dst_phase, src_phase, arch, unit_bytes, direction.name)
+    check_inside(dst, size, dst_loops, "writes")
+    check_inside(src, size, src_loops, "reads")
+    return copy
+
+
+def check_inside(pointer: Pointer, segment_bytes: int, loops: Loops, verb: str) -> None:
+    """Raise `AccessError` where a strided access leaves the pointer's allocation."""
+    low = pointer.offset + sum(min(0, (count - 1) * stride) for count, stride in loops)
+    high = pointer.offset + sum(max(0, (count - 1) * stride) for count, stride in loops) + segment_bytes
+    if segment_bytes and (low < 0 or high > pointer.allocation.nbytes):
+        raise AccessError(
+            f"memcpy {verb} bytes {group_digits(low)}..{group_digits(high)} of {pointer.allocation.name}, which has "
+            f"{group_digits(pointer.allocation.nbytes)} B: "
+            f"{'-'.join(str(count) for count, _ in loops) or '1'} segments of {segment_bytes} B do not fit there; "
+            "segnum is the number of segments minus one"
+        )
+
+
+def _loops(*pairs: tuple[int, int]) -> Loops:
+    """(stride, N - 1) pairs, innermost first as the instruction has them, to loops, outermost first."""
+    for _, segnum in pairs:
+        if not 0 <= segnum <= MAX_SEGNUM:
+            raise CopyError(
+                f"memcpy with segnum {segnum}: it is the number of segments minus one, 0 to {MAX_SEGNUM}; "
+                "for no segment at all skip the copy, for more split it"
+            )
+    return tuple((segnum + 1, stride) for stride, segnum in reversed(pairs))
+
+
+def _coalesce(  # noqa: PLR0913, PLR0917
+    shape: tuple[int, ...],
+    dst_strides: tuple[int, ...],
+    src_strides: tuple[int, ...],
+    itemsize: int,
+    dst_phase: int,
+    src_phase: int,
+) -> tuple[list[tuple[int, int, int]], int, int]:
+    """Drop axes of one element, turn destination strides positive, merge axes that follow each other."""
+    if 0 in shape:
+        raise CopyError(f"memcpy of {list(shape)}, which has no bytes: guard it with `if`; segnum cannot say none")
+    loops: list[tuple[int, int, int]] = []
+    for count, dst, src in zip(shape, dst_strides, src_strides, strict=True):
+        if count == 1:
+            continue
+        if dst < 0:
+            dst_phase += (count - 1) * dst
+            src_phase += (count - 1) * src
+            dst, src = -dst, -src  # noqa: PLW2901
+        if loops and loops[-1][1] == count * dst and loops[-1][2] == count * src:
+            loops[-1] = (loops[-1][0] * count, dst, src)
+        else:
+            loops.append((count, dst, src))
+    return loops, dst_phase, src_phase
+
+
+def _finish(  # noqa: PLR0913, PLR0917
+    direction: Direction | None,
+    segment: int,
+    dst_loops: Loops,
+    src_loops: Loops,
+    dst_phase: int,
+    src_phase: int,
+    arch: int,
+    unit_bytes: int,
+    words: str,
+) -> CopyShape:
+    if direction is None or direction is Direction.LDRAM2WRAM:
+        raise CopyError(f"no __memcpy goes {words}; stage the bytes through NRAM")
+    dst_count = src_count = 1
+    for count, _ in dst_loops:
+        dst_count *= count
+    for count, _ in src_loops:
+        src_count *= count
+    if dst_count != src_count:
+        raise CopyError(
+            f"3-D memcpy writes {dst_count} segments and reads {src_count}: "
+            "(dst_segnum1 + 1)(dst_segnum2 + 1) must equal (src_segnum1 + 1)(src_segnum2 + 1)"
+        )
+    _check_limits(direction, segment, dst_loops, src_loops, arch)
+    _check_wram(direction, segment, dst_loops, dst_phase, src_phase, arch)
+    nbytes = segment * dst_count
+    bus_read = bus_write = 0
+    strided = False
+    if direction.source.off_chip:
+        bus_read += read_bus_bytes(src_phase, segment, src_loops, unit_bytes)
+        strided |= _has_gaps(segment, src_loops)
+    if direction.destination.off_chip:
+        extra, bus_write = write_bus_bytes(dst_phase, segment, dst_loops, unit_bytes)
+        bus_read += extra
+        strided |= _has_gaps(segment, dst_loops)
+    return CopyShape(direction, nbytes, segment, dst_count, dst_loops, src_loops, bus_read, bus_write, strided)
+
+
+def _check_limits(direction: Direction, segment: int, dst_loops: Loops, src_loops: Loops, arch: int) -> None:
+    if max(len(dst_loops), len(src_loops)) == _MAX_LOOPS and arch < _FIRST_3D_ARCH:
+        raise CopyError(
+            f"3-D __memcpy needs arch {_FIRST_3D_ARCH} or later and this board is arch {arch}: "
+            "loop over the outer axis in the kernel"
+        )
+    for count, _ in (*dst_loops, *src_loops):
+        if count - 1 > MAX_SEGNUM:
+            raise CopyError(
+                f"memcpy of {group_digits(count)} segments of {segment} B: segnum is at most {MAX_SEGNUM}, "
+                f"so at most {group_digits(MAX_SEGNUM + 1)} segments in one loop; split the copy"
+            )
+    reach = segment
+    for count, stride in reversed(dst_loops):
+        if count > 1 and stride < reach:
+            raise CopyError(
+                f"memcpy with a destination stride of {stride} B over {reach} B: segments would overlap; the "
+                "destination stride is at least the size and never negative"
+            )
+        reach = max(reach, (count - 1) * stride + reach)
+
+
+def _check_wram(
+    direction: Direction, segment: int, dst_loops: Loops, dst_phase: int, src_phase: int, arch: int
+) -> None:
+    """WRAM: 8 B addresses and strides, sizes of 64 B (2xx) or 16 B (3xx), never a strided source (B)."""
+    if direction.source is MemoryKind.WRAM and any(count > 1 for count, _ in dst_loops) and direction:
+        raise CopyError(f"{direction.name}: WRAM is never the source of a strided copy; copy segment by segment")
+    if direction.destination is MemoryKind.WRAM:
+        multiple = 16 if arch >= _FIRST_3D_ARCH else 64
+        if segment % multiple:
+            raise CopyError(f"{direction.name} of {segment} B: sizes to WRAM are a multiple of {multiple} B; pad it")
+        for count, stride in dst_loops:
+            if count > 1 and stride % 8:
+                raise CopyError(f"{direction.name} with a destination stride of {stride} B: a multiple of 8 B to WRAM")
+    phase = dst_phase if direction.destination is MemoryKind.WRAM else src_phase
+    if MemoryKind.WRAM in direction.value and phase % 8:
+        raise CopyError(f"{direction.name}: WRAM addresses are 8 B aligned, this one is {phase % 8} B off")
+    if direction is Direction.NRAM2NRAM and arch < _FIRST_3D_ARCH and not dst_loops and segment:
+        if segment % 128 or dst_phase % 64 or src_phase % 64:
+            raise CopyError(
+                f"NRAM2NRAM of {segment} B at {dst_phase} and {src_phase} modulo 64: on arch {arch} a contiguous move "
+                "needs 64 B aligned addresses and a multiple of 128 B; pad the buffer"
+            )
+
+
+def _has_gaps(segment: int, loops: Loops) -> bool:
+    reach = segment
+    for count, stride in reversed(loops):
+        if count > 1 and stride != reach:
+            return True
+        reach *= count
+    return False
+
+
+def copy_words(dst: View, src: View) -> str:
+    """A copy in words, for messages."""
+    return f"{dtype_name(src.dtype)} {list(src.shape)} from {src.allocation.name} to {dst.allocation.name}"

@@ -1,0 +1,91 @@
+"""The memories of an MLU and the directions in which `__memcpy` moves bytes between them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class MemoryKind(Enum):
+    """A memory of the machine, by the vendor's name."""
+
+    GDRAM = "gdram"
+    LDRAM = "ldram"
+    SRAM = "sram"
+    NRAM = "nram"
+    WRAM = "wram"
+
+    # Members are singletons: identity is equality, and Enum's own hash is a Python call on every look-up.
+    __hash__ = object.__hash__
+
+    @property
+    def off_chip(self) -> bool:
+        """GDRAM and LDRAM live in the DRAM; the others are on chip."""
+        return self in (MemoryKind.GDRAM, MemoryKind.LDRAM)
+
+
+class Direction(Enum):
+    """`mluMemcpyDirection_t`: source memory, 2, destination memory (B)."""
+
+    GDRAM2NRAM = (MemoryKind.GDRAM, MemoryKind.NRAM)
+    NRAM2GDRAM = (MemoryKind.NRAM, MemoryKind.GDRAM)
+    LDRAM2NRAM = (MemoryKind.LDRAM, MemoryKind.NRAM)
+    NRAM2LDRAM = (MemoryKind.NRAM, MemoryKind.LDRAM)
+    GDRAM2WRAM = (MemoryKind.GDRAM, MemoryKind.WRAM)
+    WRAM2GDRAM = (MemoryKind.WRAM, MemoryKind.GDRAM)
+    LDRAM2WRAM = (MemoryKind.LDRAM, MemoryKind.WRAM)
+    WRAM2LDRAM = (MemoryKind.WRAM, MemoryKind.LDRAM)
+    NRAM2NRAM = (MemoryKind.NRAM, MemoryKind.NRAM)
+    NRAM2WRAM = (MemoryKind.NRAM, MemoryKind.WRAM)
+    WRAM2NRAM = (MemoryKind.WRAM, MemoryKind.NRAM)
+    GDRAM2SRAM = (MemoryKind.GDRAM, MemoryKind.SRAM)
+    SRAM2GDRAM = (MemoryKind.SRAM, MemoryKind.GDRAM)
+    LDRAM2SRAM = (MemoryKind.LDRAM, MemoryKind.SRAM)
+    SRAM2LDRAM = (MemoryKind.SRAM, MemoryKind.LDRAM)
+    SRAM2NRAM = (MemoryKind.SRAM, MemoryKind.NRAM)
+    NRAM2SRAM = (MemoryKind.NRAM, MemoryKind.SRAM)
+    SRAM2WRAM = (MemoryKind.SRAM, MemoryKind.WRAM)
+    WRAM2SRAM = (MemoryKind.WRAM, MemoryKind.SRAM)
+    GDRAM2GDRAM = (MemoryKind.GDRAM, MemoryKind.GDRAM)
+    GDRAM2LDRAM = (MemoryKind.GDRAM, MemoryKind.LDRAM)
+    LDRAM2GDRAM = (MemoryKind.LDRAM, MemoryKind.GDRAM)
+    SRAM2SRAM = (MemoryKind.SRAM, MemoryKind.SRAM)
+
+    __hash__ = object.__hash__
+
+    @property
+    def source(self) -> MemoryKind:
+        """Memory that is read."""
+        return self.value[0]
+
+    @property
+    def destination(self) -> MemoryKind:
+        """Memory that is written."""
+        return self.value[1]
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether `__memcpy_async` takes this direction: not from LDRAM, not between clusters' SRAMs (B)."""
+        return self in _ASYNCHRONOUS
+
+
+DIRECTIONS: dict[tuple[MemoryKind, MemoryKind], Direction] = {direction.value: direction for direction in Direction}
+DIRECTION_CODES: dict[Direction, int] = {direction: code for code, direction in enumerate(Direction)}
+
+_ASYNCHRONOUS = frozenset(
+    {
+        Direction.GDRAM2GDRAM,
+        Direction.GDRAM2LDRAM,
+        Direction.GDRAM2SRAM,
+        Direction.GDRAM2NRAM,
+        Direction.GDRAM2WRAM,
+        Direction.SRAM2GDRAM,
+        Direction.SRAM2NRAM,
+        Direction.SRAM2WRAM,
+        Direction.NRAM2GDRAM,
+        Direction.NRAM2SRAM,
+        Direction.NRAM2NRAM,
+        Direction.NRAM2WRAM,
+        Direction.WRAM2SRAM,
+        Direction.WRAM2NRAM,
+    }
+)

@@ -1,0 +1,253 @@
+"""Bandwidth shared between the transfers in flight: processor sharing, max-min fair.
+
+A link is a chip's DRAM or a cluster's SRAM. A transfer (`Flow`) never goes faster than its own port, nor than its
+fair share of its cluster's port, nor than its fair share of the link. Rates change only when a transfer joins or
+leaves, so the link keeps one virtual clock per distinct limit ("class"): all transfers of a class run at one rate,
+and a transfer is done when its class's clock has advanced by its work. Joining and leaving touch the transfers of one
+cluster and the handful of classes, never all transfers: that is what keeps thousands of copies by 64 cores cheap.
+
+Work is counted in bytes of DRAM time: a transfer that uses the DRAM at efficiency e has 1/e bytes of work a byte.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from math import ceil
+from typing import cast
+
+import simpy
+
+from mlusim.memory.alarm import Alarm
+from mlusim.units import TICK_TOLERANCE
+
+_INFINITE = float("inf")
+
+READ, WRITE, READ_AND_WRITE = 1, 2, 3
+
+
+class Flow:
+    """One transfer on a link.
+
+    Attributes:
+        work: bytes of link time it needs.
+        limit: work per picosecond that its own port allows.
+        ratio: bytes of work per byte through the port, 1 or more.
+        port: index of the shared (cluster) port that it passes.
+        traffic: READ, WRITE or both.
+    """
+
+    __slots__ = ("callbacks", "clock", "finish", "limit", "order", "port", "ratio", "traffic", "work")
+
+    # With `callbacks`, what SimPy needs of an event: a flow can be its own alarm.
+    _ok = True
+
+    def __init__(self, work: float, limit: float, ratio: float, port: int, traffic: int) -> None:
+        self.work = work
+        self.limit = limit
+        self.ratio = ratio
+        self.port = port
+        self.traffic = traffic
+        self.clock: _Clock | None = None
+        self.finish = 0.0
+        self.order = 0
+
+    def done(self, now: int) -> None:
+        """Called when it is complete, at time `now`."""
+        raise NotImplementedError
+
+
+class _Clock:
+    """The virtual clock of all transfers with one limit: bytes of work that each of them has had."""
+
+    __slots__ = ("flows", "heap", "limit", "rate", "served")
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.rate = 0.0
+        self.served = 0.0
+        self.flows = 0
+        self.heap: list[tuple[float, int, Flow]] = []
+
+
+class Link:
+    """A shared link on a SimPy environment.
+
+    Args:
+        environment: the SimPy environment; its time is in integer picoseconds.
+        rate: bytes of work per picosecond.
+        port_rates: for each shared port, bytes per picosecond that its transfers have together.
+        mixed_factor: what is left of `rate` while reads and writes are in flight together.
+    """
+
+    def __init__(
+        self, environment: simpy.Environment, rate: float, port_rates: list[float], mixed_factor: float = 1.0
+    ) -> None:
+        self._environment = environment
+        self._alarm = cast(simpy.Event, Alarm(self._ring))
+        self._schedule = environment.schedule
+        self._rate = rate
+        self._mixed_rate = rate * mixed_factor
+        self._port_rates = port_rates
+        self._port_flows: list[list[Flow]] = [[] for _ in port_rates]
+        self._clocks: dict[float, _Clock] = {}
+        self._flows = 0
+        self._readers = 0
+        self._writers = 0
+        self._updated_ps = 0
+        self._armed_ps = -1
+        self._telling = False
+        self._order = 0
+        # Ports whose transfers may stand at a wrong limit. That does not matter while the whole link is so full that
+        # no transfer reaches `_port_floor`, the least that any of these ports gives one.
+        self._unsettled: set[int] = set()
+        self._port_floor = _INFINITE
+
+    def join(self, flow: Flow, now: int) -> None:
+        """Begin a transfer now."""
+        if now != self._updated_ps:
+            self._advance(now)
+        self._order += 1
+        flow.order = self._order
+        self._flows += 1
+        self._readers += flow.traffic & 1
+        self._writers += flow.traffic >> 1
+        port = flow.port
+        flows = self._port_flows[port]
+        flows.append(flow)
+        self._set_clock(flow, flow.limit, flow.work)
+        self._unsettled.add(port)
+        floor = self._port_rates[port] / len(flows)
+        if floor < self._port_floor:
+            self._port_floor = floor
+        if self._telling:
+            return
+        # One more transfer never makes another one faster, so the timer stands unless this one is done before it.
+        if self._armed_ps >= now and self._clocks[flow.limit].heap[0][2] is not flow:
+            level = (self._mixed_rate if self._readers and self._writers else self._rate) / self._flows
+            if level <= self._port_floor and level <= min(self._clocks):
+                for clock in self._clocks.values():
+                    clock.rate = level
+                return
+        self._share(now)
+
+    def _advance(self, now: int) -> None:
+        elapsed = now - self._updated_ps
+        for clock in self._clocks.values():
+            clock.served += clock.rate * elapsed
+        self._updated_ps = now
+
+    def _set_clock(self, flow: Flow, limit: float, remaining: float) -> None:
+        clock = self._clocks.get(limit)
+        if clock is None:
+            clock = self._clocks[limit] = _Clock(limit)
+        clock.flows += 1
+        flow.clock = clock
+        flow.finish = finish = clock.served + remaining
+        heappush(clock.heap, (finish, flow.order, flow))
+
+    def _leave(self, clock: _Clock) -> None:
+        clock.flows -= 1
+        if not clock.flows:
+            del self._clocks[clock.limit]
+
+    def _share(self, now: int) -> None:
+        """Set the rate of every clock and the time of the next completion."""
+        clocks = self._clocks
+        if not clocks:
+            return
+        left = self._mixed_rate if self._readers and self._writers else self._rate
+        level = left / self._flows
+        if level > self._port_floor or level > min(clocks):
+            level = self._level(left)
+        soonest = _INFINITE
+        for limit, clock in clocks.items():
+            rate = clock.rate = limit if limit < level else level
+            heap = clock.heap
+            finish, _, flow = heap[0]
+            while flow.clock is not clock or flow.finish != finish:
+                heappop(heap)
+                finish, _, flow = heap[0]
+            due = (finish - clock.served) / rate
+            if due < soonest:  # noqa: PLR1730 - min() costs a call, and this is the hottest loop of the simulator
+                soonest = due
+        # As units.ceil_ps, inlined for performance.
+        due_ps = now + ceil(soonest - TICK_TOLERANCE)
+        # A timer that rings too early is set again; only one that would ring too late must be replaced.
+        if self._armed_ps < now or due_ps < self._armed_ps:
+            due_ps = max(due_ps, now)
+            self._armed_ps = due_ps
+            self._schedule(self._alarm, 1, due_ps - now)
+
+    def _level(self, left: float) -> float:
+        """The rate at which the transfers that no port limits share what the others leave."""
+        for port in self._unsettled:
+            flows = self._port_flows[port]
+            if flows:
+                self._settle(self._port_rates[port], flows)
+        self._unsettled.clear()
+        self._port_floor = _INFINITE
+        flows_left = self._flows
+        for limit in sorted(self._clocks):
+            if limit * flows_left >= left:
+                return left / flows_left
+            flows = self._clocks[limit].flows
+            left -= limit * flows
+            flows_left -= flows
+        return _INFINITE
+
+    def _settle(self, left: float, flows: list[Flow]) -> None:
+        """Share a port, max-min fair in bytes, and give each of its transfers the clock of its limit."""
+        waiting = len(flows)
+        if waiting > 1:
+            flows = sorted(flows, key=_port_rate)
+        for flow in flows:
+            rate = min(flow.limit / flow.ratio, left / waiting)
+            left -= rate
+            waiting -= 1
+            limit = min(rate * flow.ratio, flow.limit)
+            clock = flow.clock
+            assert clock is not None  # noqa: S101 - for the type checker
+            if clock.limit != limit:
+                remaining = flow.finish - clock.served
+                self._leave(clock)
+                self._set_clock(flow, limit, remaining)
+
+    def _ring(self, _: object) -> None:
+        now = self._environment.now
+        if now != self._armed_ps:
+            return
+        self._armed_ps = -1
+        self._advance(now)
+        done: list[Flow] = []
+        for clock in list(self._clocks.values()):
+            heap = clock.heap
+            # What would be due within the tolerance of a tick is due now, or the timer would ring here for ever.
+            horizon = clock.served + clock.rate * (2 * TICK_TOLERANCE)
+            while heap and heap[0][0] <= horizon:
+                finish, _, flow = heappop(heap)
+                if flow.clock is clock and flow.finish == finish:
+                    done.append(flow)
+                    flow.clock = None
+                    self._leave(clock)
+        if len(done) > 1:
+            done.sort(key=_order)
+        for flow in done:
+            self._port_flows[flow.port].remove(flow)
+            self._unsettled.add(flow.port)
+            self._readers -= flow.traffic & 1
+            self._writers -= flow.traffic >> 1
+        self._flows -= len(done)
+        # Those who are told of the end often begin the next transfer: share once, after all of them.
+        self._telling = True
+        for flow in done:
+            flow.done(now)
+        self._telling = False
+        self._share(now)
+
+
+def _port_rate(flow: Flow) -> float:
+    return flow.limit / flow.ratio
+
+
+def _order(flow: Flow) -> int:
+    return flow.order

@@ -1,0 +1,85 @@
+"""What a copy costs on a board: work on the DRAM, the fastest its port lets it go, latency.
+
+Planners use these functions as the simulator does; under contention the simulator's `Link` decides the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlusim.hardware.board import Board
+from mlusim.memory.copy import CopyShape
+from mlusim.memory.kinds import Direction, MemoryKind
+from mlusim.memory.link import READ, READ_AND_WRITE, WRITE
+from mlusim.units import PS_PER_S, ceil_ps
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CopyCost:
+    """Cost of one copy.
+
+    Attributes:
+        work: bytes of time on the shared link (DRAM or SRAM), inefficiency included; 0 for a move inside a core.
+        limit: work per picosecond that the port allows.
+        ratio: bytes of work per byte through the port.
+        traffic: READ, WRITE or both, as the DRAM sees it.
+        latency_ps: from issue to the first byte.
+        alone_ps: latency and transfer with nobody else on the board.
+    """
+
+    work: float
+    limit: float
+    ratio: float
+    traffic: int
+    latency_ps: int
+    alone_ps: int
+
+
+def dram_work(board: Board, bus_read_bytes: int, bus_write_bytes: int, *, strided: bool) -> float:
+    """Bytes of DRAM time at full bandwidth that an access needs."""
+    if strided:
+        return bus_read_bytes / board.dram_strided_read_efficiency + bus_write_bytes / board.dram_strided_write_efficiency
+    return bus_read_bytes / board.dram_read_efficiency + bus_write_bytes / board.dram_write_efficiency
+
+
+def copy_cost(board: Board, copy: CopyShape, *, memory_core: bool) -> CopyCost:
+    """Cost of a copy on a board, by its direction."""
+    source, destination = copy.direction.source, copy.direction.destination
+    if source.off_chip or destination.off_chip:
+        return _dram_cost(board, copy, memory_core=memory_core)
+    if MemoryKind.SRAM in (source, destination):
+        return _cost(board, copy, copy.nbytes, copy.nbytes, board.core_sram_bandwidth_bytes_per_s, READ, board.sram_latency_ps)
+    cycles = board.move_startup_cycles + -(-copy.nbytes // board.move_bytes_per_cycle)
+    duration = board.cycles_ps(cycles)
+    return CopyCost(0.0, 1.0, 1.0, READ, duration, duration)
+
+
+def _dram_cost(board: Board, copy: CopyShape, *, memory_core: bool) -> CopyCost:
+    work = dram_work(board, copy.bus_read_bytes, copy.bus_write_bytes, strided=copy.strided)
+    if not copy.direction.destination.off_chip:
+        traffic, port_bytes = READ, copy.bus_read_bytes
+        bandwidth, latency = board.core_read_bandwidth_bytes_per_s, board.dma_read_latency_ps
+    elif not copy.direction.source.off_chip:
+        traffic, port_bytes = WRITE, copy.bus_write_bytes
+        bandwidth, latency = board.core_write_bandwidth_bytes_per_s, board.dma_write_latency_ps
+    else:
+        traffic, port_bytes = READ_AND_WRITE, copy.bus_read_bytes
+        bandwidth = min(board.core_read_bandwidth_bytes_per_s, board.core_write_bandwidth_bytes_per_s)
+        latency = board.dma_read_latency_ps + board.dma_write_latency_ps
+    if memory_core or copy.direction is Direction.GDRAM2SRAM:
+        bandwidth = board.memory_core_bandwidth_bytes_per_s
+    return _cost(board, copy, work, port_bytes, bandwidth, traffic, latency)
+
+
+def _cost(  # noqa: PLR0913, PLR0917
+    board: Board, copy: CopyShape, work: float, port_bytes: int, bandwidth: int, traffic: int, latency_ps: int
+) -> CopyCost:
+    port_rate = bandwidth / PS_PER_S
+    if copy.segments > 1 and board.dma_segment_ps:
+        port_rate = min(port_rate, port_bytes / (copy.segments * board.dma_segment_ps))
+    ratio = work / port_bytes
+    link = board.sram_bandwidth_bytes_per_s if not (copy.bus_read_bytes or copy.bus_write_bytes) else (
+        board.dram_bandwidth_bytes_per_s
+    )
+    rate = min(port_rate * ratio, link / PS_PER_S)
+    return CopyCost(work, port_rate * ratio, ratio, traffic, latency_ps, latency_ps + ceil_ps(work / rate))

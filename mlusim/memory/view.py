@@ -1,0 +1,279 @@
+"""Views and pointers: how a kernel names bytes.
+
+A `View` has a dtype, a shape and strides in bytes, as a NumPy array has; slicing one gives another and moves
+nothing. It is stricter than NumPy: an index or slice outside the shape is an error, never clamped, and nothing counts
+from the end. A `Pointer` is C's: an address and an element type, for the documented byte form of `__memcpy`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from operator import index as as_index
+from types import EllipsisType
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from mlusim.dtypes import dtype_name, dtype_of
+from mlusim.errors import AccessError
+from mlusim.memory.allocation import Allocation
+from mlusim.memory.kinds import MemoryKind
+
+# What moves without being looked at: bits, by element size.
+_RAW = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64), 16: np.dtype("V16")}
+
+Key = SupportsIndex | slice | EllipsisType
+
+
+class View:
+    """A typed, strided window on one allocation.
+
+    Attributes:
+        allocation: what it looks at.
+        offset: byte offset of its first element in the allocation.
+        shape: elements along each axis.
+        strides: bytes from one element to the next along each axis; may be 0 or negative.
+        dtype: element type.
+    """
+
+    __slots__ = ("_raw", "allocation", "dtype", "itemsize", "offset", "shape", "strides")
+
+    def __init__(
+        self, allocation: Allocation, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None:
+        self.allocation = allocation
+        self.offset = offset
+        self.shape = shape
+        self.strides = strides
+        self.dtype = dtype
+        self.itemsize = dtype.itemsize
+        self._raw: np.ndarray[Any, Any] | None = None
+
+    @classmethod
+    def of(cls, allocation: Allocation, shape: Sequence[int], dtype: np.dtype[Any], offset: int = 0) -> View:
+        """A C-contiguous view at byte `offset` of an allocation."""
+        return cls(allocation, offset, tuple(shape), contiguous_strides(tuple(shape), dtype.itemsize), dtype)
+
+    @property
+    def memory(self) -> MemoryKind:
+        """The kind of memory it lies in."""
+        return self.allocation.memory.kind
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return self.size * self.itemsize
+
+    @property
+    def pointer(self) -> Pointer:
+        """Address of its first element, typed as it is."""
+        return Pointer(self.allocation, self.offset, self.dtype)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements follow each other in C order without gaps."""
+        expected = self.itemsize
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent == 0:
+                return True
+            if extent != 1:
+                if stride != expected:
+                    return False
+                expected *= extent
+        return True
+
+    def __repr__(self) -> str:
+        return f"<view of {self.allocation.name} ({self.memory.value}): {dtype_name(self.dtype)} {list(self.shape)}>"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a view of rank 0")
+        return self.shape[0]
+
+    def __getitem__(self, key: Key | tuple[Key, ...]) -> View:
+        """Slice; the result is a view of the same bytes.
+
+        Raises `AccessError` for an index or a bound outside the axis, too many indices, a step of 0.
+        """
+        # Inlined for performance: every copy of every kernel passes here.
+        items: tuple[Any, ...] = key if key.__class__ is tuple else (key,)
+        shape, strides, offset = self.shape, self.strides, self.offset
+        rank = len(shape)
+        new_shape: list[int] = []
+        new_strides: list[int] = []
+        axis = 0
+        for item in items:
+            if item is Ellipsis:
+                missing = (slice(None),) * (rank - len(items) + 1)
+                return self[items[:axis] + missing + items[axis + 1 :]]
+            if axis >= rank:
+                raise AccessError(f"{len(items)} indices on {self!r} of rank {rank}; drop {len(items) - rank}")
+            extent = shape[axis]
+            if item.__class__ is slice:
+                start, count, step = _slice(item, extent, axis, self)
+                if count:
+                    offset += start * strides[axis]
+                new_shape.append(count)
+                new_strides.append(step * strides[axis])
+            else:
+                position = item if item.__class__ is int else _integer(item, axis, self)
+                if not 0 <= position < extent:
+                    raise AccessError(_outside(position, extent, axis, self))
+                offset += position * strides[axis]
+            axis += 1
+        if axis < rank:
+            new_shape += shape[axis:]
+            new_strides += strides[axis:]
+        return View(self.allocation, offset, tuple(new_shape), tuple(new_strides), self.dtype)
+
+    def reshape(self, *shape: int) -> View:
+        """The same elements in another shape; needs contiguous elements. One extent may be -1."""
+        wanted = list(shape)
+        if wanted.count(-1) == 1:
+            known = -math.prod(wanted)
+            wanted[wanted.index(-1)] = self.size // known if known else 0
+        if math.prod(wanted) != self.size or min(wanted, default=0) < 0:
+            raise AccessError(f"cannot reshape {self!r} of {self.size} elements to {list(shape)}")
+        if not self.is_contiguous:
+            raise AccessError(f"cannot reshape {self!r}: its elements are not contiguous; copy it to a buffer first")
+        return View.of(self.allocation, wanted, self.dtype, self.offset)
+
+    def view(self, dtype: object) -> View:
+        """The same bytes as elements of another type; the last axis grows or shrinks with the element size.
+
+        Raises `AccessError` where the last axis is not contiguous or does not divide.
+        """
+        target = dtype_of(dtype)
+        if target.itemsize == self.itemsize:
+            return View(self.allocation, self.offset, self.shape, self.strides, target)
+        if not self.shape or (self.shape[-1] != 1 and self.strides[-1] != self.itemsize):
+            raise AccessError(f"cannot view {self!r} as {dtype_name(target)}: its last axis is not contiguous")
+        row = self.shape[-1] * self.itemsize
+        if row % target.itemsize:
+            raise AccessError(
+                f"cannot view {self!r} as {dtype_name(target)}: rows of {row} B are no multiple of {target.itemsize} B"
+            )
+        shape = (*self.shape[:-1], row // target.itemsize)
+        return View(self.allocation, self.offset, shape, (*self.strides[:-1], target.itemsize), target)
+
+    def transpose(self, *axes: int) -> View:
+        """The axes in another order; all reversed where none is given."""
+        order = axes or tuple(reversed(range(self.ndim)))
+        if sorted(order) != list(range(self.ndim)):
+            raise AccessError(f"transpose of {self!r} needs each of its {self.ndim} axes once, not {list(order)}")
+        shape = tuple(self.shape[axis] for axis in order)
+        return View(self.allocation, self.offset, shape, tuple(self.strides[axis] for axis in order), self.dtype)
+
+    def broadcast_to(self, *shape: int) -> View:
+        """Repeat axes of extent 1, and new leading ones, with a stride of 0: a source that a copy reads again."""
+        added = len(shape) - self.ndim
+        if added < 0:
+            raise AccessError(f"cannot broadcast {self!r} to the lower rank of {list(shape)}")
+        strides = [0] * added
+        for extent, stride, wanted in zip(self.shape, self.strides, shape[added:], strict=True):
+            if extent not in (wanted, 1):
+                raise AccessError(f"cannot broadcast {self!r} to {list(shape)}: {extent} against {wanted}")
+            strides.append(stride if extent == wanted else 0)
+        return View(self.allocation, self.offset, tuple(shape), tuple(strides), self.dtype)
+
+    def raw(self) -> np.ndarray[Any, Any]:
+        """The bytes as unsigned integers of the element's width: what moves without being looked at."""
+        if self._raw is None:
+            self._raw = np.ndarray(
+                self.shape, _RAW[self.itemsize], self.allocation.buffer, self.offset, self.strides  # type: ignore[arg-type]
+            )
+        return self._raw
+
+    def typed(self) -> np.ndarray[Any, Any]:
+        """The elements as a NumPy array on the simulated bytes. The simulator's own; kernels have no use for it."""
+        return np.ndarray(self.shape, self.dtype, self.allocation.bytes(), self.offset, self.strides)  # type: ignore[arg-type]
+
+
+class Pointer:
+    """An address and an element type, as in C: `pointer + n` moves by n elements.
+
+    A `char` buffer is a pointer with an element of one byte (`cast("int8")`), so that `data_nram + n * sizeof(T)`
+    counts bytes while `input + index` counts elements, as in BANG C.
+    """
+
+    __slots__ = ("allocation", "dtype", "offset")
+
+    def __init__(self, allocation: Allocation, offset: int, dtype: np.dtype[Any]) -> None:
+        self.allocation = allocation
+        self.offset = offset
+        self.dtype = dtype
+
+    @property
+    def memory(self) -> MemoryKind:
+        """The kind of memory it points into."""
+        return self.allocation.memory.kind
+
+    def cast(self, dtype: object) -> Pointer:
+        """The same address with another element type."""
+        return Pointer(self.allocation, self.offset, dtype_of(dtype))
+
+    def __add__(self, elements: int) -> Pointer:
+        return Pointer(self.allocation, self.offset + as_index(elements) * self.dtype.itemsize, self.dtype)
+
+    def __sub__(self, elements: int) -> Pointer:
+        return self + -as_index(elements)
+
+    def __repr__(self) -> str:
+        return f"<{dtype_name(self.dtype)}* into {self.allocation.name} ({self.memory.value}) at byte {self.offset}>"
+
+
+def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Strides in bytes of a C-contiguous array."""
+    strides = []
+    stride = itemsize
+    for extent in reversed(shape):
+        strides.append(stride)
+        stride *= extent
+    return tuple(reversed(strides))
+
+
+def _slice(item: slice, extent: int, axis: int, view: View) -> tuple[int, int, int]:
+    """Start, count and step of a slice; strict where Python clamps."""
+    step = 1 if item.step is None else _integer(item.step, axis, view)
+    if step == 0:
+        raise AccessError(f"a slice step of 0 on axis {axis} of {view!r}")
+    if step > 0:
+        start = 0 if item.start is None else _integer(item.start, axis, view)
+        stop = extent if item.stop is None else _integer(item.stop, axis, view)
+        low, high = start, stop
+    else:
+        start = extent - 1 if item.start is None else _integer(item.start, axis, view)
+        stop = -1 if item.stop is None else _integer(item.stop, axis, view)
+        low, high = (0 if item.stop is None else stop), start + 1
+    if low < 0 or high > extent or (step < 0 and item.stop is not None and stop < 0):
+        raise AccessError(
+            f"slice [{'' if item.start is None else item.start}:{'' if item.stop is None else item.stop}] is outside "
+            f"axis {axis} of {view!r}, which has {extent}; a view neither clamps nor counts from the end"
+        )
+    return start, max(0, -(-(stop - start) // step)), step
+
+
+def _integer(item: Any, axis: int, view: View) -> int:
+    try:
+        return as_index(item)
+    except TypeError:
+        raise AccessError(
+            f"{item!r} cannot index axis {axis} of {view!r}: a view takes integers, slices and `...`; "
+            "gather elements with core.gather or a counted loop"
+        ) from None
+
+
+def _outside(position: int, extent: int, axis: int, view: View) -> str:
+    advice = "; a view does not count from the end" if position < 0 else ""
+    return f"index {position} is outside axis {axis} of {view!r}, which has {extent}{advice}"

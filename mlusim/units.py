@@ -1,0 +1,65 @@
+"""Units: integer picoseconds and bytes. Rounding happens here and nowhere else."""
+
+from __future__ import annotations
+
+import math
+
+PS_PER_S = 10**12
+PS_PER_US = 10**6
+PS_PER_NS = 10**3
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+# Fluid-shared transfers accumulate float error; a thousandth of a picosecond is far above it and far below the tick.
+TICK_TOLERANCE = 1e-3
+
+
+def ceil_ps(time_ps: float) -> int:
+    """Round a time in picoseconds up to the next whole picosecond.
+
+    This is the one place where a fractional time becomes an integer. A fraction below a thousandth of a picosecond
+    is float error, not time.
+    """
+    return math.ceil(time_ps - TICK_TOLERANCE)
+
+
+def cycles_to_ps(cycles: int, clock_hz: int) -> int:
+    """Time of `cycles` at `clock_hz` in picoseconds, rounded up."""
+    return -(-cycles * PS_PER_S // clock_hz)
+
+
+def ps_to_cycles(time_ps: int, clock_hz: int) -> int:
+    """Cycles at `clock_hz` that cover `time_ps`, rounded up."""
+    return -(-time_ps * clock_hz // PS_PER_S)
+
+
+def ceil_div(value: int, divisor: int) -> int:
+    """Quotient rounded up."""
+    return -(-value // divisor)
+
+
+def round_up(value: int, multiple: int) -> int:
+    """`value` rounded up to a multiple of `multiple`."""
+    return -(-value // multiple) * multiple
+
+
+def group_digits(value: int) -> str:
+    """An integer with its digits in groups of three, separated by spaces: 1 840."""
+    return f"{value:,}".replace(",", " ")
+
+
+def format_bytes(count: int) -> str:
+    """Bytes for a person: `655 360 B (640 KiB)`."""
+    text = f"{group_digits(count)} B"
+    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if abs(count) >= size:
+            return f"{text} ({count / size:.4g} {unit})"
+    return text
+
+
+def format_ns(time_ps: int) -> str:
+    """A time in nanoseconds for messages: `1 840 ns`, with the fraction only where there is one."""
+    nanoseconds, rest = divmod(time_ps, PS_PER_NS)
+    fraction = f".{rest:03d}".rstrip("0") if rest else ""
+    return f"{group_digits(nanoseconds)}{fraction} ns"
