@@ -1,11 +1,11 @@
 """A simulated board that a host program uses: memory, launches, queues, one log.
 
-    device = Device("mlu370-x4")
-    x = device.upload(array)
-    out = device.alloc(array.shape, array.dtype, "out")
-    device.launch(kernel, x, out, dim=(4, 8, 1), kind="UNION1")
-    device.synchronize()
-    device.download(out)
+device = Device("mlu370-x4")
+x = device.upload(array)
+out = device.alloc(array.shape, array.dtype, "out")
+device.launch(kernel, x, out, dim=(4, 8, 1), kind="UNION1")
+device.synchronize()
+device.download(out)
 """
 
 from __future__ import annotations

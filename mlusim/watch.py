@@ -17,7 +17,7 @@ _PERIOD_S = 0.25
 _QUIET_PERIODS = 5
 
 
-class _Stalled(OperationLimitError):
+class _StallError(OperationLimitError):
     """Raised in the running thread, where Python gives no chance for arguments."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Watch:
                 quiet_s = quiet_s + _PERIOD_S if now == seen else 0.0
                 seen = now
                 if quiet_s >= self._stall_s:
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(_Stalled))
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(_StallError))
                     return
                 if self._progress and periods >= _QUIET_PERIODS:
                     bar = bar or _status()

@@ -1,0 +1,1 @@
+"""Cores: what a kernel sees of the machine, and how its tasks are run."""

@@ -74,7 +74,8 @@ class Chip:
         )
         self.queues: list[Queue] = []
         self.barriers = 0
-        self.forms: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        self.vector_forms: dict[Any, Any] = {}
+        self.copy_forms: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]
 
     def queue(self) -> Queue:

@@ -7,13 +7,13 @@ addresses as an array, their total cost; NumPy does the numerics at once. A kern
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from mlusim.cores.pipe import Transfer
+from mlusim.cores.scalar import ScalarOperations
 from mlusim.cores.task import SUSPEND
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log import IO, MOVE, NO_OPERAND, NONE, SCALAR
@@ -27,19 +27,8 @@ from mlusim.units import PS_PER_S, ceil_ps
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class CountedOperations:
+class CountedOperations(ScalarOperations):
     """Loops of a core that stand for many instructions each."""
-
-    _begin: Callable[..., None]
-    _record: Callable[..., int]
-    _operand: Callable[[View], tuple[int, int, int]]
-    _scalar_access: Callable[..., tuple[int, bool]]
-    _check_reach: Callable[..., None]
-    _task: Any
-    _unit: Any
-    _chip: Any
-    _log: Any
-    board: Any
 
     async def load_array(self, source: View) -> np.ndarray[Any, Any]:
         """Load every element to registers, one scalar load each; gives them as a NumPy array of `source`'s shape.
@@ -90,11 +79,13 @@ class CountedOperations:
             SCALAR,
             sys._getframe(1),
             start_ps,
+            start_ps,
             end_ps,
-            count=count,
-            nbytes=count * dst.itemsize,
-            dst=self._operand(dst),
-            a=self._operand(src),
+            count,
+            count * dst.itemsize,
+            0,
+            self._operand(dst),
+            self._operand(src),
         )
         self._keep_addresses(record, dst_index, src_index)
         if task.pending_io or task.pending_move:
@@ -173,7 +164,7 @@ class CountedOperations:
             offsets=offsets,
         )
 
-    def _rows(  # noqa: PLR0913, PLR0917
+    def _rows(  # noqa: PLR0913
         self,
         dst: View,
         src: View,
@@ -217,17 +208,18 @@ class CountedOperations:
             IO if off_chip else MOVE,
             frame,
             task.now_ps,
+            task.now_ps,
             NONE,
+            count,
+            shape.nbytes,
+            int(not by_engine),
+            self._operand(dst),
+            self._operand(src),
+            self._operand(offsets) if offsets is not None else NO_OPERAND,
             alone_ps=cost.alone_ps,
-            count=count,
-            nbytes=shape.nbytes,
             bus_read=bus_read,
             bus_write=bus_write,
             direction=DIRECTION_CODES[direction],
-            detail=int(not by_engine),
-            dst=self._operand(dst),
-            a=self._operand(src),
-            b=self._operand(offsets) if offsets is not None else NO_OPERAND,
         )
         self._keep_addresses(record, dst_rows, src_rows)
         effect = partial(_move_rows, dst, src, dst_rows, src_rows, count) if self._chip.data else None
@@ -280,7 +272,7 @@ def _row_bytes(name: str, view: View) -> int:
     return row.nbytes
 
 
-def _row_units(  # noqa: PLR0913, PLR0917
+def _row_units(
     view: View, rows: Indices | None, count: int, row_bytes: int, unit_bytes: int, by_engine: bool
 ) -> tuple[int, int]:
     """Bus bytes that rows touch, and those of units touched in part.
@@ -343,4 +335,3 @@ def _move_elements(
     """Rows in order; NumPy's assignment through an index array keeps the last of repeated ones."""
     values = origin[:count] if src_index is None else origin[src_index]
     to[slice(count) if dst_index is None else dst_index] = values.reshape(count, *to.shape[1:])
-

@@ -193,9 +193,7 @@ class Queue:
         self.chip.place_all()
 
 
-def check_launch(
-    chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tuple[int, int, int], kind: str
-) -> int:
+def check_launch(chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tuple[int, int, int], kind: str) -> int:
     """Check a launch against the board; gives n of UNIONn, or 0 for BLOCK."""
     board = chip.board
     name = getattr(kernel, "__name__", repr(kernel))

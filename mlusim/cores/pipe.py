@@ -26,7 +26,7 @@ class Transfer(Flow):
 
     __slots__ = ("blocks", "effect", "issue_ps", "latency_ps", "pipe", "record", "task")
 
-    def __init__(  # noqa: PLR0913, PLR0917
+    def __init__(
         self, pipe: DmaPipe, task: Task, record: int, issue_ps: int, cost: CopyCost, effect: Any, blocks: int
     ) -> None:
         # Inlined for performance: the fields of Flow, without its call.
@@ -74,7 +74,19 @@ class DmaPipe:
         read_port, write_port: indices of the cluster's ports on that link.
     """
 
-    __slots__ = ("_environment", "_schedule", "_when_ready", "current", "late", "link", "log", "queue", "read_port", "unit", "write_port")
+    __slots__ = (
+        "_environment",
+        "_schedule",
+        "_when_ready",
+        "current",
+        "late",
+        "link",
+        "log",
+        "queue",
+        "read_port",
+        "unit",
+        "write_port",
+    )
 
     def __init__(self, unit: Unit, link: Link, read_port: int, write_port: int) -> None:
         self.unit = unit

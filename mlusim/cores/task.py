@@ -7,7 +7,7 @@ foreign awaitables, and knows what the task waits for.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scratch import Scratch
 from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
-from mlusim.log import END, IO, MOVE, NONE, VECTOR, WAITED_FOR, WIDTH, TaskRecord
+from mlusim.log import END, IO, ISSUE, LINE, MOVE, NONE, OP, VECTOR, WAITED_FOR, WIDTH, TaskRecord
 from mlusim.units import format_ns, group_digits
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ALL_PIPES = (1 << VECTOR) | (1 << IO) | (1 << MOVE)
 
 
 class _Suspend:
-    """What a kernel awaits, through the methods of `Core`, to give the board time."""
+    """What a kernel's coroutine yields, through the methods of `Core`, to give the board time."""
 
     __slots__ = ()
 
@@ -40,6 +40,22 @@ class _Suspend:
 
 
 SUSPEND = _Suspend()
+_ONCE = (SUSPEND,)
+
+
+class Waiting:
+    """What a blocking method of `Core` gives back, to be awaited at once: the task stops, or passes."""
+
+    __slots__ = ("_stops", "_task")
+
+    def __init__(self, task: Task, *, stops: bool) -> None:
+        self._task = task
+        self._stops = _ONCE if stops else ()
+
+    def __await__(self) -> Iterator[Any]:
+        # An iterator over a tuple: a third of the cost of a generator.
+        self._task.unawaited = NONE
+        return iter(self._stops)
 
 
 class Task:
@@ -60,10 +76,13 @@ class Task:
         "job",
         "now_ps",
         "operations",
+        "passing",
         "pending_io",
         "pending_move",
         "scratches",
+        "suspending",
         "task_id",
+        "unawaited",
         "unit",
         "waits_for",
     )
@@ -85,6 +104,10 @@ class Task:
         self._sync_mask = 0
         self._sync_record = NONE
         self._then: Callable[[], None] | None = None
+        # The record of a blocking operation that the kernel has called and not yet awaited.
+        self.unawaited = NONE
+        self.suspending = Waiting(self, stops=True)
+        self.passing = Waiting(self, stops=False)
 
     @property
     def linear_id(self) -> int:
@@ -131,7 +154,7 @@ class Task:
         except MlusimError as error:
             error.locate(self._where(error.__traceback__))
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a kernel raises is reported with its line
+        except Exception as error:
             where = self._where(error.__traceback__)
             raise KernelError(f"the kernel raised {type(error).__name__}: {error}", where) from error
         if waits is not SUSPEND:
@@ -153,8 +176,7 @@ class Task:
         else:
             self.pending_io -= 1
         if transfer.blocks:
-            if now > self.now_ps:
-                self.now_ps = now
+            self.now_ps = max(self.now_ps, now)
             self.resume()
         elif self._then is not None:
             self._drained(transfer.record, now)
@@ -200,6 +222,8 @@ class Task:
 
     def _returned(self) -> None:
         """The kernel's function is over; the task ends when its pipes are."""
+        if self.unawaited != NONE:
+            raise self.refusal()
         if not self.drain(ALL_PIPES, NONE, self._end):
             self._end()
 
@@ -223,11 +247,20 @@ class Task:
         if self._coroutine is not None and not self.finished:
             self._coroutine.close()
 
-    def too_many_operations(self) -> OperationLimitError:
-        """The error for a task that does not end."""
-        return OperationLimitError(
-            f"{group_digits(self.chip.max_operations)} operations issued and no end: an endless loop? "
-            "Where the kernel needs more, raise max_operations"
+    def refusal(self) -> KernelError:
+        """Why the task may not issue another operation: one before was not awaited, or there are too many."""
+        if self.unawaited == NONE:
+            return OperationLimitError(
+                f"{group_digits(self.chip.max_operations)} operations issued and no end: an endless loop? "
+                "Where the kernel needs more, raise max_operations"
+            )
+        log = self.chip.log
+        fields = log.data[self.unawaited * WIDTH : (self.unawaited + 1) * WIDTH]
+        file, line, _ = log.lines[fields[LINE]]
+        name = log.ops[fields[OP]]
+        return AwaitError(
+            f"`core.{name}(...)` was not awaited, so the task did not wait for it: write `await core.{name}(...)`",
+            f"{self.name}, {Path(file).name}:{line}, at {format_ns(fields[ISSUE])}",
         )
 
     def here(self, frame: Any, what: str) -> str:

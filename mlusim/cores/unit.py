@@ -56,9 +56,7 @@ class Unit:
 
         def memory(kind: MemoryKind, total: int, reserved: int = 0, alignment: int = 1) -> Memory:
             name = f"the {kind.value.upper()} of {place} of {board.name}"
-            return Memory(
-                kind, name, total, reserved_bytes=reserved, alignment_bytes=alignment, data=chip.data
-            )
+            return Memory(kind, name, total, reserved_bytes=reserved, alignment_bytes=alignment, data=chip.data)
 
         self.nram: Memory | None = None
         self.wram: Memory | None = None

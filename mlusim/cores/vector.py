@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from mlusim.cores.convert import convert as convert_array
 from mlusim.cores.convert import steps
+from mlusim.cores.operations import Operations
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError
-from mlusim.log import NO_OPERAND, VECTOR
+from mlusim.log import NO_OPERAND, NONE, VECTOR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View
@@ -53,7 +54,7 @@ _ALIGNED_ADDRESS_BYTES = 64
 _ALIGNED_SIZE_BYTES = 128
 
 
-class VectorOperations:
+class VectorOperations(Operations):
     """Vector instructions of a core. They issue and never suspend; `sync` or `sync_compute` waits for them.
 
     All operands are contiguous views in the core's NRAM with the same number of elements and, but for `convert`, one
@@ -61,70 +62,61 @@ class VectorOperations:
     these does not hold.
     """
 
-    _begin: Callable[..., None]
-    _record: Callable[..., int]
-    _operand: Callable[[View], tuple[int, int, int]]
-    _task: Any
-    _unit: Any
-    _chip: Any
-    _log: Any
-    board: Any
-
     def fill(self, dst: View, value: Number) -> None:
         """Write `value` to every element: `__bang_write_value`."""
-        bits = np.asarray(value).astype(dst.dtype)
+        bits = _bits(value, value.__class__, dst.dtype)
         self._vector("fill", sys._getframe(1), dst, (), partial(_fill, dst, bits))
 
     def write_zero(self, dst: View) -> None:
         """Write +0 to every element: `__bang_write_zero`."""
-        self._vector("write_zero", sys._getframe(1), dst, (), partial(_fill, dst, np.zeros((), dst.dtype)))
+        self._vector("write_zero", sys._getframe(1), dst, (), partial(_fill, dst, _bits(0, int, dst.dtype)))
 
     def add(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = a + b, elementwise; b may be a number."""
+        """Dst = a + b, elementwise; b may be a number."""
         self._binary("add", dst, a, b, sys._getframe(1))
 
     def sub(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = a - b, elementwise; b may be a number."""
+        """Dst = a - b, elementwise; b may be a number."""
         self._binary("sub", dst, a, b, sys._getframe(1))
 
     def mul(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = a * b, elementwise; b may be a number."""
+        """Dst = a * b, elementwise; b may be a number."""
         self._binary("mul", dst, a, b, sys._getframe(1))
 
     def max(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = the larger of a and b, elementwise; NaN where either is; b may be a number."""
+        """Dst = the larger of a and b, elementwise; NaN where either is; b may be a number."""
         self._binary("max", dst, a, b, sys._getframe(1))
 
     def min(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = the smaller of a and b, elementwise; NaN where either is; b may be a number."""
+        """Dst = the smaller of a and b, elementwise; NaN where either is; b may be a number."""
         self._binary("min", dst, a, b, sys._getframe(1))
 
     def lt(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = 1 where a < b, else 0, in the operands' element type."""
+        """Dst = 1 where a < b, else 0, in the operands' element type."""
         self._binary("lt", dst, a, b, sys._getframe(1))
 
     def le(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = 1 where a <= b, else 0, in the operands' element type."""
+        """Dst = 1 where a <= b, else 0, in the operands' element type."""
         self._binary("le", dst, a, b, sys._getframe(1))
 
     def gt(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = 1 where a > b, else 0, in the operands' element type."""
+        """Dst = 1 where a > b, else 0, in the operands' element type."""
         self._binary("gt", dst, a, b, sys._getframe(1))
 
     def ge(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = 1 where a >= b, else 0, in the operands' element type."""
+        """Dst = 1 where a >= b, else 0, in the operands' element type."""
         self._binary("ge", dst, a, b, sys._getframe(1))
 
     def eq(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = 1 where a == b, else 0, in the operands' element type."""
+        """Dst = 1 where a == b, else 0, in the operands' element type."""
         self._binary("eq", dst, a, b, sys._getframe(1))
 
     def ne(self, dst: View, a: View, b: View | Number) -> None:
-        """dst = 1 where a != b, else 0, in the operands' element type."""
+        """Dst = 1 where a != b, else 0, in the operands' element type."""
         self._binary("ne", dst, a, b, sys._getframe(1))
 
     def select(self, dst: View, mask: View, a: View, b: View) -> None:
-        """dst = a where mask is not 0, else b: bits as they are. `mask` may have another type of the same width."""
+        """Dst = a where mask is not 0, else b: bits as they are. `mask` may have another type of the same width."""
         if mask.itemsize != dst.itemsize:
             raise OperandError(
                 f"select with a mask of {mask.itemsize} B elements for {dst.itemsize} B ones: widths must agree"
@@ -145,21 +137,21 @@ class VectorOperations:
         self._reduce("reduce_min", dst, src, sys._getframe(1))
 
     def transpose(self, dst: View, src: View) -> None:
-        """dst (w, h) = src (h, w) with its axes exchanged: `__bang_transpose`."""
+        """Dst (w, h) = src (h, w) with its axes exchanged: `__bang_transpose`."""
         if src.ndim != 2 or dst.shape != src.shape[::-1]:  # noqa: PLR2004
             raise OperandError(f"transpose of {src!r} to {dst!r}: it takes (h, w) to (w, h)")
         self._same_type("transpose", dst, src)
         self._vector("transpose", sys._getframe(1), dst, (src,), partial(_transpose, dst, src))
 
     def mirror(self, dst: View, src: View) -> None:
-        """dst = src with its last axis reversed: `__bang_mirror`. dst and src must not overlap."""
+        """Dst = src with its last axis reversed: `__bang_mirror`. dst and src must not overlap."""
         if src.shape != dst.shape or not src.shape:
             raise OperandError(f"mirror of {src!r} to {dst!r}: shapes must be equal and of rank 1 or more")
         self._same_type("mirror", dst, src)
         self._vector("mirror", sys._getframe(1), dst, (src,), partial(_mirror, dst, src))
 
     def convert(self, dst: View, src: View, rounding: str | None = None) -> None:
-        """dst = src converted to dst's element type.
+        """Dst = src converted to dst's element type.
 
         Args:
             dst, src: as many elements each.
@@ -189,7 +181,9 @@ class VectorOperations:
         self._same_type(name, dst, src)
         rest = src.shape[1:] if src.ndim > 1 else (1,)
         if dst.shape != rest or not src.shape:
-            raise OperandError(f"{name} of {src!r} to {dst!r}: dst needs shape {list(rest)}, src without its first axis")
+            raise OperandError(
+                f"{name} of {src!r} to {dst!r}: dst needs shape {list(rest)}, src without its first axis"
+            )
         self._vector(name, frame, dst, (src,), partial(_reduce, REDUCE[name], dst, src), same_size=False)
 
     def _same_type(self, name: str, dst: View, *sources: View) -> None:
@@ -211,40 +205,60 @@ class VectorOperations:
         passes: int = 1,
         same_size: bool = True,
     ) -> None:
-        widest = 0
-        size = dst.size
         for view in (dst, *sources):
-            self._check_vector_operand(name, view, write=view is dst)
-            if same_size and view.size != size:
-                raise OperandError(f"{name} of {view!r} and {dst!r}: operands have as many elements")
-            widest = max(widest, view.nbytes)
+            if view.allocation.freed:
+                check_usable(view.allocation, write=view is dst)
+        key = (name, passes, dst.allocation.memory, dst.shape, dst.strides, dst.dtype, *map(_geometry, sources))
+        form = self._vector_forms.get(key)
+        if form is None or self.board.needs_aligned_vectors:
+            form = self._vector_forms[key] = self._vector_form(name, dst, sources, passes, same_size=same_size)
+        duration_ps, widest, size, dst_box, boxes = form
         self._begin()
-        board, unit, task = self.board, self._unit, self._task
-        cycles = passes * (board.vector_startup_cycles + max(1, -(-widest // board.vector_bytes_per_cycle)))
-        issue_ps = task.now_ps
-        start_ps = max(issue_ps, unit.vector_free_ps)
-        end_ps = start_ps + board.cycles_ps(cycles)
+        unit = self._unit
+        issue_ps = start_ps = self._task.now_ps
+        waited_for = NONE
+        if unit.vector_free_ps > start_ps:
+            start_ps = unit.vector_free_ps
+            waited_for = unit.vector_record
+        end_ps = start_ps + duration_ps
+        operands = [
+            (source.allocation.identity, source.offset, box) for source, box in zip(sources, boxes, strict=True)
+        ]
         record = self._record(
             name,
             VECTOR,
             frame,
+            issue_ps,
             start_ps,
             end_ps,
-            issue_ps=issue_ps,
-            nbytes=widest,
-            count=passes,
-            detail=size,
-            waited_for=unit.vector_record if start_ps > issue_ps else -1,
-            dst=self._operand(dst),
-            a=self._operand(sources[0]) if sources else NO_OPERAND,
-            b=self._operand(sources[1]) if len(sources) > 1 else NO_OPERAND,
+            passes,
+            widest,
+            size,
+            (dst.allocation.identity, dst.offset, dst_box),
+            operands[0] if operands else NO_OPERAND,
+            operands[1] if len(operands) > 1 else NO_OPERAND,
+            waited_for,
         )
-        if len(sources) > 2:  # noqa: PLR2004
-            self._log.more_operands[record] = [self._operand(source) for source in sources[2:]]
+        if len(operands) > 2:  # noqa: PLR2004
+            self._log.more_operands[record] = operands[2:]
         unit.vector_free_ps = end_ps
         unit.vector_record = record
-        if self._chip.data:
-            unit.later(end_ps, effect)
+        if self._has_data:
+            unit.effects.append((end_ps, effect))
+
+    def _vector_form(
+        self, name: str, dst: View, sources: tuple[View, ...], passes: int, *, same_size: bool
+    ) -> tuple[int, int, int, int, tuple[int, ...]]:
+        """Check the operands and work out what their geometry decides: duration, widest operand, elements, boxes."""
+        for view in (dst, *sources):
+            self._check_vector_operand(name, view, write=view is dst)
+            if same_size and view.size != dst.size:
+                raise OperandError(f"{name} of {view!r} and {dst!r}: operands have as many elements")
+        widest = max(view.nbytes for view in (dst, *sources))
+        board = self.board
+        cycles = passes * (board.vector_startup_cycles + max(1, -(-widest // board.vector_bytes_per_cycle)))
+        boxes = [self._log.box(view.shape, view.strides, view.itemsize) for view in (dst, *sources)]
+        return board.cycles_ps(cycles), widest, dst.size, boxes[0], tuple(boxes[1:])
 
     def _check_vector_operand(self, name: str, view: View, *, write: bool) -> None:
         allocation = view.allocation
@@ -273,9 +287,21 @@ class VectorOperations:
                 )
 
 
-def _fill(dst: View, bits: Array) -> None:
-    raw = dst.raw()
-    raw.fill(bits.view(raw.dtype)[()])
+def _geometry(view: View) -> tuple[Any, ...]:
+    return view.allocation.memory, view.shape, view.strides, view.dtype
+
+
+@lru_cache(maxsize=1024)
+def _bits(value: Number, kind: type, dtype: np.dtype[Any]) -> Any:
+    """A number in an element type, as an unsigned integer of its width. `kind` keeps True, 1 and 1.0 apart."""
+    del kind
+    with np.errstate(all="ignore"):
+        element = np.asarray(value).astype(dtype)
+    return element.view(f"u{dtype.itemsize}" if dtype.itemsize <= 8 else f"V{dtype.itemsize}")[()]  # noqa: PLR2004
+
+
+def _fill(dst: View, bits: Any) -> None:
+    dst.raw().fill(bits)
 
 
 def _compute(compute: Callable[..., Any], dst: View, a: View, b: View) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from mlusim.dtypes import dtype_name
+import numpy as np
+
 from mlusim.errors import AccessError, CopyError
 from mlusim.memory.bus import Loops, read_bus_bytes, write_bus_bytes
 from mlusim.memory.kinds import DIRECTIONS, Direction, MemoryKind
@@ -221,7 +222,7 @@ def _finish(  # noqa: PLR0913, PLR0917
     unit_bytes: int,
     words: str,
 ) -> CopyShape:
-    if direction is None or direction is Direction.LDRAM2WRAM:
+    if direction is None:
         raise CopyError(f"no __memcpy goes {words}; stage the bytes through NRAM")
     dst_count = src_count = 1
     for count, _ in dst_loops:
@@ -260,22 +261,42 @@ def _check_limits(direction: Direction, segment: int, dst_loops: Loops, src_loop
                 f"memcpy of {group_digits(count)} segments of {segment} B: segnum is at most {MAX_SEGNUM}, "
                 f"so at most {group_digits(MAX_SEGNUM + 1)} segments in one loop; split the copy"
             )
-    reach = segment
-    for count, stride in reversed(dst_loops):
-        if count > 1 and stride < reach:
+    for count, stride in dst_loops:
+        if count > 1 and stride < segment:
             raise CopyError(
-                f"memcpy with a destination stride of {stride} B over {reach} B: segments would overlap; the "
+                f"memcpy with a destination stride of {stride} B over {segment} B: segments would overlap; the "
                 "destination stride is at least the size and never negative"
             )
-        reach = max(reach, (count - 1) * stride + reach)
+    if len(dst_loops) == _MAX_LOOPS and _overlap(segment, *dst_loops):
+        (outer, outer_stride), (inner, inner_stride) = dst_loops
+        raise CopyError(
+            f"memcpy to {outer} x {inner} segments of {segment} B with destination strides of {outer_stride} B and "
+            f"{inner_stride} B: segments would overlap; choose strides that keep them apart"
+        )
+
+
+def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bool:
+    """Whether two of the segments that two loops write share a byte; each stride is at least `segment`."""
+    few, many = sorted((outer, inner))
+    if min(few[0], many[0]) == 1:
+        return False
+    steps = np.arange(1, few[0], dtype=object if few[0] * few[1] >= 1 << 62 else np.int64) * few[1]
+    # A step along one loop lands between two turns of the other: the nearest of them decides.
+    turns = steps // many[1]
+    below = (turns < many[0]) & (steps - turns * many[1] < segment)
+    above = (turns + 1 < many[0]) & ((turns + 1) * many[1] - steps < segment)
+    return bool(below.any() or above.any())
 
 
 def _check_wram(
     direction: Direction, segment: int, dst_loops: Loops, dst_phase: int, src_phase: int, arch: int
 ) -> None:
     """WRAM: 8 B addresses and strides, sizes of 64 B (2xx) or 16 B (3xx), never a strided source (B)."""
-    if direction.source is MemoryKind.WRAM and any(count > 1 for count, _ in dst_loops) and direction:
+    strided = any(count > 1 for count, _ in dst_loops)
+    if direction.source is MemoryKind.WRAM and strided:
         raise CopyError(f"{direction.name}: WRAM is never the source of a strided copy; copy segment by segment")
+    if direction is Direction.LDRAM2WRAM and strided:
+        raise CopyError(f"{direction.name} is never strided; copy segment by segment, or stage the bytes through NRAM")
     if direction.destination is MemoryKind.WRAM:
         multiple = 16 if arch >= _FIRST_3D_ARCH else 64
         if segment % multiple:
@@ -301,8 +322,3 @@ def _has_gaps(segment: int, loops: Loops) -> bool:
             return True
         reach *= count
     return False
-
-
-def copy_words(dst: View, src: View) -> str:
-    """A copy in words, for messages."""
-    return f"{dtype_name(src.dtype)} {list(src.shape)} from {src.allocation.name} to {dst.allocation.name}"

@@ -21,6 +21,7 @@ from mlusim.memory.alarm import Alarm
 from mlusim.units import TICK_TOLERANCE
 
 _INFINITE = float("inf")
+_TWO_TICKS = 2 * TICK_TOLERANCE
 
 READ, WRITE, READ_AND_WRITE = 1, 2, 3
 
@@ -104,17 +105,21 @@ class Link:
 
     def join(self, flow: Flow, now: int) -> None:
         """Begin a transfer now."""
-        if now != self._updated_ps:
-            self._advance(now)
-        self._order += 1
-        flow.order = self._order
+        clocks = self._clocks
+        elapsed = now - self._updated_ps
+        if elapsed:
+            self._updated_ps = now
+            for clock in clocks.values():
+                clock.served += clock.rate * elapsed
+        self._order = flow.order = self._order + 1
         self._flows += 1
-        self._readers += flow.traffic & 1
-        self._writers += flow.traffic >> 1
+        traffic = flow.traffic
+        self._readers += traffic & 1
+        self._writers += traffic >> 1
         port = flow.port
         flows = self._port_flows[port]
         flows.append(flow)
-        self._set_clock(flow, flow.limit, flow.work)
+        clock = self._set_clock(flow, flow.limit, flow.work)
         self._unsettled.add(port)
         floor = self._port_rates[port] / len(flows)
         if floor < self._port_floor:
@@ -122,21 +127,15 @@ class Link:
         if self._telling:
             return
         # One more transfer never makes another one faster, so the timer stands unless this one is done before it.
-        if self._armed_ps >= now and self._clocks[flow.limit].heap[0][2] is not flow:
+        if self._armed_ps >= now and clock.heap[0][2] is not flow:
             level = (self._mixed_rate if self._readers and self._writers else self._rate) / self._flows
-            if level <= self._port_floor and level <= min(self._clocks):
-                for clock in self._clocks.values():
+            if level <= self._port_floor and level <= min(clocks):
+                for clock in clocks.values():
                     clock.rate = level
                 return
         self._share(now)
 
-    def _advance(self, now: int) -> None:
-        elapsed = now - self._updated_ps
-        for clock in self._clocks.values():
-            clock.served += clock.rate * elapsed
-        self._updated_ps = now
-
-    def _set_clock(self, flow: Flow, limit: float, remaining: float) -> None:
+    def _set_clock(self, flow: Flow, limit: float, remaining: float) -> _Clock:
         clock = self._clocks.get(limit)
         if clock is None:
             clock = self._clocks[limit] = _Clock(limit)
@@ -144,6 +143,7 @@ class Link:
         flow.clock = clock
         flow.finish = finish = clock.served + remaining
         heappush(clock.heap, (finish, flow.order, flow))
+        return clock
 
     def _leave(self, clock: _Clock) -> None:
         clock.flows -= 1
@@ -163,18 +163,19 @@ class Link:
         for limit, clock in clocks.items():
             rate = clock.rate = limit if limit < level else level
             heap = clock.heap
-            finish, _, flow = heap[0]
-            while flow.clock is not clock or flow.finish != finish:
+            finish, order, flow = heap[0]
+            while flow.clock is not clock or flow.order != order or flow.finish != finish:
                 heappop(heap)
-                finish, _, flow = heap[0]
+                finish, order, flow = heap[0]
             due = (finish - clock.served) / rate
-            if due < soonest:  # noqa: PLR1730 - min() costs a call, and this is the hottest loop of the simulator
+            if due < soonest:
                 soonest = due
         # As units.ceil_ps, inlined for performance.
         due_ps = now + ceil(soonest - TICK_TOLERANCE)
         # A timer that rings too early is set again; only one that would ring too late must be replaced.
         if self._armed_ps < now or due_ps < self._armed_ps:
-            due_ps = max(due_ps, now)
+            if due_ps < now:
+                due_ps = now
             self._armed_ps = due_ps
             self._schedule(self._alarm, 1, due_ps - now)
 
@@ -217,25 +218,33 @@ class Link:
         if now != self._armed_ps:
             return
         self._armed_ps = -1
-        self._advance(now)
+        elapsed = now - self._updated_ps
+        self._updated_ps = now
         done: list[Flow] = []
-        for clock in list(self._clocks.values()):
+        for clock in self._clocks.values():
+            rate = clock.rate
+            served = clock.served = clock.served + rate * elapsed
             heap = clock.heap
             # What would be due within the tolerance of a tick is due now, or the timer would ring here for ever.
-            horizon = clock.served + clock.rate * (2 * TICK_TOLERANCE)
+            horizon = served + rate * _TWO_TICKS
             while heap and heap[0][0] <= horizon:
-                finish, _, flow = heappop(heap)
-                if flow.clock is clock and flow.finish == finish:
+                finish, order, flow = heappop(heap)
+                if flow.clock is clock and flow.order == order and flow.finish == finish:
                     done.append(flow)
-                    flow.clock = None
-                    self._leave(clock)
         if len(done) > 1:
             done.sort(key=_order)
         for flow in done:
+            clock = flow.clock
+            flow.clock = None
+            assert clock is not None  # noqa: S101 - for the type checker
+            clock.flows -= 1
+            if not clock.flows:
+                del self._clocks[clock.limit]
             self._port_flows[flow.port].remove(flow)
             self._unsettled.add(flow.port)
-            self._readers -= flow.traffic & 1
-            self._writers -= flow.traffic >> 1
+            traffic = flow.traffic
+            self._readers -= traffic & 1
+            self._writers -= traffic >> 1
         self._flows -= len(done)
         # Those who are told of the end often begin the next transfer: share once, after all of them.
         self._telling = True

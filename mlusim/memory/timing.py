@@ -38,7 +38,9 @@ class CopyCost:
 def dram_work(board: Board, bus_read_bytes: int, bus_write_bytes: int, *, strided: bool) -> float:
     """Bytes of DRAM time at full bandwidth that an access needs."""
     if strided:
-        return bus_read_bytes / board.dram_strided_read_efficiency + bus_write_bytes / board.dram_strided_write_efficiency
+        return (
+            bus_read_bytes / board.dram_strided_read_efficiency + bus_write_bytes / board.dram_strided_write_efficiency
+        )
     return bus_read_bytes / board.dram_read_efficiency + bus_write_bytes / board.dram_write_efficiency
 
 
@@ -48,7 +50,9 @@ def copy_cost(board: Board, copy: CopyShape, *, memory_core: bool) -> CopyCost:
     if source.off_chip or destination.off_chip:
         return _dram_cost(board, copy, memory_core=memory_core)
     if MemoryKind.SRAM in (source, destination):
-        return _cost(board, copy, copy.nbytes, copy.nbytes, board.core_sram_bandwidth_bytes_per_s, READ, board.sram_latency_ps)
+        return _cost(
+            board, copy, copy.nbytes, copy.nbytes, board.core_sram_bandwidth_bytes_per_s, READ, board.sram_latency_ps
+        )
     cycles = board.move_startup_cycles + -(-copy.nbytes // board.move_bytes_per_cycle)
     duration = board.cycles_ps(cycles)
     return CopyCost(0.0, 1.0, 1.0, READ, duration, duration)
@@ -78,8 +82,10 @@ def _cost(  # noqa: PLR0913, PLR0917
     if copy.segments > 1 and board.dma_segment_ps:
         port_rate = min(port_rate, port_bytes / (copy.segments * board.dma_segment_ps))
     ratio = work / port_bytes
-    link = board.sram_bandwidth_bytes_per_s if not (copy.bus_read_bytes or copy.bus_write_bytes) else (
-        board.dram_bandwidth_bytes_per_s
+    link = (
+        board.sram_bandwidth_bytes_per_s
+        if not (copy.bus_read_bytes or copy.bus_write_bytes)
+        else (board.dram_bandwidth_bytes_per_s)
     )
     rate = min(port_rate * ratio, link / PS_PER_S)
     return CopyCost(work, port_rate * ratio, ratio, traffic, latency_ps, latency_ps + ceil_ps(work / rate))

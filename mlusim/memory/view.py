@@ -8,7 +8,7 @@ from the end. A `Pointer` is C's: an address and an element type, for the docume
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import index as as_index
 from types import EllipsisType
 from typing import Any, SupportsIndex
@@ -21,7 +21,15 @@ from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
 
 # What moves without being looked at: bits, by element size.
-_RAW = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64), 16: np.dtype("V16")}
+_RAW = {
+    1: np.dtype(np.uint8),
+    2: np.dtype(np.uint16),
+    4: np.dtype(np.uint32),
+    8: np.dtype(np.uint64),
+    16: np.dtype("V16"),
+}
+
+_WHOLE = slice(None)
 
 Key = SupportsIndex | slice | EllipsisType
 
@@ -40,7 +48,12 @@ class View:
     __slots__ = ("_raw", "allocation", "dtype", "itemsize", "offset", "shape", "strides")
 
     def __init__(
-        self, allocation: Allocation, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
+        self,
+        allocation: Allocation,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: np.dtype[Any],
     ) -> None:
         self.allocation = allocation
         self.offset = offset
@@ -101,6 +114,9 @@ class View:
             raise TypeError("len() of a view of rank 0")
         return self.shape[0]
 
+    def __iter__(self) -> Iterator[View]:
+        return (self[position] for position in range(len(self)))
+
     def __getitem__(self, key: Key | tuple[Key, ...]) -> View:
         """Slice; the result is a view of the same bytes.
 
@@ -115,17 +131,28 @@ class View:
         axis = 0
         for item in items:
             if item is Ellipsis:
+                if items.count(Ellipsis) > 1:
+                    raise AccessError(f"two `...` in one index of {self!r}: at most one stands for the axes left out")
                 missing = (slice(None),) * (rank - len(items) + 1)
                 return self[items[:axis] + missing + items[axis + 1 :]]
             if axis >= rank:
                 raise AccessError(f"{len(items)} indices on {self!r} of rank {rank}; drop {len(items) - rank}")
             extent = shape[axis]
             if item.__class__ is slice:
-                start, count, step = _slice(item, extent, axis, self)
-                if count:
+                start, stop = item.start, item.stop
+                if item.step is None and start.__class__ is stop.__class__ is int and 0 <= start < stop <= extent:
                     offset += start * strides[axis]
-                new_shape.append(count)
-                new_strides.append(step * strides[axis])
+                    new_shape.append(stop - start)
+                    new_strides.append(strides[axis])
+                elif item == _WHOLE:
+                    new_shape.append(extent)
+                    new_strides.append(strides[axis])
+                else:
+                    start, count, step = _slice(item, extent, axis, self)
+                    if count:
+                        offset += start * strides[axis]
+                    new_shape.append(count)
+                    new_strides.append(step * strides[axis])
             else:
                 position = item if item.__class__ is int else _integer(item, axis, self)
                 if not 0 <= position < extent:
@@ -137,8 +164,9 @@ class View:
             new_strides += strides[axis:]
         return View(self.allocation, offset, tuple(new_shape), tuple(new_strides), self.dtype)
 
-    def reshape(self, *shape: int) -> View:
+    def reshape(self, *shape: int | tuple[int, ...]) -> View:
         """The same elements in another shape; needs contiguous elements. One extent may be -1."""
+        shape = _extents(shape)
         wanted = list(shape)
         if wanted.count(-1) == 1:
             known = -math.prod(wanted)
@@ -167,31 +195,38 @@ class View:
         shape = (*self.shape[:-1], row // target.itemsize)
         return View(self.allocation, self.offset, shape, (*self.strides[:-1], target.itemsize), target)
 
-    def transpose(self, *axes: int) -> View:
+    def transpose(self, *axes: int | tuple[int, ...]) -> View:
         """The axes in another order; all reversed where none is given."""
-        order = axes or tuple(reversed(range(self.ndim)))
+        order = _extents(axes) or tuple(reversed(range(self.ndim)))
         if sorted(order) != list(range(self.ndim)):
             raise AccessError(f"transpose of {self!r} needs each of its {self.ndim} axes once, not {list(order)}")
         shape = tuple(self.shape[axis] for axis in order)
         return View(self.allocation, self.offset, shape, tuple(self.strides[axis] for axis in order), self.dtype)
 
-    def broadcast_to(self, *shape: int) -> View:
+    def broadcast_to(self, *shape: int | tuple[int, ...]) -> View:
         """Repeat axes of extent 1, and new leading ones, with a stride of 0: a source that a copy reads again."""
+        shape = _extents(shape)
         added = len(shape) - self.ndim
         if added < 0:
             raise AccessError(f"cannot broadcast {self!r} to the lower rank of {list(shape)}")
+        if min(shape, default=0) < 0:
+            raise AccessError(f"cannot broadcast {self!r} to {list(shape)}: an extent is not negative")
         strides = [0] * added
         for extent, stride, wanted in zip(self.shape, self.strides, shape[added:], strict=True):
             if extent not in (wanted, 1):
                 raise AccessError(f"cannot broadcast {self!r} to {list(shape)}: {extent} against {wanted}")
             strides.append(stride if extent == wanted else 0)
-        return View(self.allocation, self.offset, tuple(shape), tuple(strides), self.dtype)
+        return View(self.allocation, self.offset, shape, tuple(strides), self.dtype)
 
     def raw(self) -> np.ndarray[Any, Any]:
         """The bytes as unsigned integers of the element's width: what moves without being looked at."""
         if self._raw is None:
             self._raw = np.ndarray(
-                self.shape, _RAW[self.itemsize], self.allocation.buffer, self.offset, self.strides  # type: ignore[arg-type]
+                self.shape,
+                _RAW[self.itemsize],
+                self.allocation.buffer,
+                self.offset,
+                self.strides,  # type: ignore[arg-type]
             )
         return self._raw
 
@@ -243,28 +278,33 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
     return tuple(reversed(strides))
 
 
+def _extents(given: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
+    """Extents or axes, given one by one or as one tuple."""
+    items: Any = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
+    return tuple(as_index(item) for item in items)
+
+
 def _slice(item: slice, extent: int, axis: int, view: View) -> tuple[int, int, int]:
     """Start, count and step of a slice; strict where Python clamps."""
     step = 1 if item.step is None else _integer(item.step, axis, view)
     if step == 0:
         raise AccessError(f"a slice step of 0 on axis {axis} of {view!r}")
-    if step > 0:
-        start = 0 if item.start is None else _integer(item.start, axis, view)
-        stop = extent if item.stop is None else _integer(item.stop, axis, view)
-        low, high = start, stop
-    else:
-        start = extent - 1 if item.start is None else _integer(item.start, axis, view)
-        stop = -1 if item.stop is None else _integer(item.stop, axis, view)
-        low, high = (0 if item.stop is None else stop), start + 1
-    if low < 0 or high > extent or (step < 0 and item.stop is not None and stop < 0):
+    # Where a forward slice may end, one behind the last element, a backward one may not begin.
+    limit = extent if step > 0 else extent - 1
+    start = (0 if step > 0 else limit) if item.start is None else _integer(item.start, axis, view)
+    stop = (extent if step > 0 else -1) if item.stop is None else _integer(item.stop, axis, view)
+    if (item.start is not None and not 0 <= start <= limit) or (item.stop is not None and not 0 <= stop <= limit):
+        step_text = "" if item.step is None else f":{item.step}"
         raise AccessError(
-            f"slice [{'' if item.start is None else item.start}:{'' if item.stop is None else item.stop}] is outside "
-            f"axis {axis} of {view!r}, which has {extent}; a view neither clamps nor counts from the end"
+            f"slice [{'' if item.start is None else item.start}:{'' if item.stop is None else item.stop}{step_text}] "
+            f"is outside axis {axis} of {view!r}, which has {extent}; a view neither clamps nor counts from the end"
         )
     return start, max(0, -(-(stop - start) // step)), step
 
 
 def _integer(item: Any, axis: int, view: View) -> int:
+    if isinstance(item, bool | np.bool_):
+        raise AccessError(f"{item!r} cannot index axis {axis} of {view!r}: a view takes integers, slices and `...`")
     try:
         return as_index(item)
     except TypeError:

@@ -1,0 +1,107 @@
+"""Where the time went: every picosecond of every MLU core to one cause, without remainder.
+
+The causes are layers. A layer gets what of a core's time it covers and no layer before it does; the last one covers
+everything, so the sum is the number of cores times the run's time, exactly. Work comes before waiting:
+
+1. `transfer`: bytes of a DMA move, for as long as they would with nobody else on the board;
+2. `bandwidth_wait`: the rest of the time in which they move: what sharing ports and DRAM costs;
+3. `on_chip_copy`: the Move pipe works (NRAM, WRAM and SRAM among themselves);
+4. `vector`: the vector pipe computes, not hidden behind any copy;
+5. `scalar`: scalar loads, stores and arithmetic, not hidden either;
+6. `dma_latency`: a DMA starts up and nothing above happens;
+7. `sync`: the task waits at a barrier for others, or in a sync;
+8. `bandwidth_wait` again: a blocking copy waits for its turn in the memory core's engine, which others use;
+9. `issue`: the rest of a task: instructions being issued;
+10. `launch`: no task on this core: the launch has not started it yet, or none runs anywhere on the board;
+11. `idle`: no task on this core while others run: imbalance, tail, unused cores.
+
+Within one transfer the part alone comes first, then the part that sharing added: the log has totals, not the share
+at each moment. Memory cores are not MLU cores and are left out; a copy to SRAM counts for the core that issued it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlusim.analysis.intervals import Integers, clip, gaps, intervals, lengths, no_intervals, union
+from mlusim.analysis.records import Records
+from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
+
+CAUSES: dict[str, str] = {
+    "transfer": "bytes moving, as if alone",
+    "bandwidth_wait": "waiting for shared bandwidth",
+    "on_chip_copy": "copies on chip",
+    "vector": "vector compute, not hidden",
+    "scalar": "scalar, not hidden",
+    "dma_latency": "latency of DMA",
+    "sync": "syncs and barriers",
+    "issue": "issuing instructions",
+    "launch": "launch",
+    "idle": "idle: no task, or the tail",
+}
+
+
+def where_time_went(records: Records) -> Integers:
+    """(cores, causes) picoseconds of each MLU core by cause, in the order of `CAUSES`.
+
+    Every row sums to `records.time_ps`.
+    """
+    cores = records.board.cores
+    low, high = records.start_of_run_ps, records.end_of_run_ps
+    spent = np.zeros((cores, len(CAUSES)), np.int64)
+    causes = list(CAUSES)
+    covered, before = no_intervals(), np.zeros(cores, np.int64)
+    for cause, layer in _layers(records):
+        covered = union(covered, clip(layer[layer[:, 0] < cores], low, high))
+        after = lengths(covered, cores)
+        spent[:, causes.index(cause)] += after - before
+        before = after
+    spent[:, causes.index("idle")] += records.time_ps - before
+    return spent
+
+
+def _layers(records: Records) -> list[tuple[str, Integers]]:
+    """What covers a core's time, first come first served."""
+    unit, pipe = records.unit, records.pipe
+    issue, start, end = records.issue_ps, records.start_ps, records.end_ps
+    moving, alone_end = records.moving_ps, records.moving_ps + records.moving_alone_ps
+    is_io, is_move = pipe == IO, pipe == MOVE
+    shared = records.is_copy & (records.moving_alone_ps > 0)
+    computes = (pipe == VECTOR) | (pipe == TENSOR)
+    queued = records.is_copy & (records.detail == BLOCKING)
+
+    def layer(chosen: np.ndarray, from_ps: Integers, to_ps: Integers) -> Integers:  # type: ignore[type-arg]
+        return intervals(unit[chosen], from_ps[chosen], to_ps[chosen])
+
+    tasks = intervals(records.task_unit, records.task_start_ps, records.task_end_ps)
+    return [
+        ("transfer", layer(is_io & shared, moving, alone_end)),
+        ("bandwidth_wait", layer(shared, alone_end, end)),
+        ("on_chip_copy", layer(is_move, start, end)),
+        ("vector", layer(computes, start, end)),
+        ("scalar", layer(pipe == SCALAR, start, records.free_ps)),
+        ("dma_latency", layer(is_io, start, moving)),
+        ("sync", layer(pipe == SYNC, start, end)),
+        ("bandwidth_wait", layer(queued, issue, start)),
+        ("issue", tasks),
+        ("launch", _launch_overhead(records, tasks)),
+    ]
+
+
+def _launch_overhead(records: Records, tasks: Integers) -> Integers:
+    """Time on MLU cores that launches take: nobody runs, or this core's task has not been started yet."""
+    board, log = records.board, records.log
+    low, high = records.start_of_run_ps, records.end_of_run_ps
+    anywhere = union(np.column_stack([np.zeros(len(tasks), np.int64), tasks[:, 1:]]))
+    nobody = gaps(anywhere, 1, low, high)
+    everywhere = intervals(np.arange(board.cores)[:, None], nobody[:, 1], nobody[:, 2])
+    if not log.tasks:
+        return everywhere
+    # Before its first task of a launch a core waits since the launch began; before a further one, for a new wave.
+    launch = np.array([task.launch for task in log.tasks], np.int64)
+    launched_ps = np.array([record.start_ps for record in log.launches], np.int64)
+    order = np.lexsort((records.task_start_ps, records.task_unit, launch))
+    unit, start = records.task_unit[order], records.task_start_ps[order]
+    first = np.diff(launch[order] * records.units + unit, prepend=NONE) != 0
+    since = np.where(first, launched_ps[launch[order]], start - board.wave_ps)
+    return np.concatenate([everywhere, intervals(unit, since, start)])

@@ -1,0 +1,65 @@
+"""Sets of time intervals on many tracks at once: union and length, in integers, by sorting.
+
+A set is an int64 array (intervals, 3) of track, start and stop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def intervals(track: Any, start: Any, stop: Any) -> Integers:
+    """The intervals [start, stop) on their tracks; empty ones are left out."""
+    track, start, stop = np.broadcast_arrays(track, start, stop)
+    kept = stop > start
+    return np.stack([track[kept], start[kept], stop[kept]], axis=1).astype(np.int64)
+
+
+def no_intervals() -> Integers:
+    """The empty set."""
+    return np.empty((0, 3), np.int64)
+
+
+def union(*sets: Integers) -> Integers:
+    """Disjoint intervals, by track and start, that cover what any of the sets covers."""
+    every = np.concatenate([no_intervals(), *sets])
+    if len(every) == 0:
+        return every
+    every = every[np.lexsort((every[:, 1], every[:, 0]))]
+    track, start, stop = every.T
+    # One running maximum for all tracks: each track's times are lifted above all those of the track before.
+    origin = int(start.min())
+    lift = (np.cumsum(np.diff(track, prepend=track[:1]) != 0)) * (int(stop.max()) - origin + 1)
+    low, high = start - origin + lift, stop - origin + lift
+    reach = np.maximum.accumulate(high)
+    first = np.flatnonzero(np.concatenate([[True], low[1:] > reach[:-1]]))
+    last = np.concatenate([first[1:], [len(every)]]) - 1
+    return np.stack([track[first], start[first], (reach - lift)[last] + origin], axis=1)
+
+
+def lengths(disjoint: Integers, tracks: int) -> Integers:
+    """(tracks,) total length on each track of a set whose intervals do not overlap."""
+    total = np.zeros(tracks, np.int64)
+    np.add.at(total, disjoint[:, 0], disjoint[:, 2] - disjoint[:, 1])
+    return total
+
+
+def clip(some: Integers, low: int, high: int) -> Integers:
+    """What of the intervals lies in [low, high)."""
+    return intervals(some[:, 0], np.maximum(some[:, 1], low), np.minimum(some[:, 2], high))
+
+
+def gaps(disjoint: Integers, tracks: int, low: int, high: int) -> Integers:
+    """What a set, sorted and disjoint as `union` gives it, leaves free of [low, high) on each track."""
+    inside = clip(disjoint, low, high)
+    every = np.arange(tracks)
+    track = np.concatenate([every, inside[:, 0]])
+    start = np.concatenate([np.full(tracks, low), inside[:, 2]])
+    begin = np.concatenate([inside[:, 1], np.full(tracks, high)])
+    owner = np.concatenate([inside[:, 0], every])
+    left, right = np.lexsort((start, track)), np.lexsort((begin, owner))
+    return intervals(track[left], start[left], begin[right])

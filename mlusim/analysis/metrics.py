@@ -1,0 +1,224 @@
+"""The figures of a run, computed from its log: time, bytes, efficiencies, peaks, where the time went.
+
+Definitions of io_efficiency and compute_efficiency, and the bar of 60 % and 30 %: the vendor's acceptance standard
+for operators and its test framework (HARDWARE.md, P and T).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mlusim.analysis.breakdown import CAUSES, where_time_went
+from mlusim.analysis.intervals import intervals, lengths, union
+from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
+from mlusim.hardware import Board
+from mlusim.log import NONE, PIPES, SCALAR, SYNC, AllocationRecord, Log
+from mlusim.memory.kinds import MemoryKind
+from mlusim.units import PS_PER_S, ps_to_cycles, round_up
+
+# The vendor's acceptance bar for operators that only move data (P).
+NETWORK_BAR = 0.60
+ANY_SHAPE_BAR = 0.30
+
+_HALF_TYPES = frozenset({"float16", "bfloat16"})
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Metrics:
+    """All figures of a run. A core-picosecond is one picosecond of one MLU core.
+
+    Attributes:
+        time_ps: start of the first launch to end of the last; 0 where nothing was launched.
+        cycles: the same in cycles of the core clock, rounded up.
+        bytes_requested: bytes that the kernels asked for, by direction of copy (`GDRAM2NRAM`, ...); scalar accesses
+            to off-chip memory under `scalar GDRAM load`, `scalar GDRAM store` and the same of LDRAM.
+        bus_bytes: bytes on the DRAM bus, `read` and `write`: whole units, read-modify-write included.
+        theory_io_bytes: inputs and outputs, once: what any implementation must move.
+        compulsory_bytes: the same as `read` (inputs) and `write` (outputs): the host's allocations in GDRAM.
+        theory_ops: operations that the operator itself needs; 0 for pure data movement.
+        io_efficiency: theory_io_bytes / (time x peak bandwidth); 0 where time is.
+        compute_efficiency: theory_ops / (time x peak vector rate); 0 where time is.
+        peak_bandwidth_bytes_per_s: of the board's DRAM.
+        peak_ops_per_s: of all cores' vector pipes, at the rate for the output's element type.
+        verdict: io_efficiency against the vendor's bar, in words.
+        bottleneck: `io` or `compute`: the side with the larger efficiency.
+        peak_nram_bytes: the most that any one core had allocated at once, rounding to the alignment included.
+        peak_sram_bytes: the same of any cluster's SRAM.
+        operations: instructions by name; a counted operation counts as what it stands for.
+        records: records in the log.
+        where_time_went: core-picoseconds of all MLU cores by cause (`breakdown.CAUSES`); they sum to core_time_ps.
+        core_time_ps: MLU cores times time_ps.
+        core_causes_ps: (cores, causes) the same for each core; each row sums to time_ps.
+        pipe_busy_ps: time that the pipes of all cores and memory cores worked, by pipe.
+        task_busy_ps: (tasks,) time in which any pipe of the task worked.
+        task_idle_ps: (tasks,) the rest of each task's time: issuing, syncs, barriers.
+    """
+
+    time_ps: int
+    cycles: int
+    bytes_requested: Mapping[str, int]
+    bus_bytes: Mapping[str, int]
+    theory_io_bytes: int
+    compulsory_bytes: Mapping[str, int]
+    theory_ops: int
+    io_efficiency: float
+    compute_efficiency: float
+    peak_bandwidth_bytes_per_s: int
+    peak_ops_per_s: int
+    verdict: str
+    bottleneck: str
+    peak_nram_bytes: int
+    peak_sram_bytes: int
+    operations: Mapping[str, int]
+    records: int
+    where_time_went: Mapping[str, int]
+    core_time_ps: int
+    pipe_busy_ps: Mapping[str, int]
+    core_causes_ps: Integers = field(repr=False)
+    task_busy_ps: Integers = field(repr=False)
+    task_idle_ps: Integers = field(repr=False)
+
+
+def measure(log: Log, board: Board, *, theory_ops: int = 0, theory_io_bytes: int | None = None) -> Metrics:
+    """All figures of a log.
+
+    Args:
+        log: of a device of `board`.
+        theory_ops: operations that the operator needs, whatever the kernel does.
+        theory_io_bytes: inputs and outputs, once; by default every allocation that the host made in GDRAM.
+
+    The peak for compute_efficiency is T's vector peak: the half rate where the first output (the first allocation of
+    the host that kernels may write) is float16 or bfloat16, the float rate otherwise.
+    """
+    records = Records(log, board)
+    time_ps = records.time_ps
+    tensors = _host_tensors(log)
+    compulsory = {
+        "read": sum(record.nbytes for record in tensors if record.read_only),
+        "write": sum(record.nbytes for record in tensors if not record.read_only),
+    }
+    if theory_io_bytes is None:
+        theory_io_bytes = sum(compulsory.values())
+    peak_ops = _vector_peak(log, board)
+    io_efficiency = _efficiency(theory_io_bytes, time_ps, board.dram_bandwidth_bytes_per_s)
+    compute_efficiency = _efficiency(theory_ops, time_ps, peak_ops)
+    causes = where_time_went(records)
+    busy, idle = _task_times(records)
+    return Metrics(
+        time_ps=time_ps,
+        cycles=ps_to_cycles(time_ps, board.clock_hz),
+        bytes_requested=_bytes_requested(records),
+        bus_bytes={"read": int(records.bus_read_bytes.sum()), "write": int(records.bus_write_bytes.sum())},
+        theory_io_bytes=theory_io_bytes,
+        compulsory_bytes=compulsory,
+        theory_ops=theory_ops,
+        io_efficiency=io_efficiency,
+        compute_efficiency=compute_efficiency,
+        peak_bandwidth_bytes_per_s=board.dram_bandwidth_bytes_per_s,
+        peak_ops_per_s=peak_ops,
+        verdict=verdict(io_efficiency),
+        bottleneck="compute" if compute_efficiency > io_efficiency else "io",
+        peak_nram_bytes=peak_bytes(log, MemoryKind.NRAM, board.vector_alignment_bytes),
+        peak_sram_bytes=peak_bytes(log, MemoryKind.SRAM, board.vector_alignment_bytes),
+        operations=_operations(records),
+        records=len(records),
+        where_time_went={name: int(total) for name, total in zip(CAUSES, causes.sum(axis=0), strict=True)},
+        core_time_ps=board.cores * time_ps,
+        pipe_busy_ps=_pipe_busy(records),
+        core_causes_ps=causes,
+        task_busy_ps=busy,
+        task_idle_ps=idle,
+    )
+
+
+def verdict(io_efficiency: float) -> str:
+    """An io_efficiency against the vendor's bar (P), in words."""
+    network, any_shape = f"{100 * NETWORK_BAR:.0f} %", f"{100 * ANY_SHAPE_BAR:.0f} %"
+    if io_efficiency >= NETWORK_BAR:
+        return f"meets the vendor's bar: {network} on network shapes"
+    if io_efficiency >= ANY_SHAPE_BAR:
+        return f"meets the vendor's bar for any shape ({any_shape}), not for network shapes ({network})"
+    return f"below the vendor's bar: {network} on network shapes, {any_shape} on any shape"
+
+
+def peak_bytes(log: Log, kind: MemoryKind, alignment_bytes: int) -> int:
+    """The most that any one memory of a kind had allocated at once, each allocation rounded up to the alignment."""
+    owners: dict[str, int] = {}
+    events: list[tuple[int, int, int, int]] = []
+    for identity, record in enumerate(log.allocations):
+        if record.memory != kind.value:
+            continue
+        owner = owners.setdefault(record.memory_name, len(owners))
+        size = max(round_up(record.nbytes, alignment_bytes), alignment_bytes)
+        # In the order of the kernel: at one time, a buffer is freed before the one that takes its place is made.
+        events.append((owner, record.start_ps, 2 * identity + 1, size))
+        if record.end_ps != NONE:
+            at_once = record.end_ps == record.start_ps
+            events.append((owner, record.end_ps, 2 * identity + 2 if at_once else NONE, -size))
+    peak = used = 0
+    last_owner = NONE
+    for owner, _, _, size in sorted(events):
+        used = size if owner != last_owner else used + size
+        last_owner = owner
+        peak = max(peak, used)
+    return peak
+
+
+def _host_tensors(log: Log) -> list[AllocationRecord]:
+    return [record for record in log.allocations if record.task == NONE and record.memory == MemoryKind.GDRAM.value]
+
+
+def _vector_peak(log: Log, board: Board) -> int:
+    """Operations per second of all cores' vector pipes, as T reckons."""
+    output = next((record.dtype for record in _host_tensors(log) if not record.read_only), "")
+    half = output in _HALF_TYPES
+    per_cycle = board.vector_peak_ops_per_cycle_fp16 if half else board.vector_peak_ops_per_cycle_fp32
+    return per_cycle * board.cores * board.clock_hz
+
+
+def _efficiency(amount: int, time_ps: int, peak_per_s: int) -> float:
+    return amount * PS_PER_S / (time_ps * peak_per_s) if time_ps and peak_per_s else 0.0
+
+
+def _bytes_requested(records: Records) -> dict[str, int]:
+    found: dict[str, int] = {}
+    moved = records.direction >= 0
+    for code, total in enumerate(_totals(records.direction[moved], records.bytes_requested[moved], len(DIRECTION_NAMES))):
+        if total:
+            found[DIRECTION_NAMES[code]] = total
+    scalar = records.pipe == SCALAR
+    for kind in (MemoryKind.GDRAM, MemoryKind.LDRAM):
+        inside = np.array([record.memory == kind.value for record in records.log.allocations] + [False])
+        for name, operand in (("load", records.a_alloc), ("store", records.dst_alloc)):
+            total = int(records.bytes_requested[scalar & inside[operand]].sum())
+            if total:
+                found[f"scalar {kind.name} {name}"] = total
+    return found
+
+
+def _operations(records: Records) -> dict[str, int]:
+    totals = _totals(records.op, records.count, len(records.log.ops))
+    return {name: total for name, total in zip(records.log.ops, totals, strict=True) if total}
+
+
+def _pipe_busy(records: Records) -> dict[str, int]:
+    return dict(zip(PIPES, _totals(records.pipe, records.free_ps - records.start_ps, len(PIPES)), strict=True))
+
+
+def _task_times(records: Records) -> tuple[Integers, Integers]:
+    """(tasks,) time in which any pipe of a task worked, and the rest of it."""
+    tasks = len(records.log.tasks)
+    works = records.pipe != SYNC
+    busy = lengths(union(intervals(records.task[works], records.start_ps[works], records.free_ps[works])), tasks)
+    return busy, records.task_end_ps - records.task_start_ps - busy
+
+
+def _totals(code: Any, amount: Any, kinds: int) -> list[int]:
+    """Sums by code, in integers."""
+    total = np.zeros(kinds, np.int64)
+    np.add.at(total, code, amount)
+    return [int(value) for value in total]

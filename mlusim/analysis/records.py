@@ -1,0 +1,188 @@
+"""The log as arrays, with what every report asks of it: which unit, which engine, from when to when."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mlusim.hardware import Board
+from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, Log
+from mlusim.memory.kinds import Direction, MemoryKind
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+DIRECTION_NAMES = tuple(direction.name for direction in Direction)
+
+
+class Records:
+    """The records of a log in columns, times as they are in the log.
+
+    Units are numbered: MLU cores first, cluster by cluster, then the memory cores: `board.cores + cluster`.
+
+    Attributes:
+        log, board: what it was made from.
+        op, task, pipe, ...: one int64 array for each of `mlusim.log.COLUMNS`. `end_ps` of an operation that a run
+            which stopped with an error left unfinished is the end of the window.
+        start_of_run_ps, end_of_run_ps: the window: start of the first launch to end of the last.
+    """
+
+    op: Integers
+    task: Integers
+    pipe: Integers
+    line: Integers
+    issue_ps: Integers
+    start_ps: Integers
+    end_ps: Integers
+    latency_ps: Integers
+    alone_ps: Integers
+    count: Integers
+    bytes_requested: Integers
+    bus_read_bytes: Integers
+    bus_write_bytes: Integers
+    direction: Integers
+    waited_for: Integers
+    detail: Integers
+    dst_alloc: Integers
+    dst_offset: Integers
+    dst_box: Integers
+    a_alloc: Integers
+
+    def __init__(self, log: Log, board: Board) -> None:
+        self.log = log
+        self.board = board
+        columns = log.columns()
+        self.__dict__.update(columns)
+        starts = [launch.start_ps for launch in log.launches if launch.start_ps != NONE]
+        ends = [launch.end_ps for launch in log.launches]
+        self.start_of_run_ps = min(starts, default=0)
+        if starts and NONE in ends:
+            # A launch that never ended: as far as anything is known.
+            known = [*ends, *starts, *(task.end_ps for task in log.tasks), int(self.end_ps.max(initial=0))]
+            self.end_of_run_ps = max(known)
+        else:
+            self.end_of_run_ps = max(ends, default=0)
+        open_ended = self.end_ps < self.start_ps
+        if open_ended.any():
+            self.end_ps = np.where(open_ended, np.maximum(self.end_of_run_ps, self.start_ps), self.end_ps)
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+    @property
+    def time_ps(self) -> int:
+        """Length of the window."""
+        return self.end_of_run_ps - self.start_of_run_ps
+
+    @property
+    def units(self) -> int:
+        """MLU cores and memory cores of the board."""
+        return self.board.cores + self.board.clusters
+
+    @cached_property
+    def task_unit(self) -> Integers:
+        """(tasks,) the unit that each task ran on."""
+        board = self.board
+        return np.array(
+            [
+                board.cores + task.cluster if task.is_memory_core else task.cluster * board.cores_per_cluster + task.core
+                for task in self.log.tasks
+            ],
+            np.int64,
+        )
+
+    @cached_property
+    def task_start_ps(self) -> Integers:
+        """(tasks,) when each began."""
+        return np.array([task.start_ps for task in self.log.tasks], np.int64)
+
+    @cached_property
+    def task_end_ps(self) -> Integers:
+        """(tasks,) when each ended."""
+        ends = np.array([task.end_ps for task in self.log.tasks], np.int64)
+        return np.where(ends == NONE, self.end_of_run_ps, ends)
+
+    @cached_property
+    def unit(self) -> Integers:
+        """(records,) the unit whose task issued each."""
+        return self.task_unit[self.task]
+
+    @cached_property
+    def engine(self) -> Integers:
+        """(records,) the unit whose pipe does the work: GDRAM2SRAM runs on the memory core's, whoever issues it (B)."""
+        staged = self.is_op("memcpy") & np.isin(
+            self.direction, [DIRECTION_NAMES.index("GDRAM2SRAM"), DIRECTION_NAMES.index("LDRAM2SRAM")]
+        )
+        if not staged.any():
+            return self.unit
+        clusters = np.array([task.cluster for task in self.log.tasks], np.int64)[self.task]
+        return np.where(staged, self.board.cores + clusters, self.unit)
+
+    @cached_property
+    def is_copy(self) -> Flags:
+        """(records,) transfers of the IO and Move pipes."""
+        return np.asarray((self.pipe == IO) | (self.pipe == MOVE))
+
+    @cached_property
+    def is_posted(self) -> Flags:
+        """(records,) scalar stores to off-chip memory: the task does not wait for them."""
+        return np.asarray((self.pipe == SCALAR) & (self.dst_alloc != NONE) & self.off_chip(self.dst_alloc))
+
+    @cached_property
+    def is_write(self) -> Flags:
+        """(records,) copies to off-chip memory, from anywhere."""
+        to_off_chip = np.array([direction.destination.off_chip for direction in Direction])
+        return np.asarray((self.direction >= 0) & to_off_chip[self.direction])
+
+    @cached_property
+    def free_ps(self) -> Integers:
+        """(records,) when the pipe is free again: the end, but for a posted store the issue of the next instruction."""
+        issue_ps = self.board.cycles_ps(self.board.issue_cycles)
+        return np.where(self.is_posted, np.minimum(self.end_ps, self.start_ps + issue_ps), self.end_ps)
+
+    @cached_property
+    def moving_ps(self) -> Integers:
+        """(records,) when the bytes of a copy begin to move: its start and what latency no other copy hid."""
+        return self.start_ps + np.where(self.is_copy, self.latency_ps, 0)
+
+    @cached_property
+    def moving_alone_ps(self) -> Integers:
+        """(records,) how long the bytes of a copy would move with nobody else on the board; 0 for other records.
+
+        A copy inside a core has no shared link: 0, all of it is in its latency.
+        """
+        board = self.board
+        full = np.array([_latency_ps(board, direction) for direction in Direction], np.int64)
+        latency_ps = np.where(self.direction >= 0, full[self.direction], 0)
+        inside = latency_ps < 0
+        # A loop of blocking copies holds its latencies in its rate.
+        latency_ps[self.is_op("memcpy_rows") & (self.detail == BLOCKING)] = 0
+        alone_ps = np.where(self.is_copy & ~inside, self.alone_ps - latency_ps, 0)
+        return np.clip(alone_ps, 0, np.maximum(self.end_ps - self.moving_ps, 0))
+
+    def unit_name(self, unit: int) -> str:
+        """`cluster 0 core 3`, or `cluster 0 memory core`."""
+        board = self.board
+        if unit >= board.cores:
+            return f"cluster {unit - board.cores} memory core"
+        return f"cluster {unit // board.cores_per_cluster} core {unit % board.cores_per_cluster}"
+
+    def is_op(self, name: str) -> Flags:
+        """(records,) those of one operation name."""
+        code = self.log.ops.index(name) if name in self.log.ops else NONE - 1
+        return np.asarray(self.op == code)
+
+    def off_chip(self, allocation: Integers) -> Flags:
+        """Whether each of these allocations lies in GDRAM or LDRAM; false for none (-1)."""
+        kinds = np.array([MemoryKind(record.memory).off_chip for record in self.log.allocations] + [False])
+        return np.asarray(kinds[allocation])
+
+
+def _latency_ps(board: Board, direction: Direction) -> int:
+    """Latency of a copy by its direction, as `mlusim.memory.timing.copy_cost` has it; -1 inside a core."""
+    source, destination = direction.source, direction.destination
+    if source.off_chip or destination.off_chip:
+        return board.dma_read_latency_ps * source.off_chip + board.dma_write_latency_ps * destination.off_chip
+    return board.sram_latency_ps if MemoryKind.SRAM in (source, destination) else -1

@@ -1,0 +1,100 @@
+"""What the pipes of each unit did when: coloured spans on lanes, exact or summed up in bins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.style import BLACK, BLUE, GREEN, ORANGE, PALE, PURPLE, SKY, VERMILION
+from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR
+
+Fractions = np.ndarray[Any, np.dtype[np.float64]]
+
+# From the top of a core's row to its bottom.
+LANES: dict[int, str] = {IO: "io", MOVE: "move", VECTOR: "vector", TENSOR: "tensor", SCALAR: "scalar", SYNC: "sync"}
+
+KINDS: tuple[tuple[str, str], ...] = (
+    ("io read", BLUE),
+    ("io write", VERMILION),
+    ("DMA start-up", PALE),
+    ("move", GREEN),
+    ("vector", PURPLE),
+    ("tensor", BLACK),
+    ("scalar", ORANGE),
+    ("waiting in a sync", SKY),
+)
+_READ, _WRITE, _START_UP, _MOVE, _VECTOR, _TENSOR, _SCALAR, _WAIT = range(len(KINDS))
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Spans of time on the lanes of units, in columns; spans of one lane do not overlap.
+
+    Attributes:
+        unit, lane, kind: (spans,) numbers of `Records.unit_name`, `mlusim.log.PIPES` and `KINDS`.
+        start_ps, end_ps: (spans,) from when to when.
+        record: (spans,) number of the record in the log.
+    """
+
+    unit: Integers
+    lane: Integers
+    kind: Integers
+    start_ps: Integers
+    end_ps: Integers
+    record: Integers
+
+    def __len__(self) -> int:
+        return len(self.unit)
+
+    def where(self, chosen: Any) -> Spans:
+        """Those that a boolean array chooses."""
+        return Spans(*(column[chosen] for column in vars(self).values()))
+
+
+def spans(records: Records) -> Spans:
+    """Every record as a span; a copy as two, its start-up and its transfer. Empty ones are left out."""
+    kind_of_pipe = np.full(max(LANES) + 1, _WAIT)
+    kind_of_pipe[[IO, MOVE, VECTOR, TENSOR, SCALAR]] = [_READ, _MOVE, _VECTOR, _TENSOR, _SCALAR]
+    kind = kind_of_pipe[records.pipe]
+    kind[(records.pipe == IO) & records.is_write] = _WRITE
+    is_io = records.pipe == IO
+    starting = is_io & (records.latency_ps > 0)
+    number = np.arange(len(records))
+    start = np.where(is_io, records.moving_ps, records.start_ps)
+    columns = [
+        np.concatenate([whole, part[starting]])
+        for whole, part in (
+            (records.engine, records.engine),
+            (records.pipe, records.pipe),
+            (kind, np.full(len(kind), _START_UP)),
+            (start, records.start_ps),
+            (records.free_ps, records.moving_ps),
+            (number, number),
+        )
+    ]
+    every = Spans(*columns)
+    return every.where(every.end_ps > every.start_ps)
+
+
+def coverage(row: Integers, start: Integers, end: Integers, rows: int, edges: Integers) -> Fractions:
+    """(rows, bins) which part of each bin of time is covered on each row.
+
+    Args:
+        row, start, end: (spans,) spans that do not overlap on their row.
+        rows: how many rows.
+        edges: (bins + 1,) rising.
+    """
+    covered = np.zeros((rows, len(edges) - 1))
+    for sign, at in ((1.0, start), (-1.0, end)):
+        # Time from a moment to each later bin's end, as a step in its own bin and a ramp after.
+        inside = np.clip(at, edges[0], edges[-1])
+        place = np.clip(np.searchsorted(edges, inside, side="right") - 1, 0, len(edges) - 2)
+        width = (edges[place + 1] - edges[place]).astype(np.float64)
+        part = (edges[place + 1] - inside) / width
+        np.add.at(covered, (row, place), sign * part)
+        later = place + 1 < len(edges) - 1
+        np.add.at(covered, (row[later], place[later] + 1), sign * (1 - part[later]))
+    return np.clip(np.cumsum(covered, axis=1), 0.0, 1.0)

@@ -1,0 +1,95 @@
+"""How pictures look, and how a figure becomes the same bytes every time.
+
+Colours are Okabe and Ito's, which colour-blind people tell apart. matplotlib is imported by the functions, never by
+the module, and pyplot not at all: nothing global changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlusim.units import PS_PER_NS, PS_PER_US
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
+GREY, PALE = "#8C8C8C", "#D9D9D9"
+PAPER = "#FFFFFF"
+
+WIDTH_IN = 12.0
+_DPI = 130
+_RC: dict[str, Any] = {
+    "font.size": 10,
+    "axes.titlesize": 12,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": False,
+    "grid.color": "#E5E5E5",
+    "legend.frameon": False,
+    "figure.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "savefig.dpi": _DPI,
+    "figure.dpi": _DPI,
+    "image.interpolation": "nearest",
+    # The ids in an SVG are hashes of this and the content; without it they are random.
+    "svg.hashsalt": "mlusim",
+}
+
+
+@contextmanager
+def drawing() -> Iterator[None]:
+    """matplotlib with our style and nobody else's, for as long as a figure is made and saved."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_RC)
+        yield
+
+
+def new_figure(height_in: float, title: str, subtitle: str = "") -> Figure:
+    """A figure of the common width, with its title, and room for everything outside the axes."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+    heading = figure.suptitle(title, x=0.01, ha="left", fontsize=14, fontweight="bold")
+    if subtitle:
+        heading.set_text(title + "\n")
+        figure.text(
+            0.01, 1 - 0.36 / height_in, subtitle, ha="left", va="top", fontsize=10, color="#404040", in_layout=False
+        )
+    return figure
+
+
+def legend_below(figure: Figure, handles: list[Any], columns: int = 8) -> None:
+    """A legend under the axes, where it covers nothing."""
+    figure.legend(handles=handles, loc="outside lower left", ncols=min(columns, len(handles)), fontsize=9)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as PNG or SVG, by the path's suffix: the same bytes for the same figure."""
+    metadata: dict[str, Any] = {"Date": None, "Creator": "mlusim"} if path.suffix == ".svg" else {"Software": None}
+    figure.savefig(path, format=path.suffix[1:], metadata=metadata)
+
+
+def time_unit(span_ps: int) -> tuple[str, int]:
+    """The unit for an axis of that length, and its picoseconds."""
+    if span_ps >= 10_000 * PS_PER_US:
+        return "ms", 1000 * PS_PER_US
+    return ("us", PS_PER_US) if span_ps >= 10 * PS_PER_US // 10 else ("ns", PS_PER_NS)
+
+
+def nothing_ran(figure: Figure, axes: Axes, why: str) -> None:
+    """Say so instead of drawing empty axes."""
+    del figure
+    axes.set_axis_off()
+    axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes, color="#404040")

@@ -1,0 +1,205 @@
+"""The summary of a run as rows for people and as a dictionary for programs."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.hardware.describe import assumed_fields
+from mlusim.kernels.plan import TIER_NAMES
+from mlusim.units import PS_PER_US, format_bytes, group_digits
+
+if TYPE_CHECKING:
+    from mlusim.result import Result
+
+FORMAT = "mlusim-summary/1"
+_HERTZ_PER_MHZ = 10**6
+_BYTES_PER_GB = 10**9
+
+
+class Row(NamedTuple):
+    """A line of the summary: what, how much, and what to think of it."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+def rows(result: Result) -> list[Row]:
+    """The summary: time, bytes, efficiencies with the vendor's verdict, bottleneck, tier, memory, where time went."""
+    return [*_figures(result), *_split(result), *_causes(result)]
+
+
+def render(table: Iterable[Row], width: int = 120) -> str:
+    """The rows as plain text with aligned columns, notes wrapped so that lines keep to `width` where they can."""
+    table = list(table)
+    labels = max((len(row.label) for row in table), default=0)
+    values = max((len(row.value) for row in table), default=0)
+    room = max(width - labels - values - 4, 30)
+    lines = []
+    for row in table:
+        first, *more = textwrap.wrap(row.note, room) or [""]
+        lines.append(f"{row.label:<{labels}}  {row.value:>{values}}  {first}".rstrip())
+        lines += [f"{'':<{labels}}  {'':>{values}}  {line}" for line in more]
+    return "\n".join(lines)
+
+
+def _figures(result: Result) -> list[Row]:
+    metrics, board = result.metrics, result.board
+    table = [
+        Row("time", us_text(metrics.time_ps), f"model of {board.name}, not a measurement"),
+        Row("cycles", group_digits(metrics.cycles), f"at {board.clock_hz / _HERTZ_PER_MHZ:g} MHz"),
+    ]
+    for name, nbytes in metrics.bytes_requested.items():
+        table.append(Row(f"{name} requested", f"{group_digits(nbytes)} B", _short_bytes(nbytes)))
+    for name in ("read", "write"):
+        nbytes, least = metrics.bus_bytes[name], metrics.compulsory_bytes[name]
+        ratio = f"{nbytes / least:.2f} x the compulsory {group_digits(least)} B" if least else "nothing compulsory"
+        table.append(Row(f"DRAM bus, {name}", f"{group_digits(nbytes)} B", ratio))
+    peak = board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
+    compute = (
+        f"of {metrics.peak_ops_per_s / _BYTES_PER_GB:g} Gop/s" if metrics.theory_ops else "the operator only moves data"
+    )
+    return [
+        *table,
+        Row("io_efficiency", percent(metrics.io_efficiency), f"of {peak:g} GB/s; {metrics.verdict}"),
+        Row("compute_efficiency", percent(metrics.compute_efficiency), compute),
+        Row("bottleneck", metrics.bottleneck, "the larger of the two efficiencies"),
+    ]
+
+
+def _split(result: Result) -> list[Row]:
+    metrics, board, plan = result.metrics, result.board, result.plan
+    table = [
+        Row("strategy", plan.strategy, f"{plan.kind} {plan.dim}: {plan.tasks} tasks on {board.cores} cores"),
+        Row("tier", str(plan.tier), f"{TIER_NAMES.get(plan.tier, 'unknown')}: {plan.reason}"),
+        _peak("NRAM", metrics.peak_nram_bytes, board.nram_usable_bytes, "a core"),
+    ]
+    if metrics.peak_sram_bytes:
+        table.append(_peak("SRAM", metrics.peak_sram_bytes, board.sram_usable_bytes, "a cluster"))
+    return table
+
+
+def _peak(name: str, nbytes: int, usable: int, whose: str) -> Row:
+    part = f"{percent(nbytes / usable)} of the {format_bytes(usable)} that {whose} may use" if usable else ""
+    return Row(f"peak {name}", f"{group_digits(nbytes)} B", part)
+
+
+def _causes(result: Result) -> list[Row]:
+    metrics = result.metrics
+    if not metrics.core_time_ps:
+        return []
+    cores = result.board.cores
+    shares = sorted(metrics.where_time_went.items(), key=lambda item: -item[1])
+    return [
+        Row(
+            "where time went" if position == 0 else "",
+            percent(total / metrics.core_time_ps),
+            f"{CAUSES[name]} ({total / cores / PS_PER_US:.2f} us of the average core)",
+        )
+        for position, (name, total) in enumerate(shares)
+        if total
+    ]
+
+
+def us_text(time_ps: int) -> str:
+    """A time in microseconds: `40.77 us`."""
+    whole, _, fraction = f"{time_ps / PS_PER_US:.2f}".partition(".")
+    return f"{group_digits(int(whole))}.{fraction} us"
+
+
+def percent(share: float) -> str:
+    """A share for a person: `51.3 %`; what is not nothing does not look like it."""
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"  # noqa: PLR2004
+
+
+def _short_bytes(nbytes: int) -> str:
+    return format_bytes(nbytes).partition("(")[2].rstrip(")")
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    """The summary for programs: numbers in the unit that ends their key, a whole `efficiency` or `fraction` is 1."""
+    metrics, board, plan = result.metrics, result.board, result.plan
+    core_time_ps = metrics.core_time_ps
+    counts = [0] * plan.tasks
+    for task in plan.tiles.task.tolist():
+        counts[task] += 1
+    return {
+        "format": FORMAT,
+        "model": "simulated by mlusim, not measured",
+        "operator": result.operator,
+        "board": {
+            "name": board.name,
+            "family": board.family,
+            "arch": board.arch,
+            "clusters": board.clusters,
+            "cores": board.cores,
+            "clock_hz": board.clock_hz,
+            "dram_bandwidth_bytes_per_s": board.dram_bandwidth_bytes_per_s,
+            "nram_usable_bytes": board.nram_usable_bytes,
+            "sram_usable_bytes": board.sram_usable_bytes,
+            "assumed_parameters": assumed_fields(board),
+        },
+        "plan": {
+            "strategy": plan.strategy,
+            "tier": plan.tier,
+            "tier_name": TIER_NAMES.get(plan.tier, "unknown"),
+            "reason": plan.reason,
+            "unit": plan.unit,
+            "unit_bytes": plan.unit_bytes,
+            "launch_kind": plan.kind,
+            "launch_dim": list(plan.dim),
+            "output_shape": list(plan.output_shape),
+            "output_itemsize_bytes": plan.itemsize,
+            "tiles": len(plan.tiles),
+            "tiles_by_task": counts,
+            "nram_bytes": plan.nram_bytes,
+            "predicted_ps": plan.predicted_ps,
+        },
+        "time_ps": metrics.time_ps,
+        "time_us": metrics.time_ps / PS_PER_US,
+        "cycles": metrics.cycles,
+        "bytes_requested": dict(metrics.bytes_requested),
+        "bus_bytes": dict(metrics.bus_bytes),
+        "compulsory_bytes": dict(metrics.compulsory_bytes),
+        "theory_io_bytes": metrics.theory_io_bytes,
+        "theory_ops": metrics.theory_ops,
+        "io_efficiency": metrics.io_efficiency,
+        "compute_efficiency": metrics.compute_efficiency,
+        "peak_ops_per_s": metrics.peak_ops_per_s,
+        "verdict": metrics.verdict,
+        "bottleneck": metrics.bottleneck,
+        "peak_nram_bytes": metrics.peak_nram_bytes,
+        "peak_sram_bytes": metrics.peak_sram_bytes,
+        "core_time_ps": core_time_ps,
+        "where_time_went_core_ps": dict(metrics.where_time_went),
+        "where_time_went_fraction": {
+            name: total / core_time_ps if core_time_ps else 0.0 for name, total in metrics.where_time_went.items()
+        },
+        "cores_ps": [dict(zip(CAUSES, core, strict=True)) for core in metrics.core_causes_ps.tolist()],
+        "pipe_busy_ps": dict(metrics.pipe_busy_ps),
+        "operations": dict(metrics.operations),
+        "records": metrics.records,
+        "launches": [
+            {
+                "kernel": launch.kernel,
+                "kind": launch.kind,
+                "dim": list(launch.dim),
+                "queue": launch.queue,
+                "start_ps": launch.start_ps,
+                "end_ps": launch.end_ps,
+            }
+            for launch in result.log.launches
+        ],
+        "tasks": len(result.log.tasks),
+        "task_busy_ps": _spread(metrics.task_busy_ps),
+        "task_idle_ps": _spread(metrics.task_idle_ps),
+    }
+
+
+def _spread(values: Any) -> dict[str, float]:
+    if not len(values):
+        return {"min": 0, "mean": 0.0, "max": 0}
+    return {"min": int(values.min()), "mean": float(values.mean()), "max": int(values.max())}

@@ -1,0 +1,189 @@
+"""What every operator's planner is made of: which tier fits, who takes what, which grid, and the boxes as columns.
+
+A *unit* is what one core would best hold at once; it has rows, and a row has elements. A planner says how many bytes
+each of these takes, and gets back what fits in a buffer of NRAM, in numbers and in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlusim.errors import PlanError
+from mlusim.hardware import Board
+from mlusim.memory.copy import MAX_SEGNUM
+from mlusim.units import ceil_div, group_digits
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Cuts = tuple[Integers, Integers]
+
+# segnum is the number of segments minus one (B), so one strided copy takes this many rows.
+MAX_SEGMENTS = MAX_SEGNUM + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """What one buffer of NRAM takes.
+
+    Attributes:
+        tier: 1 whole units, 2 a unit cut into segments of rows, 3 a row cut into chunks of elements.
+        units: whole units that fit at once; 0 in tiers 2 and 3.
+        rows: rows of a unit in one tile, at most; 1 in tier 3.
+        elements: elements of a row in one tile, at most.
+        reason: why this tier.
+        arithmetic: the divisions that lead to it.
+    """
+
+    tier: int
+    units: int
+    rows: int
+    elements: int
+    reason: str
+    arithmetic: tuple[str, ...]
+
+
+def buffer_bytes(board: Board, buffers: int = 1) -> int:
+    """Bytes of each of `buffers` equal NRAM buffers: the usable NRAM, rounded down to the alignment of allocations."""
+    alignment = board.vector_alignment_bytes
+    return board.nram_usable_bytes // buffers // alignment * alignment
+
+
+def choose_tier(  # noqa: PLR0913
+    board: Board,
+    *,
+    rows: int,
+    row_elements: int,
+    itemsize: int,
+    buffers: int = 1,
+    max_rows: int = MAX_SEGMENTS,
+) -> Fit:
+    """The first tier whose tile fits in one of `buffers` NRAM buffers.
+
+    Args:
+        board: the board's record.
+        rows: rows of a unit.
+        row_elements: elements of a row.
+        itemsize: bytes of an element.
+        buffers: equal parts that the usable NRAM is divided into.
+        max_rows: rows that one copy takes; a unit of more is cut like one that does not fit.
+
+    Raises `PlanError` where a buffer does not hold one element.
+    """
+    capacity = buffer_bytes(board, buffers)
+    row_bytes = row_elements * itemsize
+    unit_bytes = rows * row_bytes
+    usable = f"usable NRAM {_n(board.nram_usable_bytes)} B"
+    room = usable if buffers == 1 else f"{usable} / {buffers} buffers = {_n(capacity)} B each"
+    if capacity < itemsize:
+        raise PlanError(
+            f"{board.name} has {room}, and allocations are rounded up to {board.vector_alignment_bytes} B: no element "
+            f"of {itemsize} B fits; give the board more nram_bytes or fewer nram_reserved_bytes"
+        )
+    units = capacity // unit_bytes
+    division = f"{room}; {_n(capacity)} B // {_n(unit_bytes)} B a unit = {_n(units)} units"
+    if units and rows <= max_rows:
+        return Fit(
+            tier=1,
+            units=units,
+            rows=rows,
+            elements=row_elements,
+            reason=f"a unit of {_n(unit_bytes)} B fits in {_n(capacity)} B",
+            arithmetic=(division,),
+        )
+    fitting = capacity // row_bytes
+    if fitting:
+        tile_rows = min(fitting, max_rows, rows)
+        segments = ceil_div(rows, tile_rows)
+        last = rows - (segments - 1) * tile_rows
+        reason = (
+            f"a unit of {_n(unit_bytes)} B does not fit in {_n(capacity)} B, a row of {_n(row_bytes)} B does"
+            if not units
+            else f"a unit has {_n(rows)} rows, and one copy takes at most {_n(max_rows)} (segnum {_n(max_rows - 1)})"
+        )
+        return Fit(
+            tier=2,
+            units=0,
+            rows=tile_rows,
+            elements=row_elements,
+            reason=reason,
+            arithmetic=(
+                division,
+                f"{_n(capacity)} B // {_n(row_bytes)} B a row = {_n(fitting)} rows",
+                f"{_n(rows)} rows = {_n(segments)} segments of up to {_n(tile_rows)}, the last of {_n(last)}",
+            ),
+        )
+    elements = capacity // itemsize
+    chunks = ceil_div(row_elements, elements)
+    last = row_elements - (chunks - 1) * elements
+    return Fit(
+        tier=3,
+        units=0,
+        rows=1,
+        elements=elements,
+        reason=f"not even a row of {_n(row_bytes)} B fits in {_n(capacity)} B",
+        arithmetic=(
+            division,
+            f"{_n(capacity)} B // {_n(row_bytes)} B a row = 0 rows",
+            f"{_n(row_elements)} elements of a row = {_n(chunks)} chunks of up to {_n(elements)}, the last of {_n(last)}",
+        ),
+    )
+
+
+def union1_launch(board: Board, units: int) -> tuple[str, tuple[int, int, int]]:
+    """Task type and grid: one task for every core, but no more clusters than `units` can occupy."""
+    clusters = min(board.clusters, max(ceil_div(units, board.cores_per_cluster), 1))
+    return "UNION1", (board.cores_per_cluster, clusters, 1)
+
+
+def in_turn(sizes: Integers, tasks: int) -> Integers:
+    """The task of each item where tasks take items in turn, larger ones first.
+
+    Of equal sizes, item k goes to task k modulo `tasks`. Short items come last, so that they do not all fall to the
+    same tasks: no two tasks differ by more than the largest item.
+    """
+    task = np.empty(len(sizes), np.int64)
+    task[np.argsort(-np.asarray(sizes), kind="stable")] = np.arange(len(sizes)) % tasks
+    return task
+
+
+def in_runs(count: int, tasks: int) -> Integers:
+    """The task of each of `count` items where each task takes one contiguous run; runs differ by at most one item."""
+    each, more = divmod(count, tasks)
+    return np.repeat(np.arange(tasks), np.where(np.arange(tasks) < more, each + 1, each))
+
+
+def cut(extent: int, size: int) -> Cuts:
+    """Starts and stops of parts of `size`, the last one as short as it comes."""
+    starts = np.arange(0, extent, size, dtype=np.int64)
+    return starts, np.minimum(starts + size, extent)
+
+
+def cut_evenly(extent: int, parts: int) -> Cuts:
+    """Starts and stops of `parts` parts that differ by at most one."""
+    bounds = np.arange(parts + 1, dtype=np.int64) * extent // parts
+    return bounds[:-1], bounds[1:]
+
+
+def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integers]:
+    """Every combination of the parts of each axis: starts and stops, each (boxes, rank).
+
+    Args:
+        cuts: the parts of each axis.
+        order: the axes as nested loops would run over them, the outermost first.
+    """
+    parts = [len(cuts[axis][0]) for axis in order]
+    count = int(np.prod(parts))
+    start = np.empty((count, len(cuts)), np.int64)
+    stop = np.empty((count, len(cuts)), np.int64)
+    inner = count
+    for axis, extent in zip(order, parts, strict=True):
+        inner //= max(extent, 1)
+        for column, bounds in ((start, cuts[axis][0]), (stop, cuts[axis][1])):
+            column[:, axis] = np.resize(np.repeat(bounds, inner), count)
+    return start, stop
+
+
+_n = group_digits

@@ -1,0 +1,183 @@
+"""tin_shift on the board: each group of channels moves along time by its own shift, and zeros move in.
+
+The shift is applied while rows go from GDRAM to NRAM; what lies in NRAM then goes back to GDRAM as it is. Row t of the
+output is row t - shift of the input where there is one, else zeros. Four kernels follow the plans of
+`tin_shift_plan`:
+
+    tin_shift_segments        tiers 1 and 2 of documented and shipped: clear, load, store
+    tin_shift_tight_segments  tiers 1 and 2 of tight and batched: only vacated rows are cleared, while the others load
+    tin_shift_row_chunks      tier 3 of these four: one core walks a row in chunks
+    tin_shift_pingpong        all tiers, with two buffers
+
+All take (x, shifts, out, plan, sign): x and out are (N, T, C, HW) of one element type and shifts (N, G) int32, in GDRAM;
+sign is 1, or -1 for the adjoint. A shift is clamped to T before its sign is applied, because INT_MIN has no opposite in
+int32. Charged to the scalar pipe are the loads of the shifts; address arithmetic and loops are not modelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from mlusim.kernels.plan import Plan
+from mlusim.memory.view import View
+from mlusim.units import round_up
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+    from mlusim.hardware import Board
+
+Kernel = Callable[..., Coroutine[Any, None, None]]
+
+
+def kernel_of(plan: Plan) -> Kernel:
+    """The kernel that follows a plan of `plan_tin_shift`."""
+    if plan.parameters["buffers"] > 1:
+        return tin_shift_pingpong
+    if plan.tier == 3:  # noqa: PLR2004 - the tiers are numbered in the document
+        return tin_shift_row_chunks
+    return tin_shift_segments if plan.parameters["clears"] == "buffer" else tin_shift_tight_segments
+
+
+async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
+    """Tiers 1 and 2 as documented: clear the buffer, load the rows that the shift keeps, store the segment."""
+    if core.is_memory_core:
+        return
+    _, time, channels, hw = x.shape
+    channels_per_group = channels // shifts.shape[1]
+    nram = core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype)
+    buffer = nram[: plan.parameters["rows"] * hw].reshape(-1, hw)
+    for tile in plan.tiles_of(core.task_id):
+        n, begin, c, _ = tile.start
+        end = tile.stop[1]
+        segment = buffer[: end - begin]
+        shift = sign * max(-time, min(await core.load(shifts[n, c // channels_per_group]), time))
+        source = begin - shift
+        first, last = kept_rows(source, end - begin, time)
+        core.write_zero(nram)
+        await core.sync()  # the fill is on the vector pipe, the load on the IO pipe
+        if first < last:
+            await core.memcpy(segment[first:last], x[n, source + first : source + last, c])
+        await core.memcpy(out[n, begin:end, c], segment)
+
+
+async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
+    """Tiers 1 and 2, one or more channels of one group at a time: clear what the shift vacates while the rest loads."""
+    if core.is_memory_core:
+        return
+    _, time, channels, hw = x.shape
+    channels_per_group = channels // shifts.shape[1]
+    block_of = blocks_in(core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype))
+    rounds_out = core.board.needs_aligned_vectors
+    for tile in plan.tiles_of(core.task_id):
+        n, begin, c, _ = tile.start
+        _, end, c_end, _ = tile.stop
+        block = block_of(end - begin, c_end - c, hw)
+        shift = sign * max(-time, min(await core.load(shifts[n, c // channels_per_group]), time))
+        source = begin - shift
+        first, last = kept_rows(source, end - begin, time)
+        vacated = last - first < end - begin
+        if vacated:
+            core.write_zero(vacated_part(core.board, block, first, last))
+            if rounds_out:
+                await core.sync()  # what is cleared may reach into rows that the load fills
+        if first < last:
+            await core.memcpy(block[first:last], x[n, source + first : source + last, c:c_end])
+        if vacated and not rounds_out:
+            await core.sync()
+        await core.memcpy(out[n, begin:end, c:c_end], block)
+
+
+async def tin_shift_row_chunks(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
+    """Tier 3: a row does not fit, and one core walks it in chunks. For a vacated row the buffer is cleared once."""
+    if core.is_memory_core:
+        return
+    _, time, channels, _ = x.shape
+    channels_per_group = channels // shifts.shape[1]
+    buffer = core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype)
+    always_clears = plan.parameters["clears"] == "buffer"
+    source, kept = 0, False
+    for tile in plan.tiles_of(core.task_id):
+        n, t, c, left = tile.start
+        right = tile.stop[3]
+        if left == 0:
+            shift = sign * max(-time, min(await core.load(shifts[n, c // channels_per_group]), time))
+            source = t - shift
+            kept = 0 <= source < time
+            if always_clears or not kept:
+                core.write_zero(buffer)
+                await core.sync()
+        chunk = buffer[: right - left]
+        if kept:
+            await core.memcpy(chunk, x[n, source, c, left:right])
+        await core.memcpy(out[n, t, c, left:right], chunk)
+
+
+async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
+    """All tiers with two buffers: while one is stored, the other is cleared and its load starts up.
+
+    Loads and stores share the IO pipe, so they never move bytes at once; hidden are the clearing, the load of the next
+    shift, and the start-up of every load. One sync a tile orders everything: the load and the clearing of the tile that
+    is stored next, and the store that still reads the other buffer.
+    """
+    if core.is_memory_core:
+        return
+    _, time, channels, _ = x.shape
+    channels_per_group = channels // shifts.shape[1]
+    blocks = [blocks_in(core.nram.alloc(plan.nram_bytes // 2 // x.itemsize, x.dtype)) for _ in range(2)]
+    loaded: tuple[View, View] | None = None
+    for tile in plan.tiles_of(core.task_id):
+        n, begin, c, left = tile.start
+        _, end, _, right = tile.stop
+        block = blocks[tile.iteration % 2](end - begin, 1, right - left)
+        shift = sign * max(-time, min(await core.load(shifts[n, c // channels_per_group]), time))
+        source = begin - shift
+        first, last = kept_rows(source, end - begin, time)
+        if loaded:
+            await core.sync()
+            core.memcpy_async(*loaded)
+        if last - first < end - begin:
+            core.write_zero(vacated_part(core.board, block, first, last))
+            if core.board.needs_aligned_vectors:
+                await core.sync_compute()  # what is cleared may reach into rows that the load fills
+        if first < last:
+            kept = x[n, source + first : source + last, c : c + 1, left:right]
+            core.memcpy_async(block[first:last], kept)
+        loaded = (out[n, begin:end, c : c + 1, left:right], block)
+    if loaded:
+        await core.sync()
+        await core.memcpy(*loaded)
+
+
+def kept_rows(source: int, rows: int, time: int) -> tuple[int, int]:
+    """Which of `rows` rows the input fills, when the first of them is its row `source`, inside it or not.
+
+    The other rows are vacated: some at the front for a shift to later times, some at the back for one to earlier times.
+    The border lies on that of the segment, inside it, or the segment lies wholly on one side: with the short last
+    segment, these are the document's three cases for both signs.
+    """
+    return min(max(-source, 0), rows), max(min(time - source, rows), 0)
+
+
+def blocks_in(buffer: View) -> Callable[[int, int, int], View]:
+    """Gives the front of a flat buffer in any shape (rows, channels, elements), each made once."""
+
+    @cache
+    def block(rows: int, channels: int, elements: int) -> View:
+        return buffer[: rows * channels * elements].reshape(rows, channels, elements)
+
+    return block
+
+
+def vacated_part(board: Board, block: View, first: int, last: int) -> View:
+    """What to clear of a block at the front of its buffer when rows [first, last) are kept and others are not.
+
+    Exactly the other rows, or, on the boards whose vector operands are aligned, these rounded out in the buffer.
+    """
+    rows = block[:first] if first else block[last:]
+    if not board.needs_aligned_vectors:
+        return rows
+    start = rows.offset // board.vector_alignment_bytes * board.vector_alignment_bytes
+    stop = min(round_up(rows.offset + rows.nbytes, board.vector_alignment_bytes), block.allocation.nbytes)
+    return View.of(block.allocation, ((stop - start) // block.itemsize,), block.dtype, start)
