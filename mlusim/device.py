@@ -11,6 +11,7 @@ device.download(out)
 from __future__ import annotations
 
 import gc
+import math
 import re
 import sys
 import warnings
@@ -25,9 +26,10 @@ from simpy.core import EmptySchedule
 from mlusim.cores.chip import Chip
 from mlusim.cores.launch import Job, Kernel, Launch, Queue
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import AwaitError, HangError, InputError
+from mlusim.errors import AllocationError, AwaitError, HangError, InputError, LaunchError
 from mlusim.hardware import Board, board
 from mlusim.log import Log
+from mlusim.memory.allocation import check_usable
 from mlusim.memory.view import View
 from mlusim.watch import Watch
 
@@ -108,32 +110,41 @@ class Device:
             allocation.buffer = adopt
         return View.of(allocation, array.shape, dtype)
 
-    def alloc(self, shape: tuple[int, ...], dtype: object, name: str = "output") -> View:
+    def alloc(self, shape: int | tuple[int, ...], dtype: object, name: str = "output") -> View:
         """Allocate GDRAM that kernels may write. Holds 0xFF bytes. Raises `AllocationError` where it does not fit."""
         element = dtype_of(dtype)
-        nbytes = element.itemsize
-        for extent in shape:
-            nbytes *= int(extent)
+        extents = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+        extents = tuple(int(extent) for extent in extents)
+        if min(extents, default=0) < 0:
+            raise AllocationError(f"alloc of shape {list(extents)}: an extent is not negative")
+        nbytes = math.prod(extents) * element.itemsize
         allocation = self._chip.allocate(
             self._chip.gdram,
             nbytes,
             name,
             dtype=dtype_name(element),
-            shape=tuple(shape),
+            shape=extents,
             now=self._chip.environment.now,
         )
-        return View.of(allocation, tuple(shape), element)
+        return View.of(allocation, extents, element)
 
     def free(self, view: View) -> None:
-        """Give GDRAM back. Raises `AllocationError` where it was given back before."""
+        """Give GDRAM back. Raises `AllocationError` where it was given back before, or belongs to another device."""
+        self._check_own(view)
         self._chip.free(view.allocation, self._chip.environment.now)
 
     def download(self, view: View) -> np.ndarray[Any, Any]:
         """The elements of a GDRAM view, as an array on the simulated bytes: a later launch may change them.
 
-        Raises `AccessError` in a timing-only run.
+        Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or that of another device.
         """
+        self._check_own(view)
+        check_usable(view.allocation, write=False)
         return view.typed()
+
+    def _check_own(self, view: View) -> None:
+        if view.allocation.memory is not self._chip.gdram:
+            raise AllocationError(f"{view!r} lies in {view.allocation.memory.name}, not in the GDRAM of this device")
 
     def queue(self) -> Queue:
         """A new in-order queue; different queues may overlap."""
@@ -161,6 +172,8 @@ class Device:
         if dim is None:
             dim = self.default_dim(kind)
         grid = (dim, 1, 1) if isinstance(dim, int) else dim
+        if queue is not None and queue.chip is not self._chip:
+            raise LaunchError("the queue belongs to another device: make one with this device's queue()")
         if queue is None:
             if self._default_queue is None:
                 self._default_queue = self._chip.queue()
@@ -243,13 +256,13 @@ def _catch_forgotten_awaits(found: list[str]) -> Iterator[None]:
         warnings.filterwarnings("always", message="coroutine .* was never awaited", category=RuntimeWarning)
         show = warnings.showwarning
 
-        def collect(message: Any, category: Any, *rest: Any) -> None:
+        def collect(message: Warning | str, category: type[Warning], *rest: Any) -> None:
             if "was never awaited" in str(message):
                 found.append(_forgotten(str(message)))
             else:
                 show(message, category, *rest)
 
-        warnings.showwarning = collect
+        warnings.showwarning = collect  # type: ignore[assignment]
         try:
             yield
         finally:

@@ -121,7 +121,7 @@ class Log:
         self.count = 0
         self.room = _FIRST_ROOM
         # A memoryview: setting one of its items is three times as fast as setting one of an array's.
-        self.data = memoryview(np.empty(self.room * WIDTH, np.int64))
+        self.data: memoryview[int] = memoryview(np.empty(self.room * WIDTH, np.int64))  # type: ignore[arg-type]
         self.ops: list[str] = []
         self.lines: list[tuple[str, int, str]] = []
         self.boxes: list[Box] = []
@@ -151,7 +151,7 @@ class Log:
         grown = np.empty(2 * self.room * WIDTH, np.int64)
         grown[: self.room * WIDTH] = self.data
         self.room *= 2
-        self.data = memoryview(grown)
+        self.data = memoryview(grown)  # type: ignore[arg-type]
 
     def op(self, name: str) -> int:
         """Number of an operation name."""

@@ -70,7 +70,8 @@ class Watch:
                 seen = now
                 if quiet_s >= self._stall_s:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(_StallError))
-                    return
+                    # Once more, should the kernel catch it.
+                    quiet_s = 0.0
                 if self._progress and periods >= _QUIET_PERIODS:
                     bar = bar or _status()
                     bar.update(f"{group_digits(now[0])} operations, {format_ns(now[1])} simulated")

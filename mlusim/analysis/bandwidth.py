@@ -15,45 +15,53 @@ if TYPE_CHECKING:
 
 Rates = np.ndarray[Any, np.dtype[np.float64]]
 _BINS = 300
+_ROUNDS, _TOLERANCE = 50, 0.005
 _BYTES_PER_GB = 10**9
 
 
 def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates]:
     """(bins,) bytes read and bytes written on the DRAM bus in each bin of time.
 
-    The bytes of a copy are spread evenly over the time in which they move, those of a scalar access over its own: the
-    log has totals, not the rate at each moment. What lies in the window of `edges` sums to the bytes of the log.
+    The log has the total of a transfer, not its rate at each moment. Its bytes are spread evenly over the time in which
+    they move, then away from moments at which the DRAM would be faster than its best efficiency lets it be, within
+    each transfer's own time. What `edges` (rising, picoseconds) span of the run sums to the bytes of the log.
     """
-    start, end = records.moving_ps, records.end_ps
-    return (
-        _spread(records.bus_read_bytes, start, end, edges),
-        _spread(records.bus_write_bytes, start, end, edges),
+    amount = records.bus_read_bytes + records.bus_write_bytes
+    some = np.flatnonzero(amount)
+    amount, start = amount[some].astype(np.float64), np.maximum(records.moving_ps[some], edges[0])
+    end = np.maximum(np.minimum(records.end_ps[some], edges[-1]), start + 1)
+    # One cell for each bin that a transfer touches.
+    first = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, len(edges) - 2)
+    last = np.clip(np.searchsorted(edges, end, side="left") - 1, first, len(edges) - 2)
+    cells = last - first + 1
+    transfer = np.repeat(np.arange(len(some)), cells)
+    before = np.cumsum(cells) - cells
+    place = np.arange(int(cells.sum())) - before[transfer] + first[transfer]
+    overlap = np.minimum(end[transfer], edges[place + 1]) - np.maximum(start[transfer], edges[place])
+    held = amount[transfer] * np.maximum(overlap, 0) / (end - start)[transfer]
+    board = records.board
+    most = np.diff(edges) * (board.dram_bandwidth_bytes_per_s * board.dram_read_efficiency / PS_PER_S)
+    for _ in range(_ROUNDS):
+        full = np.bincount(place, held, minlength=len(edges) - 1) / most
+        if full.max(initial=0.0) <= 1 + _TOLERANCE:
+            break
+        held /= np.maximum(full, 1)[place]
+        held *= (amount / np.bincount(transfer, held, minlength=len(some)))[transfer]
+    read = held * (records.bus_read_bytes[some] / amount)[transfer]
+    return np.bincount(place, read, minlength=len(edges) - 1), np.bincount(
+        place, held - read, minlength=len(edges) - 1
     )
 
 
-def _spread(amount: Integers, start: Integers, end: Integers, edges: Integers) -> Rates:
-    some = amount > 0
-    amount, start, end = amount[some], start[some], np.maximum(end[some], start[some] + 1)
-    rate = amount / (end - start)
-    # The sum of all rates is a staircase; its integral at the edges is exact by the straight lines between its steps.
-    at = np.concatenate([start, end])
-    order = np.argsort(at, kind="stable")
-    times = at[order]
-    level = np.cumsum(np.concatenate([rate, -rate])[order])
-    total = np.concatenate([[0.0], np.cumsum(level[:-1] * np.diff(times))]) if len(times) else np.zeros(1)
-    reached = np.interp(edges, times, total) if len(times) else np.zeros(len(edges))
-    return np.diff(reached)
-
-
-def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth") -> Figure:
+def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", about: str = "") -> Figure:
     """Bandwidth of reads and writes, stacked, over time, with the board's peak and the run's mean."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     begin, end = records.start_of_run_ps, records.end_of_run_ps
     if not records.time_ps:
-        figure = new_figure(2.0, title)
-        nothing_ran(figure, figure.subplots(), "nothing was launched: no byte moved")
+        figure = new_figure(2.2, title, about)
+        nothing_ran(figure.subplots(), "nothing was launched: no byte moved")
         return figure
     edges = np.unique(np.linspace(begin, end, _BINS + 1).round().astype(np.int64))
     read, write = bus_bytes_over_time(records, edges)
@@ -66,7 +74,9 @@ def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth") -> 
     figure = new_figure(
         4.2,
         title,
-        f"bytes on the bus of {records.board.name}: mean {mean:.1f} GB/s of {peak:.1f} GB/s peak, {100 * mean / peak:.1f} %",
+        about,
+        f"bytes on the bus, read-modify-write included: mean {mean:.1f} GB/s, {100 * mean / peak:.1f} % of the peak of "
+        f"{peak:.1f} GB/s",
     )
     axes = figure.subplots()
     at = (edges - begin) / scale

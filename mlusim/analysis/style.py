@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
 GREY, PALE = "#8C8C8C", "#D9D9D9"
-PAPER = "#FFFFFF"
+PAPER, INK = "#FFFFFF", "#404040"
 
 WIDTH_IN = 12.0
 _DPI = 130
+_LINE_IN = 0.22
 _RC: dict[str, Any] = {
     "font.size": 10,
     "axes.titlesize": 12,
@@ -56,17 +57,18 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def new_figure(height_in: float, title: str, subtitle: str = "") -> Figure:
-    """A figure of the common width, with its title, and room for everything outside the axes."""
+def new_figure(height_in: float, title: str, *lines: str) -> Figure:
+    """A figure of the common width, with its title and lines under it; the axes keep clear of them."""
     from matplotlib.figure import Figure
 
+    lines = tuple(line for line in lines if line)
+    height_in += _LINE_IN * len(lines)
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-    heading = figure.suptitle(title, x=0.01, ha="left", fontsize=14, fontweight="bold")
-    if subtitle:
-        heading.set_text(title + "\n")
-        figure.text(
-            0.01, 1 - 0.36 / height_in, subtitle, ha="left", va="top", fontsize=10, color="#404040", in_layout=False
-        )
+    # The layout leaves room for the heading; the lines stand in the room of its empty ones.
+    figure.suptitle(title + "\n" * len(lines), x=0.01, ha="left", fontsize=14, fontweight="bold", linespacing=1.25)
+    for number, line in enumerate(lines):
+        top = 1 - (0.36 + number * _LINE_IN) / height_in
+        figure.text(0.01, top, line, ha="left", va="top", fontsize=10, color=INK, in_layout=False)
     return figure
 
 
@@ -85,11 +87,10 @@ def time_unit(span_ps: int) -> tuple[str, int]:
     """The unit for an axis of that length, and its picoseconds."""
     if span_ps >= 10_000 * PS_PER_US:
         return "ms", 1000 * PS_PER_US
-    return ("us", PS_PER_US) if span_ps >= 10 * PS_PER_US // 10 else ("ns", PS_PER_NS)
+    return ("us", PS_PER_US) if span_ps >= PS_PER_US else ("ns", PS_PER_NS)
 
 
-def nothing_ran(figure: Figure, axes: Axes, why: str) -> None:
+def nothing_ran(axes: Axes, why: str) -> None:
     """Say so instead of drawing empty axes."""
-    del figure
     axes.set_axis_off()
-    axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes, color="#404040")
+    axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes, color=INK)

@@ -12,29 +12,34 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COMPULSORY, _REQUESTED, _BUS = "compulsory: inputs and outputs, once", "requested by the kernel", "on the DRAM bus"
+_WORTH_A_RATIO = 0.01
 _COLOURS = {_COMPULSORY: GREY, _REQUESTED: SKY, _BUS: BLUE}
 
 
-def draw_traffic(metrics: Metrics, title: str = "Bytes by direction") -> Figure:
+def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str = "") -> Figure:
     """Bars: compulsory, requested and bus bytes of reads and of writes, then what moved on chip."""
     from matplotlib.patches import Patch
 
     bars = traffic_bars(metrics)
     largest = max((nbytes for _, _, nbytes, _ in bars), default=0)
-    unit, size = next(((name, size) for name, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)) if largest >= 2 * size), ("B", 1))
+    unit, size = _unit(largest)
     figure = new_figure(
-        1.5 + 0.34 * len(bars), title, "ratios: to the compulsory bytes of the same direction; shorter bars are better"
+        1.3 + 0.34 * len(bars),
+        title,
+        about,
+        "x: times the compulsory bytes of the same side, which every implementation moves; shorter is better",
     )
     axes = figure.subplots()
-    for place, (_, role, nbytes, least) in enumerate(bars):
-        axes.barh(place, nbytes / size, color=_COLOURS[role], height=0.78)
-        ratio = f"   {nbytes / least:.3g} x" if least and role != _COMPULSORY else ""
-        number = f"{nbytes / size:.4g} {unit}"
-        axes.annotate(
-            number + ratio, (nbytes / size, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9
-        )
-    axes.set_yticks(range(len(bars)), [label for label, _, _, _ in bars])
-    axes.set_ylim(len(bars) - 0.4, -0.6)
+    places = _places(bars)
+    for place, (_, role, nbytes, least) in zip(places, bars, strict=True):
+        axes.barh(place, nbytes / size, color=_COLOURS[role], height=0.8)
+        own_unit, own_size = _unit(nbytes)
+        label = f"{nbytes / own_size:.4g} {own_unit}"
+        if least and role != _COMPULSORY and nbytes > _WORTH_A_RATIO * least:
+            label += f"   {nbytes / least:.2f} x"
+        axes.annotate(label, (nbytes / size, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
+    axes.set_yticks(places, [label for label, _, _, _ in bars])
+    axes.set_ylim(places[-1] + 0.6, -0.6)
     axes.set_xlim(0, 1.18 * largest / size if largest else 1)
     axes.set_xlabel(f"bytes [{unit}]")
     axes.tick_params(axis="y", length=0)
@@ -44,18 +49,35 @@ def draw_traffic(metrics: Metrics, title: str = "Bytes by direction") -> Figure:
     return figure
 
 
+def _unit(nbytes: int) -> tuple[str, int]:
+    return next(((name, size) for name, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)) if nbytes >= size), ("B", 1))
+
+
+def _places(bars: list[tuple[str, str, int, int]]) -> list[float]:
+    """Where the bars stand: a gap before each side."""
+    places: list[float] = []
+    at = 0.0
+    for position, (label, _, _, least) in enumerate(bars):
+        if position and (label.endswith("compulsory") or (not least and bars[position - 1][3])):
+            at += 0.5
+        places.append(at)
+        at += 1
+    return places
+
+
 def traffic_bars(metrics: Metrics) -> list[tuple[str, str, int, int]]:
     """(label, role, bytes, compulsory bytes of that side) of each bar: reads, writes, the rest."""
     bars: list[tuple[str, str, int, int]] = []
-    rest = dict(metrics.bytes_requested)
+    off_chip: set[str] = set()
     for side, verb in (("read", "load"), ("write", "store")):
         least = metrics.compulsory_bytes[side]
         bars.append((f"{side}: compulsory", _COMPULSORY, least, least))
-        for name in list(rest):
+        for name, nbytes in metrics.bytes_requested.items():
             if _is_side(name, side, verb):
-                bars.append((name, _REQUESTED, rest.pop(name), least))
+                bars.append((name, _REQUESTED, nbytes, least))
+                off_chip.add(name)
         bars.append((f"{side} on the bus", _BUS, metrics.bus_bytes[side], least))
-    bars += [(name, _REQUESTED, nbytes, 0) for name, nbytes in rest.items()]
+    bars += [(name, _REQUESTED, nbytes, 0) for name, nbytes in metrics.bytes_requested.items() if name not in off_chip]
     return bars
 
 

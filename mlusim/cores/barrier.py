@@ -48,6 +48,9 @@ class Barrier:
             data[own_record * WIDTH + END] = release_ps
             data[own_record * WIDTH + WAITED_FOR] = last_record
         environment = self._chip.environment
-        timer = environment.timeout(release_ps - environment.now)
-        for waiter, _ in here:
-            timer.callbacks.append(waiter.resume)
+
+        def release(_: object) -> None:
+            for waiter, _record in here:
+                waiter.resume()
+
+        environment.after(release_ps - environment.now, release)

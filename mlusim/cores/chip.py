@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import simpy
-
-from mlusim.cores.launch import Queue
+from mlusim.cores.launch import Job, Queue
 from mlusim.cores.unit import Unit
 from mlusim.hardware.board import Board
 from mlusim.log import AllocationRecord, Log
 from mlusim.memory.allocation import Allocation, Bytes, Memory
+from mlusim.memory.clock import Clock
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.link import Link
 from mlusim.units import PS_PER_S
@@ -37,6 +34,8 @@ class Cluster:
             alignment_bytes=board.vector_alignment_bytes,
             data=chip.data,
         )
+        # The union that holds the whole cluster, also when some of its tasks are over.
+        self.union: Job | None = None
         self.cores = [Unit(chip, self, core, is_memory_core=False) for core in range(board.cores_per_cluster)]
         self.memory_core = Unit(chip, self, MEMORY_CORE_ID, is_memory_core=True)
 
@@ -56,7 +55,7 @@ class Chip:
         self.data = data
         self.late = late
         self.max_operations = max_operations
-        self.environment = simpy.Environment()
+        self.environment = Clock()
         self.log = Log(board.name)
         ports = [board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s] * board.clusters
         self.dram = Link(
@@ -74,8 +73,6 @@ class Chip:
         )
         self.queues: list[Queue] = []
         self.barriers = 0
-        self.vector_forms: dict[Any, Any] = {}
-        self.copy_forms: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]
 
     def queue(self) -> Queue:

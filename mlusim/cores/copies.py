@@ -16,7 +16,7 @@ from mlusim.errors import CopyError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, RECORD_BYTES, pack_record
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import CopyShape, pointer_copy_shape, view_copy_shape
-from mlusim.memory.kinds import DIRECTION_CODES, Direction
+from mlusim.memory.kinds import DIRECTION_CODES, Direction, MemoryKind
 from mlusim.memory.timing import copy_cost
 from mlusim.memory.view import Pointer, View
 
@@ -49,7 +49,9 @@ class CopyOperations(Operations):
         self._copy(dst, src, size, direction, strides, ASYNCHRONOUS, sys._getframe(1))
 
     def move(self, dst: View, src: View) -> None:
-        """On-chip NRAM to NRAM move, issued to the Move pipe; asynchronous."""
+        """On-chip NRAM to NRAM move, issued to the Move pipe; asynchronous. Raises `CopyError` for other memories."""
+        if dst.memory is not MemoryKind.NRAM or src.memory is not MemoryKind.NRAM:
+            raise CopyError(f"move from {src!r} to {dst!r}: it stays in NRAM; use memcpy or memcpy_async")
         self._copy(dst, src, 0, None, (), ASYNCHRONOUS, sys._getframe(1))
 
     def _copy(
@@ -67,7 +69,7 @@ class CopyOperations(Operations):
         task.operations += 1
         if task.operations > self._max_operations or task.unawaited >= 0:
             raise task.refusal()
-        if direction is not None or dst.__class__ is not View or src.__class__ is not View:
+        if direction is not None or size or dst.__class__ is not View or src.__class__ is not View:
             dst, src, effect, form = self._byte_form(dst, src, size, direction, strides)
             dst_allocation, src_allocation = dst.allocation, src.allocation
         else:
@@ -84,8 +86,10 @@ class CopyOperations(Operations):
                 (dst_allocation.address + dst.offset) % self._unit_bytes,
                 (src_allocation.address + src.offset) % self._unit_bytes,
             )
-            form = self._copy_forms.get(key)
-            if form is None:
+            known = self._copy_forms.get(key)
+            if known is not None:
+                form = known
+            else:
                 shape = view_copy_shape(dst, src, self.board.arch, self._unit_bytes)
                 form = self._copy_forms[key] = self._form(
                     dst,
@@ -172,7 +176,8 @@ class CopyOperations(Operations):
             raise CopyError(f"memcpy copies between views or pointers of the device, not {dst!r} and {src!r}")
         if direction is None:
             raise CopyError(
-                "memcpy between pointers needs its size and direction: memcpy(dst, src, size, Direction.GDRAM2NRAM)"
+                "memcpy between pointers, or of a size, needs its direction: "
+                "memcpy(dst, src, size, Direction.GDRAM2NRAM); between views their shape says the size"
             )
         shape = pointer_copy_shape(dst, src, size, direction, strides, self.board.arch, self._unit_bytes)
         dst_view, src_view = (
@@ -208,7 +213,7 @@ class CopyForm:
         direction = shape.direction
         self.direction = direction
         self.cost = copy_cost(chip.board, shape, memory_core=unit.is_memory_core)
-        self.by_memory_core = direction in (Direction.GDRAM2SRAM, Direction.LDRAM2SRAM)
+        self.by_memory_core = direction is Direction.GDRAM2SRAM
         self.pipe = IO if direction.source.off_chip or direction.destination.off_chip else MOVE
         self.asynchronous = direction.asynchronous
         self.columns = (

@@ -15,11 +15,12 @@ import numpy as np
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scalar import ScalarOperations
 from mlusim.cores.task import SUSPEND
+from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log import IO, MOVE, NO_OPERAND, NONE, SCALAR
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.copy import CopyShape
-from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS
+from mlusim.memory.copy import CopyShape, check_row
+from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
 from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.memory.view import View
 from mlusim.units import PS_PER_S, ceil_ps
@@ -35,10 +36,11 @@ class CountedOperations(ScalarOperations):
 
         Costs `source.size` scalar loads of the memory's latency. Raises as `Core.load`.
         """
-        end_ps, waits = self._scalar_access("load_array", source, max(source.size, 1), sys._getframe(1), write=False)
+        end_ps, waits = self._scalar_access("load_array", source, source.size, sys._getframe(1), write=False)
         if waits:
             await SUSPEND
-        self._unit.apply_until(end_ps)
+        if source.memory is MemoryKind.NRAM:
+            self._unit.apply_until(end_ps)
         return source.typed().copy()
 
     async def scalar_copy(
@@ -59,8 +61,10 @@ class CountedOperations(ScalarOperations):
                 index or address arithmetic.
 
         A repeated `dst_index` keeps the last value. Costs per iteration a scalar load, a scalar store and the loop
-        overhead. Raises `OperandError` or `AccessError` for operands or indices outside.
+        overhead. Raises `OperandError` or `AccessError` for operands or indices outside, or sides that overlap.
         """
+        dst_index, src_index = _indices("scalar_copy", dst_index), _indices("scalar_copy", src_index)
+        _check_apart("scalar_copy", dst, src)
         count = _count(dst, src, dst_index, src_index)
         for view, index, write in ((dst, dst_index, True), (src, src_index, False)):
             if view.allocation.memory is not self._unit.nram or not view.is_contiguous:
@@ -118,6 +122,8 @@ class CountedOperations(ScalarOperations):
         latency and its transfer; otherwise the transfer, and at least the board's per-segment time. Each row is charged
         its own bus units. Raises `CopyError` or `AccessError`.
         """
+        dst_rows, src_rows = _indices("memcpy_rows", dst_rows), _indices("memcpy_rows", src_rows)
+        _check_apart("memcpy_rows", dst, src)
         count = _count(dst, src, dst_rows, src_rows, axis=0)
         self._rows(dst, src, dst_rows, src_rows, count, "memcpy_rows", sys._getframe(1), each=_EACH[blocking])
         await SUSPEND
@@ -147,6 +153,12 @@ class CountedOperations(ScalarOperations):
             )
         if offsets.allocation.memory is not self._unit.nram or not offsets.is_contiguous:
             raise OperandError(f"{name} with offsets {offsets!r}: they are contiguous in this core's NRAM")
+        if not is_integer(offsets.dtype) or not offsets.size:
+            raise OperandError(f"{name} with offsets {offsets!r}: they are integers, one or more")
+        check_usable(offsets.allocation, write=False)
+        far, near = (dst, src) if name == "scatter" else (src, dst)
+        if not far.memory.off_chip or near.memory is not MemoryKind.NRAM:
+            raise CopyError(f"{name} from {src!r} to {dst!r}: it goes between NRAM and GDRAM or LDRAM by row numbers")
         self._unit.apply_until(self._task.now_ps)
         rows = None
         if self._chip.data:
@@ -184,10 +196,15 @@ class CountedOperations(ScalarOperations):
         for view, rows, write in ((dst, dst_rows, True), (src, src_rows, False)):
             self._check_reach(view.allocation.memory)
             check_usable(view.allocation, write=write)
-            _check_indices(name, view, rows, view.shape[0], count, free=offsets is not None and rows is None)
+            # A timing-only run does not know the rows that offsets name.
+            unknown = offsets is not None and rows is None and write == (name == "scatter")
+            _check_indices(name, view, rows, view.shape[0], count, free=unknown)
         direction = DIRECTIONS.get((src.memory, dst.memory))
         if direction is None:
             raise CopyError(f"no __memcpy goes {src.memory.value} to {dst.memory.value}; stage the bytes through NRAM")
+        if each == "queued" and not direction.asynchronous:
+            raise CopyError(f"memcpy_async has no {direction.name}: use memcpy_rows(..., blocking=True)")
+        check_row(direction, row_bytes, dst, src, self.board.arch, self.board.dram_unit_bytes)
         bus_read = bus_write = 0
         unit_bytes = self.board.dram_unit_bytes
         by_engine = each == "instruction"
@@ -227,6 +244,8 @@ class CountedOperations(ScalarOperations):
             task.pending_io += 1
         else:
             task.pending_move += 1
+        if direction is Direction.GDRAM2SRAM:
+            unit = unit.cluster.memory_core
         pipe = unit.io if off_chip else unit.move
         pipe.submit(Transfer(pipe, task, record, task.now_ps, cost, effect, not by_engine))
 
@@ -249,6 +268,7 @@ def _rows_cost(board: Any, shape: CopyShape, each: str, *, memory_core: bool) ->
         )
         return CopyCost(0.0, 1.0, 1.0, plain.traffic, duration, duration)
     per_row_ps = plain.work / plain.limit / shape.segments
+    link = board.dram_bandwidth_bytes_per_s if shape.direction.off_chip else board.sram_bandwidth_bytes_per_s
     issue_ps = board.cycles_ps(board.issue_cycles + board.scalar_loop_cycles)
     if each == "blocking":
         per_row_ps += plain.latency_ps + issue_ps
@@ -259,7 +279,7 @@ def _rows_cost(board: Any, shape: CopyShape, each: str, *, memory_core: bool) ->
     limit = plain.work / (per_row_ps * shape.segments)
     # Blocking rows hold their latency in the rate; the first needs no other.
     latency_ps = 0 if each == "blocking" else plain.latency_ps
-    rate = min(limit, board.dram_bandwidth_bytes_per_s / PS_PER_S)
+    rate = min(limit, link / PS_PER_S)
     return CopyCost(plain.work, limit, plain.ratio, plain.traffic, latency_ps, latency_ps + ceil_ps(plain.work / rate))
 
 
@@ -299,13 +319,39 @@ def _row_units(
 def _count(dst: View, src: View, dst_index: Indices | None, src_index: Indices | None, axis: int | None = None) -> int:
     given = [len(index) for index in (dst_index, src_index) if index is not None]
     if not given:
+        if axis is not None and not src.shape:
+            raise CopyError(f"memcpy_rows of {src!r}: it needs an axis of rows")
         given = [src.size if axis is None else src.shape[axis]]
-    if len(set(given)) > 1 or not given[0]:
-        raise AccessError(
-            f"{len(dst_index) if dst_index is not None else 'no'} destination and "
-            f"{len(src_index) if src_index is not None else 'no'} source indices: counts must agree and not be 0"
-        )
+    if len(set(given)) > 1:
+        raise AccessError(f"{given[0]} destination and {given[1]} source indices: there must be as many of both")
+    if not given[0]:
+        raise AccessError(f"a loop of no copies from {src!r} to {dst!r}: guard it with `if`")
     return given[0]
+
+
+def _indices(name: str, index: Any) -> Indices | None:
+    """An index array of a kernel, checked: one axis of integers."""
+    if index is None:
+        return None
+    array = np.asarray(index)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise OperandError(f"{name} with indices of {array.dtype} {list(array.shape)}: they are one axis of integers")
+    return array.astype(np.int64, copy=False)
+
+
+def _check_apart(name: str, dst: View, src: View) -> None:
+    """Refuse a loop that could read what it has written: NumPy reads everything first."""
+    if dst.allocation is src.allocation and 0 not in (*dst.shape, *src.shape):
+        (low, high), (first, last) = _span(dst), _span(src)
+        if low < last and first < high:
+            raise OperandError(f"{name} from {src!r} to {dst!r}: they overlap; copy through another buffer")
+
+
+def _span(view: View) -> tuple[int, int]:
+    """First byte of a view in its allocation, and the one behind its last."""
+    reaches = [(extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True)]
+    low = view.offset + sum(reach for reach in reaches if reach < 0)
+    return low, view.offset + sum(reach for reach in reaches if reach > 0) + view.itemsize
 
 
 def _check_indices(

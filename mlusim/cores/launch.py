@@ -10,20 +10,24 @@ from __future__ import annotations
 import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mlusim.cores.barrier import Barrier
 from mlusim.cores.core import Core
 from mlusim.cores.task import Task
 from mlusim.errors import LaunchError
 from mlusim.log import LaunchRecord
+from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip, Cluster
     from mlusim.cores.unit import Unit
-    from mlusim.memory.view import View
 
 MAX_GRID = 65535
+_AXES = 3
 Kernel = Callable[..., Coroutine[Any, None, None]]
 
 
@@ -52,8 +56,8 @@ class Job:
         self.tasks.append(task)
         self._left += 1
         unit.task = task
-        timer = launch.chip.environment.timeout(delay_ps)
-        timer.callbacks.append(lambda _: task.start(launch.kernel, Core(task), launch.arguments))
+        begin = partial(task.start, launch.kernel, Core(task), launch.arguments)
+        launch.chip.environment.after(delay_ps, lambda _: begin())
 
     def task_done(self, task: Task) -> None:
         """A task is over."""
@@ -111,7 +115,7 @@ class Launch:
             cluster.cores[core]
             for core in range(self.chip.board.cores_per_cluster)
             for cluster in self.chip.clusters
-            if cluster.cores[core].task is None and cluster.memory_core.task is None
+            if cluster.cores[core].task is None and cluster.union is None
         ]
         delay = self._delay_ps()
         for position, unit in enumerate(units):
@@ -131,7 +135,7 @@ class Launch:
             free = [
                 cluster
                 for cluster in self.chip.clusters
-                if cluster.memory_core.task is None and all(core.task is None for core in cluster.cores)
+                if cluster.union is None and all(core.task is None for core in cluster.cores)
             ]
             if len(free) < self.union:
                 break
@@ -139,6 +143,7 @@ class Launch:
             job = Job(self, free[: self.union])
             self.running.append(job)
             for cluster in job.clusters:
+                cluster.union = job
                 job.add(cluster.memory_core, (x, y, z), delay + position * skew)
                 for core in cluster.cores:
                     job.add(core, (x, y, z), delay + position * skew)
@@ -150,9 +155,11 @@ class Launch:
     def job_done(self, job: Job) -> None:
         """A job is over: its units are free."""
         self.running.remove(job)
+        if self.union:
+            for cluster in job.clusters:
+                cluster.union = None
         if not self.waiting and not self.running:
-            timer = self.chip.environment.timeout(self.chip.board.kernel_end_ps)
-            timer.callbacks.append(self._end)
+            self.chip.environment.after(self.chip.board.kernel_end_ps, self._end)
         self.chip.place_all()
 
     def _end(self, _: Any) -> None:
@@ -185,8 +192,7 @@ class Queue:
         self.launches.popleft()
         if self.launches:
             self._gap = True
-            timer = self.chip.environment.timeout(self.chip.board.queued_kernel_gap_ps)
-            timer.callbacks.append(self._after_gap)
+            self.chip.environment.after(self.chip.board.queued_kernel_gap_ps, self._after_gap)
 
     def _after_gap(self, _: Any) -> None:
         self._gap = False
@@ -197,7 +203,7 @@ def check_launch(chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tu
     """Check a launch against the board; gives n of UNIONn, or 0 for BLOCK."""
     board = chip.board
     name = getattr(kernel, "__name__", repr(kernel))
-    if inspect.iscoroutine(kernel):
+    if inspect.iscoroutine(kernel):  # someone who calls the kernel has no type checker
         kernel.close()
         raise LaunchError(
             f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
@@ -211,6 +217,14 @@ def check_launch(chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tu
         raise LaunchError(
             f"{name}{signature} was launched with {len(arguments)} arguments after `core`: {error}"
         ) from None
+    for argument in arguments:
+        if isinstance(argument, View):
+            if argument.allocation.memory is not chip.gdram:
+                raise LaunchError(f"{name}: {argument!r} is not in the GDRAM of this device: upload or allocate it there")
+            if argument.allocation.freed:
+                raise LaunchError(f"{name}: {argument!r} was freed; upload or allocate it again")
+    if len(dim) != _AXES or not all(isinstance(extent, int | np.integer) for extent in dim):
+        raise LaunchError(f"{name}: dim {dim!r}: a grid is three integers (x, y, z), or one")
     if min(dim) < 1 or max(dim) > MAX_GRID:
         raise LaunchError(f"{name}: dim {dim}: each axis of a grid is 1 to {MAX_GRID}; loop inside the kernel")
     if kind == "BLOCK":

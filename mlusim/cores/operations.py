@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from mlusim.errors import CopyError
 from mlusim.log import NO_OPERAND, NONE, RECORD_BYTES, Log, pack_record
 from mlusim.memory.allocation import Memory
-from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -33,8 +32,9 @@ class Operations:
         self._max_operations = chip.max_operations
         self._issue_ps = chip.board.cycles_ps(chip.board.issue_cycles)
         self._unit_bytes = chip.board.dram_unit_bytes
-        self._copy_forms: dict[Any, CopyForm] = chip.copy_forms[unit.is_memory_core]
-        self._vector_forms: dict[Any, Any] = chip.vector_forms
+        self._copy_forms: dict[Any, CopyForm] = unit.copy_forms
+        self._aligned_vectors = chip.board.needs_aligned_vectors
+        self._vector_forms: dict[Any, Any] = unit.vector_forms
         self.board = chip.board
 
     def _begin(self) -> None:
@@ -102,6 +102,6 @@ class Operations:
     def _check_reach(self, memory: Memory) -> None:
         """Only its own on-chip memories, the cluster's SRAM and the GDRAM are within a core's reach."""
         unit = self._unit
-        if memory.kind is MemoryKind.GDRAM or memory in (unit.nram, unit.wram, unit.ldram, unit.cluster.sram):
+        if memory in (self._chip.gdram, unit.nram, unit.wram, unit.ldram, unit.cluster.sram):
             return
-        raise CopyError(f"{self._task.name} cannot reach {memory.name}: stage the bytes through SRAM or GDRAM")
+        raise CopyError(f"this core cannot reach {memory.name}: stage the bytes through SRAM or GDRAM of one device")

@@ -53,6 +53,9 @@ class Transfer(Flow):
             if unit.effects:
                 unit.apply_until(now)
             if self.blocks or not pipe.late:
+                if unit.late_effects:
+                    # A pipe is in order: what waits for its sync comes before what was issued after it.
+                    unit.apply_late(io=pipe is not unit.move, move=pipe is unit.move)
                 effect()
             else:
                 unit.late_effects.append((pipe, effect))

@@ -36,7 +36,8 @@ class ScalarOperations(Operations):
         end_ps, waits = self._scalar_access("load", source, 1, sys._getframe(1), write=False)
         if waits:
             await SUSPEND
-        self._unit.apply_until(end_ps)
+        if source.memory is MemoryKind.NRAM:
+            self._unit.apply_until(end_ps)
         return source.typed().item()
 
     def store(self, target: View, value: Any) -> None:
@@ -54,20 +55,25 @@ class ScalarOperations(Operations):
         if not self._chip.data:
             return
         cell = target.typed().reshape(())
-        element = np.asarray(value).astype(target.dtype)
+        with np.errstate(all="ignore"):
+            element = np.asarray(value).astype(target.dtype)
         if target.memory is MemoryKind.NRAM:
-            self._unit.later_scalar(end_ps, partial(setitem, cell, ..., element))
+            self._unit.later_scalar(end_ps, partial(np.copyto, cell, element))
         else:
-            timer = self._chip.environment.timeout(end_ps - self._chip.environment.now)
-            timer.callbacks.append(lambda _: np.copyto(cell, element))
+            self._chip.environment.after(end_ps - self._chip.environment.now, lambda _: np.copyto(cell, element))
 
     def scalar(self, cycles: int | None = None, *, count: int = 1) -> None:
-        """Charge scalar arithmetic: `count` operations of `cycles` each (default: the board's ordinary operation)."""
+        """Charge scalar arithmetic: `count` operations of `cycles` each (default: the board's ordinary operation).
+
+        Raises `OperandError` for numbers that are negative or no integers.
+        """
         each = self.board.scalar_op_cycles if cycles is None else cycles
+        if not (isinstance(each, int | np.integer) and isinstance(count, int | np.integer) and min(each, count) >= 0):
+            raise OperandError(f"scalar of {count} operations of {cycles} cycles: both are integers and not negative")
         self._begin()
         task = self._task
         start_ps = task.now_ps
-        task.now_ps += self.board.cycles_ps(each * count)
+        task.now_ps += self.board.cycles_ps(int(each) * int(count))
         self._record("scalar", SCALAR, sys._getframe(1), start_ps, start_ps, task.now_ps, count)
 
     def _scalar_access(self, op: str, view: View, count: int, frame: Any, *, write: bool) -> tuple[int, bool]:
@@ -118,7 +124,9 @@ class ScalarOperations(Operations):
             bus_write=bus_write,
         )
         if write:
-            if not memory.off_chip:
+            if memory.off_chip:
+                self._unit.stored_ps = end_ps
+            else:
                 task.now_ps = end_ps
             return end_ps, False
         private = view.allocation.read_only or (memory is MemoryKind.NRAM and not task.pending_io + task.pending_move)

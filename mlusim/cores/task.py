@@ -7,7 +7,10 @@ foreign awaitables, and knows what the task waits for.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Coroutine, Generator, Iterator
+import sysconfig
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from os import sep
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -25,7 +28,10 @@ if TYPE_CHECKING:
     from mlusim.cores.unit import Unit
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_INSIDE = (str(_PACKAGE / "cores"), str(_PACKAGE / "memory"), str(_PACKAGE / "log.py"), str(_PACKAGE / "device.py"))
+_KERNELS = f"{_PACKAGE / 'kernels'}{sep}"
+# Code that a kernel calls and does not write: a message names the kernel's own line.
+_LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+_INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES)))
 
 ALL_PIPES = (1 << VECTOR) | (1 << IO) | (1 << MOVE)
 
@@ -52,10 +58,10 @@ class Waiting:
         self._task = task
         self._stops = _ONCE if stops else ()
 
-    def __await__(self) -> Iterator[Any]:
-        # An iterator over a tuple: a third of the cost of a generator.
+    def __await__(self) -> Generator[Any, Any, None]:
+        # An iterator over a tuple serves, at a third of the cost of a generator.
         self._task.unawaited = NONE
-        return iter(self._stops)
+        return iter(self._stops)  # type: ignore[return-value]
 
 
 class Task:
@@ -166,7 +172,7 @@ class Task:
         delay = time_ps - self.chip.environment.now
         if delay <= 0:
             return False
-        self.chip.environment.timeout(delay).callbacks.append(self.resume)
+        self.chip.environment.after(delay, self.resume)
         return True
 
     def transfer_done(self, transfer: Transfer, now: int) -> None:
@@ -213,6 +219,9 @@ class Task:
         if mask >> VECTOR & 1 and unit.vector_free_ps > self.now_ps:
             self.now_ps = unit.vector_free_ps
             waited_for = unit.vector_record
+        if mask == ALL_PIPES and unit.stored_ps > self.now_ps:
+            self.now_ps = unit.stored_ps
+            waited_for = NONE
         if self._sync_record != NONE:
             position = self._sync_record * WIDTH
             self.chip.log.data[position + END] = self.now_ps
@@ -229,7 +238,7 @@ class Task:
 
     def _end(self) -> None:
         if self.now_ps > self.chip.environment.now:
-            self.chip.environment.timeout(self.now_ps - self.chip.environment.now).callbacks.append(self._finish)
+            self.chip.environment.after(self.now_ps - self.chip.environment.now, self._finish)
         else:
             self._finish()
 
@@ -245,7 +254,9 @@ class Task:
     def close(self) -> None:
         """Give the kernel's coroutine up, after an error elsewhere."""
         if self._coroutine is not None and not self.finished:
-            self._coroutine.close()
+            # Whatever its `finally` does on a board that has stopped must not hide the error that stopped it.
+            with suppress(Exception):
+                self._coroutine.close()
 
     def refusal(self) -> KernelError:
         """Why the task may not issue another operation: one before was not awaited, or there are too many."""
@@ -271,18 +282,18 @@ class Task:
         """Arrive at a barrier when the board's time has come to the task's."""
         delay = self.now_ps - self.chip.environment.now
         if delay > 0:
-            timer = self.chip.environment.timeout(delay)
-            timer.callbacks.append(lambda _: barrier.arrive(self, record))
+            self.chip.environment.after(delay, lambda _: barrier.arrive(self, record))
         else:
             barrier.arrive(self, record)
 
     def _where(self, traceback: TracebackType | None) -> str:
         """Task, the kernel's own line, and simulated time."""
+        own = getattr(getattr(self._coroutine, "cr_code", None), "co_filename", "")
         place = ""
         while traceback is not None:
-            code = traceback.tb_frame.f_code
-            if not code.co_filename.startswith(_INSIDE):
-                place = f"{Path(code.co_filename).name}:{traceback.tb_lineno}, "
+            file = traceback.tb_frame.f_code.co_filename
+            if file == own or file.startswith(_KERNELS) or not file.startswith(_INSIDE):
+                place = f"{Path(file).name}:{traceback.tb_lineno}, "
             traceback = traceback.tb_next
         return f"{self.name}, {place}at {format_ns(self.now_ps)}"
 

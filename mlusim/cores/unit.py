@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.pipe import DmaPipe
 from mlusim.memory.allocation import Memory
@@ -25,6 +25,7 @@ class Unit:
     __slots__ = (
         "chip",
         "cluster",
+        "copy_forms",
         "core_id",
         "effects",
         "io",
@@ -33,7 +34,9 @@ class Unit:
         "ldram",
         "move",
         "nram",
+        "stored_ps",
         "task",
+        "vector_forms",
         "vector_free_ps",
         "vector_record",
         "wram",
@@ -47,6 +50,11 @@ class Unit:
         self.task: Task | None = None
         self.vector_free_ps = 0
         self.vector_record = -1
+        # When the last scalar store to off-chip memory lands.
+        self.stored_ps = 0
+        # Copies and vector instructions whose operands this unit has checked, by their geometry.
+        self.copy_forms: dict[Any, Any] = {}
+        self.vector_forms: dict[Any, Any] = {}
         self.effects: deque[tuple[int, Callable[[], None]]] = deque()
         self.late_effects: list[tuple[DmaPipe, Callable[[], None]]] = []
         self.io = DmaPipe(self, chip.dram, 2 * cluster.index, 2 * cluster.index + 1)

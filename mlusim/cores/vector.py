@@ -64,12 +64,12 @@ class VectorOperations(Operations):
 
     def fill(self, dst: View, value: Number) -> None:
         """Write `value` to every element: `__bang_write_value`."""
-        bits = _bits(value, value.__class__, dst.dtype)
+        bits = _bits(value, repr(value), dst.dtype)
         self._vector("fill", sys._getframe(1), dst, (), partial(_fill, dst, bits))
 
     def write_zero(self, dst: View) -> None:
         """Write +0 to every element: `__bang_write_zero`."""
-        self._vector("write_zero", sys._getframe(1), dst, (), partial(_fill, dst, _bits(0, int, dst.dtype)))
+        self._vector("write_zero", sys._getframe(1), dst, (), partial(_fill, dst, _bits(0, 0, dst.dtype)))
 
     def add(self, dst: View, a: View, b: View | Number) -> None:
         """Dst = a + b, elementwise; b may be a number."""
@@ -137,10 +137,11 @@ class VectorOperations(Operations):
         self._reduce("reduce_min", dst, src, sys._getframe(1))
 
     def transpose(self, dst: View, src: View) -> None:
-        """Dst (w, h) = src (h, w) with its axes exchanged: `__bang_transpose`."""
+        """Dst (w, h) = src (h, w) with its axes exchanged: `__bang_transpose`. dst and src must not overlap."""
         if src.ndim != 2 or dst.shape != src.shape[::-1]:  # noqa: PLR2004
             raise OperandError(f"transpose of {src!r} to {dst!r}: it takes (h, w) to (w, h)")
         self._same_type("transpose", dst, src)
+        _apart("transpose", dst, src)
         self._vector("transpose", sys._getframe(1), dst, (src,), partial(_transpose, dst, src))
 
     def mirror(self, dst: View, src: View) -> None:
@@ -148,6 +149,7 @@ class VectorOperations(Operations):
         if src.shape != dst.shape or not src.shape:
             raise OperandError(f"mirror of {src!r} to {dst!r}: shapes must be equal and of rank 1 or more")
         self._same_type("mirror", dst, src)
+        _apart("mirror", dst, src)
         self._vector("mirror", sys._getframe(1), dst, (src,), partial(_mirror, dst, src))
 
     def convert(self, dst: View, src: View, rounding: str | None = None) -> None:
@@ -157,10 +159,13 @@ class VectorOperations(Operations):
             dst, src: as many elements each.
             rounding: for float to integer one of tz, rn, rd, dn, up, oz (B); None is what `cast` does (SEMANTICS).
 
-        Conversions that the vector unit does in two steps, such as int64 to float16 through float32, cost both. Raises
-        `InputError` where there is no such conversion.
+        Conversions that the vector unit does in two steps, such as int64 to float16 through float32, cost both. dst may
+        begin where src does, if its elements are no wider; else they must not overlap. Raises `InputError` where there
+        is no such conversion.
         """
-        passes = len(steps(src.dtype, dst.dtype))
+        passes = len(steps(src.dtype, dst.dtype, rounding))
+        if dst.allocation is not src.allocation or dst.offset != src.offset or dst.itemsize > src.itemsize:
+            _apart("convert", dst, src)
         self._vector(
             "convert", sys._getframe(1), dst, (src,), partial(_convert, dst, src, rounding), passes=max(passes, 1)
         )
@@ -174,7 +179,8 @@ class VectorOperations(Operations):
             self._vector(name, frame, dst, (a, b), partial(_compute, compute, dst, a, b))
         else:
             self._same_type(name, dst, a)
-            number = np.asarray(b).astype(dst.dtype)
+            with np.errstate(all="ignore"):
+                number = np.asarray(b).astype(dst.dtype)
             self._vector(name, frame, dst, (a,), partial(_compute_number, compute, dst, a, number))
 
     def _reduce(self, name: str, dst: View, src: View, frame: Any) -> None:
@@ -210,8 +216,11 @@ class VectorOperations(Operations):
                 check_usable(view.allocation, write=view is dst)
         key = (name, passes, dst.allocation.memory, dst.shape, dst.strides, dst.dtype, *map(_geometry, sources))
         form = self._vector_forms.get(key)
-        if form is None or self.board.needs_aligned_vectors:
+        if form is None:
             form = self._vector_forms[key] = self._vector_form(name, dst, sources, passes, same_size=same_size)
+        if self._aligned_vectors:
+            for view in (dst, *sources):
+                self._check_aligned(name, view)
         duration_ps, widest, size, dst_box, boxes = form
         self._begin()
         unit = self._unit
@@ -277,14 +286,17 @@ class VectorOperations(Operations):
             )
         if not view.size:
             raise OperandError(f"{name} of {view!r}, which has no elements: a count is positive; guard it with `if`")
-        if self.board.needs_aligned_vectors:
-            address = allocation.address + view.offset
-            padded = view.nbytes % _ALIGNED_SIZE_BYTES and view.offset + view.nbytes != allocation.nbytes
-            if address % _ALIGNED_ADDRESS_BYTES or padded:
-                raise OperandError(
-                    f"{name} of {view!r} at byte {address}, {view.nbytes} B long: arch {self.board.arch} needs 64 B "
-                    "alignment and a multiple of 128 B (the tail of an allocation may be padded); round the slice out"
-                )
+
+    def _check_aligned(self, name: str, view: View) -> None:
+        """1xx and 2xx: 64 B addresses, multiples of 128 B. An allocation's own padding may complete its tail."""
+        address = view.allocation.address + view.offset
+        nbytes = view.nbytes
+        ragged = nbytes % _ALIGNED_SIZE_BYTES and view.offset + nbytes != view.allocation.nbytes
+        if address % _ALIGNED_ADDRESS_BYTES or ragged:
+            raise OperandError(
+                f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {self.board.arch} needs 64 B "
+                "alignment and a multiple of 128 B (the tail of an allocation may be padded); round the slice out"
+            )
 
 
 def _geometry(view: View) -> tuple[Any, ...]:
@@ -292,9 +304,9 @@ def _geometry(view: View) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _bits(value: Number, kind: type, dtype: np.dtype[Any]) -> Any:
-    """A number in an element type, as an unsigned integer of its width. `kind` keeps True, 1 and 1.0 apart."""
-    del kind
+def _bits(value: Number, text: object, dtype: np.dtype[Any]) -> Any:
+    """A number in an element type, as an unsigned integer of its width. `text` keeps -0.0 and 0.0 apart."""
+    del text
     with np.errstate(all="ignore"):
         element = np.asarray(value).astype(dtype)
     return element.view(f"u{dtype.itemsize}" if dtype.itemsize <= 8 else f"V{dtype.itemsize}")[()]  # noqa: PLR2004
@@ -337,4 +349,13 @@ def _mirror(dst: View, src: View) -> None:
 
 
 def _convert(dst: View, src: View, rounding: str | None) -> None:
-    convert_array(src.typed().reshape(-1), dst.dtype, rounding, out=dst.typed().reshape(-1))
+    source, out = src.typed().reshape(-1), dst.typed().reshape(-1)
+    if dst.allocation is src.allocation and np.may_share_memory(source, out):
+        source = source.copy()
+    convert_array(source, dst.dtype, rounding, out=out)
+
+
+def _apart(name: str, dst: View, src: View) -> None:
+    """Refuse operands of one allocation whose ranges overlap."""
+    if dst.allocation is src.allocation and dst.offset < src.offset + src.nbytes and src.offset < dst.offset + dst.nbytes:
+        raise OperandError(f"{name} of {src!r} to {dst!r}: they overlap, and the result would hang on the order of bytes")

@@ -47,19 +47,18 @@ async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan:
     _, time, channels, hw = x.shape
     channels_per_group = channels // shifts.shape[1]
     nram = core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype)
-    buffer = nram[: plan.parameters["rows"] * hw].reshape(-1, hw)
+    buffer = slices_of(nram[: plan.parameters["rows"] * hw].reshape(-1, hw))
     for tile in plan.tiles_of(core.task_id):
         n, begin, c, _ = tile.start
         end = tile.stop[1]
-        segment = buffer[: end - begin]
         shift = sign * max(-time, min(await core.load(shifts[n, c // channels_per_group]), time))
         source = begin - shift
         first, last = kept_rows(source, end - begin, time)
         core.write_zero(nram)
         await core.sync()  # the fill is on the vector pipe, the load on the IO pipe
         if first < last:
-            await core.memcpy(segment[first:last], x[n, source + first : source + last, c])
-        await core.memcpy(out[n, begin:end, c], segment)
+            await core.memcpy(buffer(first, last), x[n, source + first : source + last, c])
+        await core.memcpy(out[n, begin:end, c], buffer(0, end - begin))
 
 
 async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
@@ -158,6 +157,16 @@ def kept_rows(source: int, rows: int, time: int) -> tuple[int, int]:
     segment, these are the document's three cases for both signs.
     """
     return min(max(-source, 0), rows), max(min(time - source, rows), 0)
+
+
+def slices_of(buffer: View) -> Callable[[int, int], View]:
+    """Gives rows [first, last) of a buffer, each slice made once."""
+
+    @cache
+    def rows(first: int, last: int) -> View:
+        return buffer[first:last]
+
+    return rows
 
 
 def blocks_in(buffer: View) -> Callable[[int, int, int], View]:

@@ -144,7 +144,7 @@ def pointer_copy_shape(
         raise CopyError(f"memcpy of {size} B: the size of a segment is positive; guard an empty copy with `if`")
     match strides:
         case ():
-            dst_loops = src_loops = ()
+            dst_loops, src_loops = _loops(), _loops()
         case (dst_stride, src_stride, segnum):
             dst_loops, src_loops = _loops((dst_stride, segnum)), _loops((src_stride, segnum))
         case (d0, dn1, d1, dn2, s0, sn1, s1, sn2):
@@ -286,6 +286,13 @@ def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bo
     below = (turns < many[0]) & (steps - turns * many[1] < segment)
     above = (turns + 1 < many[0]) & ((turns + 1) * many[1] - steps < segment)
     return bool(below.any() or above.any())
+
+
+def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: int, unit_bytes: int) -> None:
+    """Raise `CopyError` where a 1-D copy of single rows of `src` to rows of `dst` is forbidden."""
+    for row in range(2):
+        phases = ((side.allocation.address + side.offset + row * side.strides[0]) % unit_bytes for side in (dst, src))
+        _check_wram(direction, row_bytes, (), *phases, arch)
 
 
 def _check_wram(

@@ -63,6 +63,11 @@ class Direction(Enum):
         return self.value[1]
 
     @property
+    def off_chip(self) -> bool:
+        """Whether it reads or writes the DRAM."""
+        return self.source.off_chip or self.destination.off_chip
+
+    @property
     def asynchronous(self) -> bool:
         """Whether `__memcpy_async` takes this direction: not from LDRAM, not between clusters' SRAMs (B)."""
         return self in _ASYNCHRONOUS

@@ -13,11 +13,9 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 from math import ceil
-from typing import cast
+from typing import Any
 
-import simpy
-
-from mlusim.memory.alarm import Alarm
+from mlusim.memory.clock import Alarm, Clock
 from mlusim.units import TICK_TOLERANCE
 
 _INFINITE = float("inf")
@@ -51,6 +49,7 @@ class Flow:
         self.clock: _Clock | None = None
         self.finish = 0.0
         self.order = 0
+        self.callbacks: Any = ()
 
     def done(self, now: int) -> None:
         """Called when it is complete, at time `now`."""
@@ -71,21 +70,19 @@ class _Clock:
 
 
 class Link:
-    """A shared link on a SimPy environment.
+    """A shared link on a clock.
 
     Args:
-        environment: the SimPy environment; its time is in integer picoseconds.
+        environment: simulated time.
         rate: bytes of work per picosecond.
         port_rates: for each shared port, bytes per picosecond that its transfers have together.
         mixed_factor: what is left of `rate` while reads and writes are in flight together.
     """
 
-    def __init__(
-        self, environment: simpy.Environment, rate: float, port_rates: list[float], mixed_factor: float = 1.0
-    ) -> None:
+    def __init__(self, environment: Clock, rate: float, port_rates: list[float], mixed_factor: float = 1.0) -> None:
         self._environment = environment
-        self._alarm = cast(simpy.Event, Alarm(self._ring))
-        self._schedule = environment.schedule
+        self._alarm = Alarm(self._ring)
+        self._schedule: Any = environment.schedule
         self._rate = rate
         self._mixed_rate = rate * mixed_factor
         self._port_rates = port_rates
@@ -191,9 +188,9 @@ class Link:
         for limit in sorted(self._clocks):
             if limit * flows_left >= left:
                 return left / flows_left
-            flows = self._clocks[limit].flows
-            left -= limit * flows
-            flows_left -= flows
+            clocked = self._clocks[limit].flows
+            left -= limit * clocked
+            flows_left -= clocked
         return _INFINITE
 
     def _settle(self, left: float, flows: list[Flow]) -> None:
@@ -231,15 +228,17 @@ class Link:
                 finish, order, flow = heappop(heap)
                 if flow.clock is clock and flow.order == order and flow.finish == finish:
                     done.append(flow)
+                    # One that left this clock and came back stands in its heap twice.
+                    flow.finish = _INFINITE
         if len(done) > 1:
             done.sort(key=_order)
         for flow in done:
-            clock = flow.clock
+            left = flow.clock
             flow.clock = None
-            assert clock is not None  # noqa: S101 - for the type checker
-            clock.flows -= 1
-            if not clock.flows:
-                del self._clocks[clock.limit]
+            assert left is not None  # noqa: S101 - for the type checker
+            left.flows -= 1
+            if not left.flows:
+                del self._clocks[left.limit]
             self._port_flows[flow.port].remove(flow)
             self._unsettled.add(flow.port)
             traffic = flow.traffic

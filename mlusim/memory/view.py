@@ -29,8 +29,6 @@ _RAW = {
     16: np.dtype("V16"),
 }
 
-_WHOLE = slice(None)
-
 Key = SupportsIndex | slice | EllipsisType
 
 
@@ -96,10 +94,10 @@ class View:
     @property
     def is_contiguous(self) -> bool:
         """Whether its elements follow each other in C order without gaps."""
+        if 0 in self.shape:
+            return True
         expected = self.itemsize
         for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if extent == 0:
-                return True
             if extent != 1:
                 if stride != expected:
                     return False
@@ -123,8 +121,10 @@ class View:
         Raises `AccessError` for an index or a bound outside the axis, too many indices, a step of 0.
         """
         # Inlined for performance: every copy of every kernel passes here.
-        items: tuple[Any, ...] = key if key.__class__ is tuple else (key,)
         shape, strides, offset = self.shape, self.strides, self.offset
+        if key.__class__ is int and shape and 0 <= key < shape[0]:  # type: ignore[operator]
+            return View(self.allocation, offset + key * strides[0], shape[1:], strides[1:], self.dtype)  # type: ignore[operator]
+        items: tuple[Any, ...] = key if key.__class__ is tuple else (key,)
         rank = len(shape)
         new_shape: list[int] = []
         new_strides: list[int] = []
@@ -144,7 +144,7 @@ class View:
                     offset += start * strides[axis]
                     new_shape.append(stop - start)
                     new_strides.append(strides[axis])
-                elif item == _WHOLE:
+                elif start is stop is item.step is None:
                     new_shape.append(extent)
                     new_strides.append(strides[axis])
                 else:
@@ -221,18 +221,22 @@ class View:
     def raw(self) -> np.ndarray[Any, Any]:
         """The bytes as unsigned integers of the element's width: what moves without being looked at."""
         if self._raw is None:
-            self._raw = np.ndarray(
-                self.shape,
-                _RAW[self.itemsize],
-                self.allocation.buffer,
-                self.offset,
-                self.strides,  # type: ignore[arg-type]
-            )
+            buffer: Any = self.allocation.buffer
+            if buffer is None or 0 in self.shape:
+                return self._array(_RAW[self.itemsize])
+            self._raw = np.ndarray(self.shape, _RAW[self.itemsize], buffer, self.offset, self.strides)
         return self._raw
 
     def typed(self) -> np.ndarray[Any, Any]:
         """The elements as a NumPy array on the simulated bytes. The simulator's own; kernels have no use for it."""
-        return np.ndarray(self.shape, self.dtype, self.allocation.bytes(), self.offset, self.strides)  # type: ignore[arg-type]
+        return self._array(self.dtype)
+
+    def _array(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        buffer: Any = self.allocation.bytes()
+        if 0 in self.shape:
+            # NumPy checks the strides of an empty array too, and those of a reversed one point before the buffer.
+            return np.empty(self.shape, dtype)
+        return np.ndarray(self.shape, dtype, buffer, self.offset, self.strides)
 
 
 class Pointer:

@@ -1,0 +1,89 @@
+"""Everything that `--report` writes: pictures as PNG and SVG, summary.json, trace.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlusim.analysis.bandwidth import draw_bandwidth
+from mlusim.analysis.records import Records
+from mlusim.analysis.style import drawing, save
+from mlusim.analysis.table import percent, to_json, us_text
+from mlusim.analysis.tile_map import draw_tile_map
+from mlusim.analysis.timeline import draw_timeline
+from mlusim.analysis.trace import stream_trace
+from mlusim.analysis.traffic import draw_traffic
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+
+    from mlusim.result import Result
+
+PICTURES = ("timeline", "tile_map", "traffic", "bandwidth")
+SUFFIXES = (".png", ".svg")
+
+
+def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path]:
+    """Write the report of a run; gives the files, in the order of what to look at first.
+
+    Args:
+        result: the run.
+        directory: where to; made if it is not there. Files of the same names are replaced, each at once and only
+            when all are complete; others are left alone.
+
+    The same run gives the same bytes. Raises `InputError` where the directory cannot be made or written.
+    """
+    target = Path(directory)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target, prefix=".mlusim-") as scratch:
+            made = _write_all(result, Path(scratch))
+            for path in made:
+                path.replace(target / path.name)
+    except OSError as error:
+        raise InputError(
+            f"cannot write the report to {target}: {error.strerror or error}; name a directory that can be written "
+            "and has room"
+        ) from error
+    return [target / path.name for path in made]
+
+
+def draw(result: Result) -> dict[str, Callable[[], Figure]]:
+    """Each picture by name, as a function that draws it; call it inside `style.drawing()`."""
+    records = Records(result.log, result.board)
+    metrics = result.metrics
+    plan = result.plan
+    run = f"{result.operator} on {result.board.name}"
+    about = (
+        f"output {' x '.join(str(extent) for extent in plan.output_shape)}, strategy {plan.strategy}, tier {plan.tier}: "
+        f"{us_text(metrics.time_ps)} by the model, io_efficiency {percent(metrics.io_efficiency)}"
+    )
+    return {
+        "timeline": lambda: draw_timeline(records, f"Timeline: {run}", about),
+        "tile_map": lambda: draw_tile_map(records, plan, f"Tile map: {run}", about),
+        "traffic": lambda: draw_traffic(metrics, f"Bytes by direction: {run}", about),
+        "bandwidth": lambda: draw_bandwidth(records, f"DRAM bandwidth: {run}", about),
+    }
+
+
+def _write_all(result: Result, directory: Path) -> list[Path]:
+    made = []
+    with drawing():
+        for name, figure_of in draw(result).items():
+            figure = figure_of()
+            for suffix in SUFFIXES:
+                path = directory / f"{name}{suffix}"
+                save(figure, path)
+                made.append(path)
+    summary = directory / "summary.json"
+    summary.write_text(json.dumps(to_json(result), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    trace = directory / "trace.json"
+    with trace.open("w", encoding="utf-8", newline="\n") as stream:
+        stream_trace(Records(result.log, result.board), stream)
+    return [*made, summary, trace]

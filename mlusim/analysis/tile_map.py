@@ -1,0 +1,145 @@
+"""The tile map: which core, and which of its iterations, wrote which part of the output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.style import new_figure, nothing_ran
+from mlusim.analysis.tile_owner import Grid, Owners, grid_of, logged_owners, planned_owners
+from mlusim.log import NONE
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from mlusim.kernels.plan import Plan
+
+_FEW_TILES = 64
+_FEW_COLOURS = 24
+_UNWRITTEN = "#FFFFFF"
+
+
+def output_allocation(records: Records, plan: Plan) -> int:
+    """Number of the allocation that the plan's tiles cover; -1 where there is none."""
+    writable = [
+        identity
+        for identity, record in enumerate(records.log.allocations)
+        if record.task == NONE and record.memory == "gdram" and not record.read_only
+    ]
+    shaped = [identity for identity in writable if records.log.allocations[identity].shape == plan.output_shape]
+    return next(iter(shaped + writable), NONE)
+
+
+def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: str = "") -> Figure:
+    """Two panels, core and iteration: as planned, and below, where it is not the same, as the log has it."""
+    grid = grid_of(plan.output_shape, plan.tiles)
+    if not len(plan.tiles) or not len(grid.rows) * len(grid.columns):
+        figure = new_figure(2.2, title, about)
+        nothing_ran(figure.subplots(), "the output has no elements: no tiles")
+        return figure
+    core_of_task = _core_of_task(records, plan)
+    planned = planned_owners(grid, plan.tiles)
+    planned_core = core_of_task[planned.task]
+    panels: list[tuple[str, Integers, Integers]] = [("planned", planned_core, planned.turn)]
+    verdict = "nothing ran"
+    output = output_allocation(records, plan)
+    if output != NONE and records.log.tasks:
+        logged = logged_owners(grid, records, output, plan.itemsize)
+        logged_core = np.where(logged.task >= 0, records.task_unit[logged.task], NONE)
+        same = float((logged_core == planned_core).mean())
+        verdict = _verdict(same, float((logged_core < 0).mean()), logged)
+        if same < 1:
+            panels.append(("logged", logged_core, logged.turn))
+    looked = len(grid.rows) * len(grid.columns)
+    if looked < grid.row_extent * grid.column_extent:
+        verdict += f"; {group_digits(looked)} of {group_digits(grid.row_extent * grid.column_extent)} cells looked at"
+    figure = new_figure(1.0 + 3.4 * len(panels), title, about, f"{group_digits(len(plan.tiles))} tiles; {verdict}")
+    axes = figure.subplots(len(panels), 2, squeeze=False, sharex=True, sharey=True)
+    for row, (origin, core, turn) in enumerate(panels):
+        heads = (f"core that writes ({origin})", f"its {'iteration' if origin == 'planned' else 'write'} ({origin})")
+        for column, (values, colours, head) in enumerate(((core, "viridis", heads[0]), (turn, "cividis", heads[1]))):
+            _panel(figure, axes[row, column], grid, values, colours)
+            axes[row, column].set_title(head, fontsize=10)
+        axes[row, 0].set_ylabel(_axis_label(grid, 0, grid.split))
+        if origin == "planned" and len(plan.tiles) <= _FEW_TILES:
+            _name_tiles(axes[row], grid, core, turn)
+    for column in range(2):
+        axes[-1, column].set_xlabel(_axis_label(grid, grid.split, len(grid.shape) - grid.inner))
+    return figure
+
+
+def _core_of_task(records: Records, plan: Plan) -> Integers:
+    """(tasks,) the core that ran each task of the plan, by the log; tasks in turn where it did not run."""
+    cores = np.arange(plan.tasks, dtype=np.int64) % max(records.board.cores, 1)
+    for task, unit in zip(records.log.tasks, records.task_unit.tolist(), strict=True):
+        if not task.is_memory_core and task.task_id < plan.tasks:
+            cores[task.task_id] = unit
+    return cores
+
+
+def _verdict(same: float, unwritten: float, logged: Owners) -> str:
+    if same == 1:
+        return "the log has each part written by the core that the plan names"
+    text = f"by the log {100 * (1 - same):.1f} % is written by another core than planned"
+    if unwritten:
+        text += f", {100 * unwritten:.1f} % by none (white)"
+    return text if logged.complete else text + " (first writes only: there are too many)"
+
+
+def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: str) -> None:
+    """One map with its scale; what nobody wrote stays white."""
+    from matplotlib import colormaps
+    from matplotlib.colors import BoundaryNorm, Normalize
+    from matplotlib.ticker import MaxNLocator
+
+    top = max(int(values.max()), 0)
+    colour_map = colormaps[colours].with_extremes(bad=_UNWRITTEN)
+    # A colour for each number where they are few, a scale where they are many.
+    norm: Any = BoundaryNorm(np.arange(top + 2) - 0.5, colour_map.N) if top < _FEW_COLOURS else Normalize(0, top)
+    image = axes.imshow(
+        np.ma.masked_less(values, 0),
+        cmap=colour_map,
+        norm=norm,
+        aspect="auto",
+        extent=(0, grid.column_extent, grid.row_extent, 0),
+    )
+    bar = figure.colorbar(image, ax=axes, pad=0.015, fraction=0.05)
+    bar.outline.set_visible(False)  # type: ignore[operator]
+    ticks = [int(tick) for tick in MaxNLocator(9, integer=True, steps=[1, 2, 4, 5, 8, 10]).tick_values(0, top)]
+    bar.set_ticks([tick for tick in ticks if 0 <= tick <= top])
+    bar.ax.tick_params(length=0)
+    bar.ax.minorticks_off()
+    for spine in axes.spines.values():
+        spine.set_visible(True)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
+
+
+def _name_tiles(axes: Any, grid: Grid, core: Integers, turn: Integers) -> None:
+    """The numbers in the tiles themselves, where they are few."""
+    labels = core * (int(turn.max()) + 1) + turn
+    for label in np.unique(labels).tolist():
+        rows, columns = np.nonzero(labels == label)
+        y = float(grid.rows[rows].mean() + 0.5)
+        x = float(grid.columns[columns].mean() + 0.5)
+        for panel, values in zip(axes, (core, turn), strict=True):
+            value = int(values[rows[0], columns[0]])
+            bright = value > 0.6 * max(int(values.max()), 1)
+            panel.text(
+                x, y, str(value), ha="center", va="center", fontsize=8, color="black" if bright else "white", clip_on=True
+            )
+
+
+def _axis_label(grid: Grid, first: int, last: int) -> str:
+    """`axes 0 and 1 (2 x 8)`; the axes inside a cell are named with the columns."""
+    extents = " x ".join(str(extent) for extent in grid.shape[first:last])
+    inner = grid.shape[len(grid.shape) - grid.inner :]
+    cell = f", {' x '.join(str(extent) for extent in inner)} elements each" if inner and first == grid.split else ""
+    if first == last:
+        return f"one row{cell}" if first == 0 else f"one column{cell}"
+    name = f"axis {first}" if last - first == 1 else f"axes {first} to {last - 1}"
+    return f"{name} of the output ({extents}{cell})"

@@ -1,0 +1,204 @@
+"""A run as a Chrome trace, for Perfetto (ui.perfetto.dev) and chrome://tracing.
+
+Processes are clusters, threads are the pipes of their cores; a process for the board holds the launches and the DRAM
+bandwidth as a counter. Times are exact: microseconds with six decimals are picoseconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import numpy as np
+
+from mlusim.analysis.bandwidth import bus_bytes_over_time
+from mlusim.analysis.records import DIRECTION_NAMES, Records
+from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
+from mlusim.units import PS_PER_S, PS_PER_US
+
+if TYPE_CHECKING:
+    from mlusim.result import Result
+
+_BOARD_PROCESS = 0
+_TASK_THREAD = 0
+# Threads of a core from top to bottom: its task, then its pipes.
+_PIPE_THREADS = {IO: 1, MOVE: 2, VECTOR: 3, TENSOR: 4, SCALAR: 5, SYNC: 6}
+_THREADS_PER_CORE = 8
+_COUNTER_BINS = 500
+_AT_ONCE = 20_000
+
+
+def write_trace(result: Result, path: Path) -> None:
+    """Write the trace to a file, piece by piece."""
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        stream_trace(Records(result.log, result.board), stream)
+
+
+def stream_trace(records: Records, stream: TextIO) -> None:
+    """Write the trace as one JSON object to an open text stream."""
+    about = {"board": records.board.name, "model": "simulated by mlusim, not measured"}
+    stream.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
+    separator = ""
+    for piece in _pieces(trace_events(records)):
+        stream.write(separator + piece)
+        separator = ",\n"
+    stream.write("\n]}\n")
+
+
+def _pieces(events: Iterable[str]) -> Iterator[str]:
+    kept: list[str] = []
+    for event in events:
+        kept.append(event)
+        if len(kept) == _AT_ONCE:
+            yield ",\n".join(kept)
+            kept.clear()
+    if kept:
+        yield ",\n".join(kept)
+
+
+def trace_events(records: Records) -> Iterator[str]:
+    """Every event as JSON text: names first, then launches and bandwidth, tasks, operations."""
+    yield from _names(records)
+    yield from _launches(records)
+    yield from _counters(records)
+    yield from _tasks(records)
+    yield from _operations(records)
+
+
+def _place(records: Records, unit: int) -> tuple[int, int]:
+    """Process of a unit, and the number of its first thread."""
+    board = records.board
+    if unit >= board.cores:
+        cluster, core = unit - board.cores, board.cores_per_cluster
+    else:
+        cluster, core = divmod(unit, board.cores_per_cluster)
+    return cluster + 1, core * _THREADS_PER_CORE
+
+
+def _names(records: Records) -> Iterator[str]:
+    used = set(zip(records.engine.tolist(), records.pipe.tolist(), strict=True))
+    units = sorted({unit for unit, _ in used} | set(records.task_unit.tolist()))
+    yield from _process(_BOARD_PROCESS, f"board {records.board.name}", -1)
+    for queue in sorted({launch.queue for launch in records.log.launches}):
+        yield from _thread(_BOARD_PROCESS, queue, f"launches of queue {queue}")
+    for process in sorted({_place(records, unit)[0] for unit in units}):
+        yield from _process(process, f"cluster {process - 1}", process)
+    for unit in units:
+        process, first = _place(records, unit)
+        who = records.unit_name(unit).split(" ", 2)[2]
+        yield from _thread(process, first + _TASK_THREAD, f"{who} task")
+        for pipe, thread in _PIPE_THREADS.items():
+            if (unit, pipe) in used:
+                yield from _thread(process, first + thread, f"{who} {PIPES[pipe]}")
+
+
+def _process(process: int, name: str, position: int) -> Iterator[str]:
+    yield _metadata("process_name", process, 0, {"name": name})
+    yield _metadata("process_sort_index", process, 0, {"sort_index": position})
+
+
+def _thread(process: int, thread: int, name: str) -> Iterator[str]:
+    yield _metadata("thread_name", process, thread, {"name": name})
+    yield _metadata("thread_sort_index", process, thread, {"sort_index": thread})
+
+
+def _metadata(what: str, process: int, thread: int, arguments: dict[str, object]) -> str:
+    return json.dumps({"ph": "M", "name": what, "pid": process, "tid": thread, "args": arguments})
+
+
+def _us(time_ps: int) -> str:
+    return f"{time_ps // PS_PER_US}.{time_ps % PS_PER_US:06d}"
+
+
+def _slice(name: str, place: tuple[int, int], start_ps: int, end_ps: int, arguments: str) -> str:
+    """One complete event; `name` and `arguments` are JSON already."""
+    process, thread = place
+    return (
+        f'{{"ph":"X","name":{name},"pid":{process},"tid":{thread},"ts":{_us(start_ps)},'
+        f'"dur":{_us(end_ps - start_ps)},"args":{{{arguments}}}}}'
+    )
+
+
+def _launches(records: Records) -> Iterator[str]:
+    for launch in records.log.launches:
+        if launch.start_ps < 0:
+            continue
+        end_ps = launch.end_ps if launch.end_ps >= 0 else records.end_of_run_ps
+        about = json.dumps({"kind": launch.kind, "dim": list(launch.dim)})[1:-1]
+        yield _slice(json.dumps(launch.kernel), (_BOARD_PROCESS, launch.queue), launch.start_ps, end_ps, about)
+
+
+def _counters(records: Records) -> Iterator[str]:
+    """Achieved DRAM bandwidth in GB/s."""
+    if not records.time_ps:
+        return
+    edges = np.linspace(records.start_of_run_ps, records.end_of_run_ps, _COUNTER_BINS + 1).round().astype(np.int64)
+    edges = np.unique(edges)
+    read, write = bus_bytes_over_time(records, edges)
+    rates = PS_PER_S / np.diff(edges) / 1e9
+    for at, reads, writes in zip(edges[:-1].tolist(), (read * rates).tolist(), (write * rates).tolist(), strict=True):
+        yield (
+            f'{{"ph":"C","name":"DRAM GB/s","pid":{_BOARD_PROCESS},"tid":0,"ts":{_us(at)},'
+            f'"args":{{"read":{reads:.3f},"write":{writes:.3f}}}}}'
+        )
+    yield (
+        f'{{"ph":"C","name":"DRAM GB/s","pid":{_BOARD_PROCESS},"tid":0,"ts":{_us(records.end_of_run_ps)},'
+        '"args":{"read":0,"write":0}}'
+    )
+
+
+def _tasks(records: Records) -> Iterator[str]:
+    kernels = [launch.kernel for launch in records.log.launches]
+    columns = (records.task_unit.tolist(), records.task_start_ps.tolist(), records.task_end_ps.tolist())
+    for task, unit, start, end in zip(records.log.tasks, *columns, strict=True):
+        process, first = _place(records, unit)
+        name = json.dumps(f"{kernels[task.launch]} task {task.task_id}")
+        yield _slice(name, (process, first + _TASK_THREAD), start, end, f'"launch":{task.launch}')
+
+
+def _operations(records: Records) -> Iterator[str]:
+    """Every record, track by track."""
+    log = records.log
+    names = [json.dumps(name) for name in log.ops]
+    lines = [json.dumps(f"{Path(file).name}:{number} {function}") for file, number, function in log.lines]
+    directions = [json.dumps(name) for name in DIRECTION_NAMES]
+    places = [_place(records, unit) for unit in range(records.units)]
+    task_ids = [task.task_id for task in log.tasks]
+    order = np.lexsort((records.start_ps, records.pipe, records.engine))
+    for first in range(0, len(order), _AT_ONCE):
+        some = order[first : first + _AT_ONCE]
+        for op, engine, pipe, start, end, task, line, count, nbytes, direction, latency, moving_alone in zip(
+            *(
+                column[some].tolist()
+                for column in (
+                    records.op,
+                    records.engine,
+                    records.pipe,
+                    records.start_ps,
+                    records.free_ps,
+                    records.task,
+                    records.line,
+                    records.count,
+                    records.bytes_requested,
+                    records.direction,
+                    records.latency_ps,
+                    records.moving_alone_ps,
+                )
+            ),
+            strict=True,
+        ):
+            process, thread = places[engine]
+            about = f'"task":{task_ids[task]},"line":{lines[line]}'
+            if nbytes:
+                about += f',"bytes":{nbytes}'
+            if count > 1:
+                about += f',"count":{count}'
+            name = names[op]
+            if direction >= 0:
+                name = directions[direction]
+                about += f',"start_up_ns":{latency / 1000:g}'
+                if moving_alone:
+                    about += f',"alone_ns":{moving_alone / 1000:g}'
+            yield _slice(name, (process, thread + _PIPE_THREADS[pipe]), start, end, about)

@@ -1,0 +1,121 @@
+"""What all operators share: the options of a run, and the way from arrays through a plan and a launch to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, TypedDict
+
+import numpy as np
+
+from mlusim.device import DEFAULT_MAX_OPERATIONS, Device
+from mlusim.dtypes import Dtype
+from mlusim.errors import InputError
+from mlusim.kernels.plan import Plan
+from mlusim.memory.view import View
+from mlusim.result import Result
+
+Array = np.ndarray[Any, Any]
+
+
+class RunOptions(TypedDict, total=False):
+    """Options that every operator takes, by keyword.
+
+    Attributes:
+        data: False for a timing-only run: tensors have sizes but no bytes, and the result has no output.
+        dma: "complete" or "late": when an asynchronous copy acts (see `mlusim.device.Device`).
+        progress: show a progress line for runs longer than a second or two.
+        max_operations: operations that one task may issue before it counts as endless.
+    """
+
+    data: bool
+    dma: str
+    progress: bool
+    max_operations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """One input tensor of a call.
+
+    Attributes:
+        name: what messages and reports call it.
+        array: its elements.
+        keep_data: scalar code reads it, so it has its bytes in a timing-only run too.
+    """
+
+    name: str
+    array: Array
+    keep_data: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One operator, checked and planned, ready to run.
+
+    Attributes:
+        kernel: called as kernel(core, *inputs, output, plan, *arguments).
+        plan: its split; names operator, strategy and board.
+        inputs: tensors that it reads.
+        output_dtype: element type of its output; the shape is the plan's.
+        arguments: what the kernel takes besides.
+        theory_ops: operations that the operator itself needs, for compute_efficiency.
+    """
+
+    kernel: Callable[..., Coroutine[Any, None, None]]
+    plan: Plan
+    inputs: tuple[Input, ...]
+    output_dtype: Dtype
+    arguments: tuple[Any, ...] = ()
+    theory_ops: int = 0
+
+
+def launch(device: Device, call: Call, inputs: Sequence[View], output: View) -> None:
+    """Queue a call on a device that holds its tensors already; nothing where the plan has nothing to do."""
+    if call.plan.tier:
+        device.launch(
+            call.kernel, *inputs, output, call.plan, *call.arguments, dim=call.plan.dim, kind=call.plan.kind
+        )
+
+
+def run(
+    call: Call,
+    *,
+    data: bool = True,
+    dma: str = "complete",
+    progress: bool = False,
+    max_operations: int = DEFAULT_MAX_OPERATIONS,
+) -> Result:
+    """Run a call on a device of its own: upload, launch, download. For the options see `RunOptions`.
+
+    Raises what `Device.synchronize` raises, and `AllocationError` where the tensors do not fit in GDRAM.
+    """
+    plan = call.plan
+    device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations)
+    inputs = [device.upload(given.array, given.name, keep_data=given.keep_data) for given in call.inputs]
+    output = device.alloc(plan.output_shape, call.output_dtype)
+    launch(device, call, inputs, output)
+    device.synchronize()
+    array = device.download(output) if data else None
+    # A device is a web of references that Python frees late; the tensors must not wait for that.
+    for view in (*inputs, output):
+        device.free(view)
+    return Result(
+        operator=plan.operator,
+        output=array,
+        board=plan.board,
+        plan=plan,
+        log=device.log,
+        theory_ops=call.theory_ops,
+    )
+
+
+def check_choice(what: str, value: str, known: Iterable[str]) -> None:
+    """Raise `InputError` for a name that is not among those known, with the nearest one."""
+    names = list(known)
+    if value in names:
+        return
+    near = get_close_matches(str(value), names, n=1)
+    nearest = f"did you mean {near[0]!r}? " if near else ""
+    raise InputError(f"{what}={value!r}: {nearest}It is {', '.join(map(repr, names[:-1]))} or {names[-1]!r}")
