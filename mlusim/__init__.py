@@ -1,0 +1,110 @@
+"""mlusim: a discrete-event simulator of Cambricon MLU boards.
+
+    import mlusim
+
+    result = mlusim.ops.tin_shift_forward(x, shifts, device="mlu370-x4")
+    result.output, result.time_us, result.bus_bytes, result.io_efficiency
+
+The names below are what a user imports. Each is loaded when it is first used (PEP 562), so that `import mlusim` costs
+next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlusim import errors, ops
+    from mlusim.cores.core import Core
+    from mlusim.device import Device
+    from mlusim.errors import (
+        AccessError,
+        AllocationError,
+        AwaitError,
+        BoardError,
+        CopyError,
+        HangError,
+        InputError,
+        KernelError,
+        LaunchError,
+        MissingDataError,
+        MlusimError,
+        OperandError,
+        OperationLimitError,
+        PlanError,
+    )
+    from mlusim.hardware import Board, board, presets
+    from mlusim.kernels.plan import Plan, Tile, Tiles
+    from mlusim.log import Log
+    from mlusim.memory.kinds import Direction, MemoryKind
+    from mlusim.memory.view import Pointer, View
+    from mlusim.result import Result
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AccessError",
+    "AllocationError",
+    "AwaitError",
+    "Board",
+    "BoardError",
+    "CopyError",
+    "Core",
+    "Device",
+    "Direction",
+    "HangError",
+    "InputError",
+    "KernelError",
+    "LaunchError",
+    "Log",
+    "MemoryKind",
+    "MissingDataError",
+    "MlusimError",
+    "OperandError",
+    "OperationLimitError",
+    "Plan",
+    "PlanError",
+    "Pointer",
+    "Result",
+    "Tile",
+    "Tiles",
+    "View",
+    "__version__",
+    "board",
+    "errors",
+    "ops",
+    "presets",
+]
+
+_HOMES = {
+    "Board": "mlusim.hardware",
+    "Core": "mlusim.cores.core",
+    "Device": "mlusim.device",
+    "Direction": "mlusim.memory.kinds",
+    "Log": "mlusim.log",
+    "MemoryKind": "mlusim.memory.kinds",
+    "Plan": "mlusim.kernels.plan",
+    "Pointer": "mlusim.memory.view",
+    "Result": "mlusim.result",
+    "Tile": "mlusim.kernels.plan",
+    "Tiles": "mlusim.kernels.plan",
+    "View": "mlusim.memory.view",
+    "board": "mlusim.hardware",
+    "presets": "mlusim.hardware",
+}
+_MODULES = frozenset({"errors", "ops"})
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"mlusim.{name}")
+    home = "mlusim.errors" if name.endswith("Error") and name in __all__ else _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'mlusim' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

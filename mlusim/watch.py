@@ -81,7 +81,7 @@ class Watch:
 
 
 def _status() -> Any:
-    from rich.console import Console  # noqa: PLC0415 - only a run that lasts pays for the import
+    from rich.console import Console  # only a run that lasts pays for the import
 
     status = Console(stderr=True).status("running")
     status.start()

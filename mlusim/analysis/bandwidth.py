@@ -42,15 +42,17 @@ def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates
     board = records.board
     most = np.diff(edges) * (board.dram_bandwidth_bytes_per_s * board.dram_read_efficiency / PS_PER_S)
     for _ in range(_ROUNDS):
-        full = np.bincount(place, held, minlength=len(edges) - 1) / most
+        full = _by_bin(place, held, edges) / most
         if full.max(initial=0.0) <= 1 + _TOLERANCE:
             break
         held /= np.maximum(full, 1)[place]
         held *= (amount / np.bincount(transfer, held, minlength=len(some)))[transfer]
     read = held * (records.bus_read_bytes[some] / amount)[transfer]
-    return np.bincount(place, read, minlength=len(edges) - 1), np.bincount(
-        place, held - read, minlength=len(edges) - 1
-    )
+    return _by_bin(place, read, edges), _by_bin(place, held - read, edges)
+
+
+def _by_bin(place: Integers, amount: Rates, edges: Integers) -> Rates:
+    return np.bincount(place, amount, minlength=len(edges) - 1).astype(np.float64)
 
 
 def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", about: str = "") -> Figure:
@@ -86,7 +88,7 @@ def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", abo
     axes.axhline(mean, color=BLACK, lw=1.2, ls=(0, (5, 3)))
     axes.set_xlim(0, at[-1])
     axes.set_ylim(0, 1.08 * max(peak, float((read + write).max())))
-    axes.set_xlabel(f"time since the launch [{unit}]")
+    axes.set_xlabel(f"time since the first launch [{unit}]")
     axes.set_ylabel("GB/s")
     axes.grid(axis="y", color=GREY, alpha=0.3)
     legend_below(

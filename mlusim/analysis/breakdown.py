@@ -9,11 +9,12 @@ everything, so the sum is the number of cores times the run's time, exactly. Wor
 4. `vector`: the vector pipe computes, not hidden behind any copy;
 5. `scalar`: scalar loads, stores and arithmetic, not hidden either;
 6. `dma_latency`: a DMA starts up and nothing above happens;
-7. `sync`: the task waits at a barrier for others, or in a sync;
-8. `bandwidth_wait` again: a blocking copy waits for its turn in the memory core's engine, which others use;
-9. `issue`: the rest of a task: instructions being issued;
-10. `launch`: no task on this core: the launch has not started it yet, or none runs anywhere on the board;
-11. `idle`: no task on this core while others run: imbalance, tail, unused cores.
+7. `scalar` again: scalar stores on their way to off-chip memory, which a sync or the task's end waits for;
+8. `sync`: the task waits at a barrier for others;
+9. `bandwidth_wait` again: a blocking copy waits for its turn in the memory core's engine, which others use;
+10. `issue`: the rest of a task: instructions being issued;
+11. `launch`: no task on this core: the launch has not started it yet, or none runs anywhere on the board;
+12. `idle`: no task on this core while others run: imbalance, tail, unused cores.
 
 Within one transfer the part alone comes first, then the part that sharing added: the log has totals, not the share
 at each moment. Memory cores are not MLU cores and are left out; a copy to SRAM counts for the core that issued it.
@@ -24,7 +25,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlusim.analysis.intervals import Integers, clip, gaps, intervals, lengths, no_intervals, union
-from mlusim.analysis.records import Records
+from mlusim.analysis.records import Flags, Records
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
 CAUSES: dict[str, str] = {
@@ -70,7 +71,7 @@ def _layers(records: Records) -> list[tuple[str, Integers]]:
     computes = (pipe == VECTOR) | (pipe == TENSOR)
     queued = records.is_copy & (records.detail == BLOCKING)
 
-    def layer(chosen: np.ndarray, from_ps: Integers, to_ps: Integers) -> Integers:  # type: ignore[type-arg]
+    def layer(chosen: Flags, from_ps: Integers, to_ps: Integers) -> Integers:
         return intervals(unit[chosen], from_ps[chosen], to_ps[chosen])
 
     tasks = intervals(records.task_unit, records.task_start_ps, records.task_end_ps)
@@ -81,6 +82,7 @@ def _layers(records: Records) -> list[tuple[str, Integers]]:
         ("vector", layer(computes, start, end)),
         ("scalar", layer(pipe == SCALAR, start, records.free_ps)),
         ("dma_latency", layer(is_io, start, moving)),
+        ("scalar", layer(records.is_posted, start, end)),
         ("sync", layer(pipe == SYNC, start, end)),
         ("bandwidth_wait", layer(queued, issue, start)),
         ("issue", tasks),

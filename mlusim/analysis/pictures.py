@@ -61,7 +61,7 @@ def draw(result: Result) -> dict[str, Callable[[], Figure]]:
     plan = result.plan
     run = f"{result.operator} on {result.board.name}"
     about = (
-        f"output {' x '.join(str(extent) for extent in plan.output_shape)}, strategy {plan.strategy}, tier {plan.tier}: "
+        f"output {' x '.join(map(str, plan.output_shape))}, strategy {plan.strategy}, tier {plan.tier}: "
         f"{us_text(metrics.time_ps)} by the model, io_efficiency {percent(metrics.io_efficiency)}"
     )
     return {

@@ -84,10 +84,10 @@ class Records:
     @cached_property
     def task_unit(self) -> Integers:
         """(tasks,) the unit that each task ran on."""
-        board = self.board
+        cores, each = self.board.cores, self.board.cores_per_cluster
         return np.array(
             [
-                board.cores + task.cluster if task.is_memory_core else task.cluster * board.cores_per_cluster + task.core
+                cores + task.cluster if task.is_memory_core else task.cluster * each + task.core
                 for task in self.log.tasks
             ],
             np.int64,

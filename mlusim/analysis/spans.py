@@ -1,4 +1,4 @@
-"""What the pipes of each unit did when: coloured spans on lanes, exact or summed up in bins."""
+"""What the pipes of each unit did when: spans on lanes, exact or summed up in bins of time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.analysis.intervals import intervals, no_intervals, union
 from mlusim.analysis.records import Integers, Records
 from mlusim.analysis.style import BLACK, BLUE, GREEN, ORANGE, PALE, PURPLE, SKY, VERMILION
 from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR
@@ -25,6 +26,16 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("tensor", BLACK),
     ("scalar", ORANGE),
     ("waiting in a sync", SKY),
+)
+# Where a unit does several things at once, the share of a bin goes to the first of these.
+_PRECEDENCE: tuple[tuple[str, ...], ...] = (
+    ("io read",),
+    ("io write",),
+    ("move",),
+    ("vector", "tensor"),
+    ("scalar",),
+    ("DMA start-up",),
+    ("waiting in a sync",),
 )
 _READ, _WRITE, _START_UP, _MOVE, _VECTOR, _TENSOR, _SCALAR, _WAIT = range(len(KINDS))
 
@@ -98,3 +109,25 @@ def coverage(row: Integers, start: Integers, end: Integers, rows: int, edges: In
         later = place + 1 < len(edges) - 1
         np.add.at(covered, (row[later], place[later] + 1), sign * (1 - part[later]))
     return np.clip(np.cumsum(covered, axis=1), 0.0, 1.0)
+
+
+def shares(some: Spans, row: Integers, rows: int, edges: Integers) -> Fractions:
+    """(rows, bins, kinds) which part of each bin of time a unit spent on each kind, in the order of `KINDS`.
+
+    Where several pipes work at once, moving bytes counts before computing, and working before waiting: the parts of
+    a bin sum to 1 at most.
+    """
+    names = [name for name, _ in KINDS]
+    found = np.zeros((rows, len(edges) - 1, len(KINDS)))
+    covered = no_intervals()
+    before = np.zeros((rows, len(edges) - 1))
+    for group in _PRECEDENCE:
+        kinds = [names.index(name) for name in group]
+        chosen = np.isin(some.kind, kinds)
+        if not chosen.any():
+            continue
+        covered = union(covered, intervals(row[chosen], some.start_ps[chosen], some.end_ps[chosen]))
+        after = coverage(covered[:, 0], covered[:, 1], covered[:, 2], rows, edges)
+        found[:, :, kinds[0]] = np.maximum(after - before, 0.0)
+        before = after
+    return found

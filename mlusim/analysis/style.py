@@ -25,7 +25,7 @@ PAPER, INK = "#FFFFFF", "#404040"
 WIDTH_IN = 12.0
 _DPI = 130
 _LINE_IN = 0.22
-_RC: dict[str, Any] = {
+_RC: dict[Any, Any] = {
     "font.size": 10,
     "axes.titlesize": 12,
     "axes.titleweight": "bold",
@@ -48,12 +48,12 @@ _RC: dict[str, Any] = {
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """matplotlib with our style and nobody else's, for as long as a figure is made and saved."""
-    import matplotlib
+    """Our style and nobody else's, for as long as a figure is made and saved."""
+    import matplotlib as mpl
 
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_RC)
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(_RC)
         yield
 
 

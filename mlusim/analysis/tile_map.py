@@ -52,7 +52,9 @@ def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: 
         logged_core = np.where(logged.task >= 0, records.task_unit[logged.task], NONE)
         same = float((logged_core == planned_core).mean())
         verdict = _verdict(same, float((logged_core < 0).mean()), logged)
-        if same < 1:
+        if same == 1:
+            panels = [("planned and logged", planned_core, planned.turn)]
+        else:
             panels.append(("logged", logged_core, logged.turn))
     looked = len(grid.rows) * len(grid.columns)
     if looked < grid.row_extent * grid.column_extent:
@@ -60,12 +62,12 @@ def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: 
     figure = new_figure(1.0 + 3.4 * len(panels), title, about, f"{group_digits(len(plan.tiles))} tiles; {verdict}")
     axes = figure.subplots(len(panels), 2, squeeze=False, sharex=True, sharey=True)
     for row, (origin, core, turn) in enumerate(panels):
-        heads = (f"core that writes ({origin})", f"its {'iteration' if origin == 'planned' else 'write'} ({origin})")
+        heads = (f"core that writes ({origin})", f"its {'write' if origin == 'logged' else 'iteration'} ({origin})")
         for column, (values, colours, head) in enumerate(((core, "viridis", heads[0]), (turn, "cividis", heads[1]))):
             _panel(figure, axes[row, column], grid, values, colours)
             axes[row, column].set_title(head, fontsize=10)
         axes[row, 0].set_ylabel(_axis_label(grid, 0, grid.split))
-        if origin == "planned" and len(plan.tiles) <= _FEW_TILES:
+        if origin != "logged" and len(plan.tiles) <= _FEW_TILES:
             _name_tiles(axes[row], grid, core, turn)
     for column in range(2):
         axes[-1, column].set_xlabel(_axis_label(grid, grid.split, len(grid.shape) - grid.inner))
@@ -83,7 +85,7 @@ def _core_of_task(records: Records, plan: Plan) -> Integers:
 
 def _verdict(same: float, unwritten: float, logged: Owners) -> str:
     if same == 1:
-        return "the log has each part written by the core that the plan names"
+        return "by the log each part is written by the core that the plan names"
     text = f"by the log {100 * (1 - same):.1f} % is written by another core than planned"
     if unwritten:
         text += f", {100 * unwritten:.1f} % by none (white)"
@@ -107,8 +109,8 @@ def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: st
         aspect="auto",
         extent=(0, grid.column_extent, grid.row_extent, 0),
     )
-    bar = figure.colorbar(image, ax=axes, pad=0.015, fraction=0.05)
-    bar.outline.set_visible(False)  # type: ignore[operator]
+    bar: Any = figure.colorbar(image, ax=axes, pad=0.015, fraction=0.05)
+    bar.outline.set_visible(False)
     ticks = [int(tick) for tick in MaxNLocator(9, integer=True, steps=[1, 2, 4, 5, 8, 10]).tick_values(0, top)]
     bar.set_ticks([tick for tick in ticks if 0 <= tick <= top])
     bar.ax.tick_params(length=0)
@@ -129,9 +131,8 @@ def _name_tiles(axes: Any, grid: Grid, core: Integers, turn: Integers) -> None:
         for panel, values in zip(axes, (core, turn), strict=True):
             value = int(values[rows[0], columns[0]])
             bright = value > 0.6 * max(int(values.max()), 1)
-            panel.text(
-                x, y, str(value), ha="center", va="center", fontsize=8, color="black" if bright else "white", clip_on=True
-            )
+            colour = "black" if bright else "white"
+            panel.text(x, y, str(value), ha="center", va="center", fontsize=8, color=colour, clip_on=True)
 
 
 def _axis_label(grid: Grid, first: int, last: int) -> str:

@@ -76,7 +76,7 @@ def grid_of(shape: Sequence[int], tiles: Tiles) -> Grid:
     kinds = np.unique(boxes, axis=0) if len(boxes) else np.array([shape], np.int64)
     whole = (kinds == np.array(shape, np.int64)).all(axis=0) if shape else np.empty(0, bool)
     inner = 0
-    while inner < len(shape) - 1 and whole[len(shape) - 1 - inner]:
+    while inner < len(shape) - 2 and whole[len(shape) - 1 - inner]:
         inner += 1
     rank = len(shape) - inner
 
@@ -156,7 +156,8 @@ def _groups(boxes: Integers) -> Iterator[tuple[list[int], Integers]]:
 
 def _runs(box: Box) -> tuple[int, list[tuple[int, int]]]:
     """Length of the contiguous runs of a box in bytes, and the (count, stride) of the loops over them."""
-    run, loops = box.itemsize, []
+    run = box.itemsize
+    loops: list[tuple[int, int]] = []
     for extent, stride in zip(reversed(box.shape), reversed(box.strides), strict=True):
         if not loops and stride == run:
             run *= extent
@@ -190,12 +191,12 @@ class _Painter:
             self._left -= each * min(step, len(offset) - first)
             start = (offset[first : first + step, None] + inside).reshape(-1)
             low = np.searchsorted(self._samples, start)
-            count = np.searchsorted(self._samples, start + run) - low
-            hit = np.flatnonzero(count)
-            low, count = low[hit], count[hit]
-            before = np.concatenate([[0], np.cumsum(count)[:-1]]) if len(count) else count
-            self._covered.append(np.repeat(low - before, count) + np.arange(int(count.sum())))
-            self._writer.append(np.repeat(writer[first : first + step][hit // each], count))
+            samples = np.searchsorted(self._samples, start + run) - low
+            hit = np.flatnonzero(samples)
+            low, samples = low[hit], samples[hit]
+            before = np.cumsum(samples) - samples
+            self._covered.append(np.repeat(low - before, samples) + np.arange(int(samples.sum())))
+            self._writer.append(np.repeat(writer[first : first + step][hit // each], samples))
 
     def owners(self, task: Integers, turn: Integers) -> Owners:
         """The last writer of each sample, as its task and turn."""

@@ -1,7 +1,8 @@
 """The timeline: what each pipe of each core did when.
 
-A run with few spans is drawn span by span. One with many is summed up: the colour of a bin is as strong as the pipe
-was busy in it. A second panel magnifies a piece of one core, so that single operations show in long runs too.
+A run with few spans is drawn span by span. One with more is summed up in bins, the colour of a pipe as strong as it
+was busy; and where a bin holds whole iterations, each core is one row of stacked shares. A second panel magnifies a
+piece of one core, so that single operations show in long runs too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
-from mlusim.analysis.spans import KINDS, LANES, Spans, coverage, spans
+from mlusim.analysis.spans import KINDS, LANES, Fractions, Spans, coverage, shares, spans
 from mlusim.analysis.style import BLACK, INK, PAPER, legend_below, new_figure, nothing_ran, time_unit
 
 if TYPE_CHECKING:
@@ -22,10 +23,17 @@ MAX_UNITS = 16
 # More spans than this are summed up in bins: an SVG with each of them would be slow to open.
 MAX_SPANS = 3000
 _BINS = 1500
+# With more spans in a core's row than this, lanes would all be grey.
+_MAX_ROW_SPANS = 1000
+_SPANS_A_BIN = 25
+_SHARE_LEVELS = 48
 _MAGNIFIED = 28
 _TASK_PAPER = "#F2F2F2"
 _LANE_IN, _UNIT_GAP = 0.085, 0.6
-_MIN_LABEL = 0.035
+_MIN_LABEL = 0.02
+_BRIGHT = 1.5
+_PANEL_IN, _LETTER_IN = 10.3, 0.063
+_START_UP, _WAITING = ([name for name, _ in KINDS].index(waits) for waits in ("DMA start-up", "waiting in a sync"))
 
 
 def draw_timeline(records: Records, title: str = "Timeline", about: str = "") -> Figure:
@@ -43,18 +51,24 @@ def draw_timeline(records: Records, title: str = "Timeline", about: str = "") ->
     lanes = [lane for lane in LANES if (every.lane == lane).any()]
     some = every.where(np.isin(every.unit, shown))
     unit, scale = time_unit(records.time_ps)
-    subtitle = f"one row a core, its pipes from top to bottom: {', '.join(LANES[lane] for lane in lanes)}"
+    summed = int(np.bincount(some.unit).max()) > _MAX_ROW_SPANS
+    pipes = ", ".join(LANES[lane] for lane in lanes)
+    subtitle = (
+        "one row a core: the share of its time on each of these, work before waiting; grey: in a task, issuing"
+        if summed
+        else f"one row a core, its pipes from top to bottom: {pipes}"
+    )
     if len(shown) < len(active):
-        subtitle += f"; {len(shown)} of {len(active)} active cores, evenly chosen (all are in trace.json)"
+        subtitle += f"; {len(shown)} of {len(active)} active cores shown"
     height = len(shown) * (len(lanes) + _UNIT_GAP) * _LANE_IN + 1.4
-    core, low, high = _magnified(every, shown)
+    core, low, high = _magnified(records, every, shown)
     magnify = high - low < records.time_ps // 2
     extra = 0.24 * len(lanes) + 0.9 if magnify else 0.0
     figure = new_figure(height + extra, title, about, subtitle)
     grid = figure.add_gridspec(1 + magnify, 1, height_ratios=[height - 1.0, *([extra - 0.5] if magnify else [])])
     axes = figure.add_subplot(grid[0])
-    _overview(axes, records, some, shown, lanes, scale)
-    axes.set_xlabel(f"time since the launch [{unit}]")
+    _overview(axes, records, some, shown, lanes, summed=summed)
+    axes.set_xlabel(f"time since the first launch [{unit}]")
     if magnify:
         _detail(figure.add_subplot(grid[1]), records, every, core, lanes, (low, high))
         x_low, x_high = ((at - records.start_of_run_ps) / scale for at in (low, high))
@@ -64,26 +78,33 @@ def draw_timeline(records: Records, title: str = "Timeline", about: str = "") ->
     return figure
 
 
-def _overview(
-    axes: Axes, records: Records, some: Spans, shown: Integers, lanes: list[int], scale: int
-) -> None:
+def _overview(axes: Axes, records: Records, some: Spans, shown: Integers, lanes: list[int], *, summed: bool) -> None:
     """All shown units over the whole run."""
+    _, scale = time_unit(records.time_ps)
     pitch = len(lanes) + _UNIT_GAP
     row = np.searchsorted(shown, some.unit)
     lane = np.array([lanes.index(lane) if lane in lanes else 0 for lane in range(max(LANES) + 1)])[some.lane]
     begin, end = records.start_of_run_ps, records.end_of_run_ps
-    inside = np.isin(records.task_unit, shown)
-    for unit, start, stop in zip(
-        records.task_unit[inside], records.task_start_ps[inside], records.task_end_ps[inside], strict=True
-    ):
-        # The paper of a task; white beside it is a core without one.
-        top = np.searchsorted(shown, unit) * pitch
-        x = (start - begin) / scale
-        axes.add_patch(_rectangle(x, top - 0.1, (stop - start) / scale, len(lanes) + 0.2))
     if len(some) <= MAX_SPANS:
+        inside = np.isin(records.task_unit, shown)
+        left = (records.task_start_ps[inside] - begin) / scale
+        right = (records.task_end_ps[inside] - begin) / scale
+        top = np.searchsorted(shown, records.task_unit[inside]) * pitch
+        # The paper of a task; white beside it is a core without one.
+        axes.add_collection(_boxes(left, right, top - 0.1, top + len(lanes) + 0.1, _TASK_PAPER))
         _draw_spans(axes, some, row * pitch + lane, begin, scale)
     else:
-        _draw_bins(axes, records, some, (row, lane), shown, len(lanes), scale)
+        # Shares need several iterations in a bin, or the bins beat against them.
+        bins = int(np.bincount(some.unit).max()) // _SPANS_A_BIN if summed else _BINS
+        edges = np.unique(np.linspace(begin, end, min(bins, _BINS) + 1).round().astype(np.int64))
+        image = (
+            _share_image(records, some, row, shown, edges)
+            if summed
+            else _lane_image(records, some, row, lane, shown, len(lanes), edges)
+        )
+        for unit, picture in enumerate(np.split(image, len(shown))):
+            extent = (0.0, (end - begin) / scale, unit * pitch + len(lanes), unit * pitch)
+            axes.imshow(picture, extent=extent, aspect="auto", zorder=2)
     axes.set_xlim(0, (end - begin) / scale)
     axes.set_ylim(len(shown) * pitch - _UNIT_GAP + 0.3, -0.3)
     axes.set_yticks(
@@ -96,18 +117,12 @@ def _overview(
     first_ps = int(records.task_start_ps.min()) - begin
     if first_ps > _MIN_LABEL * records.time_ps:
         middle = (len(shown) * pitch - _UNIT_GAP) / 2
-        axes.text(first_ps / scale / 2, middle, "launch", ha="center", va="center", color=INK, fontsize=9)
+        axes.text(first_ps / scale / 2, middle, "launch", rotation=90, ha="center", va="center", color=INK, fontsize=9)
 
 
-def _draw_bins(
-    axes: Axes, records: Records, some: Spans, place: tuple[Any, Any], shown: Integers, lanes: int, scale: int
-) -> None:
-    """One picture for all spans: each bin has the colours of what was busy, as strong as it was."""
-    (row, lane), units = place, len(shown)
-    begin, end = records.start_of_run_ps, records.end_of_run_ps
+def _task_image(records: Records, shown: Integers, edges: Integers) -> Fractions:
+    """(units, bins, 3) the paper: white where a unit has no task, a little darker where it has."""
     inside = np.isin(records.task_unit, shown)
-    edges = np.unique(np.linspace(begin, end, _BINS + 1).round().astype(np.int64))
-    paper, task_paper = np.array(_rgb(PAPER)), np.array(_rgb(_TASK_PAPER))
     at_work = coverage(
         np.searchsorted(shown, records.task_unit[inside]),
         records.task_start_ps[inside],
@@ -115,49 +130,69 @@ def _draw_bins(
         len(shown),
         edges,
     )
-    image = paper - np.repeat(at_work, lanes, axis=0)[:, :, None] * (paper - task_paper)
+    paper = np.array(_rgb(PAPER))
+    return np.asarray(paper - at_work[:, :, None] * (paper - np.array(_rgb(_TASK_PAPER))))
+
+
+def _lane_image(
+    records: Records, some: Spans, row: Any, lane: Any, shown: Integers, lanes: int, edges: Integers
+) -> Fractions:
+    """(units * lanes, bins, 3): each bin has the colours of what was busy, as strong as it was."""
+    image = np.repeat(_task_image(records, shown, edges), lanes, axis=0)
     for kind, (_, colour) in enumerate(KINDS):
         chosen = some.kind == kind
         if chosen.any():
-            part = coverage(
-                (row * lanes + lane)[chosen], some.start_ps[chosen], some.end_ps[chosen], units * lanes, edges
-            )
-            image -= part[:, :, None] * (task_paper - np.array(_rgb(colour)))
-    image = np.clip(image, 0.0, 1.0)
-    pitch = lanes + _UNIT_GAP
-    for unit in range(units):
-        axes.imshow(
-            image[unit * lanes : (unit + 1) * lanes],
-            extent=(0.0, (end - begin) / scale, unit * pitch + lanes, unit * pitch),
-            aspect="auto",
-            zorder=2,
-        )
+            place = (row * lanes + lane)[chosen]
+            part = coverage(place, some.start_ps[chosen], some.end_ps[chosen], len(shown) * lanes, edges)
+            image -= part[:, :, None] * (np.array(_rgb(_TASK_PAPER)) - np.array(_rgb(colour)))
+    return np.clip(image, 0.0, 1.0)
+
+
+def _share_image(records: Records, some: Spans, row: Any, shown: Integers, edges: Integers) -> Fractions:
+    """(units * levels, bins, 3): each bin's shares stacked from the bottom, what moves bytes first."""
+    share = shares(some, row, len(shown), edges)
+    working = [kind for kind in range(len(KINDS)) if kind not in (_START_UP, _WAITING)]
+    order = [*working, _START_UP, _WAITING]
+    reach = np.cumsum(share[:, :, order], axis=2)
+    level = (np.arange(_SHARE_LEVELS)[::-1] + 0.5) / _SHARE_LEVELS
+    which = (reach[:, None] <= level[None, :, None, None]).sum(axis=3)
+    colours = np.array([_rgb(KINDS[kind][1]) for kind in order] + [_rgb(_TASK_PAPER)])
+    image = colours[which]
+    paper = np.broadcast_to(_task_image(records, shown, edges)[:, None], image.shape)
+    free = which == len(order)
+    image[free] = paper[free]
+    return np.asarray(image.reshape(-1, len(edges) - 1, 3))
 
 
 def _draw_spans(axes: Axes, some: Spans, top: Any, begin: int, scale: int) -> None:
+    left, right = (some.start_ps - begin) / scale, (some.end_ps - begin) / scale
+    colours = np.array([_rgb(colour) for _, colour in KINDS])[some.kind]
+    axes.add_collection(_boxes(left, right, top + 0.06, top + 0.94, colours))
+
+
+def _boxes(left: Any, right: Any, top: Any, bottom: Any, colours: Any) -> Any:
     from matplotlib.collections import PolyCollection
 
-    left, right = (some.start_ps - begin) / scale, (some.end_ps - begin) / scale
-    low, high = top + 0.06, top + 0.94
-    corners = np.stack([left, low, right, low, right, high, left, high], axis=1).reshape(-1, 4, 2)
-    colours = np.array([_rgb(colour) for _, colour in KINDS])[some.kind]
-    axes.add_collection(PolyCollection(list(corners), facecolors=colours, linewidths=0, zorder=2))
+    corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 4, 2)
+    return PolyCollection(list(corners), facecolors=colours, linewidths=0, zorder=2)
 
 
-def _magnified(every: Spans, shown: Integers) -> tuple[int, int, int]:
-    """A core and a window of its time that holds a readable number of operations, from the middle of its work."""
+def _magnified(records: Records, every: Spans, shown: Integers) -> tuple[int, int, int]:
+    """A core and a window of its time that holds a readable number of operations, from the middle of a task."""
     counts = np.bincount(every.unit[np.isin(every.unit, shown)])
     core = int(counts.argmax())
-    mine = every.where(every.unit == core)
+    tasks = np.flatnonzero(records.task_unit == core)
+    longest = tasks[np.argmax(records.task_end_ps[tasks] - records.task_start_ps[tasks])] if len(tasks) else 0
+    mine = every.where((every.unit == core) & (records.task[every.record] == longest))
+    if not len(mine):
+        mine = every.where(every.unit == core)
     order = np.argsort(mine.start_ps, kind="stable")
     first = max(len(order) // 2 - _MAGNIFIED // 2, 0)
     window = order[first : first + _MAGNIFIED]
     return core, int(mine.start_ps[window].min()), int(mine.end_ps[window].max())
 
 
-def _detail(
-    axes: Axes, records: Records, every: Spans, core: int, lanes: list[int], window: tuple[int, int]
-) -> None:
+def _detail(axes: Axes, records: Records, every: Spans, core: int, lanes: list[int], window: tuple[int, int]) -> None:
     """A piece of one core's time, with its lanes named and its operations where there is room for the name."""
     low, high = window
     unit, scale = time_unit(high - low)
@@ -171,38 +206,24 @@ def _detail(
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x")
     axes.set_title(f"{records.unit_name(core)}, magnified: the frame above", fontsize=10)
-    axes.set_xlabel(f"time since the launch [{unit}]")
+    axes.set_xlabel(f"time since the first launch [{unit}]")
     ops = records.log.ops
-    for start, end, row, record, kind in zip(
-        mine.start_ps.tolist(), mine.end_ps.tolist(), top.tolist(), mine.record.tolist(), mine.kind.tolist(), strict=True
+    shown_ps = np.stack([np.maximum(mine.start_ps, low), np.minimum(mine.end_ps, high)], axis=1)
+    for (start, end), row, record, kind in zip(
+        shown_ps.tolist(), top.tolist(), mine.record.tolist(), mine.kind.tolist(), strict=True
     ):
-        start, end = max(start, low), min(end, high)
         direction = int(records.direction[record])
         name = DIRECTION_NAMES[direction] if direction >= 0 else ops[records.op[record]]
-        if KINDS[kind][0] == "DMA start-up":
+        if kind == _START_UP:
             name = "start-up"
-        if end - start > _MIN_LABEL * (high - low) * max(len(name) / 7, 1):
-            bright = sum(_rgb(KINDS[kind][1])) > 1.5  # noqa: PLR2004
-            axes.text(
-                ((start + end) / 2 - begin) / scale,
-                row + 0.5,
-                name,
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="black" if bright else "white",
-                clip_on=True,
-            )
+        if (end - start) * _PANEL_IN > (high - low) * _LETTER_IN * (len(name) + 1):
+            colour = "black" if sum(_rgb(KINDS[kind][1])) > _BRIGHT else "white"
+            x = ((start + end) / 2 - begin) / scale
+            axes.text(x, row + 0.5, name, ha="center", va="center", fontsize=7, color=colour, clip_on=True)
 
 
 def _rgb(colour: str) -> tuple[float, float, float]:
     return (int(colour[1:3], 16) / 255, int(colour[3:5], 16) / 255, int(colour[5:7], 16) / 255)
-
-
-def _rectangle(left: float, top: float, width: float, height: float) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((left, top), width, height, facecolor=_TASK_PAPER, edgecolor="none", zorder=1)
 
 
 def _patch(label: str, colour: str) -> Any:

@@ -27,7 +27,7 @@ def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str
         1.3 + 0.34 * len(bars),
         title,
         about,
-        "x: times the compulsory bytes of the same side, which every implementation moves; shorter is better",
+        "x: relative to the compulsory bytes of that side: every input read once, every output written once",
     )
     axes = figure.subplots()
     places = _places(bars)

@@ -86,7 +86,7 @@ class Chip:
         for queue in self.queues:
             queue.place()
 
-    def allocate(
+    def allocate(  # noqa: PLR0913
         self,
         memory: Memory,
         nbytes: int,

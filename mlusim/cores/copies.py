@@ -157,8 +157,11 @@ class CopyOperations(Operations):
 
     def _form(self, dst: View | Pointer, src: View | Pointer, shape: CopyShape, dst_box: int, src_box: int) -> CopyForm:
         """Everything about a copy that its geometry decides."""
-        for end in (dst, src):
-            self._check_reach(end.allocation.memory)
+        self._check_reach(src.allocation.memory)
+        to = dst.allocation.memory
+        # Between SRAMs the target is any cluster of the union.
+        if shape.direction is not Direction.SRAM2SRAM or all(to is not c.sram for c in self._task.job.clusters):
+            self._check_reach(to)
         return CopyForm(self._chip, self._unit, shape, dst_box, src_box)
 
     def _byte_form(

@@ -203,8 +203,9 @@ def check_launch(chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tu
     """Check a launch against the board; gives n of UNIONn, or 0 for BLOCK."""
     board = chip.board
     name = getattr(kernel, "__name__", repr(kernel))
-    if inspect.iscoroutine(kernel):  # someone who calls the kernel has no type checker
-        kernel.close()
+    given: Any = kernel
+    if inspect.iscoroutine(given):  # someone who calls the kernel has no type checker
+        given.close()
         raise LaunchError(
             f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
         )
@@ -220,7 +221,7 @@ def check_launch(chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tu
     for argument in arguments:
         if isinstance(argument, View):
             if argument.allocation.memory is not chip.gdram:
-                raise LaunchError(f"{name}: {argument!r} is not in the GDRAM of this device: upload or allocate it there")
+                raise LaunchError(f"{name}: {argument!r} is not in this device's GDRAM: upload or allocate it there")
             if argument.allocation.freed:
                 raise LaunchError(f"{name}: {argument!r} was freed; upload or allocate it again")
     if len(dim) != _AXES or not all(isinstance(extent, int | np.integer) for extent in dim):

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 class Scratch:
     """A memory of one core, or the SRAM of its cluster, for the time of a task.
 
-    Buffers live until their scope or the task ends. Fresh ones hold 0xFF bytes, never zeros.
+    Buffers live until their scope or the task ends, those in SRAM until all tasks of the union have ended. Fresh ones
+    hold 0xFF bytes, never zeros.
     """
 
     __slots__ = ("_memory", "_owned", "_task")
@@ -41,7 +42,7 @@ class Scratch:
         """The longest range that is free now, in bytes."""
         return self._memory.largest_free_bytes()
 
-    def alloc(self, shape: int | tuple[int, ...], dtype: object, name: str = "") -> View:
+    def alloc(self, shape: int | tuple[int, ...], dtype: object, name: str = "", *, cluster: int | None = None) -> View:
         """A fresh buffer.
 
         Args:
@@ -49,6 +50,8 @@ class Scratch:
             dtype: element type.
             name: what messages and pictures call it. In SRAM it is required: all cores of a cluster that allocate
                 one name get one buffer, as a `__mlu_shared__` array is one for all.
+            cluster: SRAM only: the buffer of that name in another cluster of the union, by its `cluster_id`. It is the
+                target of an SRAM2SRAM copy and nothing else.
 
         Raises `AllocationError` with the arithmetic and the largest tile that would fit.
         """
@@ -58,14 +61,20 @@ class Scratch:
         if min(extents, default=1) < 0:
             raise AllocationError(f"alloc of shape {list(extents)}: an extent is not negative")
         if self._memory.kind is MemoryKind.SRAM:
-            return self._shared(extents, element, name)
-        allocation = self._take(extents, element, name or f"{self._memory.kind.value} buffer {len(self._owned)}")
+            return self._shared(extents, element, name, cluster)
+        if cluster is not None:
+            raise AllocationError(f"{self._memory.kind.value}.alloc of cluster {cluster}: only SRAM has one in each")
+        allocation = self._take(
+            self._memory, extents, element, name or f"{self._memory.kind.value} buffer {len(self._owned)}"
+        )
         self._owned.append(allocation)
         return View.of(allocation, extents, element)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Free, at its end, what was allocated in it."""
+        """Free, at its end, what was allocated in it. Raises `AllocationError` for SRAM, which all its cores share."""
+        if self._memory.kind is MemoryKind.SRAM:
+            raise AllocationError("sram has no scope: its buffers are shared and live as long as the union's tasks")
         before = len(self._owned)
         try:
             yield
@@ -77,11 +86,11 @@ class Scratch:
         while len(self._owned) > keep:
             self._task.chip.free(self._owned.pop(), self._task.now_ps)
 
-    def _take(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str) -> Allocation:
+    def _take(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str) -> Allocation:
         nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize if shape else dtype.itemsize
         try:
             return self._task.chip.allocate(
-                self._memory,
+                memory,
                 nbytes,
                 name,
                 dtype=dtype_name(dtype),
@@ -90,16 +99,23 @@ class Scratch:
                 now=self._task.now_ps,
             )
         except AllocationError as error:
-            remedy = fits_message(shape, dtype.itemsize, self._memory.largest_free_bytes())
+            remedy = fits_message(shape, dtype.itemsize, memory.largest_free_bytes())
             raise AllocationError(f"{error.message}. {remedy[0].upper()}{remedy[1:]}.") from None
 
-    def _shared(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str) -> View:
+    def _shared(self, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str, cluster_id: int | None) -> View:
         if not name:
             raise AllocationError("sram.alloc needs a name: all cores of the cluster that give it share the buffer")
-        shared = self._task.job.sram_buffers.setdefault(self._task.unit.cluster.index, {})
+        job, cluster = self._task.job, self._task.unit.cluster
+        if cluster_id is not None:
+            if not 0 <= cluster_id < len(job.clusters):
+                raise AllocationError(
+                    f"sram.alloc of {name!r} in cluster {cluster_id}: the union has {len(job.clusters)} of them"
+                )
+            cluster = job.clusters[cluster_id]
+        shared = job.sram_buffers.setdefault(cluster.index, {})
         known = shared.get(name)
         if known is None:
-            known = shared[name] = View.of(self._take(shape, dtype, name), shape, dtype)
+            known = shared[name] = View.of(self._take(cluster.sram, shape, dtype, name), shape, dtype)
         elif known.shape != shape or known.dtype != dtype:
             raise AllocationError(
                 f"sram.alloc of {name!r} as {dtype_name(dtype)} {list(shape)}: another core of the cluster made it "

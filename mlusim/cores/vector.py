@@ -357,5 +357,6 @@ def _convert(dst: View, src: View, rounding: str | None) -> None:
 
 def _apart(name: str, dst: View, src: View) -> None:
     """Refuse operands of one allocation whose ranges overlap."""
-    if dst.allocation is src.allocation and dst.offset < src.offset + src.nbytes and src.offset < dst.offset + dst.nbytes:
-        raise OperandError(f"{name} of {src!r} to {dst!r}: they overlap, and the result would hang on the order of bytes")
+    apart = dst.offset >= src.offset + src.nbytes or src.offset >= dst.offset + dst.nbytes
+    if dst.allocation is src.allocation and not apart:
+        raise OperandError(f"{name} of {src!r} to {dst!r}: they overlap; the result would hang on the order of bytes")

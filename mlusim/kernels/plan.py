@@ -52,8 +52,8 @@ class Tiles:
     def __init__(self, task: Any, start: Any, stop: Any, nram_bytes: Any) -> None:
         self.task: Integers = np.asarray(task, np.int64)
         count = len(self.task)
-        self.start: Integers = np.asarray(start, np.int64).reshape(count, -1)
-        self.stop: Integers = np.asarray(stop, np.int64).reshape(count, -1)
+        self.start: Integers = _corners(start, count)
+        self.stop: Integers = _corners(stop, count)
         self.nram_bytes: Integers = np.broadcast_to(np.asarray(nram_bytes, np.int64), (count,))
         self._order = np.argsort(self.task, kind="stable")
         sorted_tasks = self.task[self._order]
@@ -87,6 +87,12 @@ class Tiles:
     def elements(self) -> Integers:
         """(tiles,) elements of each box."""
         return np.prod(self.stop - self.start, axis=1, dtype=np.int64)
+
+
+def _corners(bounds: Any, count: int) -> Integers:
+    """As (tiles, rank); where there are no tiles, an array of rank 2 still says the rank."""
+    array = np.asarray(bounds, np.int64)
+    return array if array.ndim == 2 else array.reshape(count, array.size // max(count, 1))  # noqa: PLR2004
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +167,9 @@ class Plan:
             f"  unit       {self.unit}: {format_bytes(self.unit_bytes)}; usable NRAM {format_bytes(usable)}",
             f"  tier       {self.tier} ({TIER_NAMES[self.tier]}): {self.reason}",
             *(f"             {line}" for line in self.arithmetic),
-            f"  launch     {self.kind}, dim {self.dim}: {self.tasks} tasks on {self.board.cores} cores",
+            f"  launch     {self.kind}, dim {self.dim}: {self.tasks} tasks on {self.board.cores} cores"
+            if self.tier
+            else "  launch     none",
         ]
         if len(self.tiles):
             per_task = self.elements_by_task()

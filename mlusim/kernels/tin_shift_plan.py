@@ -94,6 +94,7 @@ def plan_tin_shift(
             itemsize=itemsize,
             tiles=Tiles([], np.empty((0, 4)), np.empty((0, 4)), 0),
             nram_bytes=0,
+            parameters={"clears": chosen.clears, "buffers": chosen.buffers, "rows": 0},
         )
     fit = choose_tier(board, rows=time, row_elements=hw, itemsize=itemsize, buffers=chosen.buffers)
     channel_cuts, batching = cut(channels, 1), ()
@@ -154,22 +155,24 @@ def _batch(board: Board, fit: Fit, shape: Shape, groups: int, itemsize: int) -> 
     Adjacent channels lie next to each other in every row, so a block is one strided copy of longer segments, also
     where there is no 3-D memcpy. Larger blocks mean fewer latencies; smaller ones spread more evenly over the cores.
     """
-    batch, time, channels, hw = shape
+    batch, _, channels, _ = shape
     per_group = channels // groups
     largest = min(fit.units, per_group)
     blocks = np.arange(ceil_div(per_group, largest), per_group + 1)
     total = batch * groups * blocks
     tasks = np.minimum(total, board.cores)
     turns = -(-total // tasks)
-    # A copy's share of the DRAM while all tasks move bytes, each way through the core.
-    share = np.minimum(
-        min(board.core_read_bandwidth_bytes_per_s, board.core_write_bandwidth_bytes_per_s),
-        board.dram_bandwidth_bytes_per_s / tasks,
-    )
-    unit_ps = 2 * time * hw * itemsize / share * PS_PER_S
+    # What one copy gets of the core's port, its cluster's and the DRAM while all tasks move bytes; each byte goes twice.
+    clusters = -(-tasks // board.cores_per_cluster)
+    port = min(board.core_read_bandwidth_bytes_per_s, board.core_write_bandwidth_bytes_per_s)
+    cluster_port = min(board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s)
+    shared = np.minimum(cluster_port * clusters, board.dram_bandwidth_bytes_per_s) / tasks
+    unit_ps = 2 * fit.rows * fit.elements * itemsize * PS_PER_S / np.minimum(port, shared)
     fixed_ps = board.scalar_gdram_latency_ps + board.dma_read_latency_ps + board.dma_write_latency_ps
     busiest_ps = turns * (fixed_ps + -(-per_group // blocks) * unit_ps)
-    best = int(blocks[np.argmin(busiest_ps)])
+    # Of those about as fast, the one with the fewest turns, then with the most cores at work.
+    near = np.flatnonzero(busiest_ps <= busiest_ps.min() * _ABOUT)
+    best = int(blocks[near[np.lexsort((-tasks[near], turns[near]))[0]]])
     starts, stops = cut_evenly(per_group, best)
     first = np.arange(groups)[:, None] * per_group
     line = (
@@ -178,5 +181,8 @@ def _batch(board: Board, fit: Fit, shape: Shape, groups: int, itemsize: int) -> 
     )
     return ((first + starts).reshape(-1), (first + stops).reshape(-1)), (line,)
 
+
+# Predicted times within this factor count as equal: the prediction knows no queueing.
+_ABOUT = 1.001
 
 _n: Callable[[int], str] = group_digits

@@ -97,10 +97,9 @@ class Memory:
         Raises `AllocationError` with the arithmetic where it does not fit.
         """
         capacity = max(round_up(nbytes, self.alignment_bytes), self.alignment_bytes)
-        for position, (start, stop) in enumerate(self._holes()):
-            if stop - start >= capacity:
-                break
-        else:
+        holes = enumerate(self._holes())
+        position, start = next(((k, start) for k, (start, stop) in holes if stop - start >= capacity), (-1, -1))
+        if position < 0:
             raise AllocationError(self._does_not_fit(nbytes, capacity))
         allocation = Allocation(self, identity, start, nbytes, capacity, name)
         if self.data:
@@ -116,6 +115,8 @@ class Memory:
             raise AllocationError(f"{allocation.name} is freed already; free each allocation of {self.name} once")
         self._live.remove(allocation)
         allocation.freed = True
+        # Whoever still holds the allocation must not hold its bytes.
+        allocation.buffer = None
         self.used_bytes -= allocation.capacity
 
     def _holes(self) -> list[tuple[int, int]]:
@@ -139,15 +140,12 @@ class Memory:
 
     def _does_not_fit(self, nbytes: int, capacity: int) -> str:
         rounded = f" (rounded up to {group_digits(capacity)} B)" if capacity != nbytes else ""
-        less = (
-            f" ({group_digits(self.total_bytes)} B less {group_digits(self.reserved_bytes)} B reserved for the compiler)"
-            if self.reserved_bytes
-            else ""
-        )
+        total, reserved = group_digits(self.total_bytes), group_digits(self.reserved_bytes)
+        less = f" ({total} B less {reserved} B reserved for the compiler)" if self.reserved_bytes else ""
         return (
             f"{self.kind.value}.alloc of {format_bytes(nbytes)}{rounded} does not fit: "
-            f"{group_digits(self.usable_bytes)} B usable in {self.name}{less}, {group_digits(self.used_bytes)} B in use, "
-            f"largest free range {group_digits(self.largest_free_bytes())} B"
+            f"{group_digits(self.usable_bytes)} B usable in {self.name}{less}, "
+            f"{group_digits(self.used_bytes)} B in use, largest free range {group_digits(self.largest_free_bytes())} B"
         )
 
 

@@ -89,7 +89,7 @@ def _view_copy_shape(  # noqa: PLR0913, PLR0917 - a flat key is what makes the c
             f"memcpy of {list(src_shape)} elements of {src_itemsize} B to {list(shape)} of {itemsize} B: both views "
             "need one shape and one element size; slice, reshape() or view() one of them"
         )
-    loops, dst_phase, src_phase = _coalesce(shape, dst_strides, src_strides, itemsize, dst_phase, src_phase)
+    loops, dst_phase, src_phase = _coalesce(shape, dst_strides, src_strides, dst_phase, src_phase)
     segment = itemsize
     if loops and loops[-1][1] == itemsize == loops[-1][2]:
         segment = loops.pop()[0] * itemsize
@@ -185,11 +185,10 @@ def _loops(*pairs: tuple[int, int]) -> Loops:
     return tuple((segnum + 1, stride) for stride, segnum in reversed(pairs))
 
 
-def _coalesce(  # noqa: PLR0913, PLR0917
+def _coalesce(
     shape: tuple[int, ...],
     dst_strides: tuple[int, ...],
     src_strides: tuple[int, ...],
-    itemsize: int,
     dst_phase: int,
     src_phase: int,
 ) -> tuple[list[tuple[int, int, int]], int, int]:
@@ -234,7 +233,7 @@ def _finish(  # noqa: PLR0913, PLR0917
             f"3-D memcpy writes {dst_count} segments and reads {src_count}: "
             "(dst_segnum1 + 1)(dst_segnum2 + 1) must equal (src_segnum1 + 1)(src_segnum2 + 1)"
         )
-    _check_limits(direction, segment, dst_loops, src_loops, arch)
+    _check_limits(segment, dst_loops, src_loops, arch)
     _check_wram(direction, segment, dst_loops, dst_phase, src_phase, arch)
     nbytes = segment * dst_count
     bus_read = bus_write = 0
@@ -249,7 +248,7 @@ def _finish(  # noqa: PLR0913, PLR0917
     return CopyShape(direction, nbytes, segment, dst_count, dst_loops, src_loops, bus_read, bus_write, strided)
 
 
-def _check_limits(direction: Direction, segment: int, dst_loops: Loops, src_loops: Loops, arch: int) -> None:
+def _check_limits(segment: int, dst_loops: Loops, src_loops: Loops, arch: int) -> None:
     if max(len(dst_loops), len(src_loops)) == _MAX_LOOPS and arch < _FIRST_3D_ARCH:
         raise CopyError(
             f"3-D __memcpy needs arch {_FIRST_3D_ARCH} or later and this board is arch {arch}: "
@@ -291,8 +290,10 @@ def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bo
 def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: int, unit_bytes: int) -> None:
     """Raise `CopyError` where a 1-D copy of single rows of `src` to rows of `dst` is forbidden."""
     for row in range(2):
-        phases = ((side.allocation.address + side.offset + row * side.strides[0]) % unit_bytes for side in (dst, src))
-        _check_wram(direction, row_bytes, (), *phases, arch)
+        to, origin = (
+            (side.allocation.address + side.offset + row * side.strides[0]) % unit_bytes for side in (dst, src)
+        )
+        _check_wram(direction, row_bytes, (), to, origin, arch)
 
 
 def _check_wram(
@@ -314,12 +315,12 @@ def _check_wram(
     phase = dst_phase if direction.destination is MemoryKind.WRAM else src_phase
     if MemoryKind.WRAM in direction.value and phase % 8:
         raise CopyError(f"{direction.name}: WRAM addresses are 8 B aligned, this one is {phase % 8} B off")
-    if direction is Direction.NRAM2NRAM and arch < _FIRST_3D_ARCH and not dst_loops and segment:
-        if segment % 128 or dst_phase % 64 or src_phase % 64:
-            raise CopyError(
-                f"NRAM2NRAM of {segment} B at {dst_phase} and {src_phase} modulo 64: on arch {arch} a contiguous move "
-                "needs 64 B aligned addresses and a multiple of 128 B; pad the buffer"
-            )
+    contiguous_2xx = direction is Direction.NRAM2NRAM and arch < _FIRST_3D_ARCH and not strided
+    if contiguous_2xx and (segment % 128 or dst_phase % 64 or src_phase % 64):
+        raise CopyError(
+            f"NRAM2NRAM of {segment} B at {dst_phase % 64} and {src_phase % 64} modulo 64: on arch {arch} a contiguous "
+            "move needs 64 B aligned addresses and a multiple of 128 B; pad the buffer"
+        )
 
 
 def _has_gaps(segment: int, loops: Loops) -> bool:

@@ -75,7 +75,7 @@ def _dram_cost(board: Board, copy: CopyShape, *, memory_core: bool) -> CopyCost:
     return _cost(board, copy, work, port_bytes, bandwidth, traffic, latency)
 
 
-def _cost(  # noqa: PLR0913, PLR0917
+def _cost(
     board: Board, copy: CopyShape, work: float, port_bytes: int, bandwidth: int, traffic: int, latency_ps: int
 ) -> CopyCost:
     port_rate = bandwidth / PS_PER_S

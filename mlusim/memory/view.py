@@ -21,7 +21,7 @@ from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
 
 # What moves without being looked at: bits, by element size.
-_RAW = {
+_RAW: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.uint8),
     2: np.dtype(np.uint16),
     4: np.dtype(np.uint32),
@@ -122,8 +122,8 @@ class View:
         """
         # Inlined for performance: every copy of every kernel passes here.
         shape, strides, offset = self.shape, self.strides, self.offset
-        if key.__class__ is int and shape and 0 <= key < shape[0]:  # type: ignore[operator]
-            return View(self.allocation, offset + key * strides[0], shape[1:], strides[1:], self.dtype)  # type: ignore[operator]
+        if key.__class__ is int and shape and 0 <= key < shape[0]:
+            return View(self.allocation, offset + key * strides[0], shape[1:], strides[1:], self.dtype)
         items: tuple[Any, ...] = key if key.__class__ is tuple else (key,)
         rank = len(shape)
         new_shape: list[int] = []

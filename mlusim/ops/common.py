@@ -52,7 +52,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One operator, checked and planned, ready to run.
+    """One operator, checked and planned, ready to run. What makes it is the operator's record, `ops.operator.Operator`.
 
     Attributes:
         kernel: called as kernel(core, *inputs, output, plan, *arguments).

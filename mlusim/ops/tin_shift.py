@@ -6,10 +6,11 @@ What it computes: SEMANTICS, from the tin_shift document of mlu-ops, where |shif
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name, dtype_of
@@ -19,7 +20,8 @@ from mlusim.kernels.plan import Plan
 from mlusim.kernels.tin_shift import kernel_of
 from mlusim.kernels.tin_shift_plan import STRATEGIES
 from mlusim.kernels.tin_shift_plan import plan_tin_shift as split
-from mlusim.ops.common import Call, Input, RunOptions, check_choice, run
+from mlusim.ops.common import Call, Input, RunOptions, check_choice
+from mlusim.ops.operator import Operator, Tensor, apply
 from mlusim.result import Result
 
 _RULES = ("mluop", "adjoint")
@@ -47,7 +49,7 @@ def tin_shift_forward(
 
     Raises `InputError` for shapes and dtypes that break these rules, and what a run raises.
     """
-    return _run("tin_shift_forward", "x", x, shifts, 1, device, strategy, options)
+    return apply(FORWARD, (x, shifts), {}, device, strategy, options)
 
 
 def tin_shift_backward(
@@ -74,7 +76,7 @@ def tin_shift_backward(
     Returns and raises as `tin_shift_forward`.
     """
     check_choice("rule", rule, _RULES)
-    return _run("tin_shift_backward", "grad", grad, shifts, -1 if rule == "adjoint" else 1, device, strategy, options)
+    return apply(BACKWARD, (grad, shifts), {"sign": -1 if rule == "adjoint" else 1}, device, strategy, options)
 
 
 def plan_tin_shift(
@@ -130,37 +132,41 @@ def check_tin_shift(
         )
     if not (batch and channels and groups and hw):
         raise InputError(
-            f"{name} has shape {list(shape)} and shifts {list(shifts_shape)}: N, C, G and HW are at least 1, only T may "
-            "be 0; skip the call where there is nothing to shift"
+            f"{name} has shape {list(shape)} and shifts {list(shifts_shape)}: N, C, G and HW are at least 1, only T "
+            "may be 0; skip the call where there is nothing to shift"
         )
     if channels % groups:
-        near = [divisor for divisor in range(groups, 0, -1) if channels % divisor == 0][0]
+        near = next(divisor for divisor in range(groups, 0, -1) if channels % divisor == 0)
         raise InputError(
             f"C = {channels} channels do not divide into G = {groups} groups: C is a multiple of G; G = {near} would do"
         )
 
 
-def _run(  # noqa: PLR0913, PLR0917
-    operator: str,
-    name: str,
-    tensor: ArrayLike,
-    shifts: ArrayLike,
-    sign: int,
-    device: str | Path | Board,
-    strategy: str,
-    options: RunOptions,
-) -> Result:
-    x, k = np.asarray(tensor), np.asarray(shifts)
-    check_tin_shift(name, x.shape, x.dtype, k.shape, k.dtype)
-    plan = _plan(x.shape, k.shape[1], x.dtype, device, strategy, operator)
-    call = Call(
-        kernel=kernel_of(plan),
-        plan=plan,
-        inputs=(Input(name=name, array=x), Input(name="shifts", array=k, keep_data=True)),
-        output_dtype=dtype_of(x.dtype),
-        arguments=(sign,),
-    )
-    return run(call, **options)
+def _infer(x: Tensor, shifts: Tensor, **_: int) -> tuple[tuple[int, ...], Dtype]:
+    check_tin_shift(x.name, x.shape, x.dtype, shifts.shape, shifts.dtype)
+    return x.shape, x.dtype
+
+
+def _prepare(operator: str, on: Board, strategy: str, x: Input, shifts: Input, *, sign: int = 1) -> Call:
+    dtype = dtype_of(x.array.dtype)
+    plan = _plan(x.array.shape, shifts.array.shape[1], dtype, on, strategy, operator)
+    return Call(kernel=kernel_of(plan), plan=plan, inputs=(x, shifts), output_dtype=dtype, arguments=(sign,))
+
+
+FORWARD = Operator(
+    name="tin_shift_forward",
+    tensors=("x", "shifts"),
+    infer=_infer,
+    prepare=partial(_prepare, "tin_shift_forward"),
+    strategies=tuple(STRATEGIES),
+    reads_values=("shifts",),
+)
+BACKWARD = replace(
+    FORWARD,
+    name="tin_shift_backward",
+    tensors=("grad", "shifts"),
+    prepare=partial(_prepare, "tin_shift_backward"),
+)
 
 
 def _plan(

@@ -15,9 +15,7 @@ from mlusim.units import KIB
 
 
 def nram(total: int = 1024, reserved: int = 0, alignment: int = 128) -> Memory:
-    return Memory(
-        MemoryKind.NRAM, "the NRAM of core 0", total, reserved_bytes=reserved, alignment_bytes=alignment
-    )
+    return Memory(MemoryKind.NRAM, "the NRAM of core 0", total, reserved_bytes=reserved, alignment_bytes=alignment)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,9 @@ def test_allocations_never_overlap(steps: list[tuple[bool, int, int]], alignment
     for number, (free, size, pick) in enumerate(steps):
         if free and live:
             memory.free(live.pop(pick % len(live)))
-        taken = "".join("x" if any(a.address <= byte < a.address + a.capacity for a in live) else "." for byte in range(32))
+        taken = "".join(
+            "x" if any(a.address <= byte < a.address + a.capacity for a in live) else "." for byte in range(32)
+        )
         need = max(-(-size // alignment), 1) * alignment
         if "." * need not in taken:
             with pytest.raises(AllocationError, match=rf", {taken.count('x')} B in use, "):

@@ -61,8 +61,13 @@ def test_slicing_is_numpys(case: tuple[tuple[int, ...], tuple[Any, ...]]) -> Non
     shape, key = case
     view, array = view_and_array(shape)
     assert_same(view[key], array[key])
-    assert view[key].strides == array[key].strides or 0 in array[key].shape or not array[key].ndim or all(
-        n == 1 or a == b for n, a, b in zip(array[key].shape, view[key].strides, array[key].strides, strict=True)
+    assert (
+        view[key].strides == array[key].strides
+        or 0 in array[key].shape
+        or not array[key].ndim
+        or all(
+            n == 1 or a == b for n, a, b in zip(array[key].shape, view[key].strides, array[key].strides, strict=True)
+        )
     )
 
 
@@ -96,11 +101,17 @@ def test_slicing_moves_nothing() -> None:
     ("key", "message"),
     [
         (3, "index 3 is outside axis 0 of <view of x (nram): int32 [3, 4]>, which has 3"),
-        (-1, "index -1 is outside axis 0 of <view of x (nram): int32 [3, 4]>, which has 3; a view does not count from "),
+        (
+            -1,
+            "index -1 is outside axis 0 of <view of x (nram): int32 [3, 4]>, which has 3; a view does not count from ",
+        ),
         ((0, 4), "index 4 is outside axis 1 "),
         ((0, 0, 0), "3 indices on <view of x (nram): int32 [3, 4]> of rank 2; drop 1"),
         ((..., 0, 0, 0), "3 indices on "),
-        (slice(0, 4), "slice [0:4] is outside axis 0 of <view of x (nram): int32 [3, 4]>, which has 3; a view neither "),
+        (
+            slice(0, 4),
+            "slice [0:4] is outside axis 0 of <view of x (nram): int32 [3, 4]>, which has 3; a view neither ",
+        ),
         (slice(0, -1), "slice [0:-1] is outside axis 0"),
         (slice(-1, None), "slice [-1:] is outside axis 0"),
         (slice(-1, None, -1), "slice [-1::-1] is outside axis 0"),

@@ -1,0 +1,13 @@
+"""The command line: `mlusim run`, `compare`, `demo`, `devices`.
+
+click and rich are imported here and nowhere else but for the progress bar. The simulator is imported by the commands
+when they run, so that `mlusim --help` answers at once.
+"""
+
+from __future__ import annotations
+
+from mlusim.cli.program import program
+
+__all__ = ["main"]
+
+main = program

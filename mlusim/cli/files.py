@@ -1,0 +1,158 @@
+"""Arrays from and to files: .npy and .npz, written all at once or not at all.
+
+npy has no names for bfloat16 and the 8-bit floats. Such an array is written as records of one field that bears the
+type's name and holds its bits, and read back from that:
+
+    np.load("y.npy")["bfloat16"].view("bfloat16")        # after `import ml_dtypes`
+
+What np.save itself makes of bfloat16, void elements of 2 B, is read as bfloat16 too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlusim.dtypes import ALL, BFLOAT16, Dtype, dtype_name
+from mlusim.errors import InputError
+
+Array = np.ndarray[Any, Any]
+
+_NPY, _ZIP, _EMPTY_ZIP = b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06"
+_UNNAMED = {dtype_name(dtype): dtype for dtype in ALL if dtype.isbuiltin != 1}
+
+
+def read_array(option: str, text: str) -> Array:
+    """The array of `x.npy`, of `x.npz` where it holds one, or of `x.npz:key`.
+
+    In this machine's byte order, bits as they are in the file. `option` is what messages call it. Raises `InputError`
+    for a file that is missing, unreadable, damaged, or of Python objects.
+    """
+    path, key = _split(text)
+    where = f"{option} {path}"
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(6)
+    except FileNotFoundError:
+        raise InputError(f"{where}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{where}: cannot be read: {error.strerror or error}") from None
+    if head.startswith((_ZIP, _EMPTY_ZIP)):
+        array = _from_npz(where, path, key)
+    elif head == _NPY:
+        if key:
+            raise InputError(f"{where} is an .npy file, which holds one array: leave `:{key}` off")
+        array = _load(where, path)
+    else:
+        raise InputError(f"{where} is not an .npy or .npz file; write one with np.save or np.savez")
+    return _named(where, array)
+
+
+def _split(text: str) -> tuple[Path, str]:
+    path, colon, key = text.rpartition(":")
+    if colon and path.lower().endswith((".npz", ".npy")) and not Path(text).exists():
+        return Path(path), key
+    return Path(text), ""
+
+
+def _load(where: str, path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its parser stumbles on
+        text = " ".join(str(error).split())
+        if "allow_pickle" in text:
+            raise InputError(f"{where} holds Python objects, not numbers: give the array an element type") from None
+        raise InputError(f"{where} cannot be read as an array: {text or type(error).__name__}") from None
+
+
+def _from_npz(where: str, path: Path, key: str) -> Array:
+    with _load(where, path) as archive:
+        keys = list(archive.files)
+        if not key and len(keys) == 1:
+            key = keys[0]
+        if key not in keys:
+            asked = f"has no array {key!r}" if key else "holds several arrays" if keys else "holds no array"
+            listed = f": {', '.join(keys)}; name one, as in {path}:{keys[0]}" if keys else ""
+            raise InputError(f"{where} {asked}{listed}")
+        try:
+            return np.asarray(archive[key])
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            text = " ".join(str(error).split())
+            raise InputError(f"{where}: array {key!r} cannot be read: {text or type(error).__name__}") from None
+
+
+def _named(where: str, array: Array) -> Array:
+    """The array in its real element type and this machine's byte order."""
+    dtype = array.dtype
+    if not dtype.isnative:
+        array = array.byteswap().view(dtype.newbyteorder("="))
+        dtype = array.dtype
+    if dtype.names and len(dtype.names) == 1:
+        known = _UNNAMED.get(dtype.names[0])
+        if known is not None and known.itemsize == dtype.itemsize:
+            return np.ascontiguousarray(array).view(known)
+    if dtype.kind == "V" and not dtype.names and dtype.itemsize == BFLOAT16.itemsize:
+        return array.view(BFLOAT16)
+    if dtype not in ALL:
+        raise InputError(
+            f"{where} holds {dtype}, which is no element type of the board; it has {', '.join(map(dtype_name, ALL))}"
+        )
+    return array
+
+
+def check_output(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
+    """The path to write to, checked before anything runs: an .npy file, in a directory there is, and no input.
+
+    Raises `InputError`.
+    """
+    path = Path(text)
+    where = f"{option} {text}"
+    if path.suffix != ".npy":
+        raise InputError(f"{where}: the result is written as .npy; name it {path.stem or 'result'}.npy")
+    if path.is_dir():
+        raise InputError(f"{where} is a directory: name a file in it")
+    target = path.resolve()
+    if not target.parent.is_dir():
+        raise InputError(f"{where}: there is no directory {target.parent}; make it first")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise InputError(f"{where}: the directory {target.parent} cannot be written")
+    for given in inputs:
+        source = _split(given)[0]
+        if source.exists() and target.exists() and target.samefile(source):
+            raise InputError(f"{where} is an input, and inputs are never overwritten: name another file")
+    return path
+
+
+def write_array(option: str, path: Path, array: Array) -> None:
+    """Write an .npy file: a new file beside it takes its place when it is complete.
+
+    Raises `InputError` where it cannot be written.
+    """
+    target = path.resolve()
+    scratch = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        try:
+            with scratch.open("xb") as stream:
+                np.save(stream, nameable(array), allow_pickle=False)
+            scratch.replace(target)
+        finally:
+            scratch.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
+
+
+def nameable(array: Array) -> Array:
+    """The array as npy can name it: itself, or records of one field with the bits of an element type it cannot name."""
+    name = dtype_name(array.dtype)
+    if name not in _UNNAMED:
+        return array
+    record: Dtype = np.dtype([(name, f"u{array.itemsize}")])
+    return np.ascontiguousarray(array).reshape(array.shape).view(record)

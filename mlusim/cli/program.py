@@ -1,0 +1,128 @@
+"""The program: its commands, and how every error becomes one line and an exit code.
+
+    0    done
+    1    the run failed: a kernel, a plan, the machine
+    2    usage or input: an option, a file, an array, a board
+    130  interrupted
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from traceback import format_exc
+from typing import Any, NoReturn
+
+import click
+
+from mlusim import __version__
+from mlusim.cli.compare import compare
+from mlusim.cli.demo import demo
+from mlusim.cli.devices import devices
+from mlusim.cli.run import run
+from mlusim.errors import BoardError, InputError, MlusimError
+
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
+
+
+class Program(click.Group):
+    """A group of commands that shows every error as one line, `error: ...`, and no traceback."""
+
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's own signature
+        **extra: Any,
+    ) -> NoReturn:
+        """Parse, run, and exit with a code. click's own handling of errors stays off."""
+        del prog_name, standalone_mode
+        try:
+            status = super().main(args, "mlusim", complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; nothing is left to say to them.
+            _drop_output()
+            sys.exit(FAILED)
+        except (click.Abort, KeyboardInterrupt):
+            _say("interrupted")
+            sys.exit(INTERRUPTED)
+        except Exception as error:  # noqa: BLE001 - the one place where an error reaches the user
+            if _traceback_wanted():
+                click.echo(format_exc(), err=True)
+            text, code = explain(error)
+            _say(text)
+            _drop_output()
+            sys.exit(code)
+        sys.exit(status if isinstance(status, int) else 0)
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """An error as one line, and the exit code that goes with it."""
+    if isinstance(error, click.UsageError):
+        path = error.ctx.command_path if error.ctx else "mlusim"
+        return f"{_one_line(error.format_message())} See `{path} --help`.", USAGE
+    if isinstance(error, click.ClickException):
+        return _one_line(error.format_message()), error.exit_code
+    if isinstance(error, MlusimError):
+        return _one_line(str(error)), USAGE if isinstance(error, InputError | BoardError) else FAILED
+    if isinstance(error, MemoryError):
+        return f"not enough memory on this machine: {error or 'out of memory'}; --no-data needs none for tensors", FAILED
+    if isinstance(error, OSError):
+        what = f"{error.filename}: " if error.filename else ""
+        return f"{what}{error.strerror or error}", USAGE
+    return (
+        f"internal error: {type(error).__name__}: {_one_line(str(error))}. This is a defect of mlusim: "
+        "please report it with what `mlusim --traceback ...` prints"
+    ), FAILED
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _say(text: str) -> None:
+    plain = "NO_COLOR" in os.environ or not sys.stderr.isatty()
+    label = "error:" if plain else click.style("error:", fg="red", bold=True)
+    click.echo(f"{label} {text}", err=True)
+
+
+def _traceback_wanted() -> bool:
+    context = click.get_current_context(silent=True)
+    return bool(context and context.find_root().params.get("traceback")) or "--traceback" in sys.argv[1:2]
+
+
+def _drop_output() -> None:
+    """Leave nothing for the interpreter to flush, and to fail at, when it ends."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123
+            os.dup2(nowhere.fileno(), sys.__stdout__.fileno())  # type: ignore[union-attr]
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+@click.version_option(__version__, message="mlusim %(version)s")
+@click.option("--traceback", is_flag=True, help="Show where in the code an error comes from.")
+@click.pass_context
+def program(context: click.Context, *, traceback: bool) -> None:
+    """Simulate Cambricon MLU boards: exact results, bytes on every link, time and where it went.
+
+    \b
+    Start here:
+      mlusim demo                      a photograph, shifted on a simulated MLU370-X4
+      mlusim devices                   the boards there are
+      mlusim run tin_shift --help      run an operator on your own arrays
+      mlusim compare tin_shift --shape 2,8,256,196
+
+    All times are those of a model, not measurements: `mlusim devices NAME` says where each number comes from.
+    """
+    del traceback
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for _command in (run, compare, demo, devices):
+    program.add_command(_command)

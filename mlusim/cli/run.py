@@ -1,0 +1,209 @@
+"""`mlusim run OPERATOR`: an operator on arrays from files, or made up at random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.operators import ENTRIES, Entry, make_inputs, prepare
+from mlusim.cli.options import ELEMENT_TYPE, SHAPE, check_directory, device_option, output_options, report_option
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from mlusim.result import Result
+
+    Array = np.ndarray[Any, Any]
+
+
+class OperatorGroup(click.Group):
+    """A command for each operator, made when it is asked for."""
+
+    def __init__(self, *args: Any, make: Callable[[Entry], click.Command] | None = None, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._make = make
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the operators."""
+        del ctx
+        return list(ENTRIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The operator's command; None where there is no such operator."""
+        del ctx
+        entry = ENTRIES.get(cmd_name)
+        return self._make(entry) if entry and self._make else None
+
+
+def input_options(entry: Entry) -> list[click.Parameter]:
+    """The options of an operator's inputs and attributes."""
+    own: list[click.Parameter] = [
+        click.Option([f"--{tensor.name.replace('_', '-')}"], metavar="FILE", help=tensor.help)
+        for tensor in entry.tensors
+    ]
+    return [
+        *own,
+        *entry.options(),
+        click.Option(["--shape"], type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196."),
+        click.Option(
+            [f"--{entry.random_dtype.replace('_', '-')}", "random_dtype"],
+            type=ELEMENT_TYPE,
+            metavar="DTYPE",
+            help="With --shape: element type. [default: float32]",
+        ),
+        click.Option(["--seed"], type=int, help="With --shape: seed of the random numbers. [default: 0]"),
+    ]
+
+
+def read_inputs(entry: Entry, options: dict[str, Any]) -> list[Array]:
+    """The operator's inputs: all from files, or all at random. Raises `InputError`."""
+    from mlusim.cli.files import read_array
+
+    flags = {tensor.name: f"--{tensor.name.replace('_', '-')}" for tensor in entry.tensors}
+    given = {name: options[name] for name in flags if options[name] is not None}
+    if options["shape"] is not None:
+        if given:
+            raise InputError(
+                f"{flags[next(iter(given))]} and --shape: inputs come from files or are random, not both; drop --shape"
+            )
+        from mlusim.dtypes import FLOAT32
+
+        return make_inputs(entry, options["shape"], options["random_dtype"] or FLOAT32, options["seed"] or 0, options)
+    missing = [flags[name] for name in flags if name not in given]
+    if missing:
+        random = " or --shape for random inputs" if not given else ""
+        raise InputError(f"missing {' and '.join(missing)}{random}; see `mlusim run {entry.name} --help`")
+    for name in ("random_dtype", "seed", "groups"):
+        if options.get(name) is not None:
+            flag = entry.random_dtype.replace("_", "-") if name == "random_dtype" else name
+            raise InputError(f"--{flag} is for random inputs: it goes with --shape, not with files")
+    return [read_array(flags[name], given[name]) for name in flags]
+
+
+def _make_run(entry: Entry) -> click.Command:
+    command = click.Command(
+        entry.name,
+        params=input_options(entry),
+        callback=partial(_run, entry),
+        help=f"{entry.summary}\n\n\b\nExample:\n  mlusim run {entry.name} {entry.example}",
+        short_help=entry.summary,
+    )
+    options = (
+        click.option("--strategy", metavar="NAME", help="How it is split and moved; `mlusim compare` lists them."),
+        click.option("--out", "-o", metavar="FILE", help="Write the result there, as .npy."),
+        report_option,
+        click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance."),
+        click.option("--dry-run", is_flag=True, help="Plan only: run nothing."),
+        click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
+        output_options,
+    )
+    function: Any = command
+    device_option(function)
+    for option in options:
+        option(function)
+    # click's decorators put each option before the last; a reader wants them in the order above.
+    count = len(input_options(entry))
+    command.params[count:] = command.params[count:]
+    return command
+
+
+@click.group(cls=OperatorGroup, make=_make_run, subcommand_metavar="OPERATOR [OPTIONS]")
+def run() -> None:
+    """Run an operator on a simulated board.
+
+    Reads .npy files (or .npz, as file.npz:key), runs the operator's kernel on the board, writes the exact result, and
+    prints what it took: time, bytes on every link, efficiency, and where the time went.
+
+    \b
+    Examples:
+      mlusim run tin_shift --input clip.npy --shifts shifts.npy --out shifted.npy --report reports/
+      mlusim run tin_shift --shape 2,8,256,196 --dtype float16 --device mlu590-h8 --explain
+
+    bfloat16 and the 8-bit floats, which .npy cannot name, are written as records of one field that bears the type's
+    name: np.load("y.npy")["bfloat16"].view("bfloat16").
+    """
+
+
+def _run(  # noqa: PLR0913 - the options of the command
+    entry: Entry,
+    *,
+    device: Any,
+    strategy: str | None,
+    out: str | None,
+    report: str | None,
+    explain: bool,
+    dry_run: bool,
+    no_data: bool,
+    as_json: bool,
+    quiet: bool,
+    **own: Any,
+) -> None:
+    from mlusim.cli.files import check_output
+
+    given = [own[tensor.name] for tensor in entry.tensors if own[tensor.name] is not None]
+    target = check_output("--out", out, given) if out is not None else None
+    check_directory("--report", report)
+    if target and (no_data or dry_run):
+        raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")
+    if report is not None and dry_run:
+        raise InputError("--report with --dry-run: nothing runs, so there is nothing to report")
+    record, attributes = entry.choose(own)
+    call = prepare(record, attributes, read_inputs(entry, own), device, strategy)
+    if (explain or dry_run) and not (as_json or quiet):
+        show.print_text(call.plan.explain())
+    if dry_run:
+        if as_json:
+            show.print_json({"plan": call.plan.explain().splitlines()})
+        return
+    from mlusim.ops.common import run as run_call
+
+    result = run_call(call, data=not no_data, progress=not quiet)
+    finish(result, target=target, report=report, as_json=as_json, quiet=quiet, spaced=explain)
+
+
+def finish(  # noqa: PLR0913
+    result: Result,
+    *,
+    target: Path | None,
+    report: str | None,
+    as_json: bool,
+    quiet: bool,
+    spaced: bool = False,
+    title: str = "",
+) -> None:
+    """Write the result and the report, print the summary."""
+    from mlusim.analysis.table import rows, to_json
+
+    written: dict[str, Any] = {}
+    lines = []
+    if target is not None and result.output is not None:
+        from mlusim.cli.files import write_array
+        from mlusim.dtypes import dtype_name
+
+        write_array("--out", target, result.output)
+        name, shape = dtype_name(result.output.dtype), list(result.output.shape)
+        written["output"] = {"file": str(target), "dtype": name, "shape": shape}
+        lines.append(f"wrote {target}: {name} {shape}")
+    if report is not None:
+        from mlusim.analysis.pictures import write_report
+
+        files = write_report(result, report)
+        written["report"] = [str(path) for path in files]
+        lines.append(f"report in {report}: {', '.join(path.name for path in files)}")
+    if as_json:
+        show.print_json(to_json(result) | written)
+    elif not quiet:
+        if spaced:
+            show.print_text("")
+        if title:
+            show.print_text(title)
+        show.print_summary(result, rows(result))
+        for line in lines:
+            show.print_text(line)

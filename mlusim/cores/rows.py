@@ -1,0 +1,117 @@
+"""What counted operations check and how they move rows: the parts that need no core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlusim.errors import AccessError, CopyError, OperandError
+from mlusim.memory.addresses import Addresses, Indices
+from mlusim.memory.view import View
+
+Rows = Indices | Addresses | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop over rows, its addresses worked out.
+
+    Attributes:
+        turns: turns of the loop.
+        kept: turns that copy a row; the others lie outside a window.
+        dst_rows, src_rows: row numbers of those, None for 0, 1, 2, ...
+        address: scalar cycles of each turn to work its addresses out.
+        index: the NRAM view that they come from.
+    """
+
+    turns: int
+    kept: int
+    dst_rows: Indices | None
+    src_rows: Indices | None
+    address: int
+    index: View | None
+
+
+def row_bytes_of(name: str, view: View) -> int:
+    """Bytes of one row of a view. Raises `CopyError` where it has none, or its rows have gaps."""
+    if not view.shape:
+        raise CopyError(f"{name} of {view!r}: it needs an axis of rows")
+    row = View(view.allocation, view.offset, view.shape[1:], view.strides[1:], view.dtype)
+    if not row.is_contiguous:
+        raise CopyError(f"{name} of {view!r} with strides {list(view.strides)}: each row must be contiguous")
+    return row.nbytes
+
+
+def turns_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
+    """Turns of a loop. Raises `AccessError` where both sides do not agree, or there is none."""
+    given = [
+        rows.count if isinstance(rows, Addresses) else len(rows) for rows in (dst_rows, src_rows) if rows is not None
+    ]
+    if not given:
+        if not src.shape:
+            raise CopyError(f"{name} of {src!r}: it needs an axis of rows")
+        given = [src.shape[0]]
+    if len(set(given)) > 1:
+        raise AccessError(f"{given[0]} destination and {given[1]} source indices: there must be as many of both")
+    if not given[0]:
+        raise AccessError(f"a loop of no copies from {src!r} to {dst!r}: guard it with `if`")
+    return given[0]
+
+
+def row_numbers(name: str, rows: Any) -> Rows:
+    """The row numbers that a kernel gives, checked: addresses, or one axis of integers."""
+    if rows is None or isinstance(rows, Addresses):
+        return rows
+    array = np.asarray(rows)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise OperandError(f"{name} with indices of {array.dtype} {list(array.shape)}: they are one axis of integers")
+    return array.astype(np.int64, copy=False)
+
+
+def check_apart(name: str, dst: View, src: View) -> None:
+    """Refuse a loop that could read what it has written: NumPy reads everything first."""
+    if dst.allocation is src.allocation and 0 not in (*dst.shape, *src.shape):
+        (low, high), (first, last) = _span(dst), _span(src)
+        if low < last and first < high:
+            raise OperandError(f"{name} from {src!r} to {dst!r}: they overlap; copy through another buffer")
+
+
+def _span(view: View) -> tuple[int, int]:
+    """First byte of a view in its allocation, and the one behind its last."""
+    reaches = [(extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True)]
+    low = view.offset + sum(reach for reach in reaches if reach < 0)
+    return low, view.offset + sum(reach for reach in reaches if reach > 0) + view.itemsize
+
+
+def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
+    """Raise `AccessError` where a row number, or the count where there are none, is outside the view."""
+    extent = view.shape[0]
+    if rows is None:
+        if count > extent:
+            raise AccessError(f"{name} of {count} rows of {view!r}, which has {extent}")
+        return
+    if not len(rows):
+        return
+    low, high = int(rows.min()), int(rows.max())
+    if low < 0 or high >= extent:
+        bad = low if low < 0 else high
+        raise AccessError(f"{name}: index {bad} is outside {view!r}, which has {extent}")
+
+
+def move_rows(dst: View, src: View, dst_rows: Indices | None, src_rows: Indices | None, count: int) -> None:
+    """Rows in order: of several that go to one place the last stays."""
+    to, origin = dst.raw(), src.raw()
+    if dst_rows is None:
+        target = to[:count]
+        if src_rows is None:
+            target[...] = origin[:count]
+        elif target.flags.c_contiguous and origin.flags.c_contiguous:
+            # The rows are checked; "clip" spares NumPy a buffer of its own.
+            np.take(origin, src_rows, axis=0, out=target, mode="clip")
+        else:
+            target[...] = origin[src_rows]
+        return
+    # NumPy assigns through one index array in its order, so the last of repeated rows stays; tests hold it to that.
+    to[dst_rows] = origin[:count] if src_rows is None else origin[src_rows]

@@ -1,0 +1,43 @@
+"""Copying bits on the board: bitcast_convert where a copy is asked for, cast to the same type, reverse of no axis.
+
+    copy_tiles   (x, out, plan): out has the bytes of x
+
+As a rule bitcast_convert moves nothing: its result is a view of the same device memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlusim.kernels.pipeline import run_stages
+from mlusim.kernels.plan import Plan, Tile
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+
+
+async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
+    """Load and store tile by tile; overlapped, the next tile is loaded behind the store of the one before.
+
+    x and out are contiguous tensors in GDRAM of equally many bytes. The plan is `flat_plan.plan_flat`'s with no passes,
+    for elements as wide as those of `out`.
+    """
+    if core.is_memory_core:
+        return
+    target = out.reshape(-1)
+    # Bytes are what is copied: x may have another element type, and a rank of 0.
+    source = View.of(x.allocation, target.shape, out.dtype, x.offset)
+    buffers = 2 if plan.parameters["overlapped"] else 1
+    held = [core.nram.alloc(plan.parameters["elements"], out.dtype, f"tile {buffer}") for buffer in range(buffers)]
+
+    async def load(position: int, tile: Tile) -> None:
+        (start,), (stop,) = tile.start, tile.stop
+        core.memcpy_async(held[position % buffers][: stop - start], source[start:stop])
+
+    async def store(position: int, tile: Tile) -> None:
+        (start,), (stop,) = tile.start, tile.stop
+        core.memcpy_async(target[start:stop], held[position % buffers][: stop - start])
+
+    tiles = [*plan.tiles_of(core.task_id)]
+    await run_stages(core, tiles, load, None, store, overlapped=plan.parameters["overlapped"])

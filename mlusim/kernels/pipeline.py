@@ -1,0 +1,54 @@
+"""The order in which a task's tiles pass through load, compute and store.
+
+Overlapped, the stages of three tiles stand between two syncs: tile i - 1 is stored while tile i is computed and tile
+i + 1 is loaded. Loads and stores share the one IO pipe of a core, so what this hides is the compute and the start-up of
+the copies, not the loads behind the stores. One after the other, a tile needs fewer buffers, so it can be larger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mlusim.kernels.plan import Tile
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+
+Stage = Callable[[int, Tile], Awaitable[None]]
+
+
+async def run_stages(  # noqa: PLR0913
+    core: Core, tiles: Sequence[Tile], load: Stage, compute: Stage | None, store: Stage, *, overlapped: bool
+) -> None:
+    """Pass every tile through its stages, with the syncs that order them.
+
+    Args:
+        core: the core that runs it.
+        tiles: in the order in which they are handled.
+        load, compute, store: called with the tile's position in `tiles` and the tile. They issue; what they issue for one
+            tile is complete when the next stage of that tile is called. None: nothing to compute.
+        overlapped: the stages of successive tiles stand between the same two syncs. Then no two of load(i + 1),
+            compute(i) and store(i - 1) may use one buffer; without a compute, no two of load(i + 1) and store(i).
+    """
+    if not overlapped:
+        for position, tile in enumerate(tiles):
+            await load(position, tile)
+            await core.sync()
+            if compute is not None:
+                await compute(position, tile)
+                await core.sync()
+            await store(position, tile)
+            await core.sync()
+        return
+    count = len(tiles)
+    behind = 1 if compute is None else 2
+    for step in range(count + behind):
+        if step >= behind:
+            # Ahead of the load, so that the start-up of the load passes while the store moves its bytes.
+            await store(step - behind, tiles[step - behind])
+        if step < count:
+            await load(step, tiles[step])
+        if compute is not None and 1 <= step <= count:
+            await compute(step - 1, tiles[step - 1])
+        await core.sync()

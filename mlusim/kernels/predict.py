@@ -1,0 +1,110 @@
+"""How long a split will take, by the board's own cost functions: what planners choose by.
+
+A tile is loaded, computed and stored. The busiest task cannot be faster than its chain of these at the speed of its
+ports, and all tasks together not faster than the DRAM. Not predicted: how the transfers of different cores meet. Tasks
+that overlap their stages are taken to read and write at the same time throughout, others never to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlusim.hardware import Board
+from mlusim.memory.bus import Loops, read_bus_bytes, write_bus_bytes
+from mlusim.memory.copy import CopyShape
+from mlusim.memory.kinds import Direction
+from mlusim.memory.timing import CopyCost, copy_cost
+from mlusim.units import PS_PER_S, ceil_div
+
+# How far these predictions are off, and so how close two of them say nothing about which is faster.
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileCost:
+    """What one tile costs.
+
+    Attributes:
+        load, store: one copy of each stage.
+        loads, stores: copies of each stage.
+        compute_ps: time on the vector or Move pipe.
+        scalar_ps: time of scalar work that nothing hides.
+    """
+
+    load: CopyCost
+    store: CopyCost
+    loads: int = 1
+    stores: int = 1
+    compute_ps: int = 0
+    scalar_ps: int = 0
+
+
+def load_cost(board: Board, segment_bytes: int, loops: Loops = ()) -> CopyCost:
+    """Cost of a copy from GDRAM to NRAM: segments and the loops over them in GDRAM, (count, stride in bytes)."""
+    bus = read_bus_bytes(0, segment_bytes, loops, board.dram_unit_bytes)
+    return _cost(board, Direction.GDRAM2NRAM, segment_bytes, loops, bus, 0)
+
+
+def store_cost(board: Board, segment_bytes: int, loops: Loops = ()) -> CopyCost:
+    """Cost of a copy from NRAM to GDRAM; arguments as `load_cost`."""
+    bus_read, bus_write = write_bus_bytes(0, segment_bytes, loops, board.dram_unit_bytes)
+    return _cost(board, Direction.NRAM2GDRAM, segment_bytes, loops, bus_read, bus_write)
+
+
+def vector_ps(board: Board, nbytes: int, passes: int = 1) -> int:
+    """Time of `passes` vector instructions, each on operands of up to `nbytes`."""
+    cycles = board.vector_startup_cycles + max(1, ceil_div(nbytes, board.vector_bytes_per_cycle))
+    return board.cycles_ps(passes * cycles)
+
+
+def move_ps(board: Board, nbytes: int, moves: int = 1) -> int:
+    """Time of `moves` copies inside a core that move `nbytes` in all."""
+    cycles = moves * board.move_startup_cycles + ceil_div(nbytes, board.move_bytes_per_cycle)
+    return board.cycles_ps(cycles)
+
+
+def predict_ps(board: Board, tile: TileCost, *, tiles: int, tasks: int, overlapped: bool) -> int:
+    """Time of a launch of `tasks` BLOCK tasks that share `tiles` equal tiles in turn."""
+    each = ceil_div(tiles, tasks)
+    together = ceil_div(tasks, board.clusters)
+    load_ps = tile.loads * _port_ps(tile.load, board.cluster_read_bandwidth_bytes_per_s, together)
+    store_ps = tile.stores * _port_ps(tile.store, board.cluster_write_bandwidth_bytes_per_s, together)
+    issue_ps = (tile.loads + tile.stores + 3) * board.cycles_ps(board.issue_cycles)
+    latency_ps = tile.load.latency_ps + tile.store.latency_ps
+    once_ps = latency_ps + load_ps + tile.compute_ps + store_ps + tile.scalar_ps + issue_ps
+    if overlapped:
+        # The load's start-up passes while the store before it moves its bytes.
+        io_ps = tile.store.latency_ps + max(store_ps, tile.load.latency_ps - tile.store.latency_ps) + load_ps
+        chain_ps = once_ps + (each - 1) * max(io_ps + issue_ps, tile.compute_ps + tile.scalar_ps)
+    else:
+        chain_ps = each * once_ps
+    work = tiles * (tile.loads * tile.load.work + tile.stores * tile.store.work)
+    rate = board.dram_bandwidth_bytes_per_s / PS_PER_S
+    if overlapped:
+        dram_ps = work / (rate * board.dram_mixed_efficiency) + latency_ps
+    else:
+        # Equal tiles keep in step: all load, all compute, all store, and meanwhile the DRAM does one thing or nothing.
+        dram_ps = work / rate + each * (latency_ps + tile.compute_ps + tile.scalar_ps)
+    fixed_ps = board.kernel_start_ps + tasks * board.core_start_skew_ps + board.kernel_end_ps
+    return fixed_ps + round(max(chain_ps, dram_ps))
+
+
+def _cost(
+    board: Board, direction: Direction, segment_bytes: int, loops: Loops, bus_read: int, bus_write: int
+) -> CopyCost:
+    segments = 1
+    gaps = False
+    reach = segment_bytes
+    for count, stride in reversed(loops):
+        segments *= count
+        gaps |= count > 1 and stride != reach
+        reach *= count
+    shape = CopyShape(
+        direction, segments * segment_bytes, segment_bytes, segments, loops, loops, bus_read, bus_write, gaps
+    )
+    return copy_cost(board, shape, memory_core=False)
+
+
+def _port_ps(cost: CopyCost, cluster_bandwidth: int, together: int) -> float:
+    """Time of a transfer at the speed of its core's port, or of its share of the cluster's."""
+    return cost.work / min(cost.limit, cost.ratio * cluster_bandwidth / PS_PER_S / together)

@@ -1,0 +1,365 @@
+"""How reverse is split, and by which of the board's means each axis is turned round.
+
+Axes of one element go away, and adjacent axes that are both reversed, or both not, are one: reversing two is reversing
+the merged one. What is left are *groups*, reversed and not in turn. A tile is a range of one group, the pivot, with all
+of the groups inside it: contiguous in the output, and contiguous in the input, at the mirrored place.
+
+The unit is the slice from the outermost reversed group on. Tier 1: whole slices fit in NRAM; tier 2: a slice is cut
+along an outer group; tier 3: a row, the innermost group, is cut into chunks, each loaded from its mirrored place.
+
+Inside a tile a group is reversed on chip or on the way. On chip a mirror instruction reverses everything from one group
+inwards at once, so each group whose neighbour goes the other way costs one mirror. On the way a negative source stride
+costs a segment of the copy for each of its elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlusim.errors import PlanError
+from mlusim.hardware import Board
+from mlusim.kernels.plan import Plan, Tiles
+from mlusim.kernels.predict import TOLERANCE, TileCost, load_cost, predict_ps, store_cost, vector_ps
+from mlusim.kernels.split import MAX_SEGMENTS, boxes, cut, cut_evenly, in_turn
+from mlusim.units import PS_PER_US, ceil_div, group_digits
+
+STRATEGIES: dict[str, str] = {
+    "auto": "whichever of the others the board's cost functions say is fastest",
+    "mirror": "contiguous copies; every group is reversed on chip by mirror instructions",
+    "strided": "every group is reversed by negative source strides, the last axis element by element",
+    "mixed": "axes before the last by negative source strides, the last axis by a mirror instruction",
+}
+
+# On boards of arch below 300 vector operands are a multiple of this (B).
+_VECTOR_BYTES = 128
+# Groups further in than the outermost that fits are tried as pivots while they make no more tiles than this a core.
+_TILES_A_CORE = 64
+
+
+class Group(NamedTuple):
+    """Adjacent axes that are all reversed or all not, as one."""
+
+    extent: int
+    flipped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """How the groups inside a tile are reversed.
+
+    Attributes:
+        name: the strategy.
+        level: groups from this one on are reversed on chip; those between the pivot and it by negative strides.
+        passes: first group of each mirror instruction: it reverses everything from there inwards.
+        segment: first group of a contiguous segment of the load; `len(groups)` for single elements.
+    """
+
+    name: str
+    level: int
+    passes: tuple[int, ...]
+    segment: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    means: Means
+    pivot: int
+    overlapped: bool
+    parts: int
+    rows: int
+    tasks: int
+    tiles: int
+    predicted_ps: int
+
+
+def coalesce(shape: Sequence[int], axes: Sequence[int]) -> tuple[Group, ...]:
+    """The groups of a tensor without zero extents; one group of one element where every axis has one.
+
+    Args:
+        shape: extents.
+        axes: axes to reverse, in [0, rank), each once.
+    """
+    groups: list[Group] = []
+    for axis, extent in enumerate(shape):
+        if extent == 1:
+            continue
+        flipped = axis in axes
+        if groups and groups[-1].flipped == flipped:
+            groups[-1] = Group(groups[-1].extent * extent, flipped)
+        else:
+            groups.append(Group(extent, flipped))
+    return tuple(groups) or (Group(1, flipped=False),)
+
+
+def plan_reverse(
+    board: Board, shape: Sequence[int], axes: Sequence[int], itemsize: int, strategy: str, operator: str = "reverse"
+) -> Plan:
+    """Split one reverse.
+
+    Args:
+        board: the board's record.
+        shape: extents; any rank, any may be 0.
+        axes: axes to reverse, in [0, rank), each once; none is a copy.
+        itemsize: bytes of an element.
+        strategy: a name of `STRATEGIES`.
+        operator: what the plan calls itself.
+
+    The plan covers the output as [outer, pivot, inner]: the groups outside the pivot as one axis, the pivot, and those
+    inside it as one axis. Raises `PlanError` where the NRAM of the board does not hold one element in each buffer.
+    """
+    words = f"{list(shape)} reversed along {list(axes) or 'no axis'}"
+    if 0 in shape:
+        return _plan(board, operator, strategy, words, itemsize, (0, 0, 0), None)
+    groups = coalesce(shape, axes)
+    words += f" is {' x '.join(f'{_n(extent)}{" reversed" if flipped else ""}' for extent, flipped in groups)}"
+    names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
+    choices = [
+        candidate
+        for name in names
+        for overlapped in (True, False)
+        for candidate in _candidates(board, groups, itemsize, name, overlapped=overlapped)
+    ]
+    if not choices:
+        raise PlanError(
+            f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 buffers of "
+            f"at least {_VECTOR_BYTES} B: give it more nram_bytes"
+        )
+    chosen = _choose(choices)
+    outer = math.prod(group.extent for group in groups[: chosen.pivot])
+    extent = groups[chosen.pivot].extent
+    inner = math.prod(group.extent for group in groups[chosen.pivot + 1 :])
+    plan_shape = (outer, extent, inner)
+    return _plan(board, operator, chosen.means.name, words, itemsize, plan_shape, (groups, chosen, choices))
+
+
+def _plan(  # noqa: PLR0913, PLR0917
+    board: Board,
+    operator: str,
+    strategy: str,
+    words: str,
+    itemsize: int,
+    shape: tuple[int, int, int],
+    work: tuple[tuple[Group, ...], _Candidate, list[_Candidate]] | None,
+) -> Plan:
+    if work is None:
+        return Plan(
+            operator=operator,
+            strategy=strategy,
+            board=board,
+            tier=0,
+            reason="the output has no elements and nothing is launched",
+            arithmetic=(words,),
+            unit="a slice",
+            unit_bytes=0,
+            kind="BLOCK",
+            dim=(1, 1, 1),
+            output_shape=shape,
+            itemsize=itemsize,
+            tiles=Tiles([], np.empty((0, 3)), np.empty((0, 3)), 0),
+            nram_bytes=0,
+        )
+    groups, chosen, choices = work
+    outer, extent, inner = shape
+    first = next((index for index, group in enumerate(groups) if group.flipped), len(groups) - 1)
+    unit_elements = math.prod(group.extent for group in groups[first:])
+    rows = _row_cuts(extent, chosen)
+    start, stop = boxes((cut(outer, 1), rows, cut(inner, inner)), order=(0, 1, 2))
+    sizes = (stop[:, 1] - start[:, 1]) * inner
+    # Tiles of one size follow each other in a task, so that its buffers change their size once.
+    order = np.argsort(-sizes, kind="stable")
+    elements = int(sizes.max())
+    nram_bytes = _buffers(chosen.means, overlapped=chosen.overlapped) * _rounded(board, elements * itemsize)
+    tier, why = _tier(groups, first, chosen, unit_elements, elements, itemsize)
+    return Plan(
+        operator=operator,
+        strategy=strategy,
+        board=board,
+        tier=tier,
+        reason=f"{why}. {_comparison(chosen, choices, elements, groups)}",
+        arithmetic=(
+            words,
+            f"usable NRAM {_n(board.nram_usable_bytes)} B, {_buffers(chosen.means, overlapped=chosen.overlapped)} "
+            f"buffers: tiles of up to {_n(elements)} elements, {_n(chosen.tiles)} of them",
+            _means_in_words(chosen.means, groups),
+        ),
+        unit=f"a slice of {_n(unit_elements)} elements of {itemsize} B",
+        unit_bytes=unit_elements * itemsize,
+        kind="BLOCK",
+        dim=(chosen.tasks, 1, 1),
+        output_shape=shape,
+        itemsize=itemsize,
+        tiles=Tiles(in_turn(sizes[order], chosen.tasks), start[order], stop[order], nram_bytes),
+        nram_bytes=nram_bytes,
+        parameters={
+            "groups": groups,
+            "pivot": chosen.pivot,
+            "means": chosen.means,
+            "overlapped": chosen.overlapped,
+            "elements": elements,
+        },
+        predicted_ps=chosen.predicted_ps,
+    )
+
+
+def means_of(groups: tuple[Group, ...], pivot: int, name: str) -> Means:
+    """How the groups from the pivot on are reversed by a strategy."""
+    count = len(groups)
+    last = count - 1
+    inner_row = last if not groups[last].flipped else count
+    if name == "strided":
+        level, segment = count, inner_row
+    elif name == "mixed":
+        # Where the last group stays as it is, there is nothing to mirror but what outer groups reverse.
+        level = last if groups[last].flipped else count
+        segment = last
+    else:
+        level = segment = pivot
+    level, segment = max(level, pivot), max(segment, pivot)
+    passes, before = [], False
+    for group in range(level, count):
+        if groups[group].flipped != before:
+            passes.append(group)
+        before = groups[group].flipped
+    if name != "mirror" and segment == pivot and not groups[pivot].flipped:
+        # A run that is not reversed is one segment with all that lies inside it only where nothing does.
+        segment = max(segment, min(inner_row, last))
+    return Means(name=name, level=level, passes=tuple(passes), segment=segment)
+
+
+def _buffers(means: Means, *, overlapped: bool) -> int:
+    """NRAM buffers that a task needs: for the load and the store of two tiles, and for the results of mirrors."""
+    if not means.passes:
+        return 1 + overlapped
+    return 4 if overlapped else 2
+
+
+def _rounded(board: Board, nbytes: int) -> int:
+    alignment = board.vector_alignment_bytes
+    return ceil_div(nbytes, alignment) * alignment
+
+
+def _candidates(
+    board: Board, groups: tuple[Group, ...], itemsize: int, name: str, *, overlapped: bool
+) -> list[_Candidate]:
+    """A few numbers of parts for each pivot whose tiles fit."""
+    found: list[_Candidate] = []
+    for pivot, (extent, _) in enumerate(groups):
+        means = means_of(groups, pivot, name)
+        alignment = board.vector_alignment_bytes
+        capacity = board.nram_usable_bytes // _buffers(means, overlapped=overlapped) // alignment * alignment
+        outer = math.prod(group.extent for group in groups[:pivot])
+        inner = math.prod(group.extent for group in groups[pivot + 1 :])
+        held = capacity // (inner * itemsize)
+        if not held:
+            continue
+        if found and outer > _TILES_A_CORE * board.cores:
+            break
+        # Tiles begin at whole bus units and, for the old boards' vector unit, whole vectors, where these fit.
+        whole = _VECTOR_BYTES if board.needs_aligned_vectors else board.dram_unit_bytes
+        multiple = whole // math.gcd(inner * itemsize, whole)
+        if multiple > held:
+            multiple = 1
+        blocks = ceil_div(extent, multiple)
+        least = ceil_div(blocks, held // multiple)
+        wanted = {least, least + 1} | {ceil_div(board.cores * turns, outer) for turns in (1, 2, 3, 4)}
+        for parts in sorted(parts for parts in wanted if least <= parts <= blocks):
+            rows = ceil_div(blocks, parts) * multiple
+            tiles = outer * parts
+            tasks = min(board.cores, tiles)
+            cost = _tile_cost(board, groups, pivot, means, min(rows, extent), itemsize)
+            predicted = predict_ps(board, cost, tiles=tiles, tasks=tasks, overlapped=overlapped)
+            found.append(
+                _Candidate(
+                    means=means,
+                    pivot=pivot,
+                    overlapped=overlapped,
+                    parts=parts,
+                    rows=multiple,
+                    tasks=tasks,
+                    tiles=tiles,
+                    predicted_ps=predicted,
+                )
+            )
+    return found
+
+
+def _tile_cost(
+    board: Board, groups: tuple[Group, ...], pivot: int, means: Means, rows: int, itemsize: int
+) -> TileCost:
+    inner = math.prod(group.extent for group in groups[pivot + 1 :])
+    nbytes = rows * inner * itemsize
+    store = store_cost(board, nbytes)
+    mirrors = vector_ps(board, nbytes, len(means.passes)) if means.passes else 0
+    if means.segment == pivot:
+        return TileCost(load=load_cost(board, nbytes), store=store, compute_ps=mirrors)
+    segment = math.prod(group.extent for group in groups[means.segment :]) * itemsize
+    loops = [rows, *(group.extent for group in groups[pivot + 1 : means.segment])]
+    loads = math.prod(loops[: max(0, len(loops) - max_loops(board))])
+    loads *= math.prod(ceil_div(count, MAX_SEGMENTS) for count in loops[-max_loops(board) :])
+    segments = nbytes // segment // loads
+    load = load_cost(board, segment, ((max(segments, 1), -segment),))
+    return TileCost(load=load, loads=loads, store=store, compute_ps=mirrors)
+
+
+def max_loops(board: Board) -> int:
+    """Loops over segments that one `__memcpy` has."""
+    return 2 if board.has_3d_memcpy else 1
+
+
+def _choose(candidates: list[_Candidate]) -> _Candidate:
+    """Of all that are as fast as the fastest, as far as a prediction goes: most tasks, fewest passes, fewest tiles."""
+    limit = min(candidate.predicted_ps for candidate in candidates) * (1 + TOLERANCE)
+    eligible = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
+
+    def merit(candidate: _Candidate) -> tuple[int, int, bool, int]:
+        whole = candidate.tiles == candidate.tasks
+        return candidate.tasks, -len(candidate.means.passes), candidate.overlapped is not whole, -candidate.tiles
+
+    return max(eligible, key=merit)
+
+
+def _row_cuts(extent: int, chosen: _Candidate) -> tuple[Any, Any]:
+    starts, stops = (bounds * chosen.rows for bounds in cut_evenly(ceil_div(extent, chosen.rows), chosen.parts))
+    return starts, np.minimum(stops, extent)
+
+
+def _tier(  # noqa: PLR0913, PLR0917
+    groups: tuple[Group, ...], first: int, chosen: _Candidate, unit_elements: int, elements: int, itemsize: int
+) -> tuple[int, str]:
+    unit = f"a slice of {_n(unit_elements * itemsize)} B"
+    if chosen.pivot < first or (chosen.pivot == first and chosen.parts == 1):
+        return 1, f"{unit} fits: up to {_n(elements // unit_elements)} in a tile"
+    cut_words = f"{_n(chosen.parts)} parts of up to {_n(elements * itemsize)} B"
+    if chosen.pivot == len(groups) - 1 and chosen.parts > 1:
+        return 3, f"a row of {_n(groups[-1].extent * itemsize)} B is cut into chunks, {cut_words}"
+    return 2, f"{unit} is cut along its outer axes, {cut_words}"
+
+
+def _means_in_words(means: Means, groups: tuple[Group, ...]) -> str:
+    if not any(group.flipped for group in groups):
+        return "nothing is reversed: tiles are copied"
+    on_chip = f"{len(means.passes)} mirror instructions a tile" if means.passes else "no mirror instruction"
+    if means.segment == len(groups):
+        return f"loads of single elements by negative source strides, {on_chip}"
+    return f"loads of contiguous segments from group {means.segment} inwards, {on_chip}"
+
+
+def _comparison(
+    chosen: _Candidate, choices: list[_Candidate], elements: int, groups: tuple[Group, ...]
+) -> str:
+    fastest: dict[str, int] = {}
+    for candidate in choices:
+        name = candidate.means.name
+        fastest[name] = min(candidate.predicted_ps, fastest.get(name, candidate.predicted_ps))
+    times = ", ".join(f"{name} {time_ps / PS_PER_US:.2f} us" for name, time_ps in fastest.items())
+    run = math.prod(group.extent for group in groups[chosen.means.segment :]) if chosen.means.segment else elements
+    del run
+    return f"Predicted: {times}"
+
+
+_n = group_digits

@@ -1,0 +1,122 @@
+"""The vendor's enumerations, with its names and numbers.
+
+Sources: mlu-ops, `mlu_op.h` (`mluOpStatus_t`, `mluOpDataType_t`, `mluOpTensorLayout_t`); CNRT 6, `cnrt.h` (`cnrtRet_t`,
+of which only the values that this package returns, and `cnrtMemTransDir_t`).
+"""
+# ruff: noqa: N801 - the vendor's names
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from mlusim.dtypes import (
+    BFLOAT16,
+    BOOL,
+    COMPLEX64,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    Dtype,
+)
+
+
+class mluOpStatus_t(IntEnum):
+    """What every mluOp function returns."""
+
+    MLUOP_STATUS_SUCCESS = 0
+    MLUOP_STATUS_NOT_INITIALIZED = 1
+    MLUOP_STATUS_ALLOC_FAILED = 2
+    MLUOP_STATUS_BAD_PARAM = 3
+    MLUOP_STATUS_INTERNAL_ERROR = 4
+    MLUOP_STATUS_ARCH_MISMATCH = 5
+    MLUOP_STATUS_EXECUTION_FAILED = 6
+    MLUOP_STATUS_NOT_SUPPORTED = 7
+    MLUOP_STATUS_NUMERICAL_OVERFLOW = 8
+
+
+class mluOpDataType_t(IntEnum):
+    """Element type of a tensor descriptor."""
+
+    MLUOP_DTYPE_INVALID = 0
+    MLUOP_DTYPE_HALF = 1
+    MLUOP_DTYPE_FLOAT = 2
+    MLUOP_DTYPE_INT8 = 3
+    MLUOP_DTYPE_INT16 = 4
+    MLUOP_DTYPE_INT31 = 5
+    MLUOP_DTYPE_INT32 = 6
+    MLUOP_DTYPE_UINT8 = 7
+    MLUOP_DTYPE_BOOL = 8
+    MLUOP_DTYPE_INT64 = 9
+    MLUOP_DTYPE_UINT32 = 11
+    MLUOP_DTYPE_UINT64 = 12
+    MLUOP_DTYPE_UINT16 = 13
+    MLUOP_DTYPE_DOUBLE = 14
+    MLUOP_DTYPE_COMPLEX_HALF = 15
+    MLUOP_DTYPE_COMPLEX_FLOAT = 16
+    MLUOP_DTYPE_BFLOAT16 = 17
+
+
+class mluOpTensorLayout_t(IntEnum):
+    """Layout of a tensor descriptor. tin_shift takes any: it goes by the dimensions, as mlu-ops does."""
+
+    MLUOP_LAYOUT_NCHW = 0
+    MLUOP_LAYOUT_NHWC = 1
+    MLUOP_LAYOUT_HWCN = 2
+    MLUOP_LAYOUT_NDHWC = 3
+    MLUOP_LAYOUT_ARRAY = 4
+    MLUOP_LAYOUT_NCDHW = 5
+    MLUOP_LAYOUT_TNC = 6
+    MLUOP_LAYOUT_NTC = 7
+    MLUOP_LAYOUT_NC = 8
+    MLUOP_LAYOUT_NLC = 9
+    MLUOP_LAYOUT_NCL = 10
+
+
+class cnrtRet_t(IntEnum):
+    """What the memory functions return."""
+
+    cnrtSuccess = 0
+    cnrtErrorArgsInvalid = 100006
+    cnrtErrorNotSupport = 100050
+    cnrtErrorNoMem = 100100
+    cnrtErrorMemcpyDirectionInvalid = 632013
+    cnrtErrorCndrvFuncCall = 632015
+
+
+class cnrtMemTransDir_t(IntEnum):
+    """Direction of a `cnrtMemcpy`."""
+
+    cnrtMemcpyHostToDev = 0
+    cnrtMemcpyDevToDev = 1
+    cnrtMemcpyDevToHost = 2
+    cnrtMemcpyHostToHost = 3
+    cnrtMemcpyPeerToPeer = 4
+    cnrtMemcpyNoDirection = 5
+
+
+_D = mluOpDataType_t
+ELEMENT_TYPES: dict[mluOpDataType_t, Dtype] = {
+    _D.MLUOP_DTYPE_HALF: FLOAT16,
+    _D.MLUOP_DTYPE_FLOAT: FLOAT32,
+    _D.MLUOP_DTYPE_INT8: INT8,
+    _D.MLUOP_DTYPE_INT16: INT16,
+    _D.MLUOP_DTYPE_INT32: INT32,
+    _D.MLUOP_DTYPE_UINT8: UINT8,
+    _D.MLUOP_DTYPE_BOOL: BOOL,
+    _D.MLUOP_DTYPE_INT64: INT64,
+    _D.MLUOP_DTYPE_UINT32: UINT32,
+    _D.MLUOP_DTYPE_UINT64: UINT64,
+    _D.MLUOP_DTYPE_UINT16: UINT16,
+    _D.MLUOP_DTYPE_DOUBLE: FLOAT64,
+    _D.MLUOP_DTYPE_COMPLEX_FLOAT: COMPLEX64,
+    _D.MLUOP_DTYPE_BFLOAT16: BFLOAT16,
+}
+"""The element type behind each data type that mlusim has one for."""

@@ -1,0 +1,145 @@
+"""One record for each operator, so that its function, NetBuilder, mluOp and the command line do the same.
+
+An operator is inferred from what is known before anything runs (names, shapes, element types), and prepared, its index
+values checked and its split planned, when its inputs are there. `apply` does both and runs the call on a device of its
+own; `apply_on_device` prepares and runs on a device that holds the tensors, for front ends that inferred before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlusim.analysis.launch_log import Operand, log_of_launch
+from mlusim.device import Device
+from mlusim.dtypes import Dtype, dtype_of
+from mlusim.hardware import Board, board
+from mlusim.memory.view import View
+from mlusim.ops.common import Call, Input, RunOptions, check_choice, launch, run
+from mlusim.result import Result
+
+
+class Tensor(NamedTuple):
+    """What is known of a tensor before anything runs: its name in messages, its shape and its element type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """How an operator is checked, inferred and prepared.
+
+    Attributes:
+        name: as in `mlusim.ops`.
+        tensors: names of its input tensors, in the order in which its kernel takes them.
+        infer: infer(*tensors, **attributes) gives shape and dtype of the output from one `Tensor` for each input.
+            Raises `InputError` for shapes, dtypes and attributes that break a rule.
+        prepare: prepare(board, strategy, *inputs, **attributes) gives the `Call`, from one `common.Input` for each
+            input, inferred before. Raises `InputError` for index values that are out of range, `PlanError` where no
+            split fits.
+        strategies: names of its strategies, the default first.
+        reads_values: the inputs whose values prepare or scalar code of the kernel looks at; of the others it sees
+            shape and dtype only, so that in a timing-only run they need no bytes.
+        view: view(x, **attributes) gives the output as a view of the input's bytes, in an operator that moves none.
+    """
+
+    name: str
+    tensors: tuple[str, ...]
+    infer: Callable[..., tuple[tuple[int, ...], Dtype]]
+    prepare: Callable[..., Call]
+    strategies: tuple[str, ...]
+    reads_values: tuple[str, ...] = ()
+    view: Callable[..., View] | None = None
+
+
+def apply(
+    operator: Operator,
+    arrays: Sequence[ArrayLike],
+    attributes: Mapping[str, Any],
+    device: str | Path | Board,
+    strategy: str | None,
+    options: RunOptions,
+) -> Result:
+    """Infer, prepare and run an operator on arrays of the host: what each function of `mlusim.ops` does.
+
+    Args:
+        operator: its record.
+        arrays: one for each of its tensors.
+        attributes: axes, dtypes and the like.
+        device: a preset's name, a TOML file, or a board.
+        strategy: one of its strategies; None: its default.
+        options: see `RunOptions`.
+    """
+    chosen = operator.strategies[0] if strategy is None else strategy
+    check_choice("strategy", chosen, operator.strategies)
+    inputs = [
+        Input(name=name, array=np.asarray(array), keep_data=name in operator.reads_values)
+        for name, array in zip(operator.tensors, arrays, strict=True)
+    ]
+    operator.infer(*(tensor_of(given) for given in inputs), **attributes)
+    return run(operator.prepare(board(device), chosen, *inputs, **attributes), **options)
+
+
+def tensor_of(given: Input) -> Tensor:
+    """What is known of an input before anything runs. Raises `InputError` for an element type the board has not."""
+    return Tensor(given.name, given.array.shape, dtype_of(given.array.dtype))
+
+
+def apply_on_device(
+    operator: Operator,
+    device: Device,
+    tensors: Sequence[tuple[str, View]],
+    output: tuple[str, View],
+    attributes: Mapping[str, Any],
+    strategy: str | None = None,
+) -> Result:
+    """Prepare and run an operator on tensors in the GDRAM of a device, wait for it, and give the profile of it alone.
+
+    Args:
+        operator: its record; what it would infer from the tensors is taken as checked.
+        device: where the tensors are; its queue is empty.
+        tensors: name and contiguous view of each input.
+        output: name and contiguous view of the output.
+        attributes: axes, dtypes and the like.
+        strategy: one of its strategies; None: its default.
+
+    The values of index tensors are looked at in the simulated memory, a service of the simulator. Returns a result
+    without output: that is in the view. Raises what `Operator.prepare` and `Device.synchronize` raise.
+    """
+    chosen = operator.strategies[0] if strategy is None else strategy
+    check_choice("strategy", chosen, operator.strategies)
+    inputs = [
+        Input(name=name, array=_array_of(view), keep_data=role in operator.reads_values)
+        for role, (name, view) in zip(operator.tensors, tensors, strict=True)
+    ]
+    call = operator.prepare(device.board, chosen, *inputs, **attributes)
+    # A prepared call may have merged or split axes; the bytes are the same.
+    views = [view.reshape(given.array.shape) for given, (_, view) in zip(call.inputs, tensors, strict=True)]
+    target = output[1].reshape(call.plan.output_shape)
+    first_record, number = len(device.log), len(device.log.launches)
+    launch(device, call, views, target)
+    device.synchronize()
+    operands = [Operand(name, view, read_only=True) for (name, _), view in zip(tensors, views, strict=True)]
+    launched = number if len(device.log.launches) > number else None
+    return Result(
+        operator=operator.name,
+        output=None,
+        board=device.board,
+        plan=call.plan,
+        log=log_of_launch(device.log, launched, [*operands, Operand(output[0], target, read_only=False)], first_record),
+        theory_ops=call.theory_ops,
+    )
+
+
+def _array_of(view: View) -> np.ndarray[Any, Any]:
+    """The elements on the simulated bytes; in a timing-only run, where there are none, their shape and dtype only."""
+    if view.allocation.buffer is None:
+        return np.broadcast_to(np.empty((), view.dtype), view.shape)
+    return view.typed()

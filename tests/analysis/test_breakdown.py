@@ -1,0 +1,80 @@
+"""Every core-picosecond has one cause, whatever the kernel does."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.metrics import measure
+from mlusim.device import Device
+from mlusim.hardware import board
+
+BOARDS = [board("mlu370-x4"), board("mlu590-h8"), board("mlu290-m5")]
+STEPS = ("load", "store", "in", "in_async", "out", "out_async", "move", "fill", "sync", "scalar", "rows", "stage", "all")
+
+
+def program(steps):
+    async def kernel(core, source, out):
+        stage = core.sram.alloc(4096, np.float32, "stage") if core.cluster_dim else None
+        if not core.is_memory_core:
+            held, other = core.nram.alloc(4096, np.float32), core.nram.alloc(4096, np.float32)
+        for step in steps:
+            if step == "all":
+                await core.sync_all()
+            elif core.is_memory_core or (core.task_id % 3 == 1 and step in ("in", "fill")):
+                continue
+            elif step == "load":
+                await core.load(source[core.task_id % 7])
+            elif step == "store":
+                core.store(out[core.task_id], 1.0)
+            elif step == "in":
+                await core.memcpy(held, source)
+            elif step == "in_async":
+                core.memcpy_async(held, source)
+            elif step == "out":
+                await core.memcpy(out[::2], held[:2048])
+            elif step == "out_async":
+                core.memcpy_async(out, other)
+            elif step == "move":
+                core.move(other, held)
+            elif step == "fill":
+                core.fill(other, 1)
+            elif step == "sync":
+                await core.sync()
+            elif step == "scalar":
+                core.scalar(20 * (1 + core.task_id % 5))
+            elif step == "rows":
+                await core.memcpy_rows(held.reshape(64, 64), source.reshape(64, 64), None, np.arange(0, 64, 2))
+            elif stage is not None:
+                await core.memcpy(stage, source)
+
+    return kernel
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(BOARDS),
+    st.lists(st.tuples(st.lists(st.sampled_from(STEPS), max_size=8), st.integers(1, 70), st.booleans()), max_size=3),
+    st.booleans(),
+)
+def test_causes_sum_to_the_time_of_every_core(on, launches, two_queues):
+    device = Device(on)
+    source = device.upload(np.zeros(4096, np.float32))
+    out = device.alloc((4096,), np.float32)
+    queues = [device.queue(), device.queue()]
+    for number, (steps, tasks, union) in enumerate(launches):
+        dim = (4, -(-tasks // 4), 1) if union else (tasks, 1, 1)
+        kind = "UNION1" if union else "BLOCK"
+        device.launch(program(steps), source, out, dim=dim, kind=kind, queue=queues[number % 2 if two_queues else 0])
+    device.synchronize()
+    metrics = measure(device.log, on)
+    assert metrics.core_causes_ps.shape == (on.cores, len(CAUSES))
+    assert (metrics.core_causes_ps >= 0).all()
+    assert (metrics.core_causes_ps.sum(axis=1) == metrics.time_ps).all()
+    assert sum(metrics.where_time_went.values()) == metrics.core_time_ps == on.cores * metrics.time_ps
+    assert (metrics.task_busy_ps >= 0).all()
+    assert (metrics.task_idle_ps >= 0).all()
+    used = {task.cluster * on.cores_per_cluster + task.core for task in device.log.tasks if not task.is_memory_core}
+    unused = sorted(set(range(on.cores)) - used)
+    without_task = [list(CAUSES).index(name) for name in ("launch", "idle")]
+    assert (metrics.core_causes_ps[unused][:, without_task].sum(axis=1) == metrics.time_ps).all()

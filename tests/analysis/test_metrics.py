@@ -1,0 +1,265 @@
+"""Figures of small kernels against counts by hand, from the board's own numbers."""
+
+import math
+
+import numpy as np
+import pytest
+
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.metrics import measure, peak_bytes, verdict
+from mlusim.analysis.records import Records
+from mlusim.device import Device
+from mlusim.hardware import board
+from mlusim.memory.kinds import Direction, MemoryKind
+
+X4 = board("mlu370-x4")
+NBYTES = 4096
+
+
+def run(kernel, *, on=X4, dim=(1, 1, 1), kind="BLOCK", elements=NBYTES // 4, dtype=np.float32):
+    device = Device(on)
+    source = device.upload(np.arange(elements).astype(dtype), "source")
+    out = device.alloc((elements,), dtype, "out")
+    device.launch(kernel, source, out, dim=dim, kind=kind)
+    device.synchronize()
+    return device
+
+
+def by_cause(metrics, core):
+    return {name: ps for name, ps in zip(CAUSES, metrics.core_causes_ps[core].tolist(), strict=True) if ps}
+
+
+async def copy_in(core, source, out):
+    if core.is_memory_core:
+        return
+    await core.memcpy(core.nram.alloc(source.shape, source.dtype), source)
+
+
+def transfer_ps(nbytes, bandwidth):
+    return math.ceil(nbytes * 10**12 / bandwidth)
+
+
+def test_one_core_copying_4096_bytes_takes_the_closed_form():
+    device = run(copy_in)
+    metrics = measure(device.log, X4)
+    assert X4.core_read_bandwidth_bytes_per_s < X4.cluster_read_bandwidth_bytes_per_s
+    moving = transfer_ps(NBYTES, X4.core_read_bandwidth_bytes_per_s)
+    issue = X4.cycles_ps(X4.issue_cycles)
+    assert metrics.time_ps == X4.kernel_start_ps + issue + X4.dma_read_latency_ps + moving + X4.kernel_end_ps
+    assert metrics.cycles == math.ceil(metrics.time_ps * X4.clock_hz / 10**12)
+    assert metrics.bytes_requested == {"GDRAM2NRAM": NBYTES}
+    assert metrics.bus_bytes == {"read": NBYTES, "write": 0}
+    assert metrics.compulsory_bytes == {"read": NBYTES, "write": NBYTES}
+    assert metrics.theory_io_bytes == 2 * NBYTES
+    assert metrics.peak_nram_bytes == NBYTES
+    assert metrics.peak_sram_bytes == 0
+    assert metrics.operations == {"memcpy": 1}
+    assert by_cause(metrics, 0) == {
+        "transfer": moving,
+        "dma_latency": X4.dma_read_latency_ps,
+        "issue": issue,
+        "launch": X4.kernel_start_ps + X4.kernel_end_ps,
+    }
+    for core in range(1, X4.cores):
+        assert by_cause(metrics, core) == {
+            "launch": X4.kernel_start_ps + X4.kernel_end_ps,
+            "idle": issue + X4.dma_read_latency_ps + moving,
+        }
+    assert metrics.task_busy_ps.tolist() == [X4.dma_read_latency_ps + moving]
+    assert metrics.task_idle_ps.tolist() == [issue]
+    assert metrics.pipe_busy_ps["io"] == X4.dma_read_latency_ps + moving
+
+
+def test_efficiencies_are_the_vendors_formulas():
+    device = run(copy_in)
+    metrics = measure(device.log, X4, theory_ops=5000)
+    seconds = metrics.time_ps / 1e12
+    assert metrics.io_efficiency == pytest.approx(2 * NBYTES / (seconds * 307.2e9))
+    # T: 32 operations a cycle and core for float, 64 for half; 32 cores at 1 GHz.
+    assert metrics.peak_ops_per_s == 32 * 32 * 10**9
+    assert metrics.compute_efficiency == pytest.approx(5000 / (seconds * metrics.peak_ops_per_s))
+    assert metrics.bottleneck == "io"
+    assert measure(device.log, X4, theory_ops=10**9).bottleneck == "compute"
+    assert measure(device.log, X4, theory_io_bytes=100).theory_io_bytes == 100
+    half = run(copy_in, dtype=np.float16)
+    assert measure(half.log, X4).peak_ops_per_s == 64 * 32 * 10**9
+
+
+def test_four_cores_of_a_cluster_wait_for_its_port():
+    elements = 1 << 16
+    on = X4.replace(core_start_skew_ps=0)
+    device = run(copy_in, on=on, dim=(4, 1, 1), kind="UNION1", elements=elements)
+    metrics = measure(device.log, on)
+    alone = transfer_ps(4 * elements, on.core_read_bandwidth_bytes_per_s)
+    together = transfer_ps(16 * elements, on.cluster_read_bandwidth_bytes_per_s)
+    assert together > alone
+    for core in range(4):
+        assert by_cause(metrics, core)["transfer"] == alone
+        assert by_cause(metrics, core)["bandwidth_wait"] == together - alone
+
+
+def test_compute_behind_a_copy_is_hidden_and_the_rest_is_not():
+    async def overlapped(core, source, out):
+        loaded = core.nram.alloc(source.shape, source.dtype)
+        other = core.nram.alloc(1 << 15, source.dtype)
+        core.memcpy_async(loaded, source)
+        core.fill(other, 0)
+        await core.sync()
+
+    elements = 1 << 14
+    metrics = measure(run(overlapped, elements=elements).log, X4)
+    copying = transfer_ps(4 * elements, X4.core_read_bandwidth_bytes_per_s)
+    fill = X4.cycles_ps(X4.vector_startup_cycles + 4 * (1 << 15) // X4.vector_bytes_per_cycle)
+    issue = X4.cycles_ps(X4.issue_cycles)
+    start_up = X4.dma_read_latency_ps
+    assert start_up < issue + fill < start_up + copying
+    # The fill runs in the start-up of the copy, where no byte moves yet, and on behind its transfer.
+    assert by_cause(metrics, 0)["vector"] == start_up - issue
+    assert by_cause(metrics, 0)["transfer"] == copying
+    assert by_cause(metrics, 0)["dma_latency"] == issue
+    assert metrics.pipe_busy_ps["vector"] == fill
+
+
+def test_scalar_accesses_have_their_own_keys_and_a_short_store_reads_its_unit_first():
+    async def scalars(core, source, out):
+        await core.load(source[3])
+        await core.load_array(source[:4])
+        core.store(out[5], 1.0)
+        core.store(out[40], 1.0)
+        core.scalar()
+
+    metrics = measure(run(scalars).log, X4)
+    unit = X4.dram_unit_bytes
+    assert metrics.bytes_requested == {"scalar GDRAM load": 4 + 16, "scalar GDRAM store": 8}
+    assert metrics.bus_bytes == {"read": unit + 4 * unit + 2 * unit, "write": 2 * unit}
+    assert metrics.operations == {"load": 1, "load_array": 4, "store": 2, "scalar": 1}
+    issue, ordinary = X4.cycles_ps(X4.issue_cycles), X4.cycles_ps(X4.scalar_op_cycles)
+    causes = by_cause(metrics, 0)
+    # A store does not hold its core up; the task ends when the last one has landed.
+    assert causes["scalar"] == 6 * X4.scalar_gdram_latency_ps + issue
+    assert causes["issue"] == 3 * issue
+    assert issue + ordinary < X4.scalar_gdram_latency_ps
+
+
+def test_barriers_are_waiting_and_a_slow_task_makes_others_wait():
+    async def uneven(core, source, out):
+        if core.is_memory_core:
+            return
+        if core.core_id == 0:
+            core.scalar(1000)
+        await core.sync_all_ipu()
+
+    on = X4.replace(core_start_skew_ps=0)
+    metrics = measure(run(uneven, on=on, dim=(4, 1, 1), kind="UNION1").log, on)
+    issue, slow = on.cycles_ps(on.issue_cycles), on.cycles_ps(1000)
+    assert by_cause(metrics, 0)["scalar"] == slow
+    assert by_cause(metrics, 0)["sync"] == on.union_barrier_ps
+    for core in (1, 2, 3):
+        assert by_cause(metrics, core)["sync"] == slow + issue + on.union_barrier_ps
+
+
+def test_a_second_wave_costs_launch_time_not_idle_time():
+    async def thinks(core, source, out):
+        core.scalar(500)
+
+    metrics = measure(run(thinks, dim=(X4.cores + 1, 1, 1)).log, X4)
+    around = X4.kernel_start_ps + X4.wave_ps + X4.kernel_end_ps
+    late = X4.core_start_skew_ps * (X4.cores - 1)
+    task = X4.cycles_ps(500) + X4.cycles_ps(X4.issue_cycles)
+    assert metrics.time_ps == around + late + 2 * task
+    # Core 0 has both tasks and waits for the last core of the first wave.
+    assert by_cause(metrics, 0) == {
+        "scalar": X4.cycles_ps(1000),
+        "issue": 2 * X4.cycles_ps(X4.issue_cycles),
+        "launch": around,
+        "idle": late,
+    }
+    last = by_cause(metrics, X4.cores - 1)
+    assert (last["launch"], last["idle"]) == (around + late, task)
+
+
+def test_nram_peak_counts_what_is_held_at_once():
+    async def scopes(core, source, out):
+        with core.nram.scope():
+            core.nram.alloc(1000, np.uint8)
+            core.scalar()
+        with core.nram.scope():
+            core.nram.alloc(1000, np.uint8)
+            core.scalar()
+            core.nram.alloc(100, np.uint8)
+            core.scalar()
+        core.nram.alloc(300, np.uint8)
+        core.scalar()
+
+    metrics = measure(run(scopes, dim=(3, 1, 1)).log, X4)
+    assert metrics.peak_nram_bytes == 1024 + 128
+
+
+def test_peak_of_a_memory_agrees_with_the_memory_itself(staged_device):
+    clusters = staged_device._chip.clusters
+    alignment = X4.vector_alignment_bytes
+    nram = max(core.nram.peak_bytes for cluster in clusters for core in cluster.cores)
+    assert peak_bytes(staged_device.log, MemoryKind.NRAM, alignment) == nram > 0
+    assert peak_bytes(staged_device.log, MemoryKind.SRAM, alignment) == max(c.sram.peak_bytes for c in clusters) > 0
+
+
+def test_nothing_launched_is_zero_not_an_error():
+    device = Device(X4)
+    device.upload(np.zeros(4, np.float32))
+    metrics = measure(device.log, X4)
+    assert (metrics.time_ps, metrics.cycles, metrics.io_efficiency, metrics.core_time_ps) == (0, 0, 0.0, 0)
+    assert metrics.theory_io_bytes == 16
+    assert set(metrics.where_time_went.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("efficiency", "words"),
+    [
+        (0.6, "meets the vendor's bar: 60 % on network shapes"),
+        (0.5999, r"meets the vendor's bar for any shape \(30 %\), not for network shapes \(60 %\)"),
+        (0.3, r"meets the vendor's bar for any shape \(30 %\)"),
+        (0.2999, "below the vendor's bar: 60 % on network shapes, 30 % on any shape"),
+        (1.02, "above 100 %"),
+    ],
+)
+def test_verdict_says_which_bar(efficiency, words):
+    import re
+
+    assert re.match(words, verdict(efficiency))
+
+
+def _ends(core, direction, held):
+    """A view in each end of a direction; the two of NRAM2NRAM differ."""
+    name = {MemoryKind.GDRAM: None, MemoryKind.SRAM: "sram"}
+
+    def one(kind, which):
+        if kind is MemoryKind.GDRAM:
+            return held[which]
+        memory = getattr(core, kind.value)
+        return memory.alloc((1024,), np.float32, f"{direction.name} {which}" if name.get(kind) else "")
+
+    return one(direction.destination, 1), one(direction.source, 0)
+
+
+@pytest.mark.parametrize("direction", [direction for direction in Direction if direction is not Direction.SRAM2SRAM])
+def test_a_copy_alone_on_the_board_waits_for_nobody(direction):
+    async def copies(core, source, out):
+        if core.task_id == 0 and not core.is_memory_core:
+            dst, src = _ends(core, direction, (source, out))
+            await core.memcpy(dst, src)
+
+    try:
+        device = run(copies, dim=(4, 1, 1), kind="UNION1")
+    except Exception as error:
+        # Directions that the hardware has not are tested where copies are.
+        assert direction is Direction.LDRAM2WRAM, error  # noqa: PT017
+        return
+    metrics = measure(device.log, X4)
+    causes = by_cause(metrics, 0)
+    assert "bandwidth_wait" not in causes
+    records = Records(device.log, X4)
+    assert int(records.end_ps[0] - records.start_ps[0]) == int(records.alone_ps[0])
+    worked = {"transfer", "dma_latency", "on_chip_copy"} & set(causes)
+    assert sum(causes[name] for name in worked) == int(records.alone_ps[0])
+    off_chip = direction.source.off_chip or direction.destination.off_chip
+    assert worked == ({"transfer", "dma_latency"} if off_chip else {"on_chip_copy"})

@@ -1,0 +1,492 @@
+"""The geometry of a copy: what is derived from two views, and what the hardware forbids."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlusim.errors import AccessError, CopyError
+from mlusim.memory.allocation import Memory
+from mlusim.memory.copy import MAX_SEGNUM, CopyShape, pointer_copy_shape, view_copy_shape
+from mlusim.memory.kinds import DIRECTIONS, Direction, MemoryKind
+from mlusim.memory.view import Pointer, View
+
+GDRAM, NRAM, WRAM, SRAM, LDRAM = (
+    MemoryKind.GDRAM,
+    MemoryKind.NRAM,
+    MemoryKind.WRAM,
+    MemoryKind.SRAM,
+    MemoryKind.LDRAM,
+)
+UNIT = 64
+
+
+def buffer(kind: MemoryKind, shape: tuple[int, ...], dtype: Any = np.uint8, capacity: int = 1 << 40) -> View:
+    dtype = np.dtype(dtype)
+    memory = Memory(kind, kind.value, capacity, data=False)
+    nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+    return View.of(memory.allocate(nbytes, f"the {kind.value} buffer", 0), shape, dtype)
+
+
+def by_views(dst: View, src: View, arch: int = 372) -> CopyShape:
+    return view_copy_shape(dst, src, arch, UNIT)
+
+
+def by_bytes(
+    size: int, *strides: int, direction: Direction = Direction.GDRAM2NRAM, arch: int = 372, room: int = 1 << 32
+) -> CopyShape:
+    dst, src = (buffer(kind, (room,)).pointer for kind in (direction.destination, direction.source))
+    return pointer_copy_shape(dst, src, size, direction, strides, arch, UNIT)
+
+
+def addresses(segment: int, loops: tuple[tuple[int, int], ...]) -> list[int]:
+    """Byte offsets in the order in which they are moved."""
+    starts = [
+        sum(i * stride for i, (_, stride) in zip(steps, loops, strict=True))
+        for steps in product(*(range(count) for count, _ in loops))
+    ]
+    return [start + byte for start in starts for byte in range(segment)]
+
+
+# Derived from views
+
+
+@pytest.mark.parametrize(
+    ("shape", "dst_key", "src_key", "segment", "dst_loops", "src_loops"),
+    [
+        ((8, 16), ..., ..., 512, (), ()),
+        ((8, 16), slice(2, 5), slice(1, 4), 192, (), ()),
+        ((8, 16), np.s_[:, :8], np.s_[:, 8:], 32, ((8, 64),), ((8, 64),)),
+        ((4, 8, 16), np.s_[:, 2:4], np.s_[:, 0:2], 128, ((4, 512),), ((4, 512),)),
+        ((4, 8, 16), np.s_[:, 2:4, :4], np.s_[:, 0:2, 4:8], 16, ((4, 512), (2, 64)), ((4, 512), (2, 64))),
+        ((8, 16), ..., np.s_[::-1], 64, ((8, 64),), ((8, -64),)),
+        ((8, 16), np.s_[::-1], ..., 64, ((8, 64),), ((8, -64),)),
+        ((8, 16), np.s_[0], np.s_[0, ::-1], 4, ((16, 4),), ((16, -4),)),
+        ((8, 16), np.s_[:, 0], np.s_[0, :8], 4, ((8, 64),), ((8, 4),)),
+        ((8, 16), np.s_[3:4, 5:6], np.s_[0:1, 0:1], 4, (), ()),
+    ],
+)
+def test_axes_are_coalesced(
+    shape: tuple[int, ...], dst_key: Any, src_key: Any, segment: int, dst_loops: Any, src_loops: Any
+) -> None:
+    copy = by_views(buffer(NRAM, shape, np.int32)[dst_key], buffer(GDRAM, shape, np.int32)[src_key])
+    assert (copy.segment_bytes, copy.dst_loops, copy.src_loops) == (segment, dst_loops, src_loops)
+    assert copy.direction is Direction.GDRAM2NRAM
+
+
+def test_a_broadcast_source_has_a_stride_of_0() -> None:
+    row = buffer(GDRAM, (16,), np.int32)
+    copy = by_views(buffer(NRAM, (8, 16), np.int32), row.broadcast_to(8, 16))
+    assert (copy.segment_bytes, copy.dst_loops, copy.src_loops) == (64, ((8, 64),), ((8, 0),))
+    assert (copy.nbytes, copy.bus_read_bytes, copy.strided) == (512, 512, True)
+    one = by_views(buffer(NRAM, (3, 5), np.int32), row[0:1].broadcast_to(3, 5))
+    assert (one.segment_bytes, one.dst_loops, one.src_loops) == (4, ((15, 4),), ((15, 0),))
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_bytes_are_those_of_numpys_copy(data: st.DataObject) -> None:
+    """Segments and loops, walked byte by byte, move the bytes that NumPy's copy moves."""
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
+    kinds = [data.draw(st.sampled_from([GDRAM, NRAM])) for _ in range(2)]
+    dst, src = (strided_view(data, kind, shape, source=side == 1) for side, kind in enumerate(kinds))
+    if DIRECTIONS.get((kinds[1], kinds[0])) is None:
+        return
+    try:
+        copy = by_views(dst, src)
+    except CopyError as error:
+        assert "needs 3 nested strides" in str(error)
+        assert len(shape) == 3
+        return
+    lowest = [
+        view.offset + sum(min(0, (n - 1) * s) for n, s in zip(shape, view.strides, strict=True)) for view in (dst, src)
+    ]
+    # Where the instruction begins is where the destination begins: its strides are positive.
+    moved = dict(
+        zip(
+            (lowest[0] + byte for byte in addresses(copy.segment_bytes, copy.dst_loops)),
+            addresses(copy.segment_bytes, copy.src_loops),
+            strict=True,
+        )
+    )
+    wanted = {}
+    for index in np.ndindex(shape):
+        to, origin = (view.offset + sum(i * s for i, s in zip(index, view.strides, strict=True)) for view in (dst, src))
+        wanted |= {to + byte: origin + byte for byte in range(2)}
+    first = wanted[min(wanted)]
+    assert {to: origin + first for to, origin in moved.items()} == wanted
+    assert copy.nbytes == 2 * int(np.prod(shape)) == copy.segments * copy.segment_bytes
+
+
+def strided_view(data: st.DataObject, kind: MemoryKind, shape: tuple[int, ...], *, source: bool) -> View:
+    """A view of that shape with gaps, a permutation of axes and negative strides; a source may broadcast."""
+    steps = [data.draw(st.integers(1, 3)) for _ in shape]
+    order = data.draw(st.permutations(range(len(shape))))
+    view = buffer(kind, tuple(shape[axis] * steps[axis] for axis in order), np.int16)
+    view = view[tuple(slice(None, None, steps[axis]) for axis in order)]
+    view = view.transpose(*(order.index(axis) for axis in range(len(shape))))
+    view = view[tuple(slice(None, None, data.draw(st.sampled_from([1, -1]))) for _ in shape)]
+    if source:
+        for axis, extent in enumerate(shape):
+            if data.draw(st.integers(0, 5)) == 0:
+                view = view[(slice(None),) * axis + (slice(0, 1),)].broadcast_to(
+                    *view.shape[:axis], extent, *view.shape[axis + 1 :]
+                )
+    assert view.shape == shape
+    return view
+
+
+def test_bus_bytes_are_of_the_off_chip_sides() -> None:
+    rows = buffer(GDRAM, (8, 10), np.int32)[:, :5]
+    read = by_views(buffer(NRAM, (8, 5), np.int32), rows)
+    assert (read.bus_read_bytes, read.bus_write_bytes) == (
+        sum(64 * (((40 * r) % 64 + 19) // 64 + 1) for r in range(8)),
+        0,
+    )
+    write = by_views(rows, buffer(NRAM, (8, 5), np.int32))
+    assert write.bus_write_bytes == read.bus_read_bytes
+    assert write.bus_read_bytes == read.bus_read_bytes  # every unit is written in part, so read first
+    inside = by_views(buffer(SRAM, (8, 5), np.int32), buffer(NRAM, (8, 5), np.int32))
+    assert (inside.bus_read_bytes, inside.bus_write_bytes, inside.strided) == (0, 0, False)
+    through = by_views(buffer(LDRAM, (64,)), buffer(GDRAM, (64,)))
+    assert (through.bus_read_bytes, through.bus_write_bytes) == (64, 64)
+
+
+def test_strided_is_what_the_dram_sees() -> None:
+    whole, part = buffer(GDRAM, (8, 16)), buffer(GDRAM, (8, 32))[:, :16]
+    nram = buffer(NRAM, (8, 32))
+    assert not by_views(nram[:, :16], whole).strided  # gaps in NRAM cost the DRAM nothing
+    assert by_views(nram[:, :16], part).strided
+    assert by_views(part, nram[:, :16]).strided
+    assert not by_views(whole, nram[:, 16:]).strided
+
+
+# Views that do not fit
+
+
+@pytest.mark.parametrize(
+    ("dst", "src", "message"),
+    [
+        (
+            ((4, 5), "int32"),
+            ((5, 4), "int32"),
+            "memcpy of [5, 4] elements of 4 B to [4, 5] of 4 B: both views need one ",
+        ),
+        (((4, 5), "int32"), ((4, 5), "int16"), "memcpy of [4, 5] elements of 2 B to [4, 5] of 4 B: both views"),
+        (((20,), "int32"), ((4, 5), "int32"), "memcpy of [4, 5] elements"),
+        (
+            ((0, 5), "int32"),
+            ((0, 5), "int32"),
+            "memcpy of [0, 5], which has no bytes: guard it with `if`; segnum cannot",
+        ),
+    ],
+)
+def test_views_must_agree(dst: Any, src: Any, message: str) -> None:
+    with pytest.raises(CopyError, match="^" + re.escape(message)):
+        by_views(buffer(NRAM, *dst), buffer(GDRAM, *src))
+
+
+def test_equal_widths_copy_as_bits() -> None:
+    assert by_views(buffer(NRAM, (4,), "float32"), buffer(GDRAM, (4,), "int32")).nbytes == 16
+
+
+def test_more_than_three_dimensions() -> None:
+    with pytest.raises(
+        CopyError,
+        match=r"^memcpy of \[2, 3, 2, 4\] needs 3 nested strides over segments of 4 B \(2 x \(dst 96, src 384\); "
+        r"3 x \(dst 32, src 64\); 2 x \(dst 16, src 16\)\) and __memcpy has at most 2 \(3-D\): loop over the outermost",
+    ):
+        by_views(buffer(NRAM, (2, 3, 2, 16))[..., :4], buffer(GDRAM, (2, 6, 4, 16))[:, :3, :2, :4])
+
+
+# The byte form
+
+
+def test_segnum_is_the_number_of_segments_minus_one() -> None:
+    copy = by_bytes(100, 128, 256, 6)
+    assert (copy.segments, copy.nbytes) == (7, 700)
+    assert (copy.dst_loops, copy.src_loops) == (((7, 128),), ((7, 256),))
+    assert by_bytes(100).segments == by_bytes(100, 0, 0, 0).segments == 1
+
+
+def test_3d_counts_are_minus_one_and_the_sides_are_independent() -> None:
+    copy = by_bytes(16, 16, 3, 1000, 2, 64, 1, 4096, 5)
+    assert copy.dst_loops == ((3, 1000), (4, 16))  # outermost first
+    assert copy.src_loops == ((6, 4096), (2, 64))
+    assert (copy.segments, copy.nbytes) == (12, 192)
+
+
+@pytest.mark.parametrize("segnum", [-1, 65536])
+def test_segnum_has_16_bits(segnum: int) -> None:
+    message = rf"^memcpy with segnum {segnum}: it is the number of segments minus one, 0 to 65535; "
+    with pytest.raises(CopyError, match=message):
+        by_bytes(1, 1, 1, segnum)
+    for place in (1, 3, 5, 7):
+        strides = [1] * 8
+        strides[place] = segnum
+        with pytest.raises(CopyError, match=message):
+            by_bytes(1, *strides)
+
+
+def test_segnum_of_65535_is_allowed() -> None:
+    assert MAX_SEGNUM == 65535
+    assert by_bytes(4, 4, 8, 65535).segments == 65536
+    rows = buffer(GDRAM, (65536, 2))
+    assert by_views(buffer(NRAM, (65536, 1)), rows[:, :1]).segments == 65536
+    with pytest.raises(
+        CopyError, match=r"^memcpy of 65 537 segments of 1 B: segnum is at most 65535, so at most 65 536 "
+    ):
+        by_views(buffer(NRAM, (65537, 1)), buffer(GDRAM, (65537, 2))[:, :1])
+
+
+@pytest.mark.parametrize(
+    ("size", "strides", "message"),
+    [
+        (0, (), "memcpy of 0 B: the size of a segment is positive; guard an empty copy with `if`"),
+        (-4, (), "memcpy of -4 B: the size of a segment is positive"),
+        (4, (4,), "memcpy takes 0, 3 (dst_stride, src_stride, segnum) or 8 stride arguments, not 1"),
+        (4, (4, 4), "memcpy takes 0, 3 (dst_stride, src_stride, segnum) or 8 stride arguments, not 2"),
+        (4, (4,) * 7, "memcpy takes 0, 3 (dst_stride, src_stride, segnum) or 8 stride arguments, not 7"),
+        (8, (7, 8, 1), "memcpy with a destination stride of 7 B over 8 B: segments would overlap; the destination "),
+        (8, (0, 8, 1), "memcpy with a destination stride of 0 B over 8 B"),
+        (8, (-8, 8, 1), "memcpy with a destination stride of -8 B over 8 B"),
+        (8, (8, 1, 7, 1, 8, 3, 64, 0), "memcpy with a destination stride of 7 B over 8 B"),
+        (
+            8,
+            (8, 3, 16, 1, 8, 7, 64, 0),
+            "memcpy to 2 x 4 segments of 8 B with destination strides of 16 B and 8 B: segme",
+        ),
+        (
+            8,
+            (8, 1, 16, 1, 8, 1, 64, 2),
+            "3-D memcpy writes 4 segments and reads 6: (dst_segnum1 + 1)(dst_segnum2 + 1) mu",
+        ),
+    ],
+)
+def test_what_the_instruction_does_not_take(size: int, strides: tuple[int, ...], message: str) -> None:
+    with pytest.raises(CopyError, match="^" + re.escape(message)):
+        by_bytes(size, *strides)
+
+
+@pytest.mark.parametrize(
+    ("size", "strides"),
+    [
+        (8, (8, 0, 1)),  # source stride 0 broadcasts
+        (8, (8, -8, 0)),
+        (8, (8, 3, 1, 3)),  # source segments may overlap
+        (8, (0, -1, 0)),  # one segment: no stride is used
+        (8, (32, 3, 8, 3, 8, 3, 32, 3)),  # a transposition: the outer destination stride is the smaller one
+        (8, (20, 3, 8, 1, 8, 7, 8, 0)),
+    ],
+)
+def test_what_the_instruction_takes(size: int, strides: tuple[int, ...]) -> None:
+    if len(strides) == 4:
+        strides = (8, strides[1], strides[3])
+    assert by_bytes(size, *strides).segment_bytes == size
+
+
+@given(
+    size=st.integers(1, 6),
+    outer=st.tuples(st.integers(1, 6), st.integers(1, 40)),
+    inner=st.tuples(st.integers(1, 6), st.integers(1, 40)),
+)
+@settings(max_examples=300)
+def test_destination_segments_never_overlap(size: int, outer: tuple[int, int], inner: tuple[int, int]) -> None:
+    written = addresses(size, (outer, inner))
+    strides = (inner[1], inner[0] - 1, outer[1], outer[0] - 1)
+    try:
+        by_bytes(size, *strides, size, inner[0] * outer[0] - 1, 0, 0)
+    except CopyError as error:
+        assert "segments would overlap" in str(error)
+        assert len(set(written)) < len(written) or any(n > 1 and s < size for n, s in (outer, inner))
+    else:
+        assert len(set(written)) == len(written)
+
+
+@pytest.mark.parametrize("arch", [220, 270, 290])
+def test_3d_needs_arch_300(arch: int) -> None:
+    strides = (8, 1, 64, 1, 8, 1, 64, 1)
+    with pytest.raises(
+        CopyError, match=rf"^3-D __memcpy needs arch 300 or later and this board is arch {arch}: loop over"
+    ):
+        by_bytes(8, *strides, arch=arch)
+    with pytest.raises(CopyError, match=r"^3-D __memcpy needs arch 300"):
+        by_views(buffer(NRAM, (2, 3, 16))[..., :8], buffer(GDRAM, (2, 4, 16))[:, :3, :8], arch)
+    assert by_bytes(8, *strides, arch=372).segments == 4
+    assert by_bytes(8, 8, 64, 1, arch=arch).segments == 2
+
+
+# Directions
+
+
+@pytest.mark.parametrize("source", list(MemoryKind))
+@pytest.mark.parametrize("destination", list(MemoryKind))
+def test_every_pair_of_memories(source: MemoryKind, destination: MemoryKind) -> None:
+    """LDRAM to LDRAM and WRAM to WRAM are the two pairs that no direction is named for (B)."""
+    dst, src = buffer(destination, (128,)), buffer(source, (128,))
+    if source is destination and source in (LDRAM, WRAM):
+        with pytest.raises(
+            CopyError, match=rf"^no __memcpy goes {source.value} to {destination.value}; stage the bytes"
+        ):
+            by_views(dst, src)
+    else:
+        assert by_views(dst, src).direction.name == f"{source.name}2{destination.name}"
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_the_direction_must_be_that_of_the_pointers(direction: Direction) -> None:
+    for other in Direction:
+        dst, src = buffer(other.destination, (128,)).pointer, buffer(other.source, (128,)).pointer
+        if other is direction:
+            assert pointer_copy_shape(dst, src, 128, direction, (), 372, UNIT).direction is direction
+        else:
+            with pytest.raises(
+                CopyError,
+                match=rf"^memcpy says {direction.name} but copies from <.*> to <.*>: the direction of these pointers is "
+                rf"{other.name}$",
+            ):
+                pointer_copy_shape(dst, src, 128, direction, (), 372, UNIT)
+
+
+def test_asynchronous_directions() -> None:
+    listed = """GDRAM2GDRAM GDRAM2LDRAM GDRAM2SRAM GDRAM2NRAM GDRAM2WRAM SRAM2GDRAM SRAM2NRAM SRAM2WRAM NRAM2GDRAM NRAM2SRAM
+        NRAM2NRAM NRAM2WRAM WRAM2SRAM WRAM2NRAM"""
+    assert {direction.name for direction in Direction if direction.asynchronous} == set(listed.split())
+
+
+def test_directions_are_those_of_the_headers() -> None:
+    listed = """GDRAM2NRAM NRAM2GDRAM LDRAM2NRAM NRAM2LDRAM GDRAM2WRAM WRAM2GDRAM LDRAM2WRAM WRAM2LDRAM NRAM2NRAM NRAM2WRAM
+        WRAM2NRAM GDRAM2SRAM SRAM2GDRAM LDRAM2SRAM SRAM2LDRAM SRAM2NRAM NRAM2SRAM SRAM2WRAM WRAM2SRAM GDRAM2GDRAM
+        GDRAM2LDRAM LDRAM2GDRAM SRAM2SRAM"""
+    assert {direction.name for direction in Direction} == set(listed.split())
+    for direction in Direction:
+        assert direction.off_chip == ("DRAM" in direction.name)
+
+
+# WRAM, and NRAM on 2xx
+
+
+@pytest.mark.parametrize(("arch", "multiple"), [(270, 64), (290, 64), (372, 16), (592, 16)])
+@pytest.mark.parametrize("source", [GDRAM, NRAM, SRAM])
+def test_sizes_to_wram(arch: int, multiple: int, source: MemoryKind) -> None:
+    wram, other = buffer(WRAM, (4096,)), buffer(source, (4096,))
+    for nbytes in (multiple, 5 * multiple):
+        assert by_views(wram[:nbytes], other[:nbytes], arch).nbytes == nbytes
+    for nbytes in (multiple - 1, multiple + 1, multiple // 2):
+        with pytest.raises(
+            CopyError,
+            match=rf"^{source.name}2WRAM of {nbytes} B: sizes to WRAM are a multiple of {multiple} B; pad it$",
+        ):
+            by_views(wram[:nbytes], other[:nbytes], arch)
+    assert by_views(other[:7], wram[:7], arch).nbytes == 7  # from WRAM any size
+
+
+@pytest.mark.parametrize("offset", [1, 4, 7])
+def test_addresses_of_wram(offset: int) -> None:
+    wram, nram = buffer(WRAM, (4096,)), buffer(NRAM, (4096,))
+    for dst, src in ((wram, nram), (nram, wram)):
+        with pytest.raises(CopyError, match=rf"WRAM addresses are 8 B aligned, this one is {offset} B off$"):
+            by_views(
+                dst[offset : offset + 16] if dst is wram else dst[:16], src[offset:][:16] if src is wram else src[:16]
+            )
+    assert by_views(wram[8:24], nram[offset : offset + 16]).nbytes == 16
+
+
+def test_strides_to_wram() -> None:
+    nram = buffer(NRAM, (4, 16))
+    assert by_views(buffer(WRAM, (4, 24))[:, :16], nram).segments == 4
+    with pytest.raises(CopyError, match=r"^NRAM2WRAM with a destination stride of 20 B: a multiple of 8 B to WRAM$"):
+        by_views(buffer(WRAM, (4, 20))[:, :16], nram)
+
+
+def test_wram_is_never_a_strided_source() -> None:
+    message = r"^WRAM2NRAM: WRAM is never the source of a strided copy; copy segment by segment$"
+    with pytest.raises(CopyError, match=message):
+        by_views(buffer(NRAM, (4, 16)), buffer(WRAM, (4, 24))[:, :16])
+    with pytest.raises(CopyError, match=message):
+        by_views(buffer(NRAM, (4, 24))[:, :16], buffer(WRAM, (4, 16)))
+    with pytest.raises(CopyError, match=message):
+        by_bytes(16, 16, 16, 3, direction=Direction.WRAM2NRAM)
+
+
+def test_ldram_to_wram_is_never_strided() -> None:
+    assert by_bytes(64, direction=Direction.LDRAM2WRAM).nbytes == 64
+    with pytest.raises(CopyError, match=r"^LDRAM2WRAM is never strided; copy segment by segment, or stage"):
+        by_bytes(64, 64, 64, 3, direction=Direction.LDRAM2WRAM)
+
+
+@pytest.mark.parametrize("arch", [270, 290])
+def test_contiguous_moves_on_2xx(arch: int) -> None:
+    one, two = buffer(NRAM, (4096,)), buffer(NRAM, (4096,))
+    assert by_views(one[64:192], two[128:256], arch).nbytes == 128
+    for dst, src in ((one[:64], two[:64]), (one[:130], two[:130]), (one[32:160], two[:128]), (one[:128], two[1:129])):
+        with pytest.raises(
+            CopyError,
+            match=rf"^NRAM2NRAM of \d+ B at \d+ and \d+ modulo 64: on arch {arch} a contiguous move needs 64 B",
+        ):
+            by_views(dst, src, arch)
+        assert by_views(dst, src, 372).nbytes == dst.nbytes
+    assert by_views(one.reshape(64, 64)[:3, :5], two.reshape(64, 64)[:3, :5], arch).nbytes == 15  # strided: any
+
+
+@pytest.mark.parametrize("kind", [GDRAM, LDRAM, SRAM, NRAM])
+@pytest.mark.parametrize("arch", [270, 372])
+def test_other_memories_are_byte_aligned(kind: MemoryKind, arch: int) -> None:
+    other = GDRAM if kind is NRAM else NRAM
+    assert by_views(buffer(kind, (64,))[3:10], buffer(other, (64,))[1:8], arch).nbytes == 7
+    assert by_views(buffer(other, (64,))[1:8], buffer(kind, (64,))[3:10], arch).nbytes == 7
+
+
+# Inside the allocation
+
+
+def in_bytes(dst: Pointer, src: Pointer, size: int, *strides: int) -> CopyShape:
+    return pointer_copy_shape(dst, src, size, Direction.GDRAM2NRAM, strides, 372, UNIT)
+
+
+@pytest.mark.parametrize(
+    ("dst_at", "src_at", "size", "strides", "message"),
+    [
+        (
+            0,
+            0,
+            101,
+            (),
+            "memcpy writes bytes 0..101 of the nram buffer, which has 100 B: 1 segments of 101 B do not fit",
+        ),
+        (1, 0, 100, (), "memcpy writes bytes 1..101 of the nram buffer"),
+        (-1, 0, 10, (), "memcpy writes bytes -1..9 of the nram buffer"),
+        (0, -1, 10, (), "memcpy reads bytes -1..9 of the gdram buffer, which has 200 B"),
+        (0, 195, 10, (), "memcpy reads bytes 195..205 of the gdram buffer"),
+        (0, 0, 10, (10, 20, 10), "memcpy writes bytes 0..110 of the nram buffer, which has 100 B: 11 segments of 10 B"),
+        (0, 0, 10, (10, 22, 9), "memcpy reads bytes 0..208 of the gdram buffer"),
+        (0, 50, 10, (10, -10, 6), "memcpy reads bytes -10..60 of the gdram buffer"),
+        (
+            0,
+            0,
+            10,
+            (10, 1, 50, 1, 10, 1, 181, 1),
+            "memcpy reads bytes 0..201 of the gdram buffer, which has 200 B: 2-2 seg",
+        ),
+        (0, 0, 10, (10, 1, 81, 1, 10, 1, 50, 1), "memcpy writes bytes 0..101 of the nram buffer"),
+    ],
+)
+def test_outside_the_allocation(dst_at: int, src_at: int, size: int, strides: tuple[int, ...], message: str) -> None:
+    dst, src = buffer(NRAM, (100,)).pointer + dst_at, buffer(GDRAM, (200,)).pointer + src_at
+    with pytest.raises(AccessError, match="^" + re.escape(message)) as caught:
+        in_bytes(dst, src, size, *strides)
+    assert "segnum is the number of segments minus one" in str(caught.value)
+
+
+def test_up_to_the_last_byte() -> None:
+    dst, src = buffer(NRAM, (100,)).pointer, buffer(GDRAM, (200,)).pointer
+    assert in_bytes(dst, src + 100, 100).nbytes == 100
+    assert in_bytes(dst, src + 190, 10, 10, -10, 9).nbytes == 100
+    assert in_bytes(dst, src + 190, 10, 10, 0, 9).nbytes == 100
+    assert in_bytes(dst, src, 10, 10, 1, 80, 1, 10, 1, 180, 1).nbytes == 40

@@ -1,0 +1,265 @@
+"""Shared bandwidth against a fluid simulation that works out every rate anew after every event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlusim.memory.clock import Clock
+from mlusim.memory.link import READ, READ_AND_WRITE, WRITE, Flow, Link
+
+
+@dataclass
+class Wish:
+    """One transfer: when it joins and what it needs."""
+
+    at_ps: int
+    work: float
+    limit: float
+    ratio: float
+    port: int
+    traffic: int
+
+
+class Recorded(Flow):
+    """A transfer that writes down when it was done, and may begin another one then."""
+
+    __slots__ = ("ended", "following", "link", "number")
+
+    def __init__(self, link: Link, number: int, wish: Wish, ended: dict[int, int]) -> None:
+        super().__init__(wish.work, wish.limit, wish.ratio, wish.port, wish.traffic)
+        self.link, self.number, self.ended = link, number, ended
+        self.following: Recorded | None = None
+
+    def done(self, now: int) -> None:
+        assert self.number not in self.ended
+        self.ended[self.number] = now
+        if self.following is not None:
+            self.link.join(self.following, now)
+
+
+def run(rate: float, ports: list[float], wishes: list[Wish], mixed: float = 1.0) -> dict[int, int]:
+    """When each transfer is done on a `Link`."""
+    clock = Clock()
+    link = Link(clock, rate, ports, mixed)
+    ended: dict[int, int] = {}
+
+    def join(flow: Flow) -> Any:
+        return lambda _: link.join(flow, clock.now)
+
+    for number, wish in enumerate(wishes):
+        clock.after(wish.at_ps, join(Recorded(link, number, wish, ended)))
+    clock.run()
+    assert len(ended) == len(wishes)
+    return ended
+
+
+def max_min(rate: float, ports: list[float], flows: list[Wish]) -> list[float]:
+    """Progressive filling: all rates grow together, and each stops where its own limit, its port or the link is full."""
+    rates = [0.0] * len(flows)
+    growing = set(range(len(flows)))
+    while growing:
+        room = [(rate - sum(rates)) / len(growing)]
+        for port, capacity in enumerate(ports):
+            here = [k for k, flow in enumerate(flows) if flow.port == port]
+            speed = sum(1 / flows[k].ratio for k in here if k in growing)
+            if speed:
+                room.append((capacity - sum(rates[k] / flows[k].ratio for k in here)) / speed)
+        room += [flows[k].limit - rates[k] for k in growing]
+        step = max(min(room), 0.0)
+        for k in growing:
+            rates[k] += step
+        full = {k for k in growing if flows[k].limit - rates[k] <= 1e-12 * flows[k].limit}
+        if rate - sum(rates) <= 1e-12 * rate:
+            full = set(growing)
+        for port, capacity in enumerate(ports):
+            here = [k for k, flow in enumerate(flows) if flow.port == port]
+            if capacity - sum(rates[k] / flows[k].ratio for k in here) <= 1e-12 * capacity:
+                full |= growing.intersection(here)
+        growing -= full
+    return rates
+
+
+def shares(total: float, wanted: list[float]) -> list[float]:
+    """Max-min fair shares of one resource."""
+    given_shares = [0.0] * len(wanted)
+    left = len(wanted)
+    for k in sorted(range(len(wanted)), key=wanted.__getitem__):
+        given_shares[k] = min(wanted[k], total / left)
+        total -= given_shares[k]
+        left -= 1
+    return given_shares
+
+
+def port_then_link(rate: float, ports: list[float], flows: list[Wish]) -> list[float]:
+    """A fair share of the port in bytes, and then of the link in work."""
+    limits = [0.0] * len(flows)
+    for port, capacity in enumerate(ports):
+        here = [k for k, flow in enumerate(flows) if flow.port == port]
+        for k, share in zip(here, shares(capacity, [flows[k].limit / flows[k].ratio for k in here]), strict=True):
+            limits[k] = share * flows[k].ratio
+    return shares(rate, limits)
+
+
+def fluid(rate: float, ports: list[float], wishes: list[Wish], mixed: float, rule: Any) -> dict[int, float]:
+    """When each transfer is done, in exact fluid time."""
+    now = 0.0
+    waiting = sorted(range(len(wishes)), key=lambda k: wishes[k].at_ps)
+    left: dict[int, float] = {}
+    ended: dict[int, float] = {}
+    while waiting or left:
+        flows = [wishes[k] for k in left]
+        both = any(f.traffic & READ for f in flows) and any(f.traffic & WRITE for f in flows)
+        rates = dict(zip(left, rule(rate * mixed if both else rate, ports, flows), strict=True))
+        until = min((left[k] / rates[k] for k in left), default=float("inf"))
+        arrival = wishes[waiting[0]].at_ps - now if waiting else float("inf")
+        step = min(until, arrival)
+        now += step
+        for k in list(left):
+            left[k] -= rates[k] * step
+            if left[k] <= 1e-9:
+                ended[k] = now
+                del left[k]
+        while waiting and wishes[waiting[0]].at_ps <= now:
+            k = waiting.pop(0)
+            left[k] = wishes[k].work
+    return ended
+
+
+def wish_lists(*, ratio_by_port: bool) -> st.SearchStrategy[list[Wish]]:
+    ratios = st.sampled_from([1.0, 1.087, 1.25])
+    wish = st.builds(
+        Wish,
+        at_ps=st.sampled_from([0, 0, 0, 7, 100, 101, 333, 1000, 2500]),
+        work=st.integers(1, 400).map(lambda n: n * 3.7),
+        limit=st.sampled_from([0.05, 0.064, 0.1, 0.3]),
+        ratio=ratios,
+        port=st.integers(0, 2),
+        traffic=st.sampled_from([READ, WRITE, READ_AND_WRITE]),
+    )
+
+    def by_port(wishes: list[Wish]) -> list[Wish]:
+        for item in wishes:
+            item.ratio = (1.0, 1.087, 1.25)[item.port]
+        return wishes
+
+    lists = st.lists(wish, min_size=1, max_size=14)
+    return lists.map(by_port) if ratio_by_port else lists
+
+
+RATES = st.sampled_from([0.07, 0.15, 0.3072, 2.0])
+PORTS = st.lists(st.sampled_from([0.06, 0.128, 0.2, 1.0]), min_size=3, max_size=3)
+
+
+def assert_agrees(ended: dict[int, int], ideal: dict[int, float]) -> None:
+    """Each end is rounded up to a picosecond, and so delays what comes after it by less than one."""
+    for k, expected in ideal.items():
+        assert expected - 0.01 <= ended[k] + len(ideal)
+        assert abs(ended[k] - expected) <= len(ideal) + 1, (k, ended[k], expected)
+
+
+@given(rate=RATES, ports=PORTS, wishes=wish_lists(ratio_by_port=True), mixed=st.sampled_from([1.0, 0.94]))
+@settings(max_examples=250, deadline=None)
+def test_sharing_is_max_min_fair(rate: float, ports: list[float], wishes: list[Wish], mixed: float) -> None:
+    assert_agrees(run(rate, ports, wishes, mixed), fluid(rate, ports, wishes, mixed, max_min))
+
+
+@given(rate=RATES, ports=PORTS, wishes=wish_lists(ratio_by_port=False), mixed=st.sampled_from([1.0, 0.94]))
+@settings(max_examples=250, deadline=None)
+def test_a_port_is_shared_in_bytes_and_the_link_in_work(
+    rate: float, ports: list[float], wishes: list[Wish], mixed: float
+) -> None:
+    assert_agrees(run(rate, ports, wishes, mixed), fluid(rate, ports, wishes, mixed, port_then_link))
+
+
+@given(wishes=wish_lists(ratio_by_port=True), rate=RATES)
+@settings(max_examples=50, deadline=None)
+def test_a_run_repeats(wishes: list[Wish], rate: float) -> None:
+    first, again = (run(rate, [0.128, 0.2, 1.0], wishes, 0.9) for _ in range(2))
+    assert list(first.items()) == list(again.items())
+
+
+def wish(
+    work: float, limit: float = 1.0, at_ps: int = 0, port: int = 0, ratio: float = 1.0, traffic: int = READ
+) -> Wish:
+    return Wish(at_ps, work, limit, ratio, port, traffic)
+
+
+def test_alone_a_transfer_goes_at_its_own_limit() -> None:
+    assert run(1.0, [1.0], [wish(1000, limit=0.25)]) == {0: 4000}
+    assert run(1.0, [0.5], [wish(1000)]) == {0: 2000}
+    assert run(0.1, [0.5], [wish(1000)]) == {0: 10_000}
+
+
+def test_an_end_is_rounded_up() -> None:
+    assert run(1.0, [1.0], [wish(1000, limit=0.3)]) == {0: 3334}
+    assert run(1.0, [1.0], [wish(0.1)]) == {0: 1}
+
+
+@pytest.mark.parametrize("count", [2, 5, 16, 64])
+def test_k_equal_transfers_on_a_full_link_take_k_times(count: int) -> None:
+    assert set(run(0.1, [1.0] * count, [wish(1000, port=k) for k in range(count)]).values()) == {10_000 * count}
+    assert set(run(9.0, [0.1], [wish(1000) for _ in range(count)]).values()) == {10_000 * count}
+
+
+def test_a_port_limits_its_own_transfers_only() -> None:
+    # Port 0 gives each of its two 0.1; the link has 0.8 left for the third, whose own limit is 0.5.
+    ended = run(1.0, [0.2, 1.0], [wish(100), wish(100), wish(100, limit=0.5, port=1)])
+    assert ended == {0: 1000, 1: 1000, 2: 200}
+
+
+def test_who_cannot_use_a_share_leaves_it() -> None:
+    ended = run(1.0, [9.0], [wish(100, limit=0.1), wish(900, limit=5.0)])
+    assert ended == {0: 1000, 1: 1000}
+
+
+def test_reads_and_writes_together_lose_the_mixed_factor() -> None:
+    alone = run(1.0, [9.0, 9.0], [wish(500, 9.0), wish(500, 9.0)], 0.8)
+    both = run(1.0, [9.0, 9.0], [wish(500, 9.0), wish(500, 9.0, traffic=WRITE)], 0.8)
+    copy = run(1.0, [9.0, 9.0], [wish(1000, 9.0, traffic=READ_AND_WRITE)], 0.8)
+    assert (alone, both, copy) == ({0: 1000, 1: 1000}, {0: 1250, 1: 1250}, {0: 1250})
+
+
+def test_the_factor_ends_with_the_last_of_a_kind() -> None:
+    # Together 0.4 each until 250 are done after 625 ps; the reader's last 250 go alone.
+    ended = run(1.0, [9.0], [wish(500, 9.0), wish(250, 9.0, traffic=WRITE)], 0.8)
+    assert ended == {1: 625, 0: 875}
+
+
+def test_one_end_begins_the_next_transfer_at_once() -> None:
+    clock = Clock()
+    link = Link(clock, 1.0, [1.0])
+    ended: dict[int, int] = {}
+    flows = [Recorded(link, number, wish(100), ended) for number in range(5)]
+    for one, two in zip(flows, flows[1:], strict=False):
+        one.following = two
+    link.join(flows[0], 0)
+    clock.run()
+    assert ended == {0: 100, 1: 200, 2: 300, 3: 400, 4: 500}
+
+
+@pytest.mark.parametrize("work", [3.0e12, 1.0e15])
+def test_long_transfers_end(work: float) -> None:
+    """Terabytes through one clock: float error must not make the timer ring for ever."""
+    wishes = [wish(work, 0.064, port=0), *(wish(997.3, 0.064, at_ps=k * 10**9, port=0) for k in range(200))]
+    ended = run(0.3, [0.128], wishes)
+    assert ended[0] == pytest.approx(work / 0.064, rel=1e-6)
+    assert all(ended[k + 1] - k * 10**9 == pytest.approx(997.3 / 0.064, abs=20) for k in range(200))
+
+
+@given(
+    wishes=wish_lists(ratio_by_port=True),
+    more=st.sampled_from([1.0, 1.01, 1.5, 4.0]),
+    which=st.sampled_from(["link", "ports", "limits"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_one_transfer_is_never_slower_with_more_bandwidth(wishes: list[Wish], more: float, which: str) -> None:
+    one = wishes[:1]
+    before = run(0.15, [0.128] * 3, one)
+    one[0].limit *= more if which == "limits" else 1
+    after = run(0.15 * (more if which == "link" else 1), [0.128 * (more if which == "ports" else 1)] * 3, one)
+    assert after[0] <= before[0]
