@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlusim.errors import OperationLimitError
-from mlusim.units import format_ns, group_digits
+from mlusim.progress import Progress
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
@@ -33,18 +33,20 @@ class Watch:
     Args:
         chip: what runs.
         stall_s: seconds without any event or operation after which the run is stopped.
-        progress: show operations and simulated time on a terminal once the run has taken a second or two.
+        progress: show a bar on a terminal once the run has taken a second or two.
     """
 
     def __init__(self, chip: Chip, *, stall_s: float, progress: bool) -> None:
         self._chip = chip
         self._stall_s = stall_s
         self._progress = progress
+        self._bar: Progress | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> None:
         self._stop.clear()
+        self._bar = Progress(self._chip) if self._progress else None
         self._thread = threading.Thread(
             target=self._run, args=(threading.get_ident(),), name="mlusim-watch", daemon=True
         )
@@ -61,7 +63,6 @@ class Watch:
         seen: tuple[int, int] = (-1, -1)
         quiet_s = 0.0
         periods = 0
-        bar: Any = None
         try:
             while not self._stop.wait(_PERIOD_S):
                 periods += 1
@@ -72,17 +73,8 @@ class Watch:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(_StallError))
                     # Once more, should the kernel catch it.
                     quiet_s = 0.0
-                if self._progress and periods >= _QUIET_PERIODS:
-                    bar = bar or _status()
-                    bar.update(f"{group_digits(now[0])} operations, {format_ns(now[1])} simulated")
+                if self._bar is not None and periods >= _QUIET_PERIODS:
+                    self._bar.show()
         finally:
-            if bar is not None:
-                bar.stop()
-
-
-def _status() -> Any:
-    from rich.console import Console  # only a run that lasts pays for the import
-
-    status = Console(stderr=True).status("running")
-    status.start()
-    return status
+            if self._bar is not None:
+                self._bar.close()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Rates = np.ndarray[Any, np.dtype[np.float64]]
 _BINS = 300
+_FAR_BELOW = 0.3
 _ROUNDS, _TOLERANCE = 50, 0.005
 _BYTES_PER_GB = 10**9
 
@@ -73,24 +74,28 @@ def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", abo
     bus_total = int(records.bus_read_bytes.sum() + records.bus_write_bytes.sum())
     mean = bus_total * PS_PER_S / records.time_ps / _BYTES_PER_GB
     unit, scale = time_unit(records.time_ps)
+    at = (edges - begin) / scale
+    most = float((read + write).max())
+    # Far below the peak, the curve needs a scale of its own beside the one that shows how far.
+    tops = [1.08 * max(peak, most)] + [1.08 * most] * (0 < most < _FAR_BELOW * peak)
     figure = new_figure(
-        4.2,
+        2.0 + 2.2 * len(tops),
         title,
         about,
         f"bytes on the bus, read-modify-write included: mean {mean:.1f} GB/s, {100 * mean / peak:.1f} % of the peak of "
         f"{peak:.1f} GB/s",
     )
-    axes = figure.subplots()
-    at = (edges - begin) / scale
-    axes.stairs(read, at, fill=True, color=BLUE)
-    axes.stairs(read + write, at, baseline=read, fill=True, color=VERMILION)
-    axes.axhline(peak, color=BLACK, lw=1.5)
-    axes.axhline(mean, color=BLACK, lw=1.2, ls=(0, (5, 3)))
-    axes.set_xlim(0, at[-1])
-    axes.set_ylim(0, 1.08 * max(peak, float((read + write).max())))
-    axes.set_xlabel(f"time since the first launch [{unit}]")
-    axes.set_ylabel("GB/s")
-    axes.grid(axis="y", color=GREY, alpha=0.3)
+    panels = figure.subplots(len(tops), 1, squeeze=False, sharex=True)[:, 0]
+    for axes, top in zip(panels, tops, strict=True):
+        axes.stairs(read, at, fill=True, color=BLUE)
+        axes.stairs(read + write, at, baseline=read, fill=True, color=VERMILION)
+        axes.axhline(peak, color=BLACK, lw=1.5)
+        axes.axhline(mean, color=BLACK, lw=1.2, ls=(0, (5, 3)))
+        axes.set_xlim(0, at[-1])
+        axes.set_ylim(0, top)
+        axes.set_ylabel("GB/s" if top == tops[0] else "GB/s, magnified")
+        axes.grid(axis="y", color=GREY, alpha=0.3)
+    panels[-1].set_xlabel(f"time since the first launch [{unit}]")
     legend_below(
         figure,
         [

@@ -112,7 +112,7 @@ def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: st
     bar: Any = figure.colorbar(image, ax=axes, pad=0.015, fraction=0.05)
     bar.outline.set_visible(False)
     ticks = [int(tick) for tick in MaxNLocator(9, integer=True, steps=[1, 2, 4, 5, 8, 10]).tick_values(0, top)]
-    bar.set_ticks([tick for tick in ticks if 0 <= tick <= top])
+    bar.set_ticks(sorted({tick for tick in ticks if 0 <= tick <= top}))
     bar.ax.tick_params(length=0)
     bar.ax.minorticks_off()
     for spine in axes.spines.values():

@@ -122,9 +122,11 @@ def planned_owners(grid: Grid, tiles: Tiles) -> Owners:
 
 
 def logged_owners(grid: Grid, records: Records, output: int, itemsize: int) -> Owners:
-    """Who wrote each sample by the log: copies and scalar stores to allocation `output`; the last write counts."""
+    """Who wrote each sample by the log: copies and scalar stores to allocation `output`; the last to end counts."""
     painter = _Painter(grid, itemsize)
     writes = np.flatnonzero(records.dst_alloc == output)
+    # Bytes move when a copy completes, and a task's own time may run ahead of the others': the log is in neither order.
+    writes = writes[np.argsort(records.end_ps[writes], kind="stable")]
     boxes = records.dst_box[writes]
     scattered = [record for record in records.log.addresses if records.dst_alloc[record] == output]
     loose = {record for record in scattered if "dst" in records.log.addresses[record]}
@@ -138,7 +140,7 @@ def logged_owners(grid: Grid, records: Records, output: int, itemsize: int) -> O
         box = records.log.boxes[int(records.dst_box[record])]
         run, loops = _runs(Box(box.shape[1:], box.strides[1:], box.itemsize))
         rows = np.asarray(records.log.addresses[record]["dst"], np.int64) * box.strides[0]
-        member = np.full(len(rows), np.searchsorted(writes, record))
+        member = np.full(len(rows), np.flatnonzero(writes == record)[0])
         painter.paint(member, records.dst_offset[record] + rows, run, loops)
     task = records.task[writes]
     order = np.argsort(task, kind="stable")

@@ -104,13 +104,10 @@ def _make_run(entry: Entry) -> click.Command:
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
         output_options,
     )
-    function: Any = command
-    device_option(function)
-    for option in options:
-        option(function)
-    # click's decorators put each option before the last; a reader wants them in the order above.
-    count = len(input_options(entry))
-    command.params[count:] = command.params[count:]
+    # On a command, as here, click's decorators add each option after the last.
+    target: Any = command
+    for option in (device_option, *options):
+        option(target)
     return command
 
 

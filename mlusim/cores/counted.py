@@ -157,7 +157,7 @@ class CountedOperations(ScalarOperations):
                 check_rows(name, view, wanted, turns)
                 rows.append(wanted)
                 continue
-            index = wanted.index or index
+            index = index if wanted.index is None else wanted.index
             self._check_index(name, wanted.index)
             wanted.check(name, view.shape[0], view)
             moves = wanted.positional or wanted.base > 0

@@ -185,6 +185,8 @@ class VectorOperations(Operations):
 
     def _reduce(self, name: str, dst: View, src: View, frame: Any) -> None:
         self._same_type(name, dst, src)
+        if dst.dtype.kind == "b":
+            raise OperandError(f"{name} of bool operands: the vector unit computes on numbers; convert them first")
         rest = src.shape[1:] if src.ndim > 1 else (1,)
         if dst.shape != rest or not src.shape:
             raise OperandError(
@@ -318,7 +320,7 @@ def _fill(dst: View, bits: Any) -> None:
 
 def _compute(compute: Callable[..., Any], dst: View, a: View, b: View) -> None:
     with np.errstate(all="ignore"):
-        _store(dst, compute(a.typed(), b.typed()))
+        _store(dst, compute(a.typed().reshape(-1), b.typed().reshape(-1)))
 
 
 def _compute_number(compute: Callable[..., Any], dst: View, a: View, number: Array) -> None:

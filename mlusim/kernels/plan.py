@@ -91,7 +91,7 @@ class Tiles:
 
 def _corners(bounds: Any, count: int) -> Integers:
     """As (tiles, rank); where there are no tiles, an array of rank 2 still says the rank."""
-    array = np.asarray(bounds, np.int64)
+    array: Integers = np.asarray(bounds, np.int64)
     return array if array.ndim == 2 else array.reshape(count, array.size // max(count, 1))  # noqa: PLR2004
 
 
@@ -151,8 +151,9 @@ class Plan:
         """
         if len(self.tiles) and int(self.tiles.nram_bytes.max()) > self.board.nram_usable_bytes:
             raise PlanError(
-                f"{self.operator}, strategy {self.strategy}: a tile takes {format_bytes(int(self.tiles.nram_bytes.max()))} "
-                f"of NRAM and {self.board.name} has {format_bytes(self.board.nram_usable_bytes)}"
+                f"{self.operator}, strategy {self.strategy}: a tile takes "
+                f"{format_bytes(int(self.tiles.nram_bytes.max()))} of NRAM and {self.board.name} has "
+                f"{format_bytes(self.board.nram_usable_bytes)}"
             )
         if len(self.tiles) and int(self.tiles.task.max()) >= self.tasks:
             raise PlanError(f"{self.operator}: a tile of task {int(self.tiles.task.max())} in a grid of {self.tasks}")
@@ -176,11 +177,15 @@ class Plan:
             counts = np.bincount(self.tiles.task, minlength=self.tasks)
             busiest, mean = int(per_task.max()), float(per_task.mean())
             lines += [
-                f"  tiles      {group_digits(len(self.tiles))}: {counts.min()} to {counts.max()} a task; "
-                f"NRAM {format_bytes(self.nram_bytes)}, {100 * self.nram_bytes / usable:.1f} % of usable",
-                f"  balance    busiest task {group_digits(busiest * self.itemsize)} B, mean "
-                f"{group_digits(round(mean * self.itemsize))} B: {100 * mean / busiest:.1f} % even; "
-                f"{int((per_task == 0).sum())} tasks idle",
+                (
+                    f"  tiles      {group_digits(len(self.tiles))}: {counts.min()} to {counts.max()} a task; "
+                    f"NRAM {format_bytes(self.nram_bytes)}, {100 * self.nram_bytes / usable:.1f} % of usable"
+                ),
+                (
+                    f"  balance    busiest task {group_digits(busiest * self.itemsize)} B, mean "
+                    f"{group_digits(round(mean * self.itemsize))} B: {100 * mean / busiest:.1f} % even; "
+                    f"{int((per_task == 0).sum())} tasks idle"
+                ),
             ]
         else:
             lines.append("  tiles      none")
@@ -201,8 +206,8 @@ def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
     if wrong.any():
         tile = int(np.argmax(wrong.any(axis=1)))
         raise PlanError(
-            f"tile {tile} (task {int(tiles.task[tile])}) is {tiles.start[tile].tolist()} to {tiles.stop[tile].tolist()}, "
-            f"empty or outside the output {list(shape)}"
+            f"tile {tile} (task {int(tiles.task[tile])}) is {tiles.start[tile].tolist()} to "
+            f"{tiles.stop[tile].tolist()}, empty or outside the output {list(shape)}"
         )
     counts, cuts = _times_covered(tiles, shape)
     bad = np.argwhere(counts != 1)

@@ -66,27 +66,27 @@ def move_ps(board: Board, nbytes: int, moves: int = 1) -> int:
 def predict_ps(board: Board, tile: TileCost, *, tiles: int, tasks: int, overlapped: bool) -> int:
     """Time of a launch of `tasks` BLOCK tasks that share `tiles` equal tiles in turn."""
     each = ceil_div(tiles, tasks)
-    together = ceil_div(tasks, board.clusters)
-    load_ps = tile.loads * _port_ps(tile.load, board.cluster_read_bandwidth_bytes_per_s, together)
-    store_ps = tile.stores * _port_ps(tile.store, board.cluster_write_bandwidth_bytes_per_s, together)
+    rate = board.dram_bandwidth_bytes_per_s / PS_PER_S
     issue_ps = (tile.loads + tile.stores + 3) * board.cycles_ps(board.issue_cycles)
+    load_ps = tile.loads * _port_ps(board, tile.load, board.cluster_read_bandwidth_bytes_per_s, tasks)
+    store_ps = tile.stores * _port_ps(board, tile.store, board.cluster_write_bandwidth_bytes_per_s, tasks)
+    load_work, store_work = tile.loads * tile.load.work, tile.stores * tile.store.work
     latency_ps = tile.load.latency_ps + tile.store.latency_ps
-    once_ps = latency_ps + load_ps + tile.compute_ps + store_ps + tile.scalar_ps + issue_ps
+    own_ps = tile.compute_ps + tile.scalar_ps
     if overlapped:
         # The load's start-up passes while the store before it moves its bytes.
-        io_ps = tile.store.latency_ps + max(store_ps, tile.load.latency_ps - tile.store.latency_ps) + load_ps
-        chain_ps = once_ps + (each - 1) * max(io_ps + issue_ps, tile.compute_ps + tile.scalar_ps)
-    else:
-        chain_ps = each * once_ps
-    work = tiles * (tile.loads * tile.load.work + tile.stores * tile.store.work)
-    rate = board.dram_bandwidth_bytes_per_s / PS_PER_S
-    if overlapped:
-        dram_ps = work / (rate * board.dram_mixed_efficiency) + latency_ps
+        hidden_ps = min(store_ps, tile.load.latency_ps - tile.store.latency_ps)
+        turn_ps = max(load_ps + store_ps + latency_ps - max(hidden_ps, 0) + issue_ps, own_ps)
+        chain_ps = latency_ps + load_ps + own_ps + store_ps + issue_ps + (each - 1) * turn_ps
+        dram_ps = tiles * (load_work + store_work) / (rate * board.dram_mixed_efficiency) + latency_ps
+        busy_ps = max(chain_ps, dram_ps)
     else:
         # Equal tiles keep in step: all load, all compute, all store, and meanwhile the DRAM does one thing or nothing.
-        dram_ps = work / rate + each * (latency_ps + tile.compute_ps + tile.scalar_ps)
+        load_ps = max(load_ps, load_work * tiles / (each * rate))
+        store_ps = max(store_ps, store_work * tiles / (each * rate))
+        busy_ps = each * (latency_ps + load_ps + own_ps + store_ps + issue_ps)
     fixed_ps = board.kernel_start_ps + tasks * board.core_start_skew_ps + board.kernel_end_ps
-    return fixed_ps + round(max(chain_ps, dram_ps))
+    return fixed_ps + round(busy_ps)
 
 
 def _cost(
@@ -105,6 +105,7 @@ def _cost(
     return copy_cost(board, shape, memory_core=False)
 
 
-def _port_ps(cost: CopyCost, cluster_bandwidth: int, together: int) -> float:
+def _port_ps(board: Board, cost: CopyCost, cluster_bandwidth: int, tasks: int) -> float:
     """Time of a transfer at the speed of its core's port, or of its share of the cluster's."""
+    together = ceil_div(tasks, board.clusters)
     return cost.work / min(cost.limit, cost.ratio * cluster_bandwidth / PS_PER_S / together)

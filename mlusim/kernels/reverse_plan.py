@@ -30,13 +30,13 @@ from mlusim.units import PS_PER_US, ceil_div, group_digits
 
 STRATEGIES: dict[str, str] = {
     "auto": "whichever of the others the board's cost functions say is fastest",
-    "mirror": "contiguous copies; every group is reversed on chip by mirror instructions",
     "strided": "every group is reversed by negative source strides, the last axis element by element",
+    "mirror": "contiguous copies; every group is reversed on chip by mirror instructions",
     "mixed": "axes before the last by negative source strides, the last axis by a mirror instruction",
 }
 
 # On boards of arch below 300 vector operands are a multiple of this (B).
-_VECTOR_BYTES = 128
+VECTOR_BYTES = 128
 # Groups further in than the outermost that fits are tried as pivots while they make no more tiles than this a core.
 _TILES_A_CORE = 64
 
@@ -54,15 +54,14 @@ class Means:
 
     Attributes:
         name: the strategy.
-        level: groups from this one on are reversed on chip; those between the pivot and it by negative strides.
-        passes: first group of each mirror instruction: it reverses everything from there inwards.
-        segment: first group of a contiguous segment of the load; `len(groups)` for single elements.
+        segment: first group of a contiguous segment of the load, `len(groups)` for single elements. Groups from the
+            pivot to it are loops over segments, by a negative stride where they are reversed.
+        passes: first group of each mirror instruction, which reverses everything from there inwards.
     """
 
     name: str
-    level: int
-    passes: tuple[int, ...]
     segment: int
+    passes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,9 +113,9 @@ def plan_reverse(
     """
     words = f"{list(shape)} reversed along {list(axes) or 'no axis'}"
     if 0 in shape:
-        return _plan(board, operator, strategy, words, itemsize, (0, 0, 0), None)
+        return _plan(board, operator, strategy, words, itemsize, None)
     groups = coalesce(shape, axes)
-    words += f" is {' x '.join(f'{_n(extent)}{" reversed" if flipped else ""}' for extent, flipped in groups)}"
+    words += f" is {' x '.join(_n(extent) + ' reversed' * flipped for extent, flipped in groups)}"
     names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
     choices = [
         candidate
@@ -124,17 +123,15 @@ def plan_reverse(
         for overlapped in (True, False)
         for candidate in _candidates(board, groups, itemsize, name, overlapped=overlapped)
     ]
+    choices = _without_repeats(choices)
     if not choices:
         raise PlanError(
             f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 buffers of "
-            f"at least {_VECTOR_BYTES} B: give it more nram_bytes"
+            f"at least {VECTOR_BYTES} B: give it more nram_bytes"
         )
-    chosen = _choose(choices)
-    outer = math.prod(group.extent for group in groups[: chosen.pivot])
-    extent = groups[chosen.pivot].extent
-    inner = math.prod(group.extent for group in groups[chosen.pivot + 1 :])
-    plan_shape = (outer, extent, inner)
-    return _plan(board, operator, chosen.means.name, words, itemsize, plan_shape, (groups, chosen, choices))
+    fastest = min(choices, key=lambda candidate: candidate.predicted_ps).means.name
+    chosen = _choose([candidate for candidate in choices if candidate.means.name == fastest])
+    return _plan(board, operator, strategy, words, itemsize, (groups, chosen, choices))
 
 
 def _plan(  # noqa: PLR0913, PLR0917
@@ -143,7 +140,6 @@ def _plan(  # noqa: PLR0913, PLR0917
     strategy: str,
     words: str,
     itemsize: int,
-    shape: tuple[int, int, int],
     work: tuple[tuple[Group, ...], _Candidate, list[_Candidate]] | None,
 ) -> Plan:
     if work is None:
@@ -158,13 +154,15 @@ def _plan(  # noqa: PLR0913, PLR0917
             unit_bytes=0,
             kind="BLOCK",
             dim=(1, 1, 1),
-            output_shape=shape,
+            output_shape=(0, 0, 0),
             itemsize=itemsize,
             tiles=Tiles([], np.empty((0, 3)), np.empty((0, 3)), 0),
             nram_bytes=0,
         )
     groups, chosen, choices = work
-    outer, extent, inner = shape
+    outer = math.prod(group.extent for group in groups[: chosen.pivot])
+    extent = groups[chosen.pivot].extent
+    inner = math.prod(group.extent for group in groups[chosen.pivot + 1 :])
     first = next((index for index, group in enumerate(groups) if group.flipped), len(groups) - 1)
     unit_elements = math.prod(group.extent for group in groups[first:])
     rows = _row_cuts(extent, chosen)
@@ -177,21 +175,21 @@ def _plan(  # noqa: PLR0913, PLR0917
     tier, why = _tier(groups, first, chosen, unit_elements, elements, itemsize)
     return Plan(
         operator=operator,
-        strategy=strategy,
+        strategy=chosen.means.name,
         board=board,
         tier=tier,
-        reason=f"{why}. {_comparison(chosen, choices, elements, groups)}",
+        reason=f"{why}; {_comparison(choices, groups)}",
         arithmetic=(
             words,
             f"usable NRAM {_n(board.nram_usable_bytes)} B, {_buffers(chosen.means, overlapped=chosen.overlapped)} "
             f"buffers: tiles of up to {_n(elements)} elements, {_n(chosen.tiles)} of them",
-            _means_in_words(chosen.means, groups),
+            _means_in_words(chosen, groups),
         ),
         unit=f"a slice of {_n(unit_elements)} elements of {itemsize} B",
         unit_bytes=unit_elements * itemsize,
         kind="BLOCK",
         dim=(chosen.tasks, 1, 1),
-        output_shape=shape,
+        output_shape=(outer, extent, inner),
         itemsize=itemsize,
         tiles=Tiles(in_turn(sizes[order], chosen.tasks), start[order], stop[order], nram_bytes),
         nram_bytes=nram_bytes,
@@ -208,27 +206,31 @@ def _plan(  # noqa: PLR0913, PLR0917
 
 def means_of(groups: tuple[Group, ...], pivot: int, name: str) -> Means:
     """How the groups from the pivot on are reversed by a strategy."""
-    count = len(groups)
-    last = count - 1
-    inner_row = last if not groups[last].flipped else count
-    if name == "strided":
-        level, segment = count, inner_row
+    last = len(groups) - 1
+    if name == "mirror":
+        segment = pivot
     elif name == "mixed":
-        # Where the last group stays as it is, there is nothing to mirror but what outer groups reverse.
-        level = last if groups[last].flipped else count
         segment = last
     else:
-        level = segment = pivot
-    level, segment = max(level, pivot), max(segment, pivot)
+        segment = last + groups[last].flipped
+    segment = max(segment, pivot)
     passes, before = [], False
-    for group in range(level, count):
+    for group in range(segment, len(groups)):
         if groups[group].flipped != before:
             passes.append(group)
         before = groups[group].flipped
-    if name != "mirror" and segment == pivot and not groups[pivot].flipped:
-        # A run that is not reversed is one segment with all that lies inside it only where nothing does.
-        segment = max(segment, min(inner_row, last))
-    return Means(name=name, level=level, passes=tuple(passes), segment=segment)
+    return Means(name=name, segment=segment, passes=tuple(passes))
+
+
+def _without_repeats(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Strategies that come to the same on this tensor are one: the first."""
+    seen: dict[tuple[object, ...], str] = {}
+    kept = []
+    for each in candidates:
+        same = (each.pivot, each.overlapped, each.parts, each.means.segment, each.means.passes)
+        if seen.setdefault(same, each.means.name) == each.means.name:
+            kept.append(each)
+    return kept
 
 
 def _buffers(means: Means, *, overlapped: bool) -> int:
@@ -260,7 +262,7 @@ def _candidates(
         if found and outer > _TILES_A_CORE * board.cores:
             break
         # Tiles begin at whole bus units and, for the old boards' vector unit, whole vectors, where these fit.
-        whole = _VECTOR_BYTES if board.needs_aligned_vectors else board.dram_unit_bytes
+        whole = VECTOR_BYTES if board.needs_aligned_vectors else board.dram_unit_bytes
         multiple = whole // math.gcd(inner * itemsize, whole)
         if multiple > held:
             multiple = 1
@@ -340,26 +342,31 @@ def _tier(  # noqa: PLR0913, PLR0917
     return 2, f"{unit} is cut along its outer axes, {cut_words}"
 
 
-def _means_in_words(means: Means, groups: tuple[Group, ...]) -> str:
+def _means_in_words(chosen: _Candidate, groups: tuple[Group, ...]) -> str:
+    means = chosen.means
     if not any(group.flipped for group in groups):
         return "nothing is reversed: tiles are copied"
-    on_chip = f"{len(means.passes)} mirror instructions a tile" if means.passes else "no mirror instruction"
-    if means.segment == len(groups):
-        return f"loads of single elements by negative source strides, {on_chip}"
-    return f"loads of contiguous segments from group {means.segment} inwards, {on_chip}"
+    passes = len(means.passes)
+    on_chip = f"{passes} mirror instruction{'s'[: passes != 1]} a tile"
+    if means.segment == chosen.pivot:
+        return f"contiguous loads, {on_chip}"
+    return f"loads of {_segments(means, groups)} by negative source strides, {on_chip}"
 
 
-def _comparison(
-    chosen: _Candidate, choices: list[_Candidate], elements: int, groups: tuple[Group, ...]
-) -> str:
-    fastest: dict[str, int] = {}
-    for candidate in choices:
-        name = candidate.means.name
-        fastest[name] = min(candidate.predicted_ps, fastest.get(name, candidate.predicted_ps))
-    times = ", ".join(f"{name} {time_ps / PS_PER_US:.2f} us" for name, time_ps in fastest.items())
-    run = math.prod(group.extent for group in groups[chosen.means.segment :]) if chosen.means.segment else elements
-    del run
-    return f"Predicted: {times}"
+def _comparison(choices: list[_Candidate], groups: tuple[Group, ...]) -> str:
+    """The fastest that each strategy can be."""
+    words = []
+    for name in dict.fromkeys(candidate.means.name for candidate in choices):
+        best = min((each for each in choices if each.means.name == name), key=lambda each: each.predicted_ps)
+        loads = "contiguous" if best.means.segment == best.pivot else _segments(best.means, groups)
+        words.append(f"{name} {best.predicted_ps / PS_PER_US:.2f} us ({loads}, {len(best.means.passes)} mirrors)")
+    return f"{', '.join(words)} predicted"
+
+
+def _segments(means: Means, groups: tuple[Group, ...]) -> str:
+    elements = math.prod(group.extent for group in groups[means.segment :])
+    count = math.prod(group.extent for group in groups[: means.segment])
+    return f"{_n(count)} segments of {_n(elements)} element{'s'[: elements != 1]}"
 
 
 _n = group_digits

@@ -51,7 +51,7 @@ def buffer_bytes(board: Board, buffers: int = 1) -> int:
     return board.nram_usable_bytes // buffers // alignment * alignment
 
 
-def choose_tier(  # noqa: PLR0913
+def choose_tier(
     board: Board,
     *,
     rows: int,
@@ -127,7 +127,7 @@ def choose_tier(  # noqa: PLR0913
         arithmetic=(
             division,
             f"{_n(capacity)} B // {_n(row_bytes)} B a row = 0 rows",
-            f"{_n(row_elements)} elements of a row = {_n(chunks)} chunks of up to {_n(elements)}, the last of {_n(last)}",
+            f"{_n(row_elements)} elements a row = {_n(chunks)} chunks of up to {_n(elements)}, the last of {_n(last)}",
         ),
     )
 

@@ -9,9 +9,9 @@ output is row t - shift of the input where there is one, else zeros. Four kernel
     tin_shift_row_chunks      tier 3 of these four: one core walks a row in chunks
     tin_shift_pingpong        all tiers, with two buffers
 
-All take (x, shifts, out, plan, sign): x and out are (N, T, C, HW) of one element type and shifts (N, G) int32, in GDRAM;
-sign is 1, or -1 for the adjoint. A shift is clamped to T before its sign is applied, because INT_MIN has no opposite in
-int32. Charged to the scalar pipe are the loads of the shifts; address arithmetic and loops are not modelled.
+All take (x, shifts, out, plan, sign): x and out (N, T, C, HW) of one element type and shifts (N, G) int32, in GDRAM;
+sign 1, or -1 for the adjoint. A shift is clamped to T before its sign is applied: INT_MIN has no opposite in int32.
+Charged to the scalar pipe are the loads of the shifts; address arithmetic and loops are not modelled.
 """
 
 from __future__ import annotations

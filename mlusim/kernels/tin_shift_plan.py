@@ -14,8 +14,18 @@ import numpy as np
 from mlusim.dtypes import Dtype
 from mlusim.hardware import Board
 from mlusim.kernels.plan import Plan, Tiles
-from mlusim.kernels.split import Cuts, Fit, Integers, boxes, buffer_bytes, choose_tier, cut, cut_evenly, in_turn
-from mlusim.kernels.split import union1_launch
+from mlusim.kernels.split import (
+    Cuts,
+    Fit,
+    Integers,
+    boxes,
+    buffer_bytes,
+    choose_tier,
+    cut,
+    cut_evenly,
+    in_turn,
+    union1_launch,
+)
 from mlusim.units import PS_PER_S, ceil_div, group_digits, round_up
 
 Shape = tuple[int, int, int, int]
@@ -97,7 +107,8 @@ def plan_tin_shift(
             parameters={"clears": chosen.clears, "buffers": chosen.buffers, "rows": 0},
         )
     fit = choose_tier(board, rows=time, row_elements=hw, itemsize=itemsize, buffers=chosen.buffers)
-    channel_cuts, batching = cut(channels, 1), ()
+    channel_cuts = cut(channels, 1)
+    batching: tuple[str, ...] = ()
     if chosen.batches and fit.tier == 1:
         channel_cuts, batching = _batch(board, fit, shape, groups, itemsize)
     # Items are nested as batch, channel, time; the chunks of a row are one item, because one core walks it.
@@ -162,7 +173,7 @@ def _batch(board: Board, fit: Fit, shape: Shape, groups: int, itemsize: int) -> 
     total = batch * groups * blocks
     tasks = np.minimum(total, board.cores)
     turns = -(-total // tasks)
-    # What one copy gets of the core's port, its cluster's and the DRAM while all tasks move bytes; each byte goes twice.
+    # What one copy gets of its core's port, its cluster's and the DRAM while all tasks copy; each byte goes twice.
     clusters = -(-tasks // board.cores_per_cluster)
     port = min(board.core_read_bandwidth_bytes_per_s, board.core_write_bandwidth_bytes_per_s)
     cluster_port = min(board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s)

@@ -43,8 +43,9 @@ class Allocation:
         return f"<{self.name} in {self.memory.name}: {group_digits(self.nbytes)} B at {self.address}>"
 
     def bytes(self) -> Bytes:
-        """The bytes; an error where the run is timing-only."""
+        """The bytes; an error where they were freed, or the run is timing-only."""
         if self.buffer is None:
+            check_usable(self, write=False)
             raise AccessError(f"{self.name} has a size but no bytes: this run is timing-only; run it with data=True")
         return self.buffer
 

@@ -74,9 +74,7 @@ class Call:
 def launch(device: Device, call: Call, inputs: Sequence[View], output: View) -> None:
     """Queue a call on a device that holds its tensors already; nothing where the plan has nothing to do."""
     if call.plan.tier:
-        device.launch(
-            call.kernel, *inputs, output, call.plan, *call.arguments, dim=call.plan.dim, kind=call.plan.kind
-        )
+        device.launch(call.kernel, *inputs, output, call.plan, *call.arguments, dim=call.plan.dim, kind=call.plan.kind)
 
 
 def run(

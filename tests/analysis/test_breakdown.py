@@ -10,7 +10,8 @@ from mlusim.device import Device
 from mlusim.hardware import board
 
 BOARDS = [board("mlu370-x4"), board("mlu590-h8"), board("mlu290-m5")]
-STEPS = ("load", "store", "in", "in_async", "out", "out_async", "move", "fill", "sync", "scalar", "rows", "stage", "all")
+STEPS = ["load", "store", "in", "in_async", "out", "out_async", "move", "fill", "sync", "scalar", "rows", "stage"]
+STEPS.append("all")
 
 
 def program(steps):

@@ -48,7 +48,7 @@ class TestChooseTier:
         fit = choose_tier(small(128), rows=4, row_elements=100, itemsize=4)
         assert (fit.tier, fit.units, fit.rows, fit.elements) == (3, 0, 1, 32)
         assert fit.reason == "not even a row of 400 B fits in 128 B"
-        assert fit.arithmetic[-1] == "100 elements of a row = 4 chunks of up to 32, the last of 4"
+        assert fit.arithmetic[-1] == "100 elements a row = 4 chunks of up to 32, the last of 4"
 
     def test_exactly_full_is_still_whole(self) -> None:
         assert choose_tier(small(1024), rows=8, row_elements=32, itemsize=4).tier == 1
@@ -71,11 +71,17 @@ class TestChooseTier:
         assert cut_up.arithmetic[-1] == "65 537 rows = 2 segments of up to 65 536, the last of 1"
 
     def test_no_room_for_an_element(self) -> None:
-        with pytest.raises(PlanError, match=r"usable NRAM 100 B, and allocations are rounded up to 128 B: no element of 4"):
+        with pytest.raises(
+            PlanError, match=r"usable NRAM 100 B, and allocations are rounded up to 128 B: no element of 4"
+        ):
             choose_tier(small(100), rows=1, row_elements=1, itemsize=4)
 
     @given(
-        st.integers(128, 4096), st.integers(1, 300), st.integers(1, 600), st.sampled_from([1, 2, 4, 8]), st.integers(1, 3)
+        st.integers(128, 4096),
+        st.integers(1, 300),
+        st.integers(1, 600),
+        st.sampled_from([1, 2, 4, 8]),
+        st.integers(1, 3),
     )
     def test_what_it_says_fits_and_one_more_would_not(
         self, usable: int, rows: int, row_elements: int, itemsize: int, buffers: int

@@ -1,0 +1,134 @@
+"""`mlusim compare OPERATOR`: its strategies side by side, on one input, their results checked equal."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.operators import Entry, prepare
+from mlusim.cli.options import device_option
+from mlusim.cli.run import OperatorGroup, input_options, read_inputs
+
+if TYPE_CHECKING:
+    from mlusim.compare import Row
+    from mlusim.result import Result
+
+_CAUSES_SHOWN = 3
+
+
+def _make_compare(entry: Entry) -> click.Command:
+    command = click.Command(
+        entry.name,
+        params=input_options(entry),
+        callback=partial(_compare, entry),
+        help=f"Strategies of {entry.name} side by side. {entry.summary}",
+        short_help=entry.summary,
+    )
+    options = (
+        click.option(
+            "--strategy", "strategies", multiple=True, metavar="NAME", help="Only this one; may be repeated. [default: all]"
+        ),
+        click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
+        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table."),
+    )
+    target: Any = command
+    for option in (device_option, *options):
+        option(target)
+    return command
+
+
+@click.group(cls=OperatorGroup, make=_make_compare, subcommand_metavar="OPERATOR [OPTIONS]")
+def compare() -> None:
+    """Compare the strategies of an operator on one input.
+
+    Runs each, checks that the results are equal bit for bit, and prints time, bytes and where the time went.
+
+    \b
+    Examples:
+      mlusim compare tin_shift --shape 2,8,256,196 --dtype float16 --device mlu370-x4
+      mlusim compare tin_shift --input clip.npy --shifts shifts.npy --strategy documented --strategy pingpong
+    """
+
+
+def _compare(
+    entry: Entry, *, device: Any, strategies: tuple[str, ...], no_data: bool, as_json: bool, **own: Any
+) -> None:
+    from mlusim.compare import compare as run_all
+    from mlusim.ops.common import run
+
+    record, attributes = entry.choose(own)
+    arrays = read_inputs(entry, own)
+
+    def operation(strategy: str) -> Result:
+        return run(prepare(record, attributes, arrays, device, strategy), data=not no_data, progress=True)
+
+    names = tuple(dict.fromkeys(strategies)) or record.strategies
+    for name in names:
+        prepare(record, attributes, arrays, device, name)  # all of them are refused before the first one runs
+    rows = run_all(operation, names)
+    if as_json:
+        show.print_json(
+            {
+                "operator": record.name,
+                "board": device.name,
+                "inputs": [{"shape": list(array.shape), "dtype": str(array.dtype)} for array in arrays],
+                "results_equal": None if no_data else True,
+                "strategies": [_record(row) for row in rows],
+            }
+        )
+        return
+    shapes = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
+    show.print_text(f"{record.name} on {device.name}: {shapes}\n")
+    first = rows[0]
+    show.print_columns(
+        ("strategy", "tier", "time", f"vs {first.strategy}", "DRAM bus", "io_eff.", "NRAM", "where the time went"),
+        [_line(row, first) for row in rows],
+        right=(1, 2, 3, 4, 5, 6),
+    )
+    if no_data:
+        show.print_text("\nTiming only: results were not compared.")
+    elif len(rows) > 1:
+        show.print_text(f"\nResults of all {len(rows)} strategies are equal, bit for bit.")
+
+
+def _line(row: Row, first: Row) -> tuple[str, ...]:
+    from mlusim.analysis.breakdown import CAUSES
+    from mlusim.analysis.table import percent, us_text
+    from mlusim.units import MIB
+
+    shares = sorted(row.where_time_went.items(), key=lambda item: -item[1])[:_CAUSES_SHOWN]
+    went = "; ".join(f"{percent(spent / row.core_time_ps)} {CAUSES[cause]}" for cause, spent in shares if spent)
+    speed = f"{first.time_ps / row.time_ps:.2f} x" if row.time_ps else ""
+    bus = sum(row.bus_bytes.values())
+    return (
+        row.strategy,
+        str(row.tier),
+        us_text(row.time_ps),
+        speed,
+        f"{bus / MIB:.2f} MiB",
+        percent(row.io_efficiency),
+        _kib(row.peak_nram_bytes),
+        went,
+    )
+
+
+def _kib(nbytes: int) -> str:
+    return f"{nbytes / 1024:.0f} KiB"
+
+
+def _record(row: Row) -> dict[str, Any]:
+    return {
+        "strategy": row.strategy,
+        "tier": row.tier,
+        "time_ps": row.time_ps,
+        "time_us": row.time_us,
+        "bytes_requested": dict(row.bytes_requested),
+        "bus_bytes": dict(row.bus_bytes),
+        "io_efficiency": row.io_efficiency,
+        "peak_nram_bytes": row.peak_nram_bytes,
+        "core_time_ps": row.core_time_ps,
+        "where_time_went_core_ps": dict(row.where_time_went),
+    }

@@ -1,0 +1,136 @@
+"""`mlusim demo`: tin_shift on frames of a real photograph, so that there is something to see at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.operators import ENTRIES, prepare
+from mlusim.cli.options import check_directory, device_option, output_options, report_option
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+# Four clips of eight frames: a window of 224 x 224 pixels moves over the photograph. Where it starts, and its step.
+_FRAMES, _WINDOW = 8, 224
+_PANS = (((60, 100), (0, 14)), ((20, 140), (24, 0)), ((30, 60), (16, 16)), ((150, 200), (-12, -12)))
+# One shift for each colour: red, green, blue.
+_SHIFTS = ((1, 0, -1), (2, 0, -2), (0, 1, 2), (3, 0, -3))
+
+
+@click.command()
+@device_option
+@click.option("--strategy", metavar="NAME", default="documented", show_default=True, help="See `mlusim compare`.")
+@click.option("--out", "-o", metavar="FILE", help="Write the shifted clips there, as .npy.")
+@report_option
+@click.option("--save", metavar="DIR", help="Write the inputs there, clip.npy and shifts.npy, for `mlusim run`.")
+@click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance.")
+@output_options
+def demo(  # noqa: PLR0913 - the options of the command
+    *,
+    device: Any,
+    strategy: str,
+    out: str | None,
+    report: str | None,
+    save: str | None,
+    explain: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Shift the colours of a photograph in time, on a simulated board.
+
+    A window moves over the photograph that ships with matplotlib: four clips of eight frames. tin_shift moves the red,
+    green and blue of each clip along time by different steps; zeros move in at the ends. With --report, film.png shows
+    frames before and after.
+
+    \b
+    Examples:
+      mlusim demo
+      mlusim demo --device mlu590-h8 --report demo/
+      mlusim demo --save . && mlusim run tin_shift --input clip.npy --shifts shifts.npy --strategy pingpong
+    """
+    from mlusim.cli.files import check_output, write_array
+    from mlusim.cli.run import finish
+    from mlusim.ops.common import run
+
+    target = check_output("--out", out) if out is not None else None
+    check_directory("--report", report)
+    check_directory("--save", save)
+    clips, shifts = make_clips()
+    if save is not None:
+        folder = make_directory("--save", save)
+        write_array("--save", folder / "clip.npy", clips)
+        write_array("--save", folder / "shifts.npy", shifts)
+    record, attributes = ENTRIES["tin_shift"].choose({"backward": False, "rule": None})
+    call = prepare(record, attributes, [clips, shifts], device, strategy)
+    if explain and not (as_json or quiet):
+        show.print_text(call.plan.explain() + "\n")
+    result = run(call, progress=not quiet)
+    title = ""
+    if not (as_json or quiet):
+        batch, frames, channels, pixels = clips.shape
+        title = (
+            f"{batch} clips of {frames} frames, {channels} channels of {pixels} pixels ({clips.dtype}), from a photograph"
+            f"\n{record.name} on {device.name}; red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
+        )
+    finish(result, target=target, report=report, as_json=as_json, quiet=quiet, title=title)
+    if report is not None and result.output is not None:
+        from mlusim.analysis.film import draw_film
+        from mlusim.analysis.table import us_text
+
+        film = Path(report) / "film.png"
+        draw_film(
+            film,
+            [("before", pictures(clips[0])), ("after", pictures(result.output[0]))],
+            f"Red, green and blue shifted by {', '.join(f'{shift:+d}' for shift in _SHIFTS[0])} frames",
+            f"{record.name} on {device.name}, strategy {result.plan.strategy}: {us_text(result.time_ps)} by the model",
+        )
+        if not (as_json or quiet):
+            show.print_text(f"before and after: {film}")
+
+
+def make_clips() -> tuple[Array, Array]:
+    """The clips [N, T, C, HW], float32 of 0 to 1, and shifts [N, 3], int32.
+
+    C is 12: of each colour the four quarters of the picture that have every other row and column, as networks
+    rearrange space to depth.
+    """
+    import numpy as np
+
+    from mlusim.analysis.film import photograph
+
+    photo = photograph()
+    half = _WINDOW // 2
+    clips = np.empty((len(_PANS), _FRAMES, 12, half * half), np.float32)
+    for clip, ((top, left), (down, right)) in zip(clips, _PANS, strict=True):
+        for time in range(_FRAMES):
+            y, x = top + time * down, left + time * right
+            window = photo[y : y + _WINDOW, x : x + _WINDOW].reshape(half, 2, half, 2, 3)
+            clip[time] = window.transpose(4, 1, 3, 0, 2).reshape(12, half * half)
+    clips /= 255
+    return clips, np.array(_SHIFTS, np.int32)
+
+
+def pictures(clip: Array) -> Array:
+    """A clip (T, 12, HW) as pictures again, (T, height, width, 3)."""
+    half = _WINDOW // 2
+    channels = clip.reshape(len(clip), 3, 2, 2, half, half)
+    whole: Array = channels.transpose(0, 4, 2, 5, 3, 1).reshape(len(clip), _WINDOW, _WINDOW, 3)
+    return whole
+
+
+def make_directory(option: str, text: str) -> Path:
+    """The directory, made where it is missing. Raises `InputError` where it cannot be."""
+    from mlusim.errors import InputError
+
+    folder = Path(text)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{option} {text}: cannot be made: {error.strerror or error}") from error
+    return folder

@@ -1,0 +1,111 @@
+"""gather and gather_nd on the board: out[lookup] = x[where the index says].
+
+    gather_slab   loads the slab of x that a tile's index can address, and selects within NRAM
+    gather_rows   goes to GDRAM for each lookup
+
+Both take (x, index, out, plan) and follow a plan of `gather_plan`. index holds the tuples in its last axis, as given:
+int32 or int64, negative values included. Every lookup is an instruction of the counted operations, or of one `__gather`
+from arch 592 on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from mlusim.kernels.index_tiles import IndexTiles
+from mlusim.kernels.indexing import Extents, Lookups, boxed, copies, copy_box, front
+from mlusim.kernels.lookup_cost import MOVES
+from mlusim.kernels.plan import Plan
+from mlusim.memory.addresses import Addresses
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+
+Kernel = Callable[..., Coroutine[Any, None, None]]
+
+
+def kernel_of(plan: Plan) -> Kernel:
+    """The kernel that follows a plan of `plan_gather`."""
+    return gather_rows if plan.parameters["strategy"] == "rows" else gather_slab
+
+
+async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -> None:
+    """Tiers 1 and 2: the slab stays in NRAM as long as the tiles of this core need it."""
+    if core.is_memory_core:
+        return
+    lookups: Lookups = plan.parameters["lookups"]
+    tuples = index.reshape(*lookups.positions, lookups.columns) if lookups.columns else index
+    slab_buffer = core.nram.alloc(plan.parameters["slab"], x.dtype, "slab")
+    if lookups.columns:
+        values_buffer = core.nram.alloc(plan.parameters["values"], x.dtype, "values")
+        reader = IndexTiles(core, index.dtype, plan.parameters["turns"], plan.parameters["form"])
+    held: tuple[Extents, Extents] | None = None
+    rank = len(lookups.positions)
+    for tile in plan.tiles_of(core.task_id):
+        box = lookups.slab_of(tile.start, tile.stop)
+        source = boxed(x, *box)
+        slab = front(slab_buffer, source.shape)
+        if box != held:
+            await copy_box(core, slab, source)
+            held = box
+        target = boxed(out, tile.start, tile.stop)
+        if not lookups.columns:
+            # Nothing to select: the slab is the tile, or in standard mode each of its rows.
+            await copy_box(core, target, slab.broadcast_to(*target.shape))
+            continue
+        origin = boxed(tuples, tile.start[:rank], tile.stop[:rank])
+        addresses = lookups.addresses((tile.start, tile.stop), box, await reader.load(origin), origin)
+        values = front(values_buffer, tile.shape)
+        row = tile.shape[rank:]
+        to = values.reshape(addresses.count, *((math.prod(row),) if row else ()))
+        rows = slab.reshape(-1, *to.shape[1:])
+        if core.board.has_gather:
+            offsets, _ = await reader.offsets(addresses)
+            core.gather(to, rows, offsets)
+            await core.sync_move()
+        elif plan.parameters["how"] == MOVES:
+            await core.memcpy_rows(to, rows, src_rows=addresses, blocking=False)
+        else:
+            await core.scalar_copy(to, rows, src_rows=addresses)
+        await copy_box(core, target, values)
+
+
+async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -> None:
+    """Tier 3: each lookup fetches its row, or its chunk of it, from GDRAM."""
+    if core.is_memory_core:
+        return
+    lookups: Lookups = plan.parameters["lookups"]
+    rank = len(lookups.positions)
+    tuples = index.reshape(*lookups.positions, lookups.columns)
+    values_buffer = core.nram.alloc(plan.parameters["values"], x.dtype, "values")
+    reader = IndexTiles(core, index.dtype, plan.parameters["turns"], plan.parameters["form"])
+    for tile in plan.tiles_of(core.task_id):
+        origin = boxed(tuples, tile.start[:rank], tile.stop[:rank])
+        addresses = lookups.addresses(
+            (tile.start, tile.stop), ((0,) * x.ndim, x.shape), await reader.load(origin), origin
+        )
+        rows = rows_of(lookups, x, tile.start, tile.stop)
+        to = front(values_buffer, (addresses.count, *rows.shape[1:]))
+        if core.board.has_gather:
+            offsets, _ = await reader.offsets(addresses)
+            core.gather(to, rows, offsets)
+            await core.sync_io()
+        else:
+            await core.memcpy_rows(to, rows, src_rows=addresses, blocking=False)
+        await copy_box(core, boxed(out, tile.start, tile.stop), to.reshape(tile.shape))
+
+
+def rows_of(lookups: Lookups, x: View, start: Extents, stop: Extents) -> View:
+    """All rows of x, in standard mode the contiguous part of them that a box of values has: (rows, elements)."""
+    if lookups.aligned:
+        return x.reshape(-1)
+    low, count = 0, 1
+    for extent, first, last in zip(
+        lookups.row_shape, start[len(lookups.positions) :], stop[len(lookups.positions) :], strict=True
+    ):
+        low = low * extent + first
+        count = count * (last - first)
+    return x.reshape(math.prod(lookups.chosen), -1)[:, low : low + count]

@@ -1,0 +1,224 @@
+"""What gather and scatter share: which lookup reaches which element of x, and how a kernel gets at the addresses.
+
+A *lookup* is one tuple of the index; a *value* is one element of what a gather gives or a scatter takes. Both modes of
+the operators come down to one picture:
+
+    aligned    lookups lie where the values do, and where x does but for the indexed axes: one lookup, one value
+    standard   the index chooses on the first axes of x, and a lookup stands for a row: all that follow
+
+An axis of the values is *tied* where its coordinate is x's too, and *free* where x's comes from the index. A box of
+values then reaches one box of x, its slab: the tied axes cut as the values are, the indexed ones whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from mlusim.hardware import Board
+from mlusim.kernels.split import MAX_SEGMENTS
+from mlusim.memory.addresses import Addresses, IndexedAxis
+from mlusim.memory.view import View, contiguous_strides
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+
+Extents = tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lookups:
+    """The geometry of one gather or scatter.
+
+    Attributes:
+        x_shape: of x, and of what a scatter gives.
+        axes: the axis of x that each column of the index chooses on; in standard mode 0, 1, 2, ...
+        positions: shape of the index without its last axis, that of the columns.
+        aligned: the mode.
+    """
+
+    x_shape: Extents
+    axes: Extents
+    positions: Extents
+    aligned: bool
+
+    @property
+    def columns(self) -> int:
+        """Index values of one lookup."""
+        return len(self.axes)
+
+    @cached_property
+    def value_shape(self) -> Extents:
+        """Shape of the values: positions, and in standard mode the rows."""
+        return self.positions if self.aligned else self.positions + self.x_shape[self.columns :]
+
+    @cached_property
+    def tied_to(self) -> tuple[int | None, ...]:
+        """For each axis of the values the axis of x that it is tied to; None: free."""
+        if self.aligned:
+            return tuple(None if axis in self.axes else axis for axis in range(len(self.positions)))
+        return (None,) * len(self.positions) + tuple(range(self.columns, len(self.x_shape)))
+
+    @property
+    def tied(self) -> Extents:
+        """The tied axes of the values."""
+        return tuple(axis for axis, to in enumerate(self.tied_to) if to is not None)
+
+    @property
+    def free(self) -> Extents:
+        """The free axes of the values."""
+        return tuple(axis for axis, to in enumerate(self.tied_to) if to is None)
+
+    @property
+    def row_shape(self) -> Extents:
+        """The values of one lookup: () where it is one."""
+        return () if self.aligned else self.x_shape[self.columns :]
+
+    @property
+    def chosen(self) -> Extents:
+        """Extents of the indexed axes, by column."""
+        return tuple(self.x_shape[axis] for axis in self.axes)
+
+    @property
+    def slab_elements(self) -> int:
+        """Elements of x that one coordinate of the tied axes leaves to the index: all of the indexed axes."""
+        return math.prod(self.chosen)
+
+    def slab_of(self, start: Extents, stop: Extents) -> tuple[Extents, Extents]:
+        """The box of x that a box of values can reach."""
+        low, high = [0] * len(self.x_shape), list(self.x_shape)
+        for axis, to in enumerate(self.tied_to):
+            if to is not None:
+                low[to], high[to] = start[axis], stop[axis]
+        return tuple(low), tuple(high)
+
+    def values_of(self, start: Extents, stop: Extents) -> tuple[Extents, Extents]:
+        """The box of values that can reach a box of x; where none can, it is empty."""
+        low, high = [0] * len(self.value_shape), list(self.value_shape)
+        for axis, to in enumerate(self.tied_to):
+            if to is not None:
+                low[axis], high[axis] = min(start[to], high[axis]), min(stop[to], high[axis])
+        return tuple(low), tuple(high)
+
+    def addresses(
+        self,
+        values: tuple[Extents, Extents],
+        target: tuple[Extents, Extents],
+        index: View | None = None,
+        origin: View | None = None,
+    ) -> Addresses:
+        """The rows of a contiguous box of x, in elements where rows are, that the lookups of a box of values address.
+
+        Args:
+            values: the box of values.
+            target: the box of x; an index value outside it, on a scatter that works on a part, is left out.
+            index, origin: the tuples, in NRAM and where they came from.
+
+        Not for an index without columns, which addresses nothing.
+        """
+        start, stop = target
+        strides = contiguous_strides(tuple(b - a for a, b in zip(start, stop, strict=True)), 1)
+        row = 1 if self.aligned else strides[self.columns - 1]
+        rank = len(self.positions)
+        steps = tuple(0 if to is None or axis >= rank else strides[to] for axis, to in enumerate(self.tied_to[:rank]))
+        base = sum(
+            (values[0][axis] - start[to]) * strides[to] for axis, to in enumerate(self.tied_to[:rank]) if to is not None
+        )
+        return Addresses(
+            tuple(b - a for a, b in zip(values[0][:rank], values[1][:rank], strict=True)),
+            steps,
+            base=base,
+            index=index,
+            axes=tuple(
+                IndexedAxis(extent=self.x_shape[axis], step=strides[axis] // row, start=start[axis], stop=stop[axis])
+                for axis in self.axes
+            ),
+            origin=origin,
+        )
+
+
+def boxed(view: View, start: Extents, stop: Extents) -> View:
+    """A box of a view; axes that it does not name stay whole."""
+    return view[tuple(slice(low, high) for low, high in zip(start, stop, strict=True))]
+
+
+def front(buffer: View, shape: Extents) -> View:
+    """The front of a flat buffer in a shape."""
+    return buffer[: math.prod(shape)].reshape(shape)
+
+
+async def copy_box(core: Core, dst: View, src: View) -> None:
+    """Copy a box of any rank and wait for it: by one strided copy, or as many as the instruction's loops ask for."""
+    pieces = list(copies(dst, src, core.board))
+    if len(pieces) == 1:
+        await core.memcpy(*pieces[0])
+        return
+    for piece in pieces:
+        core.memcpy_async(*piece)
+    await core.sync_io()
+
+
+def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
+    """Parts of a copy that one `__memcpy` takes each: at most two loops over segments, one before arch 300 (B)."""
+    loops = _loops(dst, src)
+    allowed = 2 if board.has_3d_memcpy else 1
+    if len(loops) > allowed:
+        # Fewest instructions: unroll the loop of the fewest turns.
+        _, axis = min(loops)
+        for position in range(dst.shape[axis]):
+            key = (slice(None),) * axis + (position,)
+            yield from copies(dst[key], src[key], board)
+        return
+    longest = max(loops, default=(0, 0))
+    if longest[0] > MAX_SEGMENTS:
+        axis = longest[1]
+        half = dst.shape[axis] // 2
+        for part in (slice(0, half), slice(half, dst.shape[axis])):
+            key = (slice(None),) * axis + (part,)
+            yield from copies(dst[key], src[key], board)
+        return
+    yield dst, src
+
+
+def _loops(dst: View, src: View) -> list[tuple[int, int]]:
+    """(turns, first axis) of the loops over segments that a copy needs, axes that follow each other merged."""
+    loops: list[tuple[int, int]] = []
+    last = (0, 0)
+    for axis, (extent, to, origin) in enumerate(zip(dst.shape, dst.strides, src.strides, strict=True)):
+        if extent == 1:
+            continue
+        if loops and last == (extent * to, extent * origin):
+            loops[-1] = (loops[-1][0] * extent, loops[-1][1])
+        else:
+            loops.append((extent, axis))
+        last = (to, origin)
+    if loops and last == (dst.itemsize, src.itemsize):
+        loops.pop()
+    return loops
+
+
+def segments(shape: Extents, box: Extents) -> tuple[int, int]:
+    """(elements of each contiguous run, runs) of a box of a contiguous tensor."""
+    run = 1
+    for axis in reversed(range(len(shape))):
+        run *= box[axis]
+        if box[axis] != shape[axis]:
+            return run, math.prod(box[:axis])
+    return run, 1
+
+
+def blocks(extents: Extents, limit: int) -> Extents:
+    """Sizes of the largest blocks of at most `limit` elements that are contiguous: inner axes whole, outer ones cut.
+
+    The axis that is cut is cut evenly.
+    """
+    sizes = []
+    for extent in reversed(extents):
+        parts = math.ceil(extent / min(max(limit, 1), extent)) if extent else 1
+        size = math.ceil(extent / parts)
+        sizes.append(size)
+        limit //= max(size, 1)
+    return tuple(reversed(sizes))

@@ -1,0 +1,164 @@
+"""reverse on the board: tiles come from their mirrored place in GDRAM, turned round on the way or on chip.
+
+    reverse_tiles   (x, out, plan): out[i] = x[j], j counted from the end on the axes reversed
+
+x and out are contiguous tensors of equally many elements in GDRAM; the plan is `reverse_plan.plan_reverse`'s, and its
+groups, pivot and means are explained there. Address arithmetic and loops are not charged to the scalar pipe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from mlusim.kernels.pipeline import run_stages
+from mlusim.kernels.plan import Plan, Tile
+from mlusim.kernels.reverse_plan import VECTOR_BYTES, Group, Means, max_loops
+from mlusim.kernels.split import MAX_SEGMENTS
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+
+_BACKWARD = slice(None, None, -1)
+_FORWARD = slice(None)
+
+
+async def reverse_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
+    """Reverse tile by tile, as the plan says.
+
+    On boards of arch below 300 a vector operand of no whole 128 B ends where its allocation ends, so tiles of such a size
+    have buffers of just that size; the plan puts tiles of one size next to each other.
+    """
+    if core.is_memory_core:
+        return
+    exact = core.board.needs_aligned_vectors and plan.parameters["means"].passes
+    inner, largest = plan.output_shape[2], plan.parameters["elements"]
+
+    def buffer_elements(tile: Tile) -> int:
+        elements = (tile.stop[1] - tile.start[1]) * inner
+        return elements if exact and elements * x.itemsize % VECTOR_BYTES else largest
+
+    for elements, tiles in groupby(plan.tiles_of(core.task_id), buffer_elements):
+        with core.nram.scope():
+            await _reverse_equal_tiles(core, x, out, plan, elements, [*tiles])
+
+
+async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, elements: int, tiles: list[Tile]) -> None:
+    """Reverse tiles that fit in buffers of `elements`.
+
+    Between two syncs tile i + 1 is loaded, tile i mirrored and tile i - 1 stored. An odd number of mirrors leaves the
+    result in the other of a tile's two buffers. An even number leaves it where it was loaded, so that three of these
+    take turns, around one for what is in between.
+    """
+    overlapped: bool = plan.parameters["overlapped"]
+    means: Means = plan.parameters["means"]
+    _, extent, inner = plan.output_shape
+    source_of = mirrored_source(x, plan)
+    target = out.reshape(-1)
+    loops = max_loops(core.board)
+    odd = len(means.passes) % 2 == 1
+    turns = 1 if not overlapped else 2 if odd or not means.passes else 3
+    loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(turns)]
+    spares = (turns if odd else 1) if means.passes else 0
+    spare = [core.nram.alloc(elements, x.dtype, f"mirrored {buffer}") for buffer in range(spares)]
+
+    async def load(position: int, tile: Tile) -> None:
+        source = source_of(tile)
+        held = shaped(position % turns, source.shape)
+        for dst, src in copies(held, source, loops):
+            core.memcpy_async(dst, src)
+
+    async def mirror(position: int, tile: Tile) -> None:
+        for dst, src in mirrors(position % turns, tile.stop[1] - tile.start[1]):
+            core.mirror(dst, src)
+
+    async def store(position: int, tile: Tile) -> None:
+        first = (tile.start[0] * extent + tile.start[1]) * inner
+        count = (tile.stop[1] - tile.start[1]) * inner
+        held = spare[position % spares] if odd else loaded[position % turns]
+        core.memcpy_async(target[first : first + count], held[:count])
+
+    # Tiles have few sizes: the views of the buffers are made once.
+    @cache
+    def shaped(turn: int, shape: tuple[int, ...]) -> View:
+        return loaded[turn][: math.prod(shape)].reshape(shape)
+
+    @cache
+    def mirrors(turn: int, rows: int) -> list[tuple[View, View]]:
+        pairs = []
+        before, after = loaded[turn][: rows * inner], spare[turn % spares][: rows * inner]
+        for width in mirror_widths(plan, rows):
+            pairs.append((after.reshape(-1, width), before.reshape(-1, width)))
+            before, after = after, before
+        return pairs
+
+    await run_stages(core, tiles, load, mirror if means.passes else None, store, overlapped=overlapped)
+
+
+def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
+    """Where a tile comes from: gives for each tile a view of x, in the order in which its elements lie in NRAM.
+
+    The last axis is a contiguous segment. The axes before it are loops over segments, backward where they are reversed.
+    """
+    groups: tuple[Group, ...] = plan.parameters["groups"]
+    means: Means = plan.parameters["means"]
+    pivot: int = plan.parameters["pivot"]
+    outer, extent, inner = plan.output_shape
+    loops = groups[pivot : means.segment]
+    run = math.prod(group.extent for group in groups[means.segment :]) if loops else extent * inner
+    slabs = x.reshape((outer, *(group.extent for group in loops), run))
+    steps = tuple(_BACKWARD if group.flipped else _FORWARD for group in loops)
+
+    def source_of(tile: Tile) -> View:
+        slab = mirrored_index(tile.start[0], groups[:pivot])
+        start, stop = tile.start[1], tile.stop[1]
+        if groups[pivot].flipped:
+            start, stop = extent - stop, extent - start
+        if not loops:
+            return slabs[slab, start * inner : stop * inner]
+        return slabs[slab, start:stop][steps]
+
+    return source_of
+
+
+def mirrored_index(index: int, groups: tuple[Group, ...]) -> int:
+    """The index, over all groups as one axis, of the element that comes to `index`."""
+    source, stride = 0, 1
+    for extent, flipped in reversed(groups):
+        index, place = divmod(index, extent)
+        source += (extent - 1 - place if flipped else place) * stride
+        stride *= extent
+    return source
+
+
+def mirror_widths(plan: Plan, rows: int) -> list[int]:
+    """Elements of the rows that each mirror instruction reverses, in a tile of `rows` of the pivot."""
+    groups: tuple[Group, ...] = plan.parameters["groups"]
+    pivot: int = plan.parameters["pivot"]
+    return [
+        (rows if first == pivot else groups[first].extent) * math.prod(group.extent for group in groups[first + 1 :])
+        for first in plan.parameters["means"].passes
+    ]
+
+
+def copies(dst: View, src: View, loops: int) -> Iterator[tuple[View, View]]:
+    """The copies that it takes where one `__memcpy` has that many loops, of at most 65536 segments each.
+
+    dst and src have one shape, whose last axis is contiguous on both sides.
+    """
+    if dst.ndim - 1 > loops:
+        for index in range(dst.shape[0]):
+            yield from copies(dst[index], src[index], loops)
+        return
+    for axis, extent in enumerate(dst.shape[:-1]):
+        if extent > MAX_SEGMENTS:
+            before = (_FORWARD,) * axis
+            for start in range(0, extent, MAX_SEGMENTS):
+                part = (*before, slice(start, min(start + MAX_SEGMENTS, extent)))
+                yield from copies(dst[part], src[part], loops)
+            return
+    yield dst, src

@@ -1,0 +1,230 @@
+"""Memory of the simulated board as CNRT has it: cnrtMalloc, cnrtMemcpy, cnrtFree, and the pointers between them.
+
+CNRT works on the thread's current device. Nothing here is global, so `cnrtMalloc` is told the device, and a pointer
+knows its own. What C returns through an argument comes back beside the status:
+
+    status, d_input = cnrtMalloc(device, input.nbytes)
+    status = cnrtMemcpy(d_input, input, input.nbytes, cnrtMemTransDir_t.cnrtMemcpyHostToDev)
+
+Not modelled: the host link (copies take no simulated time), queues, peer-to-peer copies.
+"""
+# ruff: noqa: N802 - the vendor's names
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from mlusim.device import Device
+from mlusim.dtypes import UINT8, Dtype
+from mlusim.errors import AllocationError
+from mlusim.memory.allocation import Allocation
+from mlusim.memory.view import View
+from mlusim.mluop.report import first_refusal, refuse
+from mlusim.mluop.types import cnrtMemTransDir_t, cnrtRet_t
+from mlusim.units import group_digits
+
+_HOST, _DEVICE = "host", "device"
+# Where destination and source are.
+_SIDES = {
+    cnrtMemTransDir_t.cnrtMemcpyHostToDev: (_DEVICE, _HOST),
+    cnrtMemTransDir_t.cnrtMemcpyDevToDev: (_DEVICE, _DEVICE),
+    cnrtMemTransDir_t.cnrtMemcpyDevToHost: (_HOST, _DEVICE),
+    cnrtMemTransDir_t.cnrtMemcpyHostToHost: (_HOST, _HOST),
+}
+_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePointer:
+    """An address in the GDRAM of a simulated board. `pointer + n` and `pointer - n` move by n bytes, as `char *` does.
+
+    Attributes:
+        device: whose memory it is.
+        allocation: what `cnrtMalloc` gave.
+        offset: bytes from its start.
+    """
+
+    device: Device
+    allocation: Allocation
+    offset: int = 0
+
+    def __add__(self, nbytes: int) -> DevicePointer:
+        return DevicePointer(self.device, self.allocation, self.offset + index(nbytes))
+
+    def __sub__(self, nbytes: int) -> DevicePointer:
+        return self + -index(nbytes)
+
+    def __repr__(self) -> str:
+        place = f" + {self.offset}" if self.offset else ""
+        return f"<device pointer {self.allocation.name}{place} of {self.device.board.name}>"
+
+    def view(self, shape: tuple[int, ...], dtype: Dtype) -> View:
+        """The tensor that begins here, contiguous."""
+        return View.of(self.allocation, shape, dtype, self.offset)
+
+
+def cnrtMalloc(
+    device: Device | None, nbytes: int, name: str = "device memory"
+) -> tuple[cnrtRet_t, DevicePointer | None]:
+    """Allocate GDRAM of a board. Fresh memory holds 0xFF bytes.
+
+    Args:
+        device: the simulated board.
+        nbytes: at least 1; what the vendor does with 0 is not documented, and it is refused here.
+        name: what messages and reports call it.
+
+    Returns (cnrtSuccess, pointer), or a status and None: cnrtErrorArgsInvalid, cnrtErrorNoMem.
+    """
+    if not isinstance(device, Device):
+        reason = f"the first argument is {_kind(device)}, not a mlusim.Device: cnrtMalloc(device, nbytes)"
+        return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorArgsInvalid, reason), None
+    size = _size(nbytes)
+    if size is None or size < 1:
+        reason = f"nbytes = {nbytes!r}: a size is an integer of at least 1 byte"
+        return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorArgsInvalid, reason), None
+    try:
+        view = device.alloc((size,), UINT8, name)
+    except AllocationError as error:
+        return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorNoMem, f"{error.message}; cnrtFree what is done with"), None
+    return cnrtRet_t.cnrtSuccess, DevicePointer(device, view.allocation)
+
+
+def cnrtFree(pointer: Any) -> cnrtRet_t:
+    """Give memory back: a pointer as `cnrtMalloc` gave it. NULL (None) does nothing.
+
+    Returns cnrtSuccess, cnrtErrorArgsInvalid for what is no such pointer, cnrtErrorCndrvFuncCall where it is freed
+    already.
+    """
+    if not isinstance(pointer, DevicePointer):
+        if pointer is None:
+            return cnrtRet_t.cnrtSuccess
+        return refuse("cnrtFree", cnrtRet_t.cnrtErrorArgsInvalid, f"{_kind(pointer)} is no pointer of cnrtMalloc")
+    if pointer.allocation.freed:
+        return refuse("cnrtFree", cnrtRet_t.cnrtErrorCndrvFuncCall, f"{pointer!r} is freed already: free it once")
+    if pointer.offset:
+        reason = f"{pointer!r} is {pointer.offset} B from the start of its allocation: free the pointer cnrtMalloc gave"
+        return refuse("cnrtFree", cnrtRet_t.cnrtErrorArgsInvalid, reason)
+    pointer.device.free(pointer.view((pointer.allocation.nbytes,), UINT8))
+    return cnrtRet_t.cnrtSuccess
+
+
+def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) -> cnrtRet_t:
+    """Copy bytes and wait for it.
+
+    Args:
+        dst, src: a `DevicePointer` on a device's side; on the host's a NumPy array in C order, or anything else with a
+            buffer (bytes, bytearray, memoryview).
+        nbytes: bytes, from the start of both.
+        direction: cnrtMemcpyHostToDev, DevToHost, DevToDev (within one board), HostToHost, or NoDirection: then the
+            arguments tell. On the board a direction that does not fit its pointers is undefined; here it is refused.
+
+    Returns cnrtSuccess, cnrtErrorMemcpyDirectionInvalid, cnrtErrorArgsInvalid, or cnrtErrorNotSupport (peer to peer;
+    a timing-only device, which has no bytes).
+    """
+    refusal = first_refusal("cnrtMemcpy", _copy_checks(dst, src, nbytes, direction))
+    if refusal is not None:
+        return refusal
+    source, target = _bytes_of(src, nbytes), _bytes_of(dst, nbytes)
+    # Through a copy, because the two may overlap.
+    target[:] = source.copy() if np.may_share_memory(source, target) else source
+    return cnrtRet_t.cnrtSuccess
+
+
+def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tuple[Any, cnrtRet_t, str]]:
+    """(fails, status, reason) of each check of a copy; each relies on those before it."""
+    reason = f"direction = {direction!r}: it is a cnrtMemTransDir_t, such as cnrtMemcpyHostToDev"
+    yield direction not in set(cnrtMemTransDir_t), cnrtRet_t.cnrtErrorMemcpyDirectionInvalid, reason
+    reason = "a link between boards is not modelled: copy by way of the host"
+    yield direction == cnrtMemTransDir_t.cnrtMemcpyPeerToPeer, cnrtRet_t.cnrtErrorNotSupport, reason
+    size = _size(nbytes)
+    reason = f"nbytes = {nbytes!r}: a size is an integer of at least 0 bytes"
+    yield size is None or size < 0, cnrtRet_t.cnrtErrorArgsInvalid, reason
+
+    sides = _SIDES.get(direction) or (_side(dst), _side(src))
+    for given, name, side in zip((dst, src), ("dst", "src"), sides, strict=True):
+        fault_of = device_fault if side is _DEVICE else _host_fault
+        fault = fault_of(given, name, nbytes)
+        yield fault, cnrtRet_t.cnrtErrorArgsInvalid, fault
+    devices = [given.device for given in (dst, src) if isinstance(given, DevicePointer)]
+    reason = "dst and src are memory of two boards: copy by way of the host"
+    yield len({id(device) for device in devices}) > 1, cnrtRet_t.cnrtErrorArgsInvalid, reason
+    reason = "the device is timing-only and its memory has no bytes: make it with data=True"
+    yield not all(device.data for device in devices), cnrtRet_t.cnrtErrorNotSupport, reason
+    reason = "dst is read-only memory of the host: pass memory that can be written"
+    yield not _bytes_of(dst).flags.writeable, cnrtRet_t.cnrtErrorArgsInvalid, reason
+
+
+def device_fault(pointer: Any, name: str, nbytes: int, device: Device | None = None) -> str:
+    """Why a pointer does not stand for `nbytes` of device memory (of `device`, where given); "" where it does."""
+    if pointer is None:
+        return f"{name} is NULL"
+    if not isinstance(pointer, DevicePointer):
+        return (
+            f"{name} is {_kind(pointer)}, not a device pointer: allocate with cnrtMalloc, and copy to it with "
+            "cnrtMemcpy(..., cnrtMemcpyHostToDev)"
+        )
+    allocation = pointer.allocation
+    if allocation.freed:
+        return f"{name} points into {allocation.name}, which cnrtFree gave back: use it before, or allocate again"
+    if device is not None and pointer.device is not device:
+        return (
+            f"{name} is memory of another board ({pointer.device.board.name}) than the handle's ({device.board.name}): "
+            "allocate it on the handle's device"
+        )
+    room = allocation.nbytes - pointer.offset
+    if pointer.offset < 0 or room < nbytes:
+        return (
+            f"{name} needs {group_digits(nbytes)} B at byte {group_digits(pointer.offset)} of {allocation.name}, which "
+            f"has {group_digits(allocation.nbytes)} B: allocate more, or correct the pointer"
+        )
+    return ""
+
+
+def _host_fault(given: Any, name: str, nbytes: int) -> str:
+    """Why an argument does not stand for `nbytes` of the host's memory; "" where it does."""
+    if isinstance(given, DevicePointer):
+        return f"{name} is a device pointer, and the direction says memory of the host: correct the direction"
+    try:
+        held = _bytes_of(given)
+    except (AttributeError, BufferError, TypeError, ValueError):
+        return f"{name} is {_kind(given)}: pass a NumPy array in C order or a buffer (np.ascontiguousarray makes one)"
+    if held.size < nbytes:
+        return f"{name} has {group_digits(held.size)} B and {group_digits(nbytes)} B are to be copied"
+    return ""
+
+
+def _bytes_of(given: Any, nbytes: int | None = None) -> _Bytes:
+    """The first bytes of a side that is in order."""
+    if isinstance(given, DevicePointer):
+        held = given.allocation.bytes()[given.offset :]
+    elif isinstance(given, np.ndarray):
+        if not given.flags.c_contiguous:
+            raise ValueError("its bytes are not in C order")
+        held = given.reshape(-1).view(np.uint8)
+    else:
+        held = np.frombuffer(memoryview(given).cast("B"), np.uint8)
+    return held[:nbytes]
+
+
+def _side(given: Any) -> str:
+    return _DEVICE if isinstance(given, DevicePointer) else _HOST
+
+
+def _size(nbytes: Any) -> int | None:
+    try:
+        return index(nbytes)
+    except TypeError:
+        return None
+
+
+def _kind(given: Any) -> str:
+    """What an argument is, for a message."""
+    if given is None:
+        return "NULL"
+    memory = ", memory of the host" if isinstance(given, np.ndarray | bytes | bytearray | memoryview) else ""
+    return f"a {type(given).__name__}{memory}"

@@ -1,0 +1,156 @@
+"""Tensor descriptors: layout, element type, dimensions and strides of a tensor, without its data."""
+# ruff: noqa: N801, N802, N803 - the vendor's names
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from operator import index
+from typing import Any
+
+from mlusim.memory.view import contiguous_strides
+from mlusim.mluop.report import LOGGER, refuse
+from mlusim.mluop.types import ELEMENT_TYPES, mluOpDataType_t, mluOpStatus_t, mluOpTensorLayout_t
+from mlusim.units import group_digits
+
+# K: a tensor of this many elements or more is "large".
+LARGE_TENSOR_NUM = 2**31
+_INT_MAX = 2**31 - 1
+
+_SUCCESS, _BAD_PARAM = mluOpStatus_t.MLUOP_STATUS_SUCCESS, mluOpStatus_t.MLUOP_STATUS_BAD_PARAM
+
+
+class mluOpTensorDescriptor:
+    """A tensor without its data; `mluOpSetTensorDescriptor` says what it is. Before that it has no dimensions.
+
+    Attributes:
+        layout, dtype: the vendor's enumerations.
+        dims: extents.
+        strides: elements from one index to the next along each dimension.
+        destroyed: whether `mluOpDestroyTensorDescriptor` has had it.
+    """
+
+    def __init__(self) -> None:
+        self.layout = mluOpTensorLayout_t.MLUOP_LAYOUT_ARRAY
+        self.dtype = mluOpDataType_t.MLUOP_DTYPE_FLOAT
+        self.dims: tuple[int, ...] = ()
+        self.strides: tuple[int, ...] = ()
+        self.destroyed = False
+
+    @property
+    def element_num(self) -> int:
+        """Elements of the tensor, in as many digits as it takes."""
+        return math.prod(self.dims)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor, contiguous; its element type is one of `ELEMENT_TYPES`."""
+        return self.element_num * ELEMENT_TYPES[self.dtype].itemsize
+
+    @property
+    def is_strided(self) -> bool:
+        """Whether elements do not simply follow each other. The stride of a dimension of 1 says nothing."""
+        expected = contiguous_strides(self.dims, 1)
+        strides = zip(self.dims, self.strides, expected, strict=True)
+        return any(extent != 1 and stride != wanted for extent, stride, wanted in strides)
+
+    def __repr__(self) -> str:
+        return f"<descriptor of {self.dtype.name} {list(self.dims)}>"
+
+
+def mluOpCreateTensorDescriptor() -> tuple[mluOpStatus_t, mluOpTensorDescriptor]:
+    """Make a descriptor. C's out-parameter comes back beside the status: `status, desc = ...`."""
+    return _SUCCESS, mluOpTensorDescriptor()
+
+
+def mluOpDestroyTensorDescriptor(desc: mluOpTensorDescriptor | None) -> mluOpStatus_t:
+    """Give a descriptor up. BAD_PARAM for NULL and for one that was destroyed before."""
+    fault = descriptor_fault(desc, "desc")
+    if fault or desc is None:
+        return refuse("mluOpDestroyTensorDescriptor", _BAD_PARAM, fault)
+    desc.destroyed = True
+    return _SUCCESS
+
+
+def mluOpSetTensorDescriptor(
+    desc: mluOpTensorDescriptor | None,
+    layout: mluOpTensorLayout_t,
+    dtype: mluOpDataType_t,
+    dimNb: int,
+    dimSize: Sequence[int] | None,
+) -> mluOpStatus_t:
+    """Say what tensor it is, contiguous.
+
+    Args:
+        desc: the descriptor.
+        layout, dtype: the vendor's enumerations.
+        dimNb: number of dimensions, at least 1.
+        dimSize: extents, 0 to 2^31 - 1 each; the first dimNb are read, as in C.
+
+    A tensor of 2^31 elements or more is described with a warning; it is the operator that refuses it. BAD_PARAM for
+    NULL, for no dimension, for too few or impossible extents, and for a layout or data type that does not exist.
+    """
+    return _set("mluOpSetTensorDescriptor", desc, layout, dtype, dimNb, {"dimSize": dimSize})
+
+
+def mluOpSetTensorDescriptorEx(
+    desc: mluOpTensorDescriptor | None,
+    layout: mluOpTensorLayout_t,
+    dtype: mluOpDataType_t,
+    dimNb: int,
+    dimSize: Sequence[int] | None,
+    dimStride: Sequence[int] | None,
+) -> mluOpStatus_t:
+    """The same with strides, in elements. Strides that say contiguous are as good as none."""
+    arrays = {"dimSize": dimSize, "dimStride": dimStride}
+    return _set("mluOpSetTensorDescriptorEx", desc, layout, dtype, dimNb, arrays)
+
+
+def descriptor_fault(desc: Any, name: str) -> str:
+    """Why an argument is no descriptor to work with; "" where it is one."""
+    if desc is None:
+        return f"{name} is NULL"
+    if not isinstance(desc, mluOpTensorDescriptor):
+        return f"{name} is a {type(desc).__name__}, not a descriptor: make it with mluOpCreateTensorDescriptor"
+    return f"{name} was destroyed: make another with mluOpCreateTensorDescriptor" if desc.destroyed else ""
+
+
+def _set(
+    function: str, desc: Any, layout: int, dtype: int, count: int, arrays: dict[str, Sequence[int] | None]
+) -> mluOpStatus_t:
+    fault = descriptor_fault(desc, "desc")
+    read: dict[str, tuple[int, ...]] = {}
+    for name, values in arrays.items():
+        fault = fault or _array_fault(values, name, count, read)
+    if not fault and layout not in set(mluOpTensorLayout_t):
+        fault = f"layout = {layout!r} is no mluOpTensorLayout_t"
+    if not fault and dtype not in set(mluOpDataType_t):
+        fault = f"dtype = {dtype!r} is no mluOpDataType_t"
+    if fault:
+        return refuse(function, _BAD_PARAM, fault)
+    desc.layout, desc.dtype = mluOpTensorLayout_t(layout), mluOpDataType_t(dtype)
+    desc.dims = read["dimSize"]
+    desc.strides = read.get("dimStride", contiguous_strides(desc.dims, 1))
+    if desc.element_num >= LARGE_TENSOR_NUM:
+        LOGGER.warning(
+            "[%s] %s has %s elements: operators take fewer than 2^31", function, desc, group_digits(desc.element_num)
+        )
+    return _SUCCESS
+
+
+def _array_fault(values: Any, name: str, count: Any, read: dict[str, tuple[int, ...]]) -> str:
+    """Read a C array of `count` numbers into `read`, or say why it cannot be read."""
+    if not isinstance(count, int) or count < 1:
+        return f"dimNb = {count!r}: a tensor has at least 1 dimension"
+    if values is None:
+        return f"{name} is NULL"
+    try:
+        numbers = tuple(index(value) for value in values)[:count]
+    except TypeError:
+        return f"{name} = {values!r}: it is a sequence of integers"
+    if len(numbers) < count:
+        return f"{name} has {len(numbers)} numbers and dimNb is {count}: give one for each dimension"
+    if min(numbers) < 0 or max(numbers) > _INT_MAX:
+        return f"{name} = {list(numbers)}: each is 0 to 2^31 - 1"
+    read[name] = numbers
+    return ""

@@ -1,0 +1,28 @@
+"""How a refusal is said: a status for the program, and the reason in the log `mlusim.mluop` for people."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any, TypeVar
+
+LOGGER = logging.getLogger("mlusim.mluop")
+Status = TypeVar("Status", bound=IntEnum)
+
+
+def refuse(function: str, status: Status, reason: str) -> Status:
+    """Log an error as the vendor's library does, its function in brackets, and give the status back."""
+    LOGGER.error("[%s] %s: %s", function, status.name, reason)
+    return status
+
+
+def first_refusal(function: str, checks: Iterable[tuple[Any, Status, str]]) -> Status | None:
+    """Go through (fails, status, reason) and refuse at the first that fails; None where none does.
+
+    Checks that are generated are made one at a time, so that each may rely on those before it.
+    """
+    for fails, status, reason in checks:
+        if fails:
+            return refuse(function, status, reason)
+    return None

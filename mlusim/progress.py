@@ -1,0 +1,104 @@
+"""A progress bar for a run that lasts: on standard error, on a terminal only.
+
+One thread owns the bar, the one that watches the run; what it reads of the run are numbers that only grow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.log import COLUMNS, WIDTH
+from mlusim.memory.kinds import DIRECTION_CODES, MemoryKind
+from mlusim.memory.view import View
+from mlusim.units import format_ns, group_digits
+
+if TYPE_CHECKING:
+    from mlusim.cores.chip import Chip
+
+_DIRECTION, _BYTES = COLUMNS.index("direction"), COLUMNS.index("bytes_requested")
+_TO_GDRAM = [code for direction, code in DIRECTION_CODES.items() if direction.destination is MemoryKind.GDRAM]
+
+
+class Progress:
+    """How far a run is: bytes that its copies to GDRAM were issued for, of those that its outputs have.
+
+    An estimate: a kernel may write an output twice, or a part of it. Make it before the run begins.
+
+    Args:
+        chip: what runs.
+    """
+
+    def __init__(self, chip: Chip) -> None:
+        self._chip = chip
+        self._seen = chip.log.count
+        self._written_bytes = 0
+        self.expected_bytes = sum(_output_bytes(chip))
+        self._bar: Any = None
+        self._task: Any = None
+
+    def fraction(self) -> float | None:
+        """From 0 to 1; None where the launches name no output."""
+        if not self.expected_bytes:
+            return None
+        log = self._chip.log
+        count = log.count
+        if count > self._seen:
+            # The log may move to a larger array meanwhile; this one keeps the records up to `count`.
+            table = np.asarray(log.data)[self._seen * WIDTH : count * WIDTH].reshape(-1, WIDTH)
+            stores = np.isin(table[:, _DIRECTION], _TO_GDRAM)
+            self._written_bytes += int(table[stores, _BYTES].sum())
+            self._seen = count
+        return min(self._written_bytes / self.expected_bytes, 1.0)
+
+    def show(self) -> None:
+        """Draw the bar, or draw it again."""
+        fraction = self.fraction()
+        if self._bar is None:
+            self._bar = _make_bar()
+            self._bar.start()
+            self._task = self._bar.add_task("simulating", total=None if fraction is None else 1.0, state="")
+        log, now = self._chip.log, self._chip.environment.now
+        state = f"{group_digits(log.count)} operations, {format_ns(now)} simulated"
+        self._bar.update(self._task, completed=fraction or 0.0, state=state)
+        self._bar.refresh()
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _output_bytes(chip: Chip) -> list[int]:
+    """Bytes of the allocations that queued launches may write, each once."""
+    found = {}
+    for queue in chip.queues:
+        for launch in queue.launches:
+            for argument in launch.arguments:
+                if isinstance(argument, View) and not argument.allocation.read_only:
+                    found[argument.allocation.identity] = argument.allocation.nbytes
+    return list(found.values())
+
+
+def _make_bar() -> Any:
+    # Only a run that lasts pays for the import.
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    return Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        # Drawn by the watching thread when it wakes, so no thread of its own; what a kernel prints stays where it is.
+        auto_refresh=False,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        transient=True,
+        disable=not console.is_terminal,
+    )

@@ -1,0 +1,158 @@
+"""The report: every file is there, whole, the same each time; without pictures nobody pays for matplotlib."""
+
+import json
+import subprocess
+import sys
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.analysis import pictures, timeline
+from mlusim.analysis.pictures import write_report
+from mlusim.analysis.records import Records
+from mlusim.analysis.style import drawing
+from mlusim.analysis.tile_map import draw_tile_map
+from mlusim.analysis.timeline import draw_timeline
+from mlusim.analysis.traffic import traffic_bars
+from mlusim.errors import InputError
+from mlusim.hardware import board
+
+FILES = [f"{name}{suffix}" for name in ("timeline", "tile_map", "traffic", "bandwidth") for suffix in (".png", ".svg")]
+
+
+def texts(figure):
+    figure.canvas.draw()
+    return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text")) if text.get_text()]
+
+
+def test_a_report_is_complete_and_the_same_each_time(make_result, tmp_path):
+    made = write_report(make_result(), tmp_path / "a" / "new")
+    again = write_report(make_result(), tmp_path / "b")
+    assert [path.name for path in made] == [*FILES, "summary.json", "trace.json"]
+    assert sorted(path.name for path in (tmp_path / "a" / "new").iterdir()) == sorted(path.name for path in made)
+    for first, second in zip(made, again, strict=True):
+        content = first.read_bytes()
+        assert content == second.read_bytes(), first.name
+        assert len(content) > 5000
+        if first.suffix == ".png":
+            assert content.startswith(b"\x89PNG\r\n\x1a\n")
+        elif first.suffix == ".svg":
+            assert ET.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314
+        else:
+            json.loads(content)
+
+
+def test_other_files_stay_and_old_ones_are_replaced(result, tmp_path, monkeypatch):
+    (tmp_path / "timeline.png").write_text("old")
+    (tmp_path / "notes.txt").write_text("mine")
+    monkeypatch.setattr(pictures, "draw", lambda _: {})
+    write_report(result, tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "notes.txt",
+        "summary.json",
+        "timeline.png",
+        "trace.json",
+    ]
+
+
+def test_a_report_that_fails_leaves_nothing_half_written(result, tmp_path, monkeypatch):
+    (tmp_path / "summary.json").write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pictures, "draw", lambda _: {})
+    monkeypatch.setattr(pictures, "stream_trace", full)
+    with pytest.raises(InputError, match=r"cannot write the report to .*: No space left on device; name a directory"):
+        write_report(result, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["summary.json"]
+    assert (tmp_path / "summary.json").read_text() == "old"
+
+
+def test_a_directory_that_cannot_be_made_is_a_clear_error(result, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        InputError, match=r"cannot write the report to .*file.*: .*; name a directory that can be written"
+    ):
+        write_report(result, tmp_path / "file" / "reports")
+
+
+def test_long_runs_are_summed_up_and_say_what_they_leave_out(monkeypatch, make_result):
+    result = make_result()
+    monkeypatch.setattr(timeline, "MAX_UNITS", 3)
+    monkeypatch.setattr(timeline, "MAX_SPANS", 10)
+    monkeypatch.setattr(timeline, "_MAX_ROW_SPANS", 4)
+    monkeypatch.setattr(timeline, "_SPANS_A_BIN", 1)
+    records = Records(result.log, result.board)
+    with drawing():
+        figure = draw_timeline(records, "T")
+        said = " ".join(texts(figure))
+    assert "the share of its time on each of these" in said
+    assert "3 of 32 active cores shown" in said
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == ["cluster 0 core 0", "cluster 4 core 0", "cluster 7 core 3"]
+    assert len(figure.axes[0].images) == 3
+
+
+def test_the_tile_map_shows_where_plan_and_log_differ(make_result):
+    result = make_result()
+    records = Records(result.log, result.board)
+    with drawing():
+        agreed = draw_tile_map(records, result.plan)
+        assert "by the log each part is written by the core that the plan names" in " ".join(texts(agreed))
+        result.plan.tiles.task[:] = np.roll(result.plan.tiles.task, 1)
+        differs = " ".join(texts(draw_tile_map(records, result.plan)))
+    assert "% is written by another core than planned" in differs
+    assert "core that writes (logged)" in differs
+
+
+def test_traffic_has_both_sides_and_what_stays_on_chip(staged_device):
+    from mlusim.analysis.metrics import measure
+
+    bars = {
+        label: (nbytes, least)
+        for label, _, nbytes, least in traffic_bars(measure(staged_device.log, staged_device.board))
+    }
+    tensor = 64 * 512 * 4
+    assert bars["read: compulsory"] == (tensor, tensor)
+    assert bars["GDRAM2SRAM"] == (2 * tensor, tensor)
+    assert bars["NRAM2GDRAM"] == (2 * tensor, tensor)
+    assert bars["NRAM2NRAM"] == (2 * tensor, 0)
+    assert bars["scalar GDRAM store"] == (2 * 64 * 2 * 4, tensor)
+    assert bars["read on the bus"][0] == 2 * tensor + 2 * 64 * 2 * 64
+
+
+def test_empty_runs_and_small_boards_are_drawn_too(tmp_path):
+    empty = mlusim.ops.tin_shift_forward(np.zeros((1, 0, 4, 3), np.float32), np.zeros((1, 2), np.int32))
+    assert len(write_report(empty, tmp_path)) == 10
+    tiny = board("mlu370-x4").replace(nram_bytes=4096, nram_reserved_bytes=0)
+    x = np.ones((1, 5, 4, 3000), np.float16)
+    rows_split = mlusim.ops.tin_shift_forward(x, np.ones((1, 2), np.int32), device=tiny)
+    assert rows_split.plan.tier == 3
+    with drawing():
+        figure = draw_tile_map(Records(rows_split.log, tiny), rows_split.plan)
+        assert "by the log each part is written" in " ".join(texts(figure))
+
+
+def test_only_pictures_import_matplotlib():
+    code = (
+        "import sys, numpy as np, mlusim\n"
+        "import mlusim.analysis.pictures, mlusim.analysis.table, mlusim.analysis.trace\n"
+        "r = mlusim.ops.tin_shift_forward(np.ones((1, 2, 4, 3), np.float32), np.ones((1, 2), np.int32))\n"
+        "r.metrics, mlusim.analysis.table.render(mlusim.analysis.table.rows(r))\n"
+        "mlusim.analysis.table.to_json(r)\n"
+        "assert not [name for name in sys.modules if name.startswith('matplotlib')]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_drawing_changes_nobody_elses_style():
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    with drawing():
+        assert mpl.rcParams["svg.hashsalt"] == "mlusim"
+    assert dict(mpl.rcParams) == before

@@ -1,0 +1,459 @@
+"""Every vector instruction over every element type, against NumPy's own operators in wider types."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlusim import dtypes
+from mlusim.cores.convert import steps
+from mlusim.cores.core import Core
+from mlusim.cores.vector import BINARY, COMPARE, REDUCE
+from mlusim.device import Device
+from mlusim.errors import AllocationError, InputError, OperandError
+from mlusim.hardware import board
+from mlusim.log import VECTOR
+from mlusim.memory.view import View
+
+Array = np.ndarray[Any, Any]
+REAL = [*dtypes.INTEGERS, *dtypes.FLOATS]
+
+# The same rules, written otherwise: by Python's operators and `where`, not by NumPy's ufuncs.
+MEANING: dict[str, Callable[[Array, Array], Array]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "max": lambda a, b: np.where(a != a, a, np.where(b != b, b, np.where(a >= b, a, b))),
+    "min": lambda a, b: np.where(a != a, a, np.where(b != b, b, np.where(a <= b, a, b))),
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+}
+
+
+def wider(array: Array) -> Array:
+    """A type in which sums and products of two elements are exact, or round innocuously."""
+    if dtypes.is_float(array.dtype):
+        return array.astype(np.float64 if array.itemsize >= 4 else np.float32)
+    return array
+
+
+def specials(dtype: np.dtype[Any], count: int, seed: int) -> Array:
+    """Random bits of any kind: NaNs, infinities, subnormals, extremes of integers."""
+    return np.random.default_rng(seed).integers(0, 256, count * dtype.itemsize, np.uint8).view(dtype)
+
+
+@np.errstate(all="ignore")
+def assert_equal(actual: Array, expected: Array) -> None:
+    """Bit by bit, but any NaN is as good as another and zeros have a sign."""
+    assert actual.dtype == expected.dtype
+    if dtypes.is_float(actual.dtype):
+        nan = np.isnan(actual.astype(np.float64))
+        np.testing.assert_array_equal(nan, np.isnan(expected.astype(np.float64)))
+        actual, expected = actual[~nan], expected[~nan]
+    assert actual.tobytes() == expected.tobytes()
+
+
+def compute(run: Any, body: Any, *arrays: Array, out: tuple[Any, Any], device: Any = "mlu370-x4") -> Array:
+    """Load arrays to NRAM, run `body(core, dst, *buffers)`, store dst."""
+    device = Device(device)
+    inputs = [device.upload(array) for array in arrays]
+    result = device.alloc(*out)
+
+    async def kernel(core: Core, result: View, *inputs: View) -> None:
+        buffers = [core.nram.alloc(view.shape, view.dtype) for view in inputs]
+        dst = core.nram.alloc(result.shape, result.dtype)
+        for buffer, view in zip(buffers, inputs, strict=True):
+            core.memcpy_async(buffer, view)
+        await core.sync()
+        body(core, dst, *buffers)
+        await core.sync_compute()
+        await core.memcpy(result, dst)
+
+    run(kernel, result, *inputs, device=device)
+    return device.download(result)
+
+
+def test_the_tables_are_all_tested() -> None:
+    assert set(MEANING) == set(BINARY) | set(COMPARE)
+    assert set(REDUCE) == {"reduce_sum", "reduce_max", "reduce_min"}
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("name", MEANING)
+def test_binary_and_compare(run: Any, name: str, dtype: np.dtype[Any]) -> None:
+    a, b = specials(dtype, 512, 1), specials(dtype, 512, 2)
+    b[:64] = a[:64]  # equal pairs
+    with np.errstate(all="ignore"):
+        expected = MEANING[name](wider(a), wider(b)).astype(dtype)
+        by_number = MEANING[name](wider(a), wider(b[100:101])).astype(dtype)
+    assert_equal(compute(run, lambda core, dst, *ab: getattr(core, name)(dst, *ab), a, b, out=(512, dtype)), expected)
+    number = b[100].item()
+    assert_equal(compute(run, lambda core, dst, a: getattr(core, name)(dst, a, number), a, out=(512, dtype)), by_number)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "eq", "ne"])
+def test_complex(run: Any, name: str) -> None:
+    a, b = (
+        np.random.default_rng(k).integers(-9, 9, (64, 2)).astype(np.float32).view(np.complex64)[:, 0] for k in (1, 2)
+    )
+    expected = MEANING[name](a, b).astype(np.complex64)
+    assert_equal(
+        compute(run, lambda core, dst, *ab: getattr(core, name)(dst, *ab), a, b, out=(64, np.complex64)), expected
+    )
+
+
+@pytest.mark.parametrize("name", COMPARE)
+def test_bool_compares(run: Any, name: str) -> None:
+    a, b = (np.random.default_rng(k).integers(0, 2, 64).astype(bool) for k in (1, 2))
+    got = compute(run, lambda core, dst, *ab: getattr(core, name)(dst, *ab), a, b, out=(64, bool))
+    np.testing.assert_array_equal(got, MEANING[name](a, b))
+
+
+@pytest.mark.parametrize("name", [*BINARY, *REDUCE])
+def test_bool_does_not_compute(run: Any, name: str) -> None:
+    async def kernel(core: Core) -> None:
+        tile, one = core.nram.alloc(64, bool), core.nram.alloc(1, bool)
+        getattr(core, name)(*((tile, tile, tile) if name in BINARY else (one, tile)))
+
+    with pytest.raises(
+        OperandError, match=rf": {name} of bool operands: the vector unit computes on numbers; convert th"
+    ):
+        run(kernel)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(96,), (7, 32), (3, 4, 16)])
+@np.errstate(all="ignore")
+def test_reductions(run: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Maxima and minima of any bits; sums that are exact in the element type."""
+    rest = shape[1:] or (1,)
+    bits = specials(dtype, math.prod(shape), 3).reshape(shape)
+    rows = bits.reshape(shape[0], -1)
+    for name, pick in (("reduce_max", MEANING["max"]), ("reduce_min", MEANING["min"])):
+        expected = rows[0]
+        for row in rows[1:]:
+            expected = pick(expected, row)
+        got = compute(run, lambda core, dst, src, name=name: getattr(core, name)(dst, src), bits, out=(rest, dtype))
+        got, expected = got.reshape(-1), expected.astype(dtype)
+        if len(shape) == 1:
+            expected = np.array([fold(rows[:, 0], pick)], dtype)
+        # Which of -0.0 and +0.0 is larger, IEEE leaves open.
+        assert_equal(got + dtype.type(0), expected + dtype.type(0))
+    small = np.random.default_rng(4).integers(0, 2, shape).astype(dtype)
+    small.reshape(shape[0], -1)[4:] = 0  # 4 is exact in every type
+    got = compute(run, lambda core, dst, src: core.reduce_sum(dst, src), small, out=(rest, dtype))
+    expected = small.astype(np.int64).sum(axis=0).reshape(rest) if len(shape) > 1 else small.astype(np.int64).sum()
+    np.testing.assert_array_equal(got.astype(np.int64), np.reshape(expected, rest))
+
+
+def fold(values: Array, pick: Callable[[Array, Array], Array]) -> Any:
+    result = values[0]
+    for value in values[1:]:
+        result = pick(result, value)
+    return result
+
+
+def test_integer_sums_wrap_and_float_sums_are_close(run: Any) -> None:
+    numbers = np.full(100, 100, np.int8)
+    got = compute(run, lambda core, dst, src: core.reduce_sum(dst, src), numbers, out=(1, np.int8))
+    assert int(got[0]) == (10_000 + 128) % 256 - 128
+    floats = np.random.default_rng(5).standard_normal(1000).astype(np.float32)
+    got = compute(run, lambda core, dst, src: core.reduce_sum(dst, src), floats, out=(1, np.float32))
+    assert float(got[0]) == pytest.approx(math.fsum(floats.tolist()), abs=1e-4)
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_fill(run: Any, dtype: np.dtype[Any]) -> None:
+    values: list[Any] = [0, 1, True, 3.0]
+    if dtypes.is_float(dtype):
+        values += [-0.0, 0.0, float("nan"), float("inf"), -1.5, 1e300]
+    if dtypes.is_signed(dtype):
+        values += [-1, -100]
+    for value in values:
+        with np.errstate(all="ignore"):
+            expected = np.full(33, value, dtype) if dtype != bool else np.full(33, bool(value))
+        got = compute(run, lambda core, dst, value=value: core.fill(dst, value), out=(33, dtype))
+        assert_equal(got, expected) if not dtypes.is_complex(dtype) else np.testing.assert_array_equal(got, expected)
+    zeros = compute(run, lambda core, dst: core.write_zero(dst), out=((3, 11), dtype))
+    assert zeros.tobytes() == bytes(33 * dtype.itemsize)
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_select_transpose_and_mirror_move_bits(run: Any, dtype: np.dtype[Any]) -> None:
+    a, b = specials(dtype, 96, 6), specials(dtype, 96, 7)
+    mask = np.random.default_rng(8).integers(0, 2, 96).astype(dtype)
+
+    def bits(array: Array) -> Array:
+        return array.copy().view(np.uint8).reshape(*array.shape, -1)
+
+    got = compute(run, lambda core, dst, m, a, b: core.select(dst, m, a, b), mask, a, b, out=(96, dtype))
+    chosen = mask.astype(complex) != 0
+    assert got.tobytes() == np.where(chosen[:, None], bits(a), bits(b)).tobytes()
+    matrix = a.reshape(8, 12)
+    turned = compute(run, lambda core, dst, src: core.transpose(dst, src), matrix, out=((12, 8), dtype))
+    assert turned.tobytes() == bits(matrix).transpose(1, 0, 2).tobytes()
+    mirrored = compute(run, lambda core, dst, src: core.mirror(dst, src), matrix, out=((8, 12), dtype))
+    assert mirrored.tobytes() == bits(matrix)[:, ::-1].tobytes()
+
+
+def test_select_takes_any_mask_of_the_width(run: Any) -> None:
+    mask = np.array([0, 1, 0x8000_0000, 7], np.uint32)
+    a, b = np.array([1, 2, 3, 4], np.float32), np.array([-1, -2, -3, -4], np.float32)
+    got = compute(run, lambda core, dst, *rest: core.select(dst, *rest), mask, a, b, out=(4, np.float32))
+    assert got.tolist() == [-1, 2, 3, 4]
+    as_float = compute(
+        run, lambda core, dst, *rest: core.select(dst, *rest), mask.view("f4"), a, b, out=(4, np.float32)
+    )
+    assert as_float.tolist() == [-1, 2, -3, 4]  # -0.0 is 0
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "rounding", "values", "expected"),
+    [
+        ("float32", "int32", None, [1.5, -1.5, 2.5, 1e20, float("nan")], [1, -1, 2, 2**31 - 1, 0]),
+        ("float32", "int32", "tz", [1.5, -1.5, 2.5, -0.5, 7.0], [1, -1, 2, 0, 7]),
+        ("float32", "int32", "rn", [1.5, -1.5, 2.5, -0.5, 7.0], [2, -2, 2, 0, 7]),
+        ("float32", "int32", "rd", [1.5, -1.5, 2.5, -0.5, 7.0], [2, -2, 3, -1, 7]),
+        ("float32", "int32", "dn", [1.5, -1.5, 2.5, -0.5, 7.0], [1, -2, 2, -1, 7]),
+        ("float32", "int32", "up", [1.5, -1.5, 2.5, -0.5, 7.0], [2, -1, 3, 0, 7]),
+        ("float32", "int32", "oz", [1.5, -1.5, 2.5, -0.5, 7.0], [2, -2, 3, -1, 7]),
+        ("int32", "float16", None, [2049, 70000, -3, 0, 1], [2048, float("inf"), -3, 0, 1]),
+        ("float16", "bool", None, [0.0, -0.0, float("nan"), 6e-8, 1.0], [False, False, True, True, True]),
+        ("int64", "int8", None, [300, -129, 2**40 + 5, 0, 127], [44, 127, 5, 0, 127]),
+    ],
+)
+def test_convert(run: Any, source: str, target: str, rounding: Any, values: list[Any], expected: list[Any]) -> None:
+    array = np.array(values, source)
+    got = compute(run, lambda core, dst, src: core.convert(dst, src, rounding), array, out=(len(values), target))
+    assert got.tolist() == expected
+
+
+@pytest.mark.parametrize(("source", "target"), [("float32", "int32"), ("float32", "float16"), ("int64", "float16")])
+def test_convert_in_place(run: Any, source: str, target: str) -> None:
+    """A result no wider than its source may begin where the source does."""
+    array = np.arange(-50, 50).astype(source)
+    device = Device()
+    x, out = device.upload(array), device.alloc(100, target)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = core.nram.alloc(100, source)
+        await core.memcpy(tile, x)
+        narrow = tile.view(target)[:100]
+        core.convert(narrow, tile)
+        await core.sync()
+        await core.memcpy(out, narrow)
+
+    run(kernel, x, out, device=device)
+    np.testing.assert_array_equal(device.download(out), array.astype(target))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            lambda core, t: core.convert(t[1:9], t[:8].view("int32")),
+            "convert of <.*> to <.*>: they overlap; the result",
+        ),
+        (lambda core, t: core.convert(t[:8].view("float64"), t[:4]), "convert of <.*> to <.*>: they overlap"),
+        (lambda core, t: core.mirror(t, t), "mirror of <.*> to <.*>: they overlap; the result would hang on the order"),
+        (lambda core, t: core.transpose(t.reshape(8, 8), t.reshape(8, 8)), "transpose of <.*> to <.*>: they overlap"),
+    ],
+)
+def test_operands_that_overlap(run: Any, body: Any, message: str) -> None:
+    async def kernel(core: Core) -> None:
+        body(core, core.nram.alloc(64, "float32"))
+
+    with pytest.raises(OperandError, match=rf"^task 0 .*, test_vector\.py:\d+, at .* ns: {message}"):
+        run(kernel)
+
+
+def test_a_conversion_that_there_is_not_fails_where_it_is_written(run: Any) -> None:
+    async def kernel(core: Core, source: str, target: str, rounding: Any) -> None:
+        core.convert(core.nram.alloc(8, target), core.nram.alloc(8, source), rounding)
+
+    place = r"^task 0 \(cluster 0, core 0\), test_vector\.py:\d+, at 700 ns: "
+    with pytest.raises(InputError, match=place + "rounding 'tz' does not apply to int32 to float32"):
+        run(kernel, "int32", "float32", "tz")
+    with pytest.raises(InputError, match=place + "complex64 to float32: complex to real would drop the imaginary part"):
+        run(kernel, "complex64", "float32", None)
+
+
+def test_operands_of_one_size_may_have_any_shape(run: Any) -> None:
+    a, b = np.arange(12.0).reshape(3, 4), np.arange(12.0).reshape(12, 1)
+    got = compute(run, lambda core, dst, a, b: core.add(dst, a, b), a, b, out=((2, 6), np.float64))
+    np.testing.assert_array_equal(got.reshape(-1), np.arange(12.0) * 2)
+
+
+def test_in_place(run: Any) -> None:
+    a = np.arange(64, dtype=np.int32)
+
+    def body(core: Core, dst: View, a: View) -> None:
+        core.add(a, a, a)
+        core.mul(a, a, a)
+        core.sub(dst, a, 1)
+
+    np.testing.assert_array_equal(compute(run, body, a, out=(64, np.int32)), (2 * a) ** 2 - 1)
+
+
+# Cost
+
+
+@pytest.mark.parametrize("device", ["mlu370-x4", "mlu590-m9", "mlu270-s4"])
+@pytest.mark.parametrize("nbytes", [1, 127, 128, 129, 4096, 100_000])
+def test_128_bytes_per_cycle_and_never_less(run: Any, device: str, nbytes: int) -> None:
+    one = board(device)
+    assert one.vector_bytes_per_cycle == 128
+
+    async def kernel(core: Core) -> None:
+        tile = core.nram.alloc(nbytes, "int8")
+        core.write_zero(tile)
+        core.add(tile, tile, tile)
+
+    columns = run(kernel, device=device).log.columns()
+    cycles = one.vector_startup_cycles + max(1, -(-nbytes // 128))
+    for record in (0, 1):
+        assert columns["end_ps"][record] - columns["start_ps"][record] == one.cycles_ps(cycles)
+    assert columns["start_ps"][1] == columns["end_ps"][0]  # the pipe is in order
+    assert columns["waited_for"].tolist() == [-1, 0]
+    assert set(columns["pipe"]) == {VECTOR}
+
+
+def test_the_widest_operand_and_the_passes_count(run: Any) -> None:
+    one = board("mlu370-x4")
+
+    async def kernel(core: Core) -> None:
+        wide, narrow = core.nram.alloc(1024, "int64"), core.nram.alloc(1024, "float16")
+        core.convert(narrow, wide)
+        core.reduce_max(wide[:1], wide)
+
+    columns = run(kernel).log.columns()
+    each = one.vector_startup_cycles + 8192 // 128
+    assert len(steps("int64", "float16")) == 2
+    took = columns["end_ps"] - columns["start_ps"]
+    assert took.tolist() == [one.cycles_ps(2 * each), one.cycles_ps(each)]
+    assert columns["count"].tolist() == [2, 1]
+
+
+def test_issue_costs_the_scalar_pipe(run: Any) -> None:
+    one = board("mlu370-x4")
+
+    async def kernel(core: Core) -> None:
+        tile = core.nram.alloc(65536, "int8")
+        for _ in range(3):
+            core.write_zero(tile)
+
+    columns = run(kernel).log.columns()
+    assert set(np.diff(columns["issue_ps"])) == {one.cycles_ps(one.issue_cycles)}
+
+
+# Operands that are refused
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            lambda core, x, t: core.fill(x, 0),
+            "fill of <view of output (gdram): float32 [64]>: vector operands lie in this ",
+        ),
+        (lambda core, x, t: core.add(t, t, core.wram.alloc(64, "float32")), "add of <view of wram buffer 0 (wram)"),
+        (
+            lambda core, x, t: core.add(t[::2], t[::2], 1),
+            "add of <view of nram buffer 0 (nram): float32 [32]> with strides",
+        ),
+        (
+            lambda core, x, t: core.fill(t[3:3], 0),
+            "fill of <view of nram buffer 0 (nram): float32 [0]>, which has no elem",
+        ),
+        (
+            lambda core, x, t: core.add(t, t, t[:32]),
+            "add of <view of nram buffer 0 (nram): float32 [32]> and <view of nra",
+        ),
+        (
+            lambda core, x, t: core.add(t, t, t.view("int32")),
+            "add of int32 to float32: operands of one instruction have ",
+        ),
+        (lambda core, x, t: core.eq(t.view("int32"), t, t), "eq of float32 to int32: operands of one instruction"),
+        (
+            lambda core, x, t: core.select(t, t.view("int16"), t, t),
+            "select with a mask of 2 B elements for 4 B ones: wid",
+        ),
+        (lambda core, x, t: core.transpose(t, t), "transpose of <view of nram buffer 0 (nram): float32 [64]> to <"),
+        (lambda core, x, t: core.mirror(t[:4], t[8:16]), "mirror of <view of nram buffer 0 (nram): float32 [8]> to "),
+        (
+            lambda core, x, t: core.reduce_sum(t[:2], t),
+            "reduce_sum of <view of nram buffer 0 (nram): float32 [64]> to <view ",
+        ),
+        (lambda core, x, t: core.reduce_sum(t[:4], t.reshape(8, 8)), "reduce_sum of <view"),
+    ],
+)
+def test_operands_that_are_refused(run: Any, body: Any, message: str) -> None:
+    async def kernel(core: Core, x: View) -> None:
+        body(core, x, core.nram.alloc(64, "float32"))
+
+    device = Device()
+    with pytest.raises(
+        OperandError, match=rf"^task 0 \(cluster 0, core 0\), test_vector\.py:\d+, at .* ns: {re.escape(message)}"
+    ):
+        run(kernel, device.alloc(64, "float32"), device=device)
+
+
+def test_freed_operand(run: Any) -> None:
+    async def kernel(core: Core) -> None:
+        with core.nram.scope():
+            gone = core.nram.alloc(64, "float32", "gone")
+            core.fill(gone, 0)
+        core.fill(gone, 0)
+
+    with pytest.raises(
+        AllocationError, match=r": gone in the NRAM of cluster 0 core 0 of mlu370-x4 was freed; use it bef"
+    ):
+        run(kernel)
+
+
+def test_operands_of_another_core(run: Any) -> None:
+    """Even where their owner has issued the very same instruction before."""
+    shared: dict[str, View] = {}
+
+    async def kernel(core: Core) -> None:
+        if core.is_memory_core:
+            return
+        if core.core_id == 0:
+            shared["tile"] = core.nram.alloc(64, "float32")
+            core.fill(shared["tile"], 0)
+        await core.sync_all_ipu()
+        if core.core_id == 1:
+            core.fill(shared["tile"], 1)
+
+    with pytest.raises(
+        OperandError, match=r"^task 1 .*: it lies in the NRAM of cluster 0 core 0 of mlu370-x4, not in th"
+    ):
+        run(kernel, dim=4, kind="UNION1")
+
+
+@pytest.mark.parametrize("device", ["mlu220-m2", "mlu270-s4", "mlu290-m5"])
+def test_2xx_needs_aligned_operands(run: Any, device: str) -> None:
+    async def kernel(core: Core, key: slice) -> None:
+        tile = core.nram.alloc(100, "float32")
+        core.fill(tile, 0)
+        core.fill(tile[key], 0)
+
+    for good in (slice(0, 32), slice(32, 64), slice(64, 100), slice(16, 48), slice(96, 100)):
+        run(kernel, good, device=device)
+    for bad in (slice(0, 31), slice(1, 33), slice(8, 40), slice(0, 48)):
+        with pytest.raises(
+            OperandError,
+            match=r"^task 0 .* ns: fill of <.*> at byte \d+, \d+ B long: arch \d+ needs 64 B alignment and a multiple of 128 B "
+            r"\(the tail of an allocation may be padded\); round the slice out$",
+        ):
+            run(kernel, bad, device=device)
+        run(kernel, bad, device="mlu370-x4")  # any count > 0 on 3xx
