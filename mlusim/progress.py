@@ -55,12 +55,12 @@ class Progress:
     def show(self) -> None:
         """Draw the bar, or draw it again."""
         fraction = self.fraction()
-        if self._bar is None:
-            self._bar = _make_bar()
-            self._bar.start()
-            self._task = self._bar.add_task("simulating", total=None if fraction is None else 1.0, state="")
         log, now = self._chip.log, self._chip.environment.now
         state = f"{group_digits(log.count)} operations, {format_ns(now)} simulated"
+        if self._bar is None:
+            self._bar = _make_bar()
+            self._task = self._bar.add_task("simulating", total=None if fraction is None else 1.0, state=state)
+            self._bar.start()
         self._bar.update(self._task, completed=fraction or 0.0, state=state)
         self._bar.refresh()
 

@@ -16,6 +16,7 @@ everything, so the sum is the number of cores times the run's time, exactly. Wor
 11. `launch`: no task on this core: the launch has not started it yet, or none runs anywhere on the board;
 12. `idle`: no task on this core while others run: imbalance, tail, unused cores.
 
+A loop of copies that is one record (`memcpy_rows`) is all transfer, the latencies and issues of its rows included.
 Within one transfer the part alone comes first, then the part that sharing added: the log has totals, not the share
 at each moment. Memory cores are not MLU cores and are left out; a copy to SRAM counts for the core that issued it.
 """

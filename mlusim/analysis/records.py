@@ -112,9 +112,7 @@ class Records:
     @cached_property
     def engine(self) -> Integers:
         """(records,) the unit whose pipe does the work: GDRAM2SRAM runs on the memory core's, whoever issues it (B)."""
-        staged = self.is_op("memcpy") & np.isin(
-            self.direction, [DIRECTION_NAMES.index("GDRAM2SRAM"), DIRECTION_NAMES.index("LDRAM2SRAM")]
-        )
+        staged = self.direction == DIRECTION_NAMES.index("GDRAM2SRAM")
         if not staged.any():
             return self.unit
         clusters = np.array([task.cluster for task in self.log.tasks], np.int64)[self.task]
@@ -157,7 +155,7 @@ class Records:
         full = np.array([_latency_ps(board, direction) for direction in Direction], np.int64)
         latency_ps = np.where(self.direction >= 0, full[self.direction], 0)
         inside = latency_ps < 0
-        # A loop of blocking copies holds its latencies in its rate.
+        # A loop of copies holds its latencies in its rate.
         latency_ps[self.is_op("memcpy_rows") & (self.detail == BLOCKING)] = 0
         alone_ps = np.where(self.is_copy & ~inside, self.alone_ps - latency_ps, 0)
         return np.clip(alone_ps, 0, np.maximum(self.end_ps - self.moving_ps, 0))

@@ -10,7 +10,7 @@ import click
 from mlusim.cli import show
 from mlusim.cli.operators import Entry, prepare
 from mlusim.cli.options import device_option
-from mlusim.cli.run import OperatorGroup, input_options, read_inputs
+from mlusim.cli.run import OperatorGroup, help_if_alone, input_options, read_inputs
 
 if TYPE_CHECKING:
     from mlusim.compare import Row
@@ -29,7 +29,11 @@ def _make_compare(entry: Entry) -> click.Command:
     )
     options = (
         click.option(
-            "--strategy", "strategies", multiple=True, metavar="NAME", help="Only this one; may be repeated. [default: all]"
+            "--strategy",
+            "strategies",
+            multiple=True,
+            metavar="NAME",
+            help="Only this one; may be repeated. [default: all]",
         ),
         click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
         click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table."),
@@ -40,17 +44,23 @@ def _make_compare(entry: Entry) -> click.Command:
     return command
 
 
-@click.group(cls=OperatorGroup, make=_make_compare, subcommand_metavar="OPERATOR [OPTIONS]")
-def compare() -> None:
-    """Compare the strategies of an operator on one input.
+_HELP = """\
+Compare the strategies of an operator on one input.
 
-    Runs each, checks that the results are equal bit for bit, and prints time, bytes and where the time went.
+Runs each, checks that the results are equal bit for bit, and prints time, bytes and where the time went.
 
-    \b
-    Examples:
-      mlusim compare tin_shift --shape 2,8,256,196 --dtype float16 --device mlu370-x4
-      mlusim compare tin_shift --input clip.npy --shifts shifts.npy --strategy documented --strategy pingpong
-    """
+\b
+Examples:
+  mlusim compare tin_shift --shape 2,8,256,196 --dtype float16 --device mlu370-x4
+  mlusim compare tin_shift --input clip.npy --shifts shifts.npy --strategy documented --strategy pingpong
+"""
+
+
+@click.group(cls=OperatorGroup, help=_HELP, make=_make_compare)
+@click.pass_context
+def compare(context: click.Context) -> None:
+    """Compare the strategies of an operator on one input."""
+    help_if_alone(context)
 
 
 def _compare(
@@ -60,14 +70,14 @@ def _compare(
     from mlusim.ops.common import run
 
     record, attributes = entry.choose(own)
-    arrays = read_inputs(entry, own)
+    arrays = read_inputs(entry, own, data=not no_data)
 
     def operation(strategy: str) -> Result:
-        return run(prepare(record, attributes, arrays, device, strategy), data=not no_data, progress=True)
+        return run(prepare(entry, record, attributes, arrays, device, strategy), data=not no_data, progress=True)
 
     names = tuple(dict.fromkeys(strategies)) or record.strategies
     for name in names:
-        prepare(record, attributes, arrays, device, name)  # all of them are refused before the first one runs
+        prepare(entry, record, attributes, arrays, device, name)  # all of them are refused before the first one runs
     rows = run_all(operation, names)
     if as_json:
         show.print_json(

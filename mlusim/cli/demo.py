@@ -23,7 +23,22 @@ _PANS = (((60, 100), (0, 14)), ((20, 140), (24, 0)), ((30, 60), (16, 16)), ((150
 _SHIFTS = ((1, 0, -1), (2, 0, -2), (0, 1, 2), (3, 0, -3))
 
 
-@click.command()
+_HELP = """\
+Shift the colours of a photograph in time, on a simulated board.
+
+A window moves over the photograph that ships with matplotlib: four clips of eight frames. tin_shift moves the red,
+green and blue of each clip along time by different steps; zeros move in at the ends. With --report, film.png shows
+frames before and after.
+
+\b
+Examples:
+  mlusim demo
+  mlusim demo --device mlu590-h8 --report demo/
+  mlusim demo --save . && mlusim run tin_shift --input clip.npy --shifts shifts.npy --strategy pingpong
+"""
+
+
+@click.command(help=_HELP)
 @device_option
 @click.option("--strategy", metavar="NAME", default="documented", show_default=True, help="See `mlusim compare`.")
 @click.option("--out", "-o", metavar="FILE", help="Write the shifted clips there, as .npy.")
@@ -31,7 +46,7 @@ _SHIFTS = ((1, 0, -1), (2, 0, -2), (0, 1, 2), (3, 0, -3))
 @click.option("--save", metavar="DIR", help="Write the inputs there, clip.npy and shifts.npy, for `mlusim run`.")
 @click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance.")
 @output_options
-def demo(  # noqa: PLR0913 - the options of the command
+def demo(
     *,
     device: Any,
     strategy: str,
@@ -42,18 +57,7 @@ def demo(  # noqa: PLR0913 - the options of the command
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Shift the colours of a photograph in time, on a simulated board.
-
-    A window moves over the photograph that ships with matplotlib: four clips of eight frames. tin_shift moves the red,
-    green and blue of each clip along time by different steps; zeros move in at the ends. With --report, film.png shows
-    frames before and after.
-
-    \b
-    Examples:
-      mlusim demo
-      mlusim demo --device mlu590-h8 --report demo/
-      mlusim demo --save . && mlusim run tin_shift --input clip.npy --shifts shifts.npy --strategy pingpong
-    """
+    """Shift the colours of a photograph in time, on a simulated board."""
     from mlusim.cli.files import check_output, write_array
     from mlusim.cli.run import finish
     from mlusim.ops.common import run
@@ -66,8 +70,9 @@ def demo(  # noqa: PLR0913 - the options of the command
         folder = make_directory("--save", save)
         write_array("--save", folder / "clip.npy", clips)
         write_array("--save", folder / "shifts.npy", shifts)
-    record, attributes = ENTRIES["tin_shift"].choose({"backward": False, "rule": None})
-    call = prepare(record, attributes, [clips, shifts], device, strategy)
+    entry = ENTRIES["tin_shift"]
+    record, attributes = entry.choose({"backward": False, "rule": None})
+    call = prepare(entry, record, attributes, [clips, shifts], device, strategy)
     if explain and not (as_json or quiet):
         show.print_text(call.plan.explain() + "\n")
     result = run(call, progress=not quiet)
@@ -75,8 +80,8 @@ def demo(  # noqa: PLR0913 - the options of the command
     if not (as_json or quiet):
         batch, frames, channels, pixels = clips.shape
         title = (
-            f"{batch} clips of {frames} frames, {channels} channels of {pixels} pixels ({clips.dtype}), from a photograph"
-            f"\n{record.name} on {device.name}; red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
+            f"{batch} clips of {frames} frames of a photograph, {channels} channels of {pixels} pixels, {clips.dtype}\n"
+            f"{record.name} on {device.name}; red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
         )
     finish(result, target=target, report=report, as_json=as_json, quiet=quiet, title=title)
     if report is not None and result.output is not None:

@@ -18,22 +18,26 @@ _HEADS = ("board", "arch", "clusters", "cores", "clock", "DRAM bandwidth", "NRAM
 _NUMBERS = (1, 2, 3, 4, 5, 6, 7, 8)
 
 
-@click.command()
+_HELP = """\
+List the boards, or show one: every parameter with its source.
+
+A parameter whose source says ASSUMED has no public source: it is an estimate, with its reasoning.
+
+\b
+Examples:
+  mlusim devices
+  mlusim devices mlu590-h8
+  mlusim devices mlu370-x4 --toml > mine.toml
+  mlusim run tin_shift --shape 2,8,256,196 --device mine.toml
+"""
+
+
+@click.command(help=_HELP)
 @click.argument("device", type=DEVICE, required=False, metavar="[NAME|FILE]")
 @click.option("--toml", "as_toml", is_flag=True, help="Print the board as a TOML file, to start one of your own from.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
 def devices(device: Any, *, as_toml: bool, as_json: bool) -> None:
-    """List the boards, or show one: every parameter with its source.
-
-    A parameter whose source says ASSUMED has no public source: it is an estimate, with its reasoning.
-
-    \b
-    Examples:
-      mlusim devices
-      mlusim devices mlu590-h8
-      mlusim devices mlu370-x4 --toml > mine.toml
-      mlusim run tin_shift --shape 2,8,256,196 --device mine.toml
-    """
+    """List the boards, or show one: every parameter with its source."""
     if device is None:
         if as_toml:
             raise InputError("--toml shows one board: name it, as in `mlusim devices mlu370-x4 --toml`")

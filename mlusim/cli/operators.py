@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mlusim.ops.operator import Operator
 
     Array = np.ndarray[Any, Any]
-    Random = np.random.Generator
 
 Options = Mapping[str, Any]
 
@@ -43,7 +42,7 @@ class Entry:
         tensors: its inputs, in the order of the operator's record.
         options: makes click's parameters for its attributes; they may also say what random inputs look like.
         choose: the operator's record and attributes for the options given.
-        random: inputs for (random numbers, shape, dtype, options).
+        random: inputs of a shape and element type, drawn from a `Draw`, for the options given.
         example: a command line that makes sense.
         random_dtype: name of the option for the element type of random inputs.
     """
@@ -53,48 +52,64 @@ class Entry:
     tensors: tuple[TensorOption, ...]
     options: Callable[[], list[click.Parameter]]
     choose: Callable[[Options], tuple[Operator, dict[str, Any]]]
-    random: Callable[[Random, tuple[int, ...], Any, Options], list[Array]]
+    random: Callable[[Draw, tuple[int, ...], Any, Options], list[Array]]
     example: str
     random_dtype: str = "dtype"
 
 
+class Draw:
+    """Random numbers; the same seed gives the same.
+
+    Args:
+        seed: of the generator.
+        data: False: tensors that are only moved need no numbers; they take no memory.
+    """
+
+    def __init__(self, seed: int, *, data: bool = True) -> None:
+        import numpy as np
+
+        self._random = np.random.default_rng(seed)
+        self._data = data
+
+    def elements(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Normally distributed numbers, or integers over the whole range of their type."""
+        import numpy as np
+
+        if not self._data:
+            return np.broadcast_to(np.zeros((), dtype), shape)
+        if dtype.kind in "iu":
+            bounds = np.iinfo(dtype)
+            return self._random.integers(bounds.min, bounds.max, shape, dtype, endpoint=True)
+        if dtype.kind == "b":
+            return self._random.integers(0, 2, shape).astype(dtype)
+        values = self._random.standard_normal(shape, np.float32)
+        if dtype.kind == "c":
+            return values.astype(dtype) + 1j * self._random.standard_normal(shape, np.float32).astype(dtype)
+        return values.astype(dtype)
+
+    def integers(self, low: int, high: int, shape: tuple[int, ...], dtype: str = "int32") -> Array:
+        """Integers from low up to but not high, always drawn: indices, shifts."""
+        return self._random.integers(low, high, shape, dtype)
+
+
 def prepare(
-    record: Operator, attributes: Options, arrays: Sequence[Array], device: Any, strategy: str | None
+    entry: Entry, record: Operator, attributes: Options, arrays: Sequence[Array], device: Any, strategy: str | None
 ) -> Call:
-    """Check the arrays, choose the strategy and make the plan: all but the run. Raises as the operator does."""
+    """Check the arrays, choose the strategy and make the plan: all but the run. Raises as the operator does.
+
+    Messages call the inputs by the names of their options.
+    """
     from mlusim.ops.common import Input, check_choice
     from mlusim.ops.operator import tensor_of
 
     chosen = record.strategies[0] if strategy is None else strategy
     check_choice("strategy", chosen, record.strategies)
     inputs = [
-        Input(name=name, array=array, keep_data=name in record.reads_values)
-        for name, array in zip(record.tensors, arrays, strict=True)
+        Input(name=option.name, array=array, keep_data=name in record.reads_values)
+        for name, option, array in zip(record.tensors, entry.tensors, arrays, strict=True)
     ]
     record.infer(*map(tensor_of, inputs), **attributes)
     return record.prepare(device, chosen, *inputs, **attributes)
-
-
-def make_inputs(entry: Entry, shape: tuple[int, ...], dtype: Any, seed: int, options: Options) -> list[Array]:
-    """Random inputs; the same seed gives the same."""
-    import numpy as np
-
-    return entry.random(np.random.default_rng(seed), shape, dtype, options)
-
-
-def random_elements(random: Random, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Normally distributed numbers, or integers over the whole range of their type."""
-    import numpy as np
-
-    if dtype.kind in "iu":
-        bounds = np.iinfo(dtype)
-        return random.integers(bounds.min, bounds.max, shape, dtype, endpoint=True)
-    if dtype.kind == "b":
-        return random.integers(0, 2, shape).astype(dtype)
-    values = random.standard_normal(shape, np.float32)
-    if dtype.kind == "c":
-        return values.astype(dtype) + 1j * random.standard_normal(shape, np.float32).astype(dtype)
-    return values.astype(dtype)
 
 
 _SHIFT_RANK = 4
@@ -113,7 +128,7 @@ def _tin_shift_options() -> list[click.Parameter]:
             ["--groups"],
             type=click.IntRange(min=1),
             metavar="G",
-            help="With --shape: groups of channels with a shift of their own. [default: 4, or what divides the channels]",
+            help="With --shape: groups of channels, each with its shift. [default: 4, or what divides the channels]",
         ),
     ]
 
@@ -128,15 +143,14 @@ def _choose_tin_shift(options: Options) -> tuple[Operator, dict[str, Any]]:
     return FORWARD, {}
 
 
-def _random_tin_shift(random: Random, shape: tuple[int, ...], dtype: Any, options: Options) -> list[Array]:
+def _random_tin_shift(draw: Draw, shape: tuple[int, ...], dtype: Any, options: Options) -> list[Array]:
     if len(shape) != _SHIFT_RANK:
         raise InputError(f"--shape of rank {len(shape)}: tin_shift takes N,T,C,HW, such as 2,8,256,196")
     batch, time, channels, _ = shape
     groups = options["groups"] or next((g for g in (4, 3, 2) if channels % g == 0), 1)
     # Shifts of up to half the time, both ways: what is kept and what is vacated both matter.
     most = max(time // 2, 1)
-    shifts = random.integers(-most, most + 1, (batch, groups), "int32")
-    return [random_elements(random, shape, dtype), shifts]
+    return [draw.elements(shape, dtype), draw.integers(-most, most + 1, (batch, groups))]
 
 
 ENTRIES: dict[str, Entry] = {

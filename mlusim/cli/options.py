@@ -12,12 +12,16 @@ from mlusim.errors import InputError
 if TYPE_CHECKING:
     from mlusim.hardware import Board
 
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType  # not subscriptable in every version
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DEFAULT_DEVICE = "mlu370-x4"
 
 
-class Integers(click.ParamType):
+class Integers(ParamType):
     """Integers separated by commas: `0,2` or `-1`."""
 
     name = "integers"
@@ -32,7 +36,7 @@ class Integers(click.ParamType):
             self.fail(f"{value!r} is no list of integers such as 0,2", param, ctx)
 
 
-class Shape(click.ParamType):
+class Shape(ParamType):
     """A shape: `2,8,256,196` or `2x8x256x196`."""
 
     name = "shape"
@@ -51,7 +55,7 @@ class Shape(click.ParamType):
         return extents
 
 
-class DeviceName(click.ParamType):
+class DeviceName(ParamType):
     """A board: the name of a preset, or a TOML file."""
 
     name = "device"
@@ -75,7 +79,7 @@ class DeviceName(click.ParamType):
         return found or [CompletionItem(incomplete, type="file")]
 
 
-class ElementType(click.ParamType):
+class ElementType(ParamType):
     """An element type by name: float16, bfloat16, int32, ..."""
 
     name = "dtype"
@@ -111,7 +115,7 @@ def report_option(function: Function) -> Function:
     return click.option(
         "--report",
         metavar="DIR",
-        help="Write pictures (timeline, tile map, traffic, bandwidth as PNG and SVG), summary.json and trace.json there.",
+        help="Write pictures there (timeline, tile map, traffic, bandwidth), summary.json and trace.json.",
     )(function)
 
 
@@ -127,5 +131,3 @@ def check_directory(option: str, text: str | None) -> None:
 
     if text is not None and Path(text).exists() and not Path(text).is_dir():
         raise InputError(f"{option} {text} is a file: name a directory")
-
-

@@ -1,9 +1,9 @@
 """The program: its commands, and how every error becomes one line and an exit code.
 
-    0    done
-    1    the run failed: a kernel, a plan, the machine
-    2    usage or input: an option, a file, an array, a board
-    130  interrupted
+0    done
+1    the run failed: a kernel, a plan, the machine
+2    usage or input: an option, a file, an array, a board
+130  interrupted
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mlusim import __version__
 from mlusim.cli.compare import compare
 from mlusim.cli.demo import demo
 from mlusim.cli.devices import devices
-from mlusim.cli.run import run
+from mlusim.cli.run import help_if_alone, run
 from mlusim.errors import BoardError, InputError, MlusimError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -29,7 +29,7 @@ FAILED, USAGE, INTERRUPTED = 1, 2, 130
 class Program(click.Group):
     """A group of commands that shows every error as one line, `error: ...`, and no traceback."""
 
-    def main(  # type: ignore[override]
+    def main(
         self,
         args: Sequence[str] | None = None,
         prog_name: str | None = None,
@@ -63,13 +63,16 @@ def explain(error: Exception) -> tuple[str, int]:
     """An error as one line, and the exit code that goes with it."""
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "mlusim"
-        return f"{_one_line(error.format_message())} See `{path} --help`.", USAGE
+        return f"{_one_line(error.format_message()).rstrip('.')}; see `{path} --help`", USAGE
     if isinstance(error, click.ClickException):
         return _one_line(error.format_message()), error.exit_code
     if isinstance(error, MlusimError):
         return _one_line(str(error)), USAGE if isinstance(error, InputError | BoardError) else FAILED
     if isinstance(error, MemoryError):
-        return f"not enough memory on this machine: {error or 'out of memory'}; --no-data needs none for tensors", FAILED
+        return (
+            f"not enough memory on this machine: {error or 'out of memory'}; --no-data needs none for tensors",
+            FAILED,
+        )
     if isinstance(error, OSError):
         what = f"{error.filename}: " if error.filename else ""
         return f"{what}{error.strerror or error}", USAGE
@@ -103,25 +106,30 @@ def _drop_output() -> None:
             os.dup2(nowhere.fileno(), sys.__stdout__.fileno())  # type: ignore[union-attr]
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
+_HELP = """\
+Simulate Cambricon MLU boards: exact results, bytes on every link, time and where it went.
+
+\b
+Start here:
+  mlusim demo                      a photograph, shifted on a simulated MLU370-X4
+  mlusim devices                   the boards there are
+  mlusim run tin_shift --help      run an operator on your own arrays
+  mlusim compare tin_shift --shape 2,8,256,196
+
+All times are those of a model, not measurements: `mlusim devices NAME` says where each number comes from.
+"""
+
+
+@click.group(
+    cls=Program, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True
+)
 @click.version_option(__version__, message="mlusim %(version)s")
 @click.option("--traceback", is_flag=True, help="Show where in the code an error comes from.")
 @click.pass_context
 def program(context: click.Context, *, traceback: bool) -> None:
-    """Simulate Cambricon MLU boards: exact results, bytes on every link, time and where it went.
-
-    \b
-    Start here:
-      mlusim demo                      a photograph, shifted on a simulated MLU370-X4
-      mlusim devices                   the boards there are
-      mlusim run tin_shift --help      run an operator on your own arrays
-      mlusim compare tin_shift --shape 2,8,256,196
-
-    All times are those of a model, not measurements: `mlusim devices NAME` says where each number comes from.
-    """
+    """Simulate Cambricon MLU boards: exact results, bytes on every link, time and where it went."""
     del traceback
-    if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+    help_if_alone(context)
 
 
 for _command in (run, compare, demo, devices):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlusim.cli import show
-from mlusim.cli.operators import ENTRIES, Entry, make_inputs, prepare
+from mlusim.cli.operators import ENTRIES, Draw, Entry, prepare
 from mlusim.cli.options import ELEMENT_TYPE, SHAPE, check_directory, device_option, output_options, report_option
 from mlusim.errors import InputError
 
@@ -27,6 +28,8 @@ class OperatorGroup(click.Group):
     """A command for each operator, made when it is asked for."""
 
     def __init__(self, *args: Any, make: Callable[[Entry], click.Command] | None = None, **attributes: Any) -> None:
+        # Without an operator click would raise an error whose text is the help.
+        attributes |= {"invoke_without_command": True, "subcommand_metavar": "OPERATOR [OPTIONS]"}
         super().__init__(*args, **attributes)
         self._make = make
 
@@ -40,6 +43,14 @@ class OperatorGroup(click.Group):
         del ctx
         entry = ENTRIES.get(cmd_name)
         return self._make(entry) if entry and self._make else None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As click does it; the message says which operators there are."""
+        if args and not args[0].startswith("-") and args[0] not in ENTRIES:
+            near = get_close_matches(args[0], ENTRIES, n=1)
+            nearest = f"did you mean {near[0]}? " if near else ""
+            raise click.UsageError(f"no operator {args[0]!r}; {nearest}there are {', '.join(ENTRIES)}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 def input_options(entry: Entry) -> list[click.Parameter]:
@@ -62,7 +73,7 @@ def input_options(entry: Entry) -> list[click.Parameter]:
     ]
 
 
-def read_inputs(entry: Entry, options: dict[str, Any]) -> list[Array]:
+def read_inputs(entry: Entry, options: dict[str, Any], *, data: bool = True) -> list[Array]:
     """The operator's inputs: all from files, or all at random. Raises `InputError`."""
     from mlusim.cli.files import read_array
 
@@ -75,7 +86,8 @@ def read_inputs(entry: Entry, options: dict[str, Any]) -> list[Array]:
             )
         from mlusim.dtypes import FLOAT32
 
-        return make_inputs(entry, options["shape"], options["random_dtype"] or FLOAT32, options["seed"] or 0, options)
+        draw = Draw(options["seed"] or 0, data=data)
+        return entry.random(draw, options["shape"], options["random_dtype"] or FLOAT32, options)
     missing = [flags[name] for name in flags if name not in given]
     if missing:
         random = " or --shape for random inputs" if not given else ""
@@ -111,21 +123,33 @@ def _make_run(entry: Entry) -> click.Command:
     return command
 
 
-@click.group(cls=OperatorGroup, make=_make_run, subcommand_metavar="OPERATOR [OPTIONS]")
-def run() -> None:
-    """Run an operator on a simulated board.
+_HELP = """\
+Run an operator on a simulated board.
 
-    Reads .npy files (or .npz, as file.npz:key), runs the operator's kernel on the board, writes the exact result, and
-    prints what it took: time, bytes on every link, efficiency, and where the time went.
+Reads .npy files (or .npz, as file.npz:key), runs the operator's kernel on the board, writes the exact result, and
+prints what it took: time, bytes on every link, efficiency, and where the time went.
 
-    \b
-    Examples:
-      mlusim run tin_shift --input clip.npy --shifts shifts.npy --out shifted.npy --report reports/
-      mlusim run tin_shift --shape 2,8,256,196 --dtype float16 --device mlu590-h8 --explain
+\b
+Examples:
+  mlusim run tin_shift --input clip.npy --shifts shifts.npy --out shifted.npy --report reports/
+  mlusim run tin_shift --shape 2,8,256,196 --dtype float16 --device mlu590-h8 --explain
 
-    bfloat16 and the 8-bit floats, which .npy cannot name, are written as records of one field that bears the type's
-    name: np.load("y.npy")["bfloat16"].view("bfloat16").
-    """
+bfloat16 and the 8-bit floats, which .npy cannot name, are written as records of one field that bears the type's
+name: np.load("y.npy")["bfloat16"].view("bfloat16").
+"""
+
+
+@click.group(cls=OperatorGroup, help=_HELP, make=_make_run)
+@click.pass_context
+def run(context: click.Context) -> None:
+    """Run an operator on a simulated board."""
+    help_if_alone(context)
+
+
+def help_if_alone(context: click.Context) -> None:
+    """Print the help of a group that was given no command."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def _run(  # noqa: PLR0913 - the options of the command
@@ -152,7 +176,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     if report is not None and dry_run:
         raise InputError("--report with --dry-run: nothing runs, so there is nothing to report")
     record, attributes = entry.choose(own)
-    call = prepare(record, attributes, read_inputs(entry, own), device, strategy)
+    call = prepare(entry, record, attributes, read_inputs(entry, own, data=not no_data), device, strategy)
     if (explain or dry_run) and not (as_json or quiet):
         show.print_text(call.plan.explain())
     if dry_run:
@@ -165,7 +189,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     finish(result, target=target, report=report, as_json=as_json, quiet=quiet, spaced=explain)
 
 
-def finish(  # noqa: PLR0913
+def finish(
     result: Result,
     *,
     target: Path | None,

@@ -190,9 +190,9 @@ class Queue:
         """The first launch is over; the next begins after the gap between queued kernels."""
         assert self.launches[0] is launch  # noqa: S101 - in order by construction
         self.launches.popleft()
-        if self.launches:
-            self._gap = True
-            self.chip.environment.after(self.chip.board.queued_kernel_gap_ps, self._after_gap)
+        # Also before a kernel that is yet to be queued: the host's own time is not modelled, so it cannot beat the gap.
+        self._gap = True
+        self.chip.environment.after(self.chip.board.queued_kernel_gap_ps, self._after_gap)
 
     def _after_gap(self, _: Any) -> None:
         self._gap = False

@@ -45,13 +45,14 @@ def row_bytes_of(name: str, view: View) -> int:
 
 
 def turns_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
-    """Turns of a loop. Raises `AccessError` where both sides do not agree, or there is none."""
+    """Turns of a loop. Raises `AccessError` where both sides do not agree or there is none, `CopyError` without rows."""
     given = [
         rows.count if isinstance(rows, Addresses) else len(rows) for rows in (dst_rows, src_rows) if rows is not None
     ]
+    for view in (dst, src):
+        if not view.shape:
+            raise CopyError(f"{name} of {view!r}: it needs an axis of rows")
     if not given:
-        if not src.shape:
-            raise CopyError(f"{name} of {src!r}: it needs an axis of rows")
         given = [src.shape[0]]
     if len(set(given)) > 1:
         raise AccessError(f"{given[0]} destination and {given[1]} source indices: there must be as many of both")

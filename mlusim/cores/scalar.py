@@ -28,8 +28,8 @@ class ScalarOperations(Operations):
             source: a view of one element in GDRAM, LDRAM, SRAM or NRAM.
 
         Returns the element as a Python number. Costs the board's scalar latency for that memory; from GDRAM one bus
-        unit. Raises `OperandError` for more than one element, WRAM or an NRAM of another core, and `MissingDataError`
-        in a timing-only run where the bytes are not there.
+        unit. Raises `OperandError` for more than one element or WRAM, `CopyError` for a memory out of the core's reach,
+        `AllocationError` for freed memory, and `MissingDataError` in a timing-only run where the bytes are not there.
         """
         if source.size != 1:
             raise OperandError(f"load takes one element, not {source!r}: index it fully, or use load_array")

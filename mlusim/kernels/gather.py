@@ -15,10 +15,9 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from mlusim.kernels.index_tiles import IndexTiles
-from mlusim.kernels.indexing import Extents, Lookups, boxed, copies, copy_box, front
+from mlusim.kernels.indexing import Box, Lookups, boxed, copy_box, front
 from mlusim.kernels.lookup_cost import MOVES
 from mlusim.kernels.plan import Plan
-from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
     if lookups.columns:
         values_buffer = core.nram.alloc(plan.parameters["values"], x.dtype, "values")
         reader = IndexTiles(core, index.dtype, plan.parameters["turns"], plan.parameters["form"])
-    held: tuple[Extents, Extents] | None = None
+    held: Box | None = None
     rank = len(lookups.positions)
     for tile in plan.tiles_of(core.task_id):
         box = lookups.slab_of(tile.start, tile.stop)
@@ -87,7 +86,7 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
         addresses = lookups.addresses(
             (tile.start, tile.stop), ((0,) * x.ndim, x.shape), await reader.load(origin), origin
         )
-        rows = rows_of(lookups, x, tile.start, tile.stop)
+        rows = lookups.rows_of(x, (tile.start, tile.stop))
         to = front(values_buffer, (addresses.count, *rows.shape[1:]))
         if core.board.has_gather:
             offsets, _ = await reader.offsets(addresses)
@@ -96,16 +95,3 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
         else:
             await core.memcpy_rows(to, rows, src_rows=addresses, blocking=False)
         await copy_box(core, boxed(out, tile.start, tile.stop), to.reshape(tile.shape))
-
-
-def rows_of(lookups: Lookups, x: View, start: Extents, stop: Extents) -> View:
-    """All rows of x, in standard mode the contiguous part of them that a box of values has: (rows, elements)."""
-    if lookups.aligned:
-        return x.reshape(-1)
-    low, count = 0, 1
-    for extent, first, last in zip(
-        lookups.row_shape, start[len(lookups.positions) :], stop[len(lookups.positions) :], strict=True
-    ):
-        low = low * extent + first
-        count = count * (last - first)
-    return x.reshape(math.prod(lookups.chosen), -1)[:, low : low + count]

@@ -12,66 +12,31 @@ Which it is, is decided by predicted time (`mlusim.kernels.lookup_cost`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
-import numpy as np
-
-from mlusim.errors import PlanError
-from mlusim.hardware import Board
 from mlusim.kernels.index_tiles import IndexForm
-from mlusim.kernels.indexing import Extents, Lookups, blocks
+from mlusim.kernels.indexing import Extents, blocks
 from mlusim.kernels.lookup_cost import LOAD, STORE, box_cost, how_to_select, predict, rows_ps, select_ps
+from mlusim.kernels.lookup_plan import (
+    Candidate,
+    Job,
+    choose,
+    empty_plan,
+    even_size,
+    leading,
+    nram_bytes,
+    unit_elements,
+    unit_words,
+)
 from mlusim.kernels.plan import Plan, Tiles
 from mlusim.kernels.split import boxes, cut, in_runs, union1_launch
-from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
+from mlusim.units import ceil_div, group_digits
 
 STRATEGIES: dict[str, str] = {
     "auto": "what is predicted to be fastest",
     "slab": "load what the index can address, select within NRAM",
     "rows": "go to GDRAM for each lookup",
 }
-
-_WIDE = 1 << 31
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """What a planner of gather or scatter is asked.
-
-    Attributes:
-        board: the board's record.
-        lookups: the geometry.
-        itemsize, index_itemsize: bytes of an element of x, of an index value.
-        strategy, operator: names.
-    """
-
-    board: Board
-    lookups: Lookups
-    itemsize: int
-    index_itemsize: int
-    strategy: str
-    operator: str
-
-    def form(self, *, positional: bool, narrowed: int = 0) -> IndexForm:
-        """What a core makes of the index."""
-        # Row numbers, and the extents that negative values wrap by, may need more than 32 bits.
-        wide = math.prod(self.lookups.x_shape) >= _WIDE
-        return IndexForm(columns=self.lookups.columns, positional=positional, narrowed=narrowed, wide=wide)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One way to split, with its predicted time."""
-
-    strategy: str
-    tier: int
-    sizes: Extents
-    predicted_ps: int
-    nram_bytes: int
-    arithmetic: tuple[str, ...]
-    order: Extents
-    parameters: dict[str, object]
 
 
 def plan_gather(job: Job) -> Plan:
@@ -110,90 +75,19 @@ def plan_gather(job: Job) -> Plan:
     )
 
 
-def choose(job: Job, found: Sequence[Candidate]) -> tuple[Candidate, str]:
-    """The fastest candidate of those that the strategy allows, and why, with the times of the others."""
-    best: dict[str, Candidate] = {}
-    for candidate in found:
-        known = best.get(candidate.strategy)
-        if known is None or candidate.predicted_ps < known.predicted_ps:
-            best[candidate.strategy] = candidate
-    usable = group_digits(job.board.nram_usable_bytes)
-    allowed = [best[name] for name in best if job.strategy in ("auto", name)]
-    if not job.lookups.columns:
-        # Nothing to look up: whatever is asked for, x is copied.
-        allowed = list(best.values())
-    if not allowed:
-        smallest = _n(job.lookups.slab_elements * job.itemsize)
-        raise PlanError(
-            f"{job.operator}, strategy {job.strategy}: "
-            + (
-                f"the {smallest} B of x that an index can address and one lookup do not fit in the {usable} B of usable "
-                f"NRAM of {job.board.name}; take strategy 'rows' or 'auto'"
-                if job.strategy == "slab" and found
-                else f"not one lookup of {_n(job.itemsize)} B fits in the {usable} B of usable NRAM of "
-                f"{job.board.name}; give the board more nram_bytes or fewer nram_reserved_bytes"
-            )
-        )
-    chosen = min(allowed, key=lambda candidate: candidate.predicted_ps)
-    if not job.lookups.columns:
-        return chosen, "an index without columns chooses nothing: x is copied"
-    what = {1: "a unit fits whole", 2: "a unit is cut", 3: "each lookup goes to GDRAM"}[chosen.tier]
-    others = [
-        f"{name} {_us(other.predicted_ps)}" for name, other in sorted(best.items()) if name != chosen.strategy
-    ] or [f"slab does not fit: {_n(job.lookups.slab_elements * job.itemsize)} B in {usable} B"]
-    asked = "" if job.strategy == "auto" else ", asked for"
-    return chosen, f"{chosen.strategy}{asked}: {what}; predicted {_us(chosen.predicted_ps)}, {'; '.join(others)}"
-
-
-def empty_plan(job: Job, shape: Extents, reason: str) -> Plan:
-    """A plan of no tiles: nothing is launched."""
-    return Plan(
-        operator=job.operator,
-        strategy=job.strategy,
-        board=job.board,
-        tier=0,
-        reason=reason,
-        arithmetic=(),
-        unit=unit_words(job.lookups),
-        unit_bytes=unit_elements(job.lookups) * job.itemsize,
-        kind="UNION1",
-        dim=(job.board.cores_per_cluster, 1, 1),
-        output_shape=shape,
-        itemsize=job.itemsize,
-        tiles=Tiles([], np.empty((0, len(shape))), np.empty((0, len(shape))), 0),
-        nram_bytes=0,
-        parameters={"lookups": job.lookups, "strategy": "none"},
-        predicted_ps=0,
-    )
-
-
-def leading(lookups: Lookups) -> Extents:
-    """The tied axes of x before all indexed ones: each of their coordinates has a contiguous slab of its own."""
-    return tuple(range(min(lookups.axes))) if lookups.aligned and lookups.axes else ()
-
-
-def unit_elements(lookups: Lookups) -> int:
-    """Elements of x that one coordinate of the leading tied axes spans."""
-    first = len(leading(lookups))
-    return math.prod(lookups.slab_of((0,) * len(lookups.value_shape), lookups.value_shape)[1][first:])
-
-
-def unit_words(lookups: Lookups) -> str:
-    """A unit, for people."""
-    first = len(leading(lookups))
-    return f"what one index can address: axes {first} to {len(lookups.x_shape) - 1} of x {list(lookups.x_shape)}"
-
-
 def _slab_candidates(job: Job) -> Iterator[Candidate]:
     lookups, board = job.lookups, job.board
     shape = lookups.value_shape
-    tied, free = lookups.tied, lookups.free
-    tied_extents = tuple(shape[axis] for axis in tied)
-    free_extents = tuple(shape[axis] for axis in free)
-    each = lookups.slab_elements * job.itemsize
-    largest = max(board.nram_usable_bytes * 3 // 4 // max(each, 1), 1)
-    limits = {largest, max(min(largest, math.prod(tied_extents) // board.cores), 1)}
-    for limit in sorted(limits):
+    tied_extents = tuple(shape[axis] for axis in lookups.tied)
+    free_extents = tuple(shape[axis] for axis in lookups.free)
+    each = max(lookups.slab_elements * job.itemsize, 1)
+    beside = job.itemsize + (0 if not lookups.aligned else sum(_form(job).buffer_bytes(board, job.index_itemsize)))
+    coordinates = math.prod(tied_extents)
+    # As much as fits beside a quarter for the lookups, and as much as fits with all lookups of the slab.
+    usable = board.nram_usable_bytes
+    most = (usable * 3 // 4 // each, usable // (each + math.prod(free_extents) * beside))
+    limits = {min(max(limit, 1), coordinates) for limit in most}
+    for limit in sorted(limits | {even_size(coordinates, limit, board.cores) for limit in limits}):
         shrunk = limit
         while shrunk:
             tied_sizes = blocks(tied_extents, shrunk)
@@ -204,42 +98,42 @@ def _slab_candidates(job: Job) -> Iterator[Candidate]:
             shrunk //= 2
 
 
-def _slab_form(job: Job, tied_sizes: Extents) -> IndexForm:
-    """Within a slab the place counts where a tile has lookups at several coordinates of tied axes."""
-    return job.form(positional=any(size > 1 for size in _looked_up(job.lookups, tied_sizes)))
+def _form(job: Job, tied_sizes: Extents = (2,)) -> IndexForm:
+    """Within a slab the place of a lookup counts where a tile has several coordinates of tied axes of the index."""
+    return job.form(positional=job.lookups.aligned and any(size > 1 for size in tied_sizes))
 
 
-def _looked_up(lookups: Lookups, tied_sizes: Extents) -> Extents:
-    """Of the sizes of tied axes those of axes that the index has; the others are part of the row."""
-    return tied_sizes if lookups.aligned else ()
+def _buffers(job: Job, form: IndexForm, values: int, turns: int) -> list[int]:
+    """Buffers of a tile: its values and what becomes of its index."""
+    each = form.buffer_bytes(job.board, job.index_itemsize)
+    return [values * job.itemsize, *(turns * nbytes for nbytes in each)] if job.lookups.columns else []
 
 
 def _room_beside(job: Job, tied_sizes: Extents) -> int:
     """Coordinates of the free axes that a tile may have beside its slab; 0: none fits."""
     lookups, board = job.lookups, job.board
-    alignment = board.vector_alignment_bytes
-    slab_bytes = round_up(lookups.slab_elements * math.prod(tied_sizes) * job.itemsize, alignment)
+    slab_bytes = nram_bytes(board, [lookups.slab_elements * math.prod(tied_sizes) * job.itemsize])
     if slab_bytes > board.nram_usable_bytes:
         return 0
     if not lookups.columns:
         return max(math.prod(lookups.positions), 1)
-    each, buffers = _slab_form(job, tied_sizes).bytes_each(board, job.index_itemsize)
-    per_free = math.prod(tied_sizes) * job.itemsize + math.prod(_looked_up(lookups, tied_sizes)) * each
-    return max(board.nram_usable_bytes - slab_bytes - (buffers + 1) * (alignment - 1), 0) // per_free
+    turns = math.prod(tied_sizes) if lookups.aligned else 1
+    each = _buffers(job, _form(job, tied_sizes), math.prod(tied_sizes), turns)
+    rounding = len(each) * (board.vector_alignment_bytes - 1)
+    return max(board.nram_usable_bytes - slab_bytes - rounding, 0) // sum(each)
 
 
 def _slab_candidate(job: Job, tied_sizes: Extents, free_extents: Extents, room: int) -> Candidate:
     lookups, board = job.lookups, job.board
     shape, itemsize = lookups.value_shape, job.itemsize
-    slabs = math.prod(
-        ceil_div(shape[axis], size) for axis, size in zip(lookups.tied, tied_sizes, strict=True)
-    )
+    slabs = math.prod(ceil_div(shape[axis], size) for axis, size in zip(lookups.tied, tied_sizes, strict=True))
     wanted = ceil_div(math.prod(free_extents), max(ceil_div(board.cores, slabs), 1))
     free_sizes = blocks(free_extents, min(room, wanted))
     size_of = dict(zip((*lookups.tied, *lookups.free), (*tied_sizes, *free_sizes), strict=True))
     sizes = tuple(size_of[axis] for axis in range(len(shape)))
-    form = _slab_form(job, tied_sizes)
-    values, turns = math.prod(sizes), math.prod(sizes[: len(lookups.positions)])
+    positions = sizes[: len(lookups.positions)]
+    form = _form(job, tied_sizes)
+    values, turns = math.prod(sizes), math.prod(positions)
     row = values // turns
     slab_box = lookups.slab_of((0,) * len(shape), sizes)[1]
     how = how_to_select(board, row, itemsize, form)
@@ -247,44 +141,41 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_extents: Extents, room: 
     store = box_cost(board, STORE, shape, sizes, itemsize)
     parts = math.prod(ceil_div(extent, size) for extent, size in zip(free_extents, free_sizes, strict=True))
     tiles = slabs * parts
-    each_task = ceil_div(tiles, min(board.cores, tiles))
+    tasks = min(board.cores, tiles)
+    each_task = ceil_div(tiles, tasks)
+    # A task's run of tiles may begin and end within a slab.
     loads = min(each_task, ceil_div(each_task, parts) + (1 if each_task % parts else 0))
     busy_ps: float = loads * load.alone_ps + each_task * store.alone_ps
-    work = tiles * store.work + max(slabs, min(board.cores, tiles)) * load.work
-    each, buffers = form.bytes_each(board, job.index_itemsize)
-    alignment = board.vector_alignment_bytes
-    slab_elements = math.prod(slab_box)
-    nram_bytes = round_up(slab_elements * itemsize, alignment)
+    work = tiles * store.work + max(slabs, tasks) * load.work
     if lookups.columns:
-        index = box_cost(
-            board,
-            LOAD,
-            (*lookups.positions, lookups.columns),
-            (*sizes[: len(lookups.positions)], lookups.columns),
-            job.index_itemsize,
-        )
+        columns = lookups.columns
+        index = box_cost(board, LOAD, (*lookups.positions, columns), (*positions, columns), job.index_itemsize)
         busy_ps += each_task * (index.alone_ps + select_ps(board, how, row, itemsize, turns, 1.0, form))
         work += tiles * index.work
-        nram_bytes += round_up(values * itemsize + turns * each, alignment) + buffers * alignment
     first = len(leading(lookups))
     whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
+    slab_bytes = math.prod(slab_box) * itemsize
+    buffers = _buffers(job, form, values, turns)
     return Candidate(
         strategy="slab",
         tier=1 if whole else 2,
         sizes=sizes,
+        tiles=tiles,
         predicted_ps=predict(board, busy_ps, work),
-        nram_bytes=min(nram_bytes, board.nram_usable_bytes),
+        nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
         order=(*lookups.tied, *lookups.free),
         arithmetic=(
-            f"slab {list(slab_box)} of x: {_n(slab_elements * itemsize)} B; beside it {_n(turns)} lookups of "
-            f"{_n(row)} values: {_n(values * itemsize)} B and {_n(turns * each)} B of index",
+            (
+                f"slab {list(slab_box)} of x: {_n(slab_bytes)} B; beside it {_n(turns)} lookups of {_n(row)} values: "
+                f"{_n(values * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
+            ),
             f"selected by {how}" if lookups.columns else "stored as it is",
         ),
         parameters={
             "strategy": "slab",
             "form": form,
             "how": how,
-            "slab": slab_elements,
+            "slab": slab_bytes // itemsize,
             "values": values,
             "turns": turns,
         },
@@ -294,11 +185,11 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_extents: Extents, room: 
 def _row_candidates(job: Job) -> Iterator[Candidate]:
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     form = job.form(positional=lookups.aligned)
-    each, buffers = form.bytes_each(board, job.index_itemsize)
-    room = board.nram_usable_bytes - (buffers + 1) * (board.vector_alignment_bytes - 1)
-    row_sizes = blocks(lookups.row_shape, max((room - each) // itemsize, 1))
+    each = form.buffer_bytes(board, job.index_itemsize)
+    room = board.nram_usable_bytes - (len(each) + 1) * (board.vector_alignment_bytes - 1)
+    row_sizes = blocks(lookups.row_shape, max((room - sum(each)) // itemsize, 1))
     row = math.prod(row_sizes)
-    fits = room // (each + row * itemsize)
+    fits = room // (sum(each) + row * itemsize)
     if fits < 1:
         return
     chunks = math.prod(ceil_div(e, s) for e, s in zip(lookups.row_shape, row_sizes, strict=True))
@@ -315,28 +206,24 @@ def _row_candidates(job: Job) -> Iterator[Candidate]:
     store = box_cost(board, STORE, shape, sizes, itemsize)
     vectors_ps = board.cycles_ps(form.vector_cycles(board, turns)) if board.has_gather else 0
     busy_ps = each_task * (index.alone_ps + rows.alone_ps + vectors_ps + store.alone_ps)
+    buffers = _buffers(job, form, turns * row, turns)
     yield Candidate(
         strategy="rows",
         tier=3,
         sizes=sizes,
+        tiles=tiles,
         predicted_ps=predict(board, busy_ps, tiles * (index.work + rows.work + store.work)),
-        nram_bytes=min(
-            round_up(turns * (each + row * itemsize), board.vector_alignment_bytes)
-            + buffers * board.vector_alignment_bytes,
-            board.nram_usable_bytes,
-        ),
+        nram_bytes=nram_bytes(board, buffers),
         order=tuple(range(len(shape))),
         arithmetic=(
-            f"a row of {_n(math.prod(lookups.row_shape))} values, {_n(row)} at once; {_n(turns)} lookups: "
-            f"{_n(turns * row * itemsize)} B and {_n(turns * each)} B of index",
+            (
+                f"a row of {_n(math.prod(lookups.row_shape))} values, {_n(row)} at once; {_n(turns)} lookups: "
+                f"{_n(turns * row * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
+            ),
             "by the gather instruction" if board.has_gather else "by a copy each",
         ),
         parameters={"strategy": "rows", "form": form, "values": turns * row, "turns": turns},
     )
-
-
-def _us(time_ps: int) -> str:
-    return f"{time_ps / PS_PER_US:.1f} us"
 
 
 _n: Callable[[int], str] = group_digits

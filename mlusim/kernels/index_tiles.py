@@ -51,12 +51,12 @@ class IndexForm:
             sizes["mask"] = width
         return sizes
 
-    def bytes_each(self, board: Board, index_itemsize: int) -> tuple[int, int]:
-        """(NRAM bytes for each lookup, number of buffers)."""
+    def buffer_bytes(self, board: Board, index_itemsize: int) -> tuple[int, ...]:
+        """Bytes for each lookup of every buffer of NRAM that `IndexTiles` takes on a board."""
         if not self.columns:
-            return 0, 0
-        sizes = self.buffers(index_itemsize) if board.has_gather else {}
-        return self.columns * index_itemsize + sum(sizes.values()), 1 + len(sizes)
+            return ()
+        made = self.buffers(index_itemsize).values() if board.has_gather else ()
+        return (self.columns * index_itemsize, *made)
 
     def vector_cycles(self, board: Board, lookups: int) -> int:
         """Cycles of the vector instructions that make offsets of as many lookups."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
 Extents = tuple[int, ...]
+Box = tuple[Extents, Extents]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +88,7 @@ class Lookups:
         """Elements of x that one coordinate of the tied axes leaves to the index: all of the indexed axes."""
         return math.prod(self.chosen)
 
-    def slab_of(self, start: Extents, stop: Extents) -> tuple[Extents, Extents]:
+    def slab_of(self, start: Extents, stop: Extents) -> Box:
         """The box of x that a box of values can reach."""
         low, high = [0] * len(self.x_shape), list(self.x_shape)
         for axis, to in enumerate(self.tied_to):
@@ -95,7 +96,7 @@ class Lookups:
                 low[to], high[to] = start[axis], stop[axis]
         return tuple(low), tuple(high)
 
-    def values_of(self, start: Extents, stop: Extents) -> tuple[Extents, Extents]:
+    def values_of(self, start: Extents, stop: Extents) -> Box:
         """The box of values that can reach a box of x; where none can, it is empty."""
         low, high = [0] * len(self.value_shape), list(self.value_shape)
         for axis, to in enumerate(self.tied_to):
@@ -105,39 +106,56 @@ class Lookups:
 
     def addresses(
         self,
-        values: tuple[Extents, Extents],
-        target: tuple[Extents, Extents],
+        values: Box,
+        target: Box,
         index: View | None = None,
         origin: View | None = None,
+        *,
+        window: Box | None = None,
     ) -> Addresses:
         """The rows of a contiguous box of x, in elements where rows are, that the lookups of a box of values address.
 
         Args:
             values: the box of values.
-            target: the box of x; an index value outside it, on a scatter that works on a part, is left out.
+            target: the box of x whose rows are counted.
             index, origin: the tuples, in NRAM and where they came from.
+            window: the part of x that the loop works on, by default all of the target; other lookups are left out.
 
         Not for an index without columns, which addresses nothing.
         """
-        start, stop = target
-        strides = contiguous_strides(tuple(b - a for a, b in zip(start, stop, strict=True)), 1)
+        first, last = target
+        low, high = window or target
+        strides = contiguous_strides(tuple(b - a for a, b in zip(first, last, strict=True)), 1)
         row = 1 if self.aligned else strides[self.columns - 1]
         rank = len(self.positions)
-        steps = tuple(0 if to is None or axis >= rank else strides[to] for axis, to in enumerate(self.tied_to[:rank]))
-        base = sum(
-            (values[0][axis] - start[to]) * strides[to] for axis, to in enumerate(self.tied_to[:rank]) if to is not None
-        )
+        tied = [(axis, to) for axis, to in enumerate(self.tied_to[:rank]) if to is not None]
+        steps = [0] * rank
+        for axis, to in tied:
+            steps[axis] = strides[to]
+        base = sum((values[0][axis] - first[to]) * strides[to] for axis, to in tied)
+        base += sum((low[axis] - first[axis]) * strides[axis] // row for axis in self.axes)
         return Addresses(
             tuple(b - a for a, b in zip(values[0][:rank], values[1][:rank], strict=True)),
-            steps,
+            tuple(steps),
             base=base,
             index=index,
             axes=tuple(
-                IndexedAxis(extent=self.x_shape[axis], step=strides[axis] // row, start=start[axis], stop=stop[axis])
+                IndexedAxis(extent=self.x_shape[axis], step=strides[axis] // row, start=low[axis], stop=high[axis])
                 for axis in self.axes
             ),
             origin=origin,
         )
+
+    def rows_of(self, x: View, values: Box) -> View:
+        """All rows of x, in standard mode the contiguous part of them that a box of values has; else its elements."""
+        if self.aligned:
+            return x.reshape(-1)
+        start, stop = (side[len(self.positions) :] for side in values)
+        low, count = 0, 1
+        for extent, first, last in zip(self.row_shape, start, stop, strict=True):
+            low = low * extent + first
+            count *= last - first
+        return x.reshape(math.prod(self.chosen), -1)[:, low : low + count]
 
 
 def boxed(view: View, start: Extents, stop: Extents) -> View:

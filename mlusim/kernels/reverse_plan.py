@@ -17,16 +17,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
+from mlusim.kernels.pivot import Cut, pivot_cuts
 from mlusim.kernels.plan import Plan, Tiles
 from mlusim.kernels.predict import TOLERANCE, TileCost, load_cost, predict_ps, store_cost, vector_ps
-from mlusim.kernels.split import MAX_SEGMENTS, boxes, cut, cut_evenly, in_turn
-from mlusim.units import PS_PER_US, ceil_div, group_digits
+from mlusim.kernels.split import MAX_SEGMENTS, boxes, buffer_bytes, in_turn
+from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
 
 STRATEGIES: dict[str, str] = {
     "auto": "whichever of the others the board's cost functions say is fastest",
@@ -37,8 +38,6 @@ STRATEGIES: dict[str, str] = {
 
 # On boards of arch below 300 vector operands are a multiple of this (B).
 VECTOR_BYTES = 128
-# Groups further in than the outermost that fits are tried as pivots while they make no more tiles than this a core.
-_TILES_A_CORE = 64
 
 
 class Group(NamedTuple):
@@ -66,13 +65,11 @@ class Means:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
+    """One way to do it: how tiles are reversed, how the tensor is cut into them, and the time that this takes."""
+
     means: Means
-    pivot: int
     overlapped: bool
-    parts: int
-    rows: int
-    tasks: int
-    tiles: int
+    cut: Cut
     predicted_ps: int
 
 
@@ -160,19 +157,17 @@ def _plan(  # noqa: PLR0913, PLR0917
             nram_bytes=0,
         )
     groups, chosen, choices = work
-    outer = math.prod(group.extent for group in groups[: chosen.pivot])
-    extent = groups[chosen.pivot].extent
-    inner = math.prod(group.extent for group in groups[chosen.pivot + 1 :])
+    cut = chosen.cut
     first = next((index for index, group in enumerate(groups) if group.flipped), len(groups) - 1)
     unit_elements = math.prod(group.extent for group in groups[first:])
-    rows = _row_cuts(extent, chosen)
-    start, stop = boxes((cut(outer, 1), rows, cut(inner, inner)), order=(0, 1, 2))
-    sizes = (stop[:, 1] - start[:, 1]) * inner
+    buffers = _buffers(chosen.means, overlapped=chosen.overlapped)
+    outer = np.arange(cut.outer)
+    start, stop = boxes(((outer, outer + 1), cut.bounds(), (np.array([0]), np.array([cut.inner]))), order=(0, 1, 2))
+    sizes = (stop[:, 1] - start[:, 1]) * cut.inner
     # Tiles of one size follow each other in a task, so that its buffers change their size once.
     order = np.argsort(-sizes, kind="stable")
-    elements = int(sizes.max())
-    nram_bytes = _buffers(chosen.means, overlapped=chosen.overlapped) * _rounded(board, elements * itemsize)
-    tier, why = _tier(groups, first, chosen, unit_elements, elements, itemsize)
+    nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
+    tier, why = _tier(groups, first, cut, unit_elements, itemsize)
     return Plan(
         operator=operator,
         strategy=chosen.means.name,
@@ -181,24 +176,24 @@ def _plan(  # noqa: PLR0913, PLR0917
         reason=f"{why}; {_comparison(choices, groups)}",
         arithmetic=(
             words,
-            f"usable NRAM {_n(board.nram_usable_bytes)} B, {_buffers(chosen.means, overlapped=chosen.overlapped)} "
-            f"buffers: tiles of up to {_n(elements)} elements, {_n(chosen.tiles)} of them",
+            f"usable NRAM {_n(board.nram_usable_bytes)} B in {buffers} buffer{'s'[: buffers != 1]}: {_n(cut.tiles)} tiles "
+            f"of up to {_n(cut.elements)} elements",
             _means_in_words(chosen, groups),
         ),
         unit=f"a slice of {_n(unit_elements)} elements of {itemsize} B",
         unit_bytes=unit_elements * itemsize,
         kind="BLOCK",
-        dim=(chosen.tasks, 1, 1),
-        output_shape=(outer, extent, inner),
+        dim=(cut.tasks, 1, 1),
+        output_shape=(cut.outer, cut.extent, cut.inner),
         itemsize=itemsize,
-        tiles=Tiles(in_turn(sizes[order], chosen.tasks), start[order], stop[order], nram_bytes),
+        tiles=Tiles(in_turn(sizes[order], cut.tasks), start[order], stop[order], nram_bytes),
         nram_bytes=nram_bytes,
         parameters={
             "groups": groups,
-            "pivot": chosen.pivot,
+            "pivot": cut.pivot,
             "means": chosen.means,
             "overlapped": chosen.overlapped,
-            "elements": elements,
+            "elements": cut.elements,
         },
         predicted_ps=chosen.predicted_ps,
     )
@@ -227,7 +222,7 @@ def _without_repeats(candidates: list[_Candidate]) -> list[_Candidate]:
     seen: dict[tuple[object, ...], str] = {}
     kept = []
     for each in candidates:
-        same = (each.pivot, each.overlapped, each.parts, each.means.segment, each.means.passes)
+        same = (each.cut, each.overlapped, each.means.segment, each.means.passes)
         if seen.setdefault(same, each.means.name) == each.means.name:
             kept.append(each)
     return kept
@@ -240,53 +235,21 @@ def _buffers(means: Means, *, overlapped: bool) -> int:
     return 4 if overlapped else 2
 
 
-def _rounded(board: Board, nbytes: int) -> int:
-    alignment = board.vector_alignment_bytes
-    return ceil_div(nbytes, alignment) * alignment
-
-
 def _candidates(
     board: Board, groups: tuple[Group, ...], itemsize: int, name: str, *, overlapped: bool
 ) -> list[_Candidate]:
-    """A few numbers of parts for each pivot whose tiles fit."""
-    found: list[_Candidate] = []
-    for pivot, (extent, _) in enumerate(groups):
+    # Whole bus units and, for the old boards' vector unit, whole vectors.
+    whole = VECTOR_BYTES if board.needs_aligned_vectors else board.dram_unit_bytes
+    extents = [group.extent for group in groups]
+    found = []
+    for pivot in range(len(groups)):
         means = means_of(groups, pivot, name)
-        alignment = board.vector_alignment_bytes
-        capacity = board.nram_usable_bytes // _buffers(means, overlapped=overlapped) // alignment * alignment
-        outer = math.prod(group.extent for group in groups[:pivot])
-        inner = math.prod(group.extent for group in groups[pivot + 1 :])
-        held = capacity // (inner * itemsize)
-        if not held:
-            continue
-        if found and outer > _TILES_A_CORE * board.cores:
-            break
-        # Tiles begin at whole bus units and, for the old boards' vector unit, whole vectors, where these fit.
-        whole = VECTOR_BYTES if board.needs_aligned_vectors else board.dram_unit_bytes
-        multiple = whole // math.gcd(inner * itemsize, whole)
-        if multiple > held:
-            multiple = 1
-        blocks = ceil_div(extent, multiple)
-        least = ceil_div(blocks, held // multiple)
-        wanted = {least, least + 1} | {ceil_div(board.cores * turns, outer) for turns in (1, 2, 3, 4)}
-        for parts in sorted(parts for parts in wanted if least <= parts <= blocks):
-            rows = ceil_div(blocks, parts) * multiple
-            tiles = outer * parts
-            tasks = min(board.cores, tiles)
-            cost = _tile_cost(board, groups, pivot, means, min(rows, extent), itemsize)
-            predicted = predict_ps(board, cost, tiles=tiles, tasks=tasks, overlapped=overlapped)
-            found.append(
-                _Candidate(
-                    means=means,
-                    pivot=pivot,
-                    overlapped=overlapped,
-                    parts=parts,
-                    rows=multiple,
-                    tasks=tasks,
-                    tiles=tiles,
-                    predicted_ps=predicted,
-                )
-            )
+        capacity = buffer_bytes(board, _buffers(means, overlapped=overlapped))
+        for cut in pivot_cuts(board, extents, itemsize, capacity, whole_bytes=whole):
+            if cut.pivot == pivot:
+                cost = _tile_cost(board, groups, pivot, means, cut.rows, itemsize)
+                predicted = predict_ps(board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped)
+                found.append(_Candidate(means=means, overlapped=overlapped, cut=cut, predicted_ps=predicted))
     return found
 
 
@@ -319,27 +282,21 @@ def _choose(candidates: list[_Candidate]) -> _Candidate:
     eligible = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
 
     def merit(candidate: _Candidate) -> tuple[int, int, bool, int]:
-        whole = candidate.tiles == candidate.tasks
-        return candidate.tasks, -len(candidate.means.passes), candidate.overlapped is not whole, -candidate.tiles
+        cut = candidate.cut
+        whole = cut.tiles == cut.tasks
+        return cut.tasks, -len(candidate.means.passes), candidate.overlapped is not whole, -cut.tiles
 
     return max(eligible, key=merit)
 
 
-def _row_cuts(extent: int, chosen: _Candidate) -> tuple[Any, Any]:
-    starts, stops = (bounds * chosen.rows for bounds in cut_evenly(ceil_div(extent, chosen.rows), chosen.parts))
-    return starts, np.minimum(stops, extent)
-
-
-def _tier(  # noqa: PLR0913, PLR0917
-    groups: tuple[Group, ...], first: int, chosen: _Candidate, unit_elements: int, elements: int, itemsize: int
-) -> tuple[int, str]:
+def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int) -> tuple[int, str]:
     unit = f"a slice of {_n(unit_elements * itemsize)} B"
-    if chosen.pivot < first or (chosen.pivot == first and chosen.parts == 1):
-        return 1, f"{unit} fits: up to {_n(elements // unit_elements)} in a tile"
-    cut_words = f"{_n(chosen.parts)} parts of up to {_n(elements * itemsize)} B"
-    if chosen.pivot == len(groups) - 1 and chosen.parts > 1:
-        return 3, f"a row of {_n(groups[-1].extent * itemsize)} B is cut into chunks, {cut_words}"
-    return 2, f"{unit} is cut along its outer axes, {cut_words}"
+    if cut.pivot < first or (cut.pivot == first and cut.parts == 1):
+        return 1, f"{unit} fits, up to {_n(cut.elements // unit_elements)} in a tile"
+    parts = f"{_n(cut.parts)} parts of up to {_n(cut.elements * itemsize)} B"
+    if cut.pivot == len(groups) - 1 and cut.parts > 1:
+        return 3, f"a row of {_n(groups[-1].extent * itemsize)} B is cut into chunks, {parts}"
+    return 2, f"{unit} is cut along its outer axes, {parts}"
 
 
 def _means_in_words(chosen: _Candidate, groups: tuple[Group, ...]) -> str:
@@ -348,7 +305,7 @@ def _means_in_words(chosen: _Candidate, groups: tuple[Group, ...]) -> str:
         return "nothing is reversed: tiles are copied"
     passes = len(means.passes)
     on_chip = f"{passes} mirror instruction{'s'[: passes != 1]} a tile"
-    if means.segment == chosen.pivot:
+    if means.segment == chosen.cut.pivot:
         return f"contiguous loads, {on_chip}"
     return f"loads of {_segments(means, groups)} by negative source strides, {on_chip}"
 
@@ -358,7 +315,7 @@ def _comparison(choices: list[_Candidate], groups: tuple[Group, ...]) -> str:
     words = []
     for name in dict.fromkeys(candidate.means.name for candidate in choices):
         best = min((each for each in choices if each.means.name == name), key=lambda each: each.predicted_ps)
-        loads = "contiguous" if best.means.segment == best.pivot else _segments(best.means, groups)
+        loads = "contiguous" if best.means.segment == best.cut.pivot else _segments(best.means, groups)
         words.append(f"{name} {best.predicted_ps / PS_PER_US:.2f} us ({loads}, {len(best.means.passes)} mirrors)")
     return f"{', '.join(words)} predicted"
 

@@ -156,7 +156,7 @@ def _deal_with_floor(board: Board, sizes: Integers) -> _Launch:
     wanted = min(len(sizes), board.cores)
     dim = (board.cores_per_cluster, max(wanted // board.cores_per_cluster, 1), 1)
     tasks = dim[0] * dim[1]
-    dealing = f"min({_n(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]} clusters, {_n(tasks)} tasks, in turn"
+    dealing = f"dim.y = min({_n(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; {_n(tasks)} tasks in turn"
     return "UNION1", dim, np.arange(len(sizes)) % tasks, dealing
 
 

@@ -103,7 +103,8 @@ def cnrtFree(pointer: Any) -> cnrtRet_t:
     if not isinstance(pointer, DevicePointer):
         if pointer is None:
             return cnrtRet_t.cnrtSuccess
-        return refuse("cnrtFree", cnrtRet_t.cnrtErrorArgsInvalid, f"{_kind(pointer)} is no pointer of cnrtMalloc")
+        reason = f"pointer is {_kind(pointer)}: free what cnrtMalloc gave"
+        return refuse("cnrtFree", cnrtRet_t.cnrtErrorArgsInvalid, reason)
     if pointer.allocation.freed:
         return refuse("cnrtFree", cnrtRet_t.cnrtErrorCndrvFuncCall, f"{pointer!r} is freed already: free it once")
     if pointer.offset:
@@ -227,4 +228,4 @@ def _kind(given: Any) -> str:
     if given is None:
         return "NULL"
     memory = ", memory of the host" if isinstance(given, np.ndarray | bytes | bytearray | memoryview) else ""
-    return f"a {type(given).__name__}{memory}"
+    return f"of type {type(given).__name__}{memory}"

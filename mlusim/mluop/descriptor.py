@@ -111,7 +111,7 @@ def descriptor_fault(desc: Any, name: str) -> str:
     if desc is None:
         return f"{name} is NULL"
     if not isinstance(desc, mluOpTensorDescriptor):
-        return f"{name} is a {type(desc).__name__}, not a descriptor: make it with mluOpCreateTensorDescriptor"
+        return f"{name} is of type {type(desc).__name__}, not a descriptor: make it with mluOpCreateTensorDescriptor"
     return f"{name} was destroyed: make another with mluOpCreateTensorDescriptor" if desc.destroyed else ""
 
 

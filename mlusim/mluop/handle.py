@@ -42,7 +42,7 @@ def mluOpCreate(device: Device | None, *, strategy: str = "documented") -> tuple
     BAD_PARAM, and None for the handle, where either is unknown.
     """
     if not isinstance(device, Device):
-        reason = f"device is a {type(device).__name__}, not a mlusim.Device: mluOpCreate(Device('mlu370-x4'))"
+        reason = f"device is of type {type(device).__name__}, not a mlusim.Device: mluOpCreate(Device('mlu370-x4'))"
         return refuse("mluOpCreate", _BAD_PARAM, reason), None
     if strategy not in STRATEGIES:
         reason = f"strategy = {strategy!r}: it is one of {', '.join(STRATEGIES)}"
@@ -64,5 +64,5 @@ def handle_fault(handle: Any) -> str:
     if handle is None:
         return "handle is NULL"
     if not isinstance(handle, mluOpHandle):
-        return f"handle is a {type(handle).__name__}, not a handle: make it with mluOpCreate"
+        return f"handle is of type {type(handle).__name__}, not a handle: make it with mluOpCreate"
     return "handle was destroyed: make another with mluOpCreate" if handle.destroyed else ""

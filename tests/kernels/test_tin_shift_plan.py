@@ -147,7 +147,7 @@ class TestShipped:
     def test_seven_items_on_four_tasks(self) -> None:
         plan = plan_tin_shift(REAL, (1, 8, 7, 4), 1, F32, "shipped")
         assert np.bincount(plan.tiles.task).tolist() == [2, 2, 2, 1]
-        assert plan.arithmetic[-1] == "7 items: min(7, 32 cores) // 4 = 1 clusters, 4 tasks, in turn"
+        assert plan.arithmetic[-1] == "7 items: dim.y = min(7, 32 cores) // 4 = 1; 4 tasks in turn"
 
     def test_all_of_the_nram_for_any_item(self) -> None:
         assert plan_tin_shift(REAL, (1, 8, 7, 4), 1, F32, "shipped").nram_bytes == 655_360

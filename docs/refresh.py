@@ -1,0 +1,150 @@
+"""Run every example of README.md and docs/*.md, and write what it prints under it.
+
+    python docs/refresh.py            rewrite the outputs
+    python docs/refresh.py --images   draw the pictures in docs/images again, too
+
+The tests call `refreshed` and compare: a page whose output is out of date fails. In a page,
+
+    ```python            runs, in one namespace for the page; a ```text block right after it is what it prints
+    ```python name.py    is written to that file, for a console block to run
+    ```console           runs its `$` lines in a shell, in one directory for the page; the rest is what they print
+    ```sh, ```text       is left alone
+
+Simulated times do not depend on the machine, so all of this is the same everywhere.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+IMAGES = {"timeline.png": "demo-timeline.png"}
+
+_BLOCK = re.compile(r"^```(?P<kind>\w+)(?P<name>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_OUTPUT = re.compile(r"\n+```text\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Page:
+    """One page's examples: their directory, their names, their shell."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+        commands = folder / ".commands"
+        commands.mkdir()
+        for name, command in (("python", ""), ("mlusim", " -m mlusim")):
+            script = commands / name
+            script.write_text(f'#!/bin/sh\nexec "{sys.executable}"{command} "$@"\n', encoding="utf-8")
+            script.chmod(0o755)
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+        self.environment = os.environ | {
+            "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+            "PYTHONWARNINGS": "error",
+            "NO_COLOR": "1",
+        }
+
+    def python(self, code: str, where: str) -> str:
+        """What a block prints."""
+        printed = io.StringIO()
+        before = Path.cwd()
+        os.chdir(self.folder)
+        try:
+            with redirect_stdout(printed):
+                exec(compile(code, where, "exec"), self.names)  # noqa: S102 - that is what it is for
+        finally:
+            os.chdir(before)
+        return printed.getvalue()
+
+    def console(self, body: str) -> str:
+        """The block with what its commands print now."""
+        lines = []
+        for command in _commands(body):
+            lines.append(f"$ {command}\n")
+            ran = subprocess.run(
+                ["bash", "-c", command.replace("\\\n", "")],  # noqa: S607
+                cwd=self.folder,
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+            )
+            lines += [f"{line.rstrip()}\n" for line in ran.stdout.splitlines()]
+        return "".join(lines)
+
+
+def _commands(body: str) -> Iterator[str]:
+    lines = iter(body.splitlines())
+    for line in lines:
+        if line.startswith("$ "):
+            command = line[2:]
+            while command.endswith("\\"):
+                command += f"\n{next(lines)}"
+            yield command
+
+
+def refreshed(path: Path, folder: Path) -> str:
+    """The page with all outputs made anew, in an empty folder."""
+    page = Page(folder)
+    text = path.read_text(encoding="utf-8")
+    parts, end = [], 0
+    for block in _BLOCK.finditer(text):
+        if block.start() < end:
+            continue
+        kind, name, body = block["kind"], block["name"].strip(), block["body"]
+        if kind == "python" and name:
+            (folder / name).write_text(body, encoding="utf-8")
+        elif kind == "python":
+            line = text.count("\n", 0, block.start()) + 1
+            printed = page.python("\n" * line + body, str(path))
+            output = _OUTPUT.match(text, block.end())
+            if output:
+                parts += [text[end : output.start("body")], printed]
+                end = output.end("body")
+            elif printed:
+                raise AssertionError(f"{path.name}:{line}: the block prints, and no ```text block follows it: {printed}")
+        elif kind == "console":
+            parts += [text[end : block.start("body")], page.console(body)]
+            end = block.end("body")
+    parts.append(text[end:])
+    return "".join(parts)
+
+
+def draw() -> None:
+    """Make the pictures of the pages, by the command that the README names."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "mlusim", "demo", "--quiet", "--report", folder]
+        subprocess.run(command, check=True, cwd=ROOT)  # noqa: S603
+        images = ROOT / "docs" / "images"
+        images.mkdir(exist_ok=True)
+        for made, kept in IMAGES.items():
+            shutil.copyfile(Path(folder) / made, images / kept)
+
+
+def main() -> None:
+    """Rewrite what is out of date."""
+    sys.path.insert(0, str(ROOT))
+    for path in PAGES:
+        with tempfile.TemporaryDirectory() as folder:
+            text = refreshed(path, Path(folder))
+        if text != path.read_text(encoding="utf-8"):
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"{path.relative_to(ROOT)} has changed\n")
+    if "--images" in sys.argv:
+        draw()
+
+
+if __name__ == "__main__":
+    main()

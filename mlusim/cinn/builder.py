@@ -1,0 +1,291 @@
+"""NetBuilder: a net is written operator by operator, and every shape, type and argument is checked as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from operator import index
+from os import PathLike
+from typing import Any
+
+from mlusim.cinn.net import Instruction, Variable, call_text, describe, in_context
+from mlusim.cinn.program import Program
+from mlusim.dtypes import Dtype, dtype_of
+from mlusim.errors import InputError
+from mlusim.hardware import Board, board
+from mlusim.ops.bitcast_convert import BITCAST_CONVERT
+from mlusim.ops.cast import CAST
+from mlusim.ops.common import check_choice
+from mlusim.ops.gather import GATHER, GATHER_ND
+from mlusim.ops.operator import Operator
+from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
+from mlusim.ops.scatter import SCATTER, SCATTER_ND
+
+Axes = int | Sequence[int]
+Given = Variable | str
+
+
+class NetBuilder:
+    """A net under construction.
+
+        builder = NetBuilder("test_basic")
+        a = builder.create_input(Float(32), (8, 24), "A")
+        i = builder.create_input(Int(32), (3, 24), "index")
+        b = builder.gather(a, index=i, dim=0)
+        result = builder.build("mlu370-x4").execute({"A": a_data, "index": i_data})
+        result[b], result.cycles
+
+    Every method that adds an operator takes variables of this builder (or their names), and by keyword `name`, of its
+    output (by default var_0, var_1, ...), and `strategy`, one of the operator's. The documents' `dim` and `dims` are
+    other names of `axis` and `axes`. It returns the output's `Variable`, with its shape and dtype inferred, and raises
+    `InputError` for whatever the operator does not take, with its name and the names and shapes of its inputs.
+
+    What the operators compute is said in `mlusim.ops`; the same records infer, check and plan them here.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._variables: dict[str, Variable] = {}
+        self._inputs: list[Variable] = []
+        self._instructions: list[Instruction] = []
+
+    def create_input(self, type: object, shape: Sequence[int], name: str | None = None) -> Variable:  # noqa: A002
+        """A tensor that is given when the net is executed.
+
+        Args:
+            type: Float(32), Int(32), ... or anything that names a dtype.
+            shape: extents, 0 or more each.
+            name: unique in the net.
+        """
+        try:
+            extents = tuple(index(extent) for extent in shape)
+        except TypeError:
+            raise InputError(f"create_input: shape {shape!r} is a sequence of integers, such as (8, 24)") from None
+        if min(extents, default=0) < 0:
+            raise InputError(f"create_input: shape {list(extents)} has a negative extent: each is 0 or more")
+        variable = self._new("create_input", name, extents, dtype_of(type))
+        self._inputs.append(variable)
+        return variable
+
+    def flip(
+        self,
+        x: Given,
+        axis: Axes | None = None,
+        *,
+        dim: Axes | None = None,
+        dims: Axes | None = None,
+        name: str | None = None,
+        strategy: str | None = None,
+    ) -> Variable:
+        """The elements of `x` in reverse order along each of the axes."""
+        axes = _one_of("flip", axis=axis, dim=dim, dims=dims)
+        return self._add(FLIP, (x,), {"axis": _given("flip", "axis", axes)}, name, strategy)
+
+    def reverse(
+        self,
+        x: Given,
+        axis: Axes | None = None,
+        *,
+        dim: Axes | None = None,
+        dims: Axes | None = None,
+        name: str | None = None,
+        strategy: str | None = None,
+    ) -> Variable:
+        """The same as flip."""
+        axes = _one_of("reverse", axis=axis, dim=dim, dims=dims)
+        return self._add(REVERSE, (x,), {"axis": _given("reverse", "axis", axes)}, name, strategy)
+
+    def reverse_sequence(
+        self,
+        x: Given,
+        seq_lengths: Given,
+        seq_axis: int | None = None,
+        batch_axis: int | None = None,
+        *,
+        seq_dim: int | None = None,
+        batch_dim: int | None = None,
+        name: str | None = None,
+        strategy: str | None = None,
+    ) -> Variable:
+        """The first seq_lengths[b] elements of batch entry b in reverse order along seq_axis (1; batch_axis 0)."""
+        seq = _one_of("reverse_sequence", seq_axis=seq_axis, seq_dim=seq_dim)
+        batch = _one_of("reverse_sequence", batch_axis=batch_axis, batch_dim=batch_dim)
+        attributes = {"seq_axis": 1 if seq is None else seq, "batch_axis": 0 if batch is None else batch}
+        return self._add(REVERSE_SEQUENCE, (x, seq_lengths), attributes, name, strategy)
+
+    def gather(
+        self,
+        x: Given,
+        index: Given,
+        axis: int | None = None,
+        *,
+        dim: int | None = None,
+        name: str | None = None,
+        strategy: str | None = None,
+    ) -> Variable:
+        """out[i] = x[i with coordinate `axis` (0) replaced by index[i]]."""
+        chosen = _one_of("gather", axis=axis, dim=dim)
+        return self._add(GATHER, (x, index), {"axis": 0 if chosen is None else chosen}, name, strategy)
+
+    def gather_nd(
+        self,
+        x: Given,
+        index: Given,
+        axes: Sequence[int] | None = None,
+        mode: str = "aligned",
+        *,
+        dims: Sequence[int] | None = None,
+        name: str | None = None,
+        strategy: str | None = None,
+    ) -> Variable:
+        """As gather, with several coordinates replaced (by default the first ones); `mode` as in `ops.gather_nd`."""
+        attributes = {"axes": _one_of("gather_nd", axes=axes, dims=dims), "mode": mode}
+        return self._add(GATHER_ND, (x, index), attributes, name, strategy)
+
+    def scatter(
+        self,
+        x: Given,
+        index: Given,
+        src: Given,
+        axis: int | None = None,
+        *,
+        dim: int | None = None,
+        name: str | None = None,
+        strategy: str | None = None,
+    ) -> Variable:
+        """A copy of `x` with out[i with coordinate `axis` (0) replaced by index[i]] = src[i]; the last one wins."""
+        chosen = _one_of("scatter", axis=axis, dim=dim)
+        return self._add(SCATTER, (x, index, src), {"axis": 0 if chosen is None else chosen}, name, strategy)
+
+    def scatter_nd(
+        self,
+        x: Given,
+        index: Given,
+        src: Given,
+        axes: Sequence[int] | None = None,
+        mode: str = "aligned",
+        *,
+        dims: Sequence[int] | None = None,
+        name: str | None = None,
+        strategy: str | None = None,
+    ) -> Variable:
+        """As scatter, with several coordinates replaced (by default the first ones); `mode` as in `ops.scatter_nd`."""
+        attributes = {"axes": _one_of("scatter_nd", axes=axes, dims=dims), "mode": mode}
+        return self._add(SCATTER_ND, (x, index, src), attributes, name, strategy)
+
+    def cast(self, x: Given, dtype: object, *, name: str | None = None, strategy: str | None = None) -> Variable:
+        """The elements of `x` converted to another type: Float(32), bool, "int8", ..."""
+        return self._add(CAST, (x,), {"dtype": dtype_of(dtype)}, name, strategy)
+
+    def bitcast_convert(
+        self, x: Given, dtype: object, *, name: str | None = None, strategy: str | None = None
+    ) -> Variable:
+        """The bytes of `x` as elements of another type: a view, nothing moves. The last dimension changes with it."""
+        return self._add(BITCAST_CONVERT, (x,), {"dtype": dtype_of(dtype)}, name, strategy)
+
+    def build(
+        self, target: str | PathLike[str] | Board = "mlu370-x4", *, outputs: Iterable[Given] | None = None
+    ) -> Program:
+        """The net as it stands, for a board; the builder can go on.
+
+        Args:
+            target: a preset's name, a TOML file, or a board.
+            outputs: variables whose values are wanted; by default those that no operator takes.
+
+        Raises `InputError` for a net without operators, for inputs as outputs and unknown ones.
+        """
+        if not self._instructions:
+            raise InputError(f"net {self.name!r} has no operator: add one, such as builder.flip(x, axis=0)")
+        if outputs is None:
+            taken = {variable for instruction in self._instructions for variable in instruction.inputs}
+            wanted = [instruction.output for instruction in self._instructions if instruction.output not in taken]
+        else:
+            wanted = list(dict.fromkeys(self._variable("build", "outputs", given) for given in outputs))
+        return Program(self.name, board(target), tuple(self._inputs), tuple(self._instructions), tuple(wanted))
+
+    def __str__(self) -> str:
+        """The program, a line for each variable."""
+        rows = [(variable.name, "input", variable) for variable in self._inputs]
+        rows += [(instruction.output.name, instruction.call, instruction.output) for instruction in self._instructions]
+        name_width = max((len(name) for name, _, _ in rows), default=0)
+        call_width = max((len(call) for _, call, _ in rows), default=0)
+        lines = [
+            f"  {name:{name_width}} = {call:{call_width}}  {describe(variable.shape, variable.dtype)}"
+            for name, call, variable in rows
+        ]
+        return "\n".join([f"net {self.name}", *lines])
+
+    def __repr__(self) -> str:
+        return f"<NetBuilder {self.name!r}: {len(self._inputs)} inputs, {len(self._instructions)} operators>"
+
+    def _add(
+        self,
+        operator: Operator,
+        given: Sequence[Given],
+        attributes: dict[str, Any],
+        name: str | None,
+        strategy: str | None,
+    ) -> Variable:
+        """Infer an operator and add it; nothing is added where it raises."""
+        inputs = tuple(
+            self._variable(operator.name, role, variable)
+            for role, variable in zip(operator.tensors, given, strict=True)
+        )
+        try:
+            shape, dtype = operator.infer(*(variable.tensor for variable in inputs), **attributes)
+            if strategy is not None:
+                check_choice("strategy", strategy, operator.strategies)
+        except InputError as error:
+            raise in_context(error, self.name, call_text(operator, inputs, attributes), inputs) from error
+        output = self._new(operator.name, name, shape, dtype)
+        self._instructions.append(Instruction(operator, inputs, attributes, output, strategy))
+        return output
+
+    def _variable(self, operator: str, role: str, given: Any) -> Variable:
+        """The variable that an argument stands for."""
+        where = f"{operator} in net {self.name!r}: {role}"
+        if isinstance(given, str):
+            if given in self._variables:
+                return self._variables[given]
+            near = get_close_matches(given, self._variables, n=1)
+            nearest = f"did you mean {near[0]!r}? " if near else ""
+            known = ", ".join(self._variables) or "none yet"
+            raise InputError(f"{where} = {given!r} is no variable of this net: {nearest}It has {known}")
+        if not isinstance(given, Variable):
+            raise InputError(
+                f"{where} is of type {type(given).__name__}, not a variable: make one with "
+                f"builder.create_input(Float(32), shape, name), and give its values when the net is executed"
+            )
+        if given.builder is not self:
+            raise InputError(f"{where} = {given!r} belongs to net {given.builder.name!r}: make it with this builder")
+        return given
+
+    def _new(self, operator: str, name: str | None, shape: tuple[int, ...], dtype: Dtype) -> Variable:
+        if name is None:
+            number = len(self._variables)
+            name = f"var_{number}"
+            while name in self._variables:
+                number += 1
+                name = f"var_{number}"
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{operator} in net {self.name!r}: name={name!r} is a text of at least one character")
+        if name in self._variables:
+            taken = self._variables[name]
+            raise InputError(f"{operator} in net {self.name!r}: name={name!r} is taken by {taken!r}: choose another")
+        variable = self._variables[name] = Variable(self, name, shape, dtype)
+        return variable
+
+
+def _one_of(operator: str, **given: Any) -> Any:
+    """The one argument of several names that is not None; None where none is."""
+    found = {name: value for name, value in given.items() if value is not None}
+    if len(found) > 1:
+        both = " and ".join(f"{name}={value!r}" for name, value in found.items())
+        raise InputError(f"{operator}: {both} are names of one argument: give one of them")
+    return next(iter(found.values()), None)
+
+
+def _given(operator: str, name: str, value: Any) -> Any:
+    if value is None:
+        raise InputError(f"{operator}: {name} is missing: an axis or a list of them; [] for a plain copy")
+    return value

@@ -1,0 +1,102 @@
+"""What a net is made of: variables, and the instructions that compute them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.dtypes import Dtype, dtype_name
+from mlusim.errors import InputError
+from mlusim.ops.operator import Operator, Tensor
+
+if TYPE_CHECKING:
+    from mlusim.cinn.builder import NetBuilder
+
+
+class Variable:
+    """A tensor of a net: an input, or what an instruction computes. Made by a `NetBuilder`, used with that one only.
+
+    Attributes:
+        name: unique in its net.
+        shape: extents.
+        dtype: NumPy dtype of its elements.
+        builder: the net that it belongs to.
+    """
+
+    __slots__ = ("builder", "dtype", "name", "shape")
+
+    def __init__(self, builder: NetBuilder, name: str, shape: tuple[int, ...], dtype: Dtype) -> None:
+        self.builder = builder
+        self.name = name
+        self.shape = shape
+        self.dtype = dtype
+
+    @property
+    def tensor(self) -> Tensor:
+        """What an operator infers from."""
+        return Tensor(self.name, self.shape, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {describe(self.shape, self.dtype)}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Instruction:
+    """One operator of a net.
+
+    Attributes:
+        operator: its record.
+        inputs: one variable for each of the operator's tensors.
+        attributes: axes, dtypes and the like.
+        output: what it computes.
+        strategy: one of the operator's strategies; None: its default.
+    """
+
+    operator: Operator
+    inputs: tuple[Variable, ...]
+    attributes: Mapping[str, Any]
+    output: Variable
+    strategy: str | None = None
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the output is a view of the input's bytes: nothing is launched."""
+        return self.operator.view is not None and self.strategy in {None, self.operator.strategies[0]}
+
+    @property
+    def call(self) -> str:
+        """The call as one would write it: gather(A, index=i, axis=0)."""
+        return call_text(self.operator, self.inputs, self.attributes)
+
+    def __repr__(self) -> str:
+        return f"{self.output.name} = {self.call}: {describe(self.output.shape, self.output.dtype)}"
+
+
+def call_text(operator: Operator, inputs: Sequence[Variable], attributes: Mapping[str, Any]) -> str:
+    """A call as one would write it, inputs by name."""
+    parts = [
+        variable.name if position == 0 else f"{role}={variable.name}"
+        for position, (role, variable) in enumerate(zip(operator.tensors, inputs, strict=True))
+    ]
+    parts += [f"{key}={_value(value)}" for key, value in attributes.items() if value is not None]
+    return f"{operator.name}({', '.join(parts)})"
+
+
+def describe(shape: Sequence[int], dtype: Dtype) -> str:
+    """Element type and shape for people: float32 [8, 24]."""
+    return f"{dtype_name(dtype)} {list(shape)}"
+
+
+def in_context(error: InputError, net: str, call: str, inputs: Sequence[Variable]) -> InputError:
+    """The same error, saying which operator of which net it is about, and what its inputs are."""
+    given = " and ".join(map(repr, inputs))
+    return type(error)(f"{call} in net {net!r}, with {given}: {error.message}")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, np.dtype):
+        return dtype_name(value)
+    return repr(value)

@@ -1,0 +1,153 @@
+"""scatter and scatter_nd on the board: a copy of x in which each lookup replaces what the index names.
+
+    scatter_slab   updates boxes of the output within NRAM and stores each once
+    scatter_rows   copies x to the output, then goes to GDRAM for each update
+
+Both take (x, index, src, out, plan) and follow a plan of `scatter_plan`. Of several updates of one place the last in
+row-major order stays: all that reach a place are the work of one core, which takes them in that order. index holds the
+tuples in its last axis, as given: int32 or int64, negative values included. src may be larger than the index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine, Iterator
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from mlusim.kernels.index_tiles import IndexTiles
+from mlusim.kernels.indexing import Box, Extents, Lookups, boxed, copy_box, front
+from mlusim.kernels.lookup_cost import MOVES
+from mlusim.kernels.plan import Plan, Tile
+from mlusim.kernels.scatter_plan import Chunk
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+
+Kernel = Callable[..., Coroutine[Any, None, None]]
+
+
+def kernel_of(plan: Plan) -> Kernel:
+    """The kernel that follows a plan of `plan_scatter`."""
+    return scatter_rows if plan.parameters["strategy"] == "rows" else scatter_slab
+
+
+async def scatter_slab(core: Core, x: View, index: View, src: View, out: View, plan: Plan) -> None:
+    """Tiers 1 and 2: load a box of x, update it in NRAM, store it."""
+    if core.is_memory_core:
+        return
+    lookups: Lookups = plan.parameters["lookups"]
+    buffer = core.nram.alloc(plan.parameters["tile"], x.dtype, "slab")
+    updates = Updates(core, index, src, plan) if plan.parameters["chunk"] else None
+    for tile in plan.tiles_of(core.task_id):
+        slab = front(buffer, tile.shape)
+        replaced = _replaced(lookups, tile, src) if updates is None else None
+        if replaced is None or replaced.shape != slab.shape:
+            await copy_box(core, slab, boxed(x, tile.start, tile.stop))
+        if replaced is not None:
+            await copy_box(core, boxed(slab, (0,) * slab.ndim, replaced.shape), replaced)
+        if updates is not None:
+            box = (tile.start, tile.stop)
+            row = () if lookups.aligned else (math.prod(tile.shape[lookups.columns :]),)
+            await updates.apply(box, box, partial(_whole, slab.reshape(-1, *row)))
+        await copy_box(core, boxed(out, tile.start, tile.stop), slab)
+
+
+def _whole(rows: View, _: Box) -> View:
+    """All rows of a slab have all that a chunk of values has of them."""
+    return rows
+
+
+async def scatter_rows(core: Core, x: View, index: View, src: View, out: View, plan: Plan) -> None:
+    """Tier 3: copy the regions of this core, then let each of their updates happen in GDRAM."""
+    if core.is_memory_core:
+        return
+    lookups: Lookups = plan.parameters["lookups"]
+    with core.nram.scope():
+        buffer = core.nram.alloc(plan.parameters["tile"], x.dtype, "copied")
+        for tile in plan.tiles_of(core.task_id):
+            staged = front(buffer, tile.shape)
+            await copy_box(core, staged, boxed(x, tile.start, tile.stop))
+            await copy_box(core, boxed(out, tile.start, tile.stop), staged)
+    updates = Updates(core, index, src, plan)
+    for region in plan.parameters["regions"].of_task(core.task_id):
+        await updates.apply((region.start, region.stop), ((0,) * x.ndim, x.shape), partial(lookups.rows_of, out))
+
+
+class Updates:
+    """The updates of one core, chunk by chunk.
+
+    Args:
+        core: the core.
+        index, src: in GDRAM.
+        plan: of `plan_scatter`.
+    """
+
+    def __init__(self, core: Core, index: View, src: View, plan: Plan) -> None:
+        self._core = core
+        self._lookups: Lookups = plan.parameters["lookups"]
+        self._chunk: Chunk = plan.parameters["chunk"]
+        self._how: str = plan.parameters.get("how", "")
+        self._tuples = index.reshape(*self._lookups.positions, self._lookups.columns)
+        self._src = src
+        self._values = core.nram.alloc(self._chunk.turns * self._chunk.row, src.dtype, "values")
+        self._reader = IndexTiles(core, index.dtype, self._chunk.turns, plan.parameters["form"])
+
+    async def apply(self, window: Box, counted: Box, rows_for: Callable[[Box], View]) -> None:
+        """Let the updates of a box of the output happen, in order.
+
+        Args:
+            window: the box.
+            counted: the box whose rows are counted.
+            rows_for: gives these rows, or the part of them that a chunk of values has.
+        """
+        core, lookups = self._core, self._lookups
+        rank = len(lookups.positions)
+        for start, stop in _chunks(lookups, lookups.values_of(*window), self._chunk.sizes):
+            origin = boxed(self._tuples, start[:rank], stop[:rank])
+            index = await self._reader.load(origin)
+            addresses = lookups.addresses((start, stop), counted, index, origin, window=window)
+            rows = rows_for((start, stop))
+            source = boxed(self._src, start, stop)
+            values = front(self._values, source.shape)
+            await copy_box(core, values, source)
+            taken = values.reshape(addresses.count, *rows.shape[1:])
+            if core.board.has_gather:
+                offsets, mask = await self._reader.offsets(addresses)
+                core.scatter(rows, taken, offsets, mask)
+                await core.sync_io_move_compute()
+            elif self._how and self._how != MOVES:
+                await core.scalar_copy(rows, taken, dst_rows=addresses)
+            else:
+                await core.memcpy_rows(rows, taken, dst_rows=addresses, blocking=False)
+
+
+def _chunks(lookups: Lookups, values: Box, sizes: Extents) -> Iterator[Box]:
+    """Boxes of the values: for each part of the tied axes all of the free ones, in row-major order.
+
+    Updates of one place have the tied coordinates in common, so each place sees its updates in row-major order.
+    """
+    axes = (*lookups.tied, *lookups.free)
+    starts = [range(values[0][axis], values[1][axis], sizes[axis]) for axis in axes]
+    for corner in product(*starts):
+        start = [0] * len(sizes)
+        for axis, position in zip(axes, corner, strict=True):
+            start[axis] = position
+        stop = [min(low + size, high) for low, size, high in zip(start, sizes, values[1], strict=True)]
+        yield tuple(start), tuple(stop)
+
+
+def _replaced(lookups: Lookups, tile: Tile, src: View) -> View | None:
+    """The part of src that a tile ends up with where an index without columns addresses everything alike."""
+    start, stop = lookups.values_of(tile.start, tile.stop)
+    if any(low >= high for low, high in zip(start, stop, strict=True)) or lookups.columns:
+        return None
+    return src[
+        tuple(
+            # Of lookups that all replace the same, the last stays.
+            slice(start[axis], stop[axis]) if to is not None else stop[axis] - 1
+            for axis, to in enumerate(lookups.tied_to)
+        )
+    ]

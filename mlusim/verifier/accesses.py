@@ -1,0 +1,124 @@
+"""Every operand of the log as a row of a table: who touches which bytes of what, and whether it writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlusim.log import NONE, Log
+from mlusim.verifier.boxes import Geometry, Integers, geometry_of, geometry_of_rows
+
+# Operations that stand for many row copies: of their operands only the rows that moved count.
+BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Accesses:
+    """The table, in columns; the order is that of the log.
+
+    Attributes:
+        record: record of the log.
+        alloc: allocation.
+        offset: byte of it at which the operand begins.
+        geometry: number of its geometry in `geometries`.
+        low, high: bytes of the allocation that it lies in, [low, high).
+        write: whether it writes.
+        geometries: what the numbers stand for.
+    """
+
+    record: Integers
+    alloc: Integers
+    offset: Integers
+    geometry: Integers
+    low: Integers
+    high: Integers
+    write: np.ndarray[Any, np.dtype[np.bool_]]
+    geometries: list[Geometry]
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def where(self, chosen: Any) -> Accesses:
+        """Some of the rows."""
+        return Accesses(
+            self.record[chosen],
+            self.alloc[chosen],
+            self.offset[chosen],
+            self.geometry[chosen],
+            self.low[chosen],
+            self.high[chosen],
+            self.write[chosen],
+            self.geometries,
+        )
+
+    def of(self, row: int) -> tuple[Geometry, int]:
+        """Geometry and offset of one row."""
+        return self.geometries[int(self.geometry[row])], int(self.offset[row])
+
+
+def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
+    """All accesses of a log."""
+    sides = []
+    for name, write in (("dst", 1), ("a", 0), ("b", 0)):
+        rows = np.flatnonzero(columns[f"{name}_alloc"] != NONE)
+        place = (columns[f"{name}_{part}"][rows] for part in ("alloc", "offset", "box"))
+        sides.append(np.stack([rows, *place, np.full(len(rows), write), np.full(len(rows), "dab".index(name[0]))]))
+    more = [(record, *operand, 0, 2) for record, some in log.more_operands.items() for operand in some]
+    if more:
+        sides.append(np.array(more, np.int64).T)
+    table = np.concatenate(sides, axis=1)
+    record, alloc, offset, box, write, side = table[:, np.argsort(table[0], kind="stable")]
+    geometries: list[Geometry] = []
+    # The last entry stands for no bytes.
+    number = np.full(len(log.boxes) + 1, NONE, np.int64)
+    for code in np.unique(box).tolist():
+        geometry = geometry_of(log.boxes[code])
+        if geometry is not None:
+            number[code] = len(geometries)
+            geometries.append(geometry)
+    chosen = number[box]
+    _narrow_to_rows(log, columns, (record, box, side), chosen, geometries)
+    kept = chosen != NONE
+    if not kept.all():
+        record, alloc, offset, chosen, write = (part[kept] for part in (record, alloc, offset, chosen, write))
+    starts = np.array([geometry.start for geometry in geometries], np.int64)
+    stops = np.array([geometry.stop for geometry in geometries], np.int64)
+    low, high = (offset + starts[chosen], offset + stops[chosen]) if geometries else (offset, offset)
+    return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries)
+
+
+def _narrow_to_rows(
+    log: Log,
+    columns: dict[str, Integers],
+    table: tuple[Integers, Integers, Integers],
+    chosen: Integers,
+    geometries: list[Geometry],
+) -> None:
+    """Give counted operations the geometry of the rows that they moved, by number, or the first of so many."""
+    codes = [log.ops.index(name) for name in BY_ROWS if name in log.ops]
+    if not codes:
+        return
+    record, box, side = table
+    known: dict[tuple[int, int], int] = {}
+    for row in np.flatnonzero(np.isin(columns["op"][record], codes) & (side < 2)).tolist():  # noqa: PLR2004
+        shape, strides, itemsize = (getattr(log.boxes[box[row]], name) for name in ("shape", "strides", "itemsize"))
+        row_bytes = itemsize * int(np.prod(shape[1:], dtype=np.int64))
+        if not row_bytes:
+            continue
+        kept = log.addresses.get(int(record[row]), {}).get("src" if side[row] else "dst")
+        if kept is None:
+            moved = int(columns["bytes_requested"][record[row]]) // row_bytes
+            key = (int(box[row]), moved)
+            if key not in known:
+                geometry = geometry_of_rows(np.arange(moved, dtype=np.int64), strides[0], row_bytes)
+                known[key] = len(geometries) if geometry is not None else NONE
+                if geometry is not None:
+                    geometries.append(geometry)
+            chosen[row] = known[key]
+            continue
+        geometry = geometry_of_rows(kept, strides[0], row_bytes)
+        chosen[row] = len(geometries) if geometry is not None else NONE
+        if geometry is not None:
+            geometries.append(geometry)

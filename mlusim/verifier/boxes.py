@@ -1,0 +1,181 @@
+"""Which bytes an operand touches, and whether two operands share one: exact, on runs and strides, never byte by byte.
+
+A *geometry* is relative to an operand's first byte. A strided one is a run of bytes under nested loops; one that came
+from row numbers is a list of runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from mlusim.log import Box
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Loops = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Geometry:
+    """The bytes of an operand, relative to its offset in the allocation.
+
+    Attributes:
+        start: of the lowest byte; negative where a stride is.
+        run: contiguous bytes of each segment.
+        loops: (count, stride in bytes) over segments, all positive, the smallest stride first.
+        listed: starts of segments that no loops describe, rising and apart; then `lengths` has their lengths.
+        lengths: see `listed`.
+    """
+
+    start: int
+    run: int
+    loops: Loops
+    listed: Integers | None = None
+    lengths: Integers | None = None
+    _segments: list[tuple[Integers, Integers]] = field(default_factory=list)
+
+    @property
+    def stop(self) -> int:
+        """One behind the highest byte."""
+        if self.listed is not None and self.lengths is not None:
+            return int(self.listed[-1] + self.lengths[-1])
+        return self.start + self.run + sum((count - 1) * stride for count, stride in self.loops)
+
+    @property
+    def count(self) -> int:
+        """Number of segments."""
+        return len(self.listed) if self.listed is not None else math.prod(count for count, _ in self.loops)
+
+    def segments(self) -> tuple[Integers, Integers]:
+        """Starts and stops of the segments, rising and apart."""
+        if not self._segments:
+            self._segments.append(self._listed_segments())
+        return self._segments[0]
+
+    def _listed_segments(self) -> tuple[Integers, Integers]:
+        if self.listed is not None and self.lengths is not None:
+            return self.listed, self.listed + self.lengths
+        starts = np.array([self.start], np.int64)
+        for count, stride in self.loops:
+            starts = (np.arange(count, dtype=np.int64)[:, None] * stride + starts).reshape(-1)
+        if nested(self.run, self.loops):
+            return starts, starts + self.run
+        return union(starts, starts + self.run)
+
+
+def nested(run: int, loops: Loops) -> bool:
+    """Whether each loop steps over all that is inside it, so that the segments rise and are apart."""
+    reach = run
+    for count, stride in loops:
+        if stride < reach:
+            return False
+        reach += (count - 1) * stride
+    return True
+
+
+def union(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
+    """The same bytes as runs that rise and do not touch."""
+    if not len(starts):
+        return starts, stops
+    order = np.argsort(starts, kind="stable")
+    starts, reach = starts[order], np.maximum.accumulate(stops[order])
+    first = np.concatenate(([True], starts[1:] > reach[:-1]))
+    last = np.concatenate((first[1:], [True]))
+    return starts[first], reach[last]
+
+
+def geometry_of(box: Box) -> Geometry | None:
+    """The bytes of a box of the log; None where it has none."""
+    if 0 in box.shape:
+        return None
+    start = 0
+    loops = []
+    for count, stride in zip(box.shape, box.strides, strict=True):
+        if count > 1 and stride:
+            start += min(0, (count - 1) * stride)
+            loops.append((abs(stride), count))
+    run = box.itemsize
+    kept: list[tuple[int, int]] = []
+    for stride, count in sorted(loops):
+        if not kept and stride <= run:
+            run += (count - 1) * stride
+        elif kept and stride == kept[-1][0] * kept[-1][1]:
+            kept[-1] = (kept[-1][0] * count, kept[-1][1])
+        else:
+            kept.append((count, stride))
+    return Geometry(start, run, tuple(kept))
+
+
+def geometry_of_rows(rows: Integers, stride: int, row_bytes: int) -> Geometry | None:
+    """The bytes of rows by number, `stride` bytes apart; None where there are none."""
+    if not len(rows):
+        return None
+    starts = np.unique(rows) * stride
+    starts, stops = union(starts, starts + row_bytes)
+    return Geometry(int(starts[0]), 0, (), starts, stops - starts)
+
+
+def overlap(one: Geometry, one_offset: int, other: Geometry, other_offset: int) -> bool:
+    """Whether two operands share a byte, given where each begins."""
+    if one.listed is None and other.listed is None:
+        delta = one_offset + one.start - other_offset - other.start
+        return _strided_overlap(delta, one.run, one.loops, other.run, other.loops)
+    return len(shared(one, one_offset, other, other_offset)[0]) > 0
+
+
+@lru_cache(maxsize=1 << 16)
+def _strided_overlap(delta: int, run: int, loops: Loops, other_run: int, other_loops: Loops) -> bool:
+    """Segments [d, d + run) and [0, other_run) under loops: is there a turn of each in which they meet?
+
+    They meet where -run < delta + sum(i * stride) - sum(j * other stride) < other_run. Counting the other side's loops
+    backward makes every term positive, and loops of one stride become one.
+    """
+    terms: dict[int, int] = {}
+    for sign, some in ((1, loops), (-1, other_loops)):
+        for count, stride in some:
+            terms[stride] = terms.get(stride, 0) + count - 1
+            if sign < 0:
+                delta -= (count - 1) * stride
+    return _reaches(sorted(terms.items(), reverse=True), 1 - run - delta, other_run - 1 - delta)
+
+
+def _reaches(terms: list[tuple[int, int]], low: int, high: int) -> bool:
+    """Whether some sum of turns x stride, at most so many turns of each, lies in [low, high]."""
+    if low <= 0 <= high:
+        return True
+    most = sum(stride * turns for stride, turns in terms)
+    if high < 0 or low > most:
+        return False
+    if not terms:
+        return False
+    step = math.gcd(*(stride for stride, _ in terms))
+    if high // step * step < low:
+        return False
+    (stride, turns), rest = terms[0], terms[1:]
+    beyond = most - stride * turns
+    first, last = max(0, -(-(low - beyond) // stride)), min(turns, high // stride)
+    return any(_reaches(rest, low - turn * stride, high - turn * stride) for turn in range(first, last + 1))
+
+
+def shared(one: Geometry, one_offset: int, other: Geometry, other_offset: int) -> tuple[Integers, Integers]:
+    """The runs of bytes that two operands share: starts and stops."""
+    starts, stops = (part + one_offset for part in one.segments())
+    other_starts, other_stops = (part + other_offset for part in other.segments())
+    # Each run of the one meets those of the other that begin before it ends and end behind its begin.
+    first = np.searchsorted(other_stops, starts, side="right")
+    last = np.searchsorted(other_starts, stops, side="left")
+    mine, theirs = expand(first, last)
+    return np.maximum(starts[mine], other_starts[theirs]), np.minimum(stops[mine], other_stops[theirs])
+
+
+def expand(first: Integers, last: Integers) -> tuple[Integers, Integers]:
+    """All pairs (row, k) with first[row] <= k < last[row]."""
+    counts = np.maximum(last - first, 0)
+    rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    total = int(counts.sum())
+    begins = np.cumsum(counts) - counts
+    return rows, np.arange(total, dtype=np.int64) - np.repeat(begins - first, counts)

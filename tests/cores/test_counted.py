@@ -1,0 +1,606 @@
+"""Counted operations: what a loop does, its bytes and its cost, against the loop written out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlusim import dtypes
+from mlusim.cores.core import Core
+from mlusim.device import Device
+from mlusim.errors import AccessError, AllocationError, CopyError, KernelError, OperandError
+from mlusim.hardware import board
+from mlusim.hardware.board import Board
+from mlusim.log import IO, MOVE, SCALAR
+from mlusim.memory.addresses import Addresses, IndexedAxis
+from mlusim.memory.view import View
+
+X4, H8 = board("mlu370-x4"), board("mlu590-h8")
+PS = 10**12
+PLACE = r"^task 0 \(cluster 0, core 0\), test_counted\.py:\d+, at [\d .]+ ns: "
+QUICK = settings(max_examples=60, deadline=None)
+
+
+def launch(kernel: Any, *arguments: Any, device: Device) -> Device:
+    device.launch(kernel, *arguments, dim=1, kind="BLOCK")
+    device.synchronize()
+    return device
+
+
+def indices(extent: int, count: int) -> st.SearchStrategy[Any]:
+    """Row numbers with repetitions, or None for 0, 1, 2, ..."""
+    given_numbers = st.lists(st.integers(0, extent - 1), min_size=count, max_size=count).map(
+        lambda numbers: np.array(numbers, np.int64)
+    )
+    return given_numbers | st.none() if count <= extent else given_numbers
+
+
+def loop(expected: Any, source: Any, dst_rows: Any, src_rows: Any, count: int) -> Any:
+    """The loop that a counted operation stands for."""
+    for i in range(count):
+        expected[i if dst_rows is None else dst_rows[i]] = source[i if src_rows is None else src_rows[i]]
+    return expected
+
+
+def row_units(address: int, stride: int, nbytes: int, rows: Any) -> tuple[int, int]:
+    """Bus bytes of rows and of units covered in part, byte by byte."""
+    touched = partial = 0
+    for row in rows:
+        covered: dict[int, int] = {}
+        for byte in range(address + row * stride, address + row * stride + nbytes):
+            covered[byte // 64] = covered.get(byte // 64, 0) + 1
+        touched += len(covered)
+        partial += sum(count < 64 for count in covered.values())
+    return 64 * touched, 64 * partial
+
+
+@given(data=st.data(), blocking=st.booleans())
+@QUICK
+def test_memcpy_rows_is_the_loop(data: st.DataObject, blocking: bool) -> None:
+    """In order, so that a repeated destination keeps its last row; each row its own bus units."""
+    dtype = data.draw(st.sampled_from(dtypes.ALL))
+    row = tuple(data.draw(st.lists(st.integers(1, 20), max_size=2)))
+    extents = [data.draw(st.integers(1, 8)) for _ in range(3)]
+    count, back = data.draw(st.integers(1, 10)), data.draw(st.integers(1, 10))
+    in_to, in_from = data.draw(indices(extents[1], count)), data.draw(indices(extents[0], count))
+    out_to, out_from = data.draw(indices(extents[2], back)), data.draw(indices(extents[1], back))
+    if in_to is None and in_from is None:
+        in_to = np.zeros(count, np.int64)
+    if out_to is None and out_from is None:
+        out_from = np.zeros(back, np.int64)
+    bits = np.random.default_rng(0).integers(0, 256, (extents[0], *row, dtype.itemsize), np.uint8)
+    device = Device()
+    x, out = device.upload(bits.view(dtype)[..., 0]), device.alloc((extents[2], *row), dtype)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = core.nram.alloc((extents[1], *row), dtype)
+        await core.memcpy_rows(tile, x, in_to, in_from, blocking=blocking)
+        await core.memcpy_rows(out, tile, out_to, out_from, blocking=blocking)
+
+    launch(kernel, x, out, device=device)
+    middle = loop(np.full((extents[1], *bits.shape[1:]), 255, np.uint8), bits, in_to, in_from, count)
+    expected = loop(np.full((extents[2], *bits.shape[1:]), 255, np.uint8), middle, out_to, out_from, back)
+    assert device.download(out).tobytes() == expected.tobytes()
+
+    columns = device.log.columns()
+    row_bytes = bits[0].size
+    assert columns["count"].tolist() == [count, back]
+    assert columns["bytes_requested"].tolist() == [count * row_bytes, back * row_bytes]
+    read, _ = row_units(x.allocation.address, row_bytes, row_bytes, range(count) if in_from is None else in_from)
+    written, first = row_units(out.allocation.address, row_bytes, row_bytes, range(back) if out_to is None else out_to)
+    assert columns["bus_read_bytes"].tolist() == [read, first]
+    assert columns["bus_write_bytes"].tolist() == [0, written]
+    assert columns["detail"].tolist() == [1, 1]  # blocks its task, whichever way its rows are issued
+
+
+@given(data=st.data())
+@QUICK
+def test_scalar_copy_is_the_loop(data: st.DataObject) -> None:
+    dtype = data.draw(st.sampled_from(dtypes.ALL))
+    extents = [data.draw(st.integers(1, 12)) for _ in range(2)]
+    count = data.draw(st.integers(1, 20))
+    to, origin = data.draw(indices(extents[1], count)), data.draw(indices(extents[0], count))
+    if to is None and origin is None:
+        to = np.zeros(count, np.int64)
+        count = min(count, extents[0])
+        to = to[:count]
+    bits = np.random.default_rng(1).integers(0, 256, (extents[0], dtype.itemsize), np.uint8)
+    device = Device()
+    x, out = device.upload(bits.view(dtype)[..., 0]), device.alloc(extents[1], dtype)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        source, target = core.nram.alloc(extents[0], dtype), core.nram.alloc(extents[1], dtype)
+        await core.memcpy(source, x)
+        await core.scalar_copy(target, source, to, origin, extra_cycles=5)
+        await core.memcpy(out, target)
+
+    launch(kernel, x, out, device=device)
+    expected = loop(np.full((extents[1], dtype.itemsize), 255, np.uint8), bits, to, origin, count)
+    assert device.download(out).tobytes() == expected.tobytes()
+    columns = device.log.columns()
+    each = 2 * X4.scalar_nram_cycles + X4.scalar_loop_cycles + 5
+    assert columns["end_ps"][1] - columns["start_ps"][1] == X4.cycles_ps(count * each)
+    assert (columns["pipe"][1], columns["count"][1]) == (SCALAR, count)
+
+
+def test_both_may_be_lists_and_small_integers(run: Any) -> None:
+    device = Device()
+    x, out = device.upload(np.arange(8, dtype=np.int32)), device.alloc(3, np.int32)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = core.nram.alloc(3, np.int32)
+        await core.memcpy_rows(tile, x, [2, 1, 0], np.array([5, 6, 7], np.uint8))
+        await core.memcpy(out, tile)
+
+    run(kernel, x, out, device=device)
+    assert device.download(out).tolist() == [7, 6, 5]
+
+
+def test_a_million_row_copies_are_one_record(run: Any) -> None:
+    rows = np.random.default_rng(2).integers(0, 1000, 1_000_000)
+    device = Device(data=False)
+    x, out = device.upload(np.zeros((1000, 4), np.float32)), device.alloc((1_000_000, 4), np.float32)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        await core.memcpy_rows(out, x, None, rows)
+
+    run(kernel, x, out, device=device)
+    assert len(device.log) == 1
+    assert device.log.columns()["count"].tolist() == [1_000_000]
+    np.testing.assert_array_equal(device.log.addresses[0]["src"], rows)
+
+
+# Cost
+
+
+def row_copies(one: Board, *, count: int, row: int, **how: Any) -> int:
+    """Time of `memcpy_rows` of contiguous, aligned rows from GDRAM."""
+    device = Device(one)
+
+    async def kernel(core: Core, x: View) -> None:
+        await core.memcpy_rows(core.nram.alloc((count, row), np.uint8), x, np.arange(count)[::-1].copy(), **how)
+
+    columns = launch(kernel, device.upload(np.zeros((count, row), np.uint8)), device=device).log.columns()
+    return int(columns["end_ps"][0] - columns["issue_ps"][0])
+
+
+@pytest.mark.parametrize("one", [X4, H8], ids=lambda one: one.name)
+@pytest.mark.parametrize("row", [64, 256, 16384])
+@pytest.mark.parametrize("count", [2, 7])
+def test_cost_of_rows(one: Board, row: int, count: int) -> None:
+    """Blocking: latency, issue and transfer for each; queued: the transfers alone, after one latency."""
+    link = one.dram_bandwidth_bytes_per_s * one.dram_strided_read_efficiency
+    rate = min(one.core_read_bandwidth_bytes_per_s, one.cluster_read_bandwidth_bytes_per_s, link) / PS
+    transfer = max(row / rate, one.dma_segment_ps)
+    issue = one.cycles_ps(count * (one.issue_cycles + one.scalar_loop_cycles))
+    blocking = count * (transfer + one.dma_read_latency_ps) + issue
+    queued = one.dma_read_latency_ps + max(count * max(transfer, one.gather_element_ps), issue)
+    assert row_copies(one, count=count, row=row) == pytest.approx(blocking, abs=2)
+    assert row_copies(one, count=count, row=row, blocking=False) == pytest.approx(queued, abs=2)
+
+
+def test_counted_blocking_rows_cost_about_what_the_loop_costs(run: Any) -> None:
+    """The loop of plain copies, awaited one by one, within the cost of its branch and the strided efficiency."""
+
+    async def kernel(core: Core, x: View) -> None:
+        tile = core.nram.alloc((16, 4096), np.uint8)
+        for row in range(16):
+            await core.memcpy(tile[row], x[15 - row])
+
+    device = Device()
+    columns = run(kernel, device.upload(np.zeros((16, 4096), np.uint8)), device=device).log.columns()
+    plain = columns["end_ps"][-1] - columns["issue_ps"][0]
+    assert row_copies(X4, count=16, row=4096) == pytest.approx(plain, rel=0.05)
+
+
+def test_rows_on_chip_start_up_each(run: Any) -> None:
+    async def kernel(core: Core) -> None:
+        one, two = core.nram.alloc((6, 1000), np.uint8), core.nram.alloc((6, 1000), np.uint8)
+        await core.memcpy_rows(one, two, blocking=False)
+
+    columns = run(kernel).log.columns()
+    each = X4.cycles_ps(X4.move_startup_cycles + -(-1000 // X4.move_bytes_per_cycle))
+    assert columns["end_ps"][0] - columns["start_ps"][0] == 6 * each
+    assert columns["pipe"].tolist() == [MOVE]
+
+
+# Gather and scatter of arch 592
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
+@pytest.mark.parametrize("offset_type", ["int32", "int64", "uint8"])
+def test_gather_and_scatter(run: Any, dtype: str, offset_type: str) -> None:
+    rows = np.array([3, 3, 0, 9, 5, 0, 3], offset_type)
+    x_array = np.random.default_rng(3).integers(0, 100, (10, 6)).astype(dtype)
+    device = Device(H8)
+    x, where, out = device.upload(x_array), device.upload(rows), device.alloc((10, 6), dtype)
+    gathered = device.alloc((7, 6), dtype)
+
+    async def kernel(core: Core, x: View, where: View, gathered: View, out: View) -> None:
+        offsets, tile = core.nram.alloc(7, offset_type), core.nram.alloc((7, 6), dtype)
+        await core.memcpy(offsets, where)
+        core.gather(tile, x, offsets)
+        await core.sync_io()
+        await core.memcpy(gathered, tile)
+        core.scatter(out, tile, offsets)
+        await core.sync()
+
+    run(kernel, x, where, gathered, out, device=device)
+    expected = np.full((10, 6 * x_array.itemsize), 255, np.uint8).view(dtype)
+    for i, row in enumerate(rows):
+        expected[row] = x_array[rows[i]]
+    np.testing.assert_array_equal(device.download(gathered), x_array[rows])
+    assert device.download(out).tobytes() == expected.tobytes()
+    columns = device.log.columns()
+    assert columns["pipe"].tolist()[1] == IO
+    assert columns["detail"].tolist()[1] == 0  # asynchronous
+
+
+@pytest.mark.parametrize("name", ["gather", "scatter"])
+def test_gather_costs_57_ns_an_element_whatever_the_offsets(run: Any, name: str) -> None:
+    times = set()
+    for seed, data in ((0, True), (1, True), (2, False)):
+        device = Device(H8, data=data)
+        where = device.upload(np.random.default_rng(seed).integers(0, 4096, 300))
+        x = device.alloc(4096, np.float32)
+
+        async def kernel(core: Core, x: View, where: View) -> None:
+            offsets, tile = core.nram.alloc(300, np.int64), core.nram.alloc(300, np.float32)
+            await core.memcpy(offsets, where)
+            if name == "gather":
+                core.gather(tile, x, offsets)
+            else:
+                core.scatter(x, tile, offsets)
+            await core.sync()
+
+        columns = run(kernel, x, where, device=device).log.columns()
+        times.add(int(columns["end_ps"][1] - columns["issue_ps"][1]))
+        units = 300 * 64
+        both = (units, units) if name == "scatter" else (units, 0)
+        assert (columns["bus_read_bytes"][1], columns["bus_write_bytes"][1]) == both
+    latency = H8.dma_read_latency_ps if name == "gather" else H8.dma_write_latency_ps
+    assert len(times) == 1
+    assert times.pop() == pytest.approx(latency + 300 * H8.gather_element_ps, abs=2)
+    assert 55_000 <= H8.gather_element_ps <= 60_000
+
+
+@pytest.mark.parametrize("device", ["mlu270-s4", "mlu290", "mlu370-x4"])
+@pytest.mark.parametrize("name", ["gather", "scatter"])
+def test_before_592_there_is_no_gather(run: Any, device: str, name: str) -> None:
+    async def kernel(core: Core) -> None:
+        tile = core.nram.alloc(64, "int32")
+        getattr(core, name)(tile, tile, tile)
+
+    message = (
+        rf"__{name} exists from arch 592 on and mlu\S+ is arch \d+: load the offsets with load_array and use memcpy_r"
+    )
+    with pytest.raises(OperandError, match=PLACE + message):
+        run(kernel, device=device)
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        (
+            lambda core, x, t, o: core.gather(t, x, x.view("int32")[0]),
+            OperandError,
+            "gather with <view of output .*>: indices, offsets and masks are contiguous in th",
+        ),
+        (lambda core, x, t, o: core.gather(t[:4], x, o), AccessError, "gather of 8 rows of <view of nram buffer 0"),
+        (
+            lambda core, x, t, o: core.gather(t, x[:, :4], o),
+            CopyError,
+            "gather of rows of <.*> to rows of <.*>: rows mus",
+        ),
+        (
+            lambda core, x, t, o: core.gather(t, x[:, ::2], o),
+            CopyError,
+            r"gather of <.*> with strides \[64, 8\]: each row",
+        ),
+        (
+            lambda core, x, t, o: core.gather(t, x, o.view("float32")),
+            OperandError,
+            "gather with offsets <.*>: they are inte",
+        ),
+        (
+            lambda core, x, t, o: core.gather(t, t, o),
+            OperandError,
+            "gather from <.*> to <.*>: they overlap; copy through",
+        ),
+        (
+            lambda core, x, t, o: core.scatter(t, x, o),
+            CopyError,
+            "scatter from <.*gdram.*> to <.*nram.*>: it goes from NR",
+        ),
+        (lambda core, x, t, o: core.gather(t, x[:3], o), AccessError, "gather: index 7 is outside <view of output "),
+    ],
+)
+def test_what_gather_refuses(run: Any, body: Any, error: type[Exception], message: str) -> None:
+    device = Device(H8)
+    x, where = device.alloc((10, 16), "float32"), device.upload(np.arange(8, dtype=np.int32))
+
+    async def kernel(core: Core, x: View, where: View) -> None:
+        tile, offsets = core.nram.alloc((8, 16), "float32"), core.nram.alloc(8, "int32")
+        await core.memcpy(offsets, where)
+        body(core, x, tile, offsets)
+
+    with pytest.raises(error, match=PLACE + message):
+        run(kernel, x, where, device=device)
+
+
+def test_offsets_that_have_not_arrived(run: Any) -> None:
+    """The instruction reads its offsets when it is issued: without a sync, poison."""
+    device = Device(H8)
+    x, where = device.alloc((10, 16), "float32"), device.upload(np.arange(8, dtype=np.int32))
+
+    async def kernel(core: Core, x: View, where: View) -> None:
+        tile, offsets = core.nram.alloc((8, 16), "float32"), core.nram.alloc(8, "int32")
+        core.memcpy_async(offsets, where)
+        core.gather(tile, x, offsets)
+
+    with pytest.raises(
+        AccessError, match=PLACE + r"gather: index -1 is outside <view of output \(gdram\): float32 \[10, 16\]>"
+    ):
+        run(kernel, x, where, device=device)
+
+
+@pytest.mark.parametrize("name", ["gather", "scatter"])
+@pytest.mark.parametrize("near", [False, True])
+def test_a_mask_leaves_rows_as_they_are(run: Any, name: str, near: bool) -> None:
+    """Also within NRAM, on the Move pipe."""
+    rows, mask = np.array([4, 0, 9, 4, 2], np.int32), np.array([1, 0, 2, 1, 0], np.int8)
+    x_array = np.random.default_rng(4).integers(0, 100, (10, 3)).astype(np.int16)
+    device = Device(H8)
+    arrays = [device.upload(array) for array in (x_array, rows, mask)]
+    far = device.alloc((10, 3), np.int16)
+    out = device.alloc((10, 3), np.int16)
+
+    async def kernel(core: Core, x: View, rows: View, mask: View, far: View, out: View) -> None:
+        table, offsets = core.nram.alloc((10, 3), np.int16), core.nram.alloc(5, np.int32)
+        chosen, tile = core.nram.alloc(5, np.int8), core.nram.alloc((10, 3), np.int16)
+        for dst, src in ((table, x), (offsets, rows), (chosen, mask)):
+            await core.memcpy(dst, src)
+        if name == "gather":
+            core.gather(tile[:5], table if near else x, offsets, chosen)
+            await core.sync()
+            await core.memcpy(out, tile)
+        else:
+            target = tile if near else far
+            core.scatter(target, table[:5], offsets, chosen)
+            await core.sync()
+            await core.memcpy(out, target)
+
+    run(kernel, *arrays, far, out, device=device)
+    expected = np.full((10, 3), -1, np.int16)
+    for i, row in enumerate(rows):
+        if mask[i]:
+            expected[i if name == "gather" else row] = x_array[row if name == "gather" else i]
+    np.testing.assert_array_equal(device.download(out), expected)
+    names = [device.log.ops[op] for op in device.log.columns()["op"]]
+    assert device.log.columns()["pipe"][names.index(name)] == (MOVE if near else IO)
+
+
+# Addresses that the loop works out from an index in NRAM
+
+
+@given(data=st.data())
+@QUICK
+def test_rows_by_addresses(data: st.DataObject) -> None:
+    """x[index] over one axis of a table (outer, extent, inner), tile by tile of lookups, against plain Python."""
+    outer, extent, inner = (data.draw(st.integers(1, 4)) for _ in range(3))
+    looked_up = data.draw(st.integers(1, 5))
+    start = data.draw(st.integers(0, extent - 1))
+    stop = data.draw(st.integers(start + 1, extent))
+    how = data.draw(st.sampled_from(["rows", "queued", "scalar"]))
+    index = np.array(
+        data.draw(st.lists(st.integers(-extent, extent - 1), min_size=outer * looked_up, max_size=outer * looked_up)),
+        data.draw(st.sampled_from([np.int32, np.int64])),
+    )
+    table = np.arange(outer * (stop - start) * inner, dtype=np.int16).reshape(-1, inner)
+    device = Device()
+    views = [device.upload(table), device.upload(index)]
+    out = device.alloc((outer * looked_up, inner), np.int16)
+
+    async def kernel(core: Core, x: View, where: View, out: View) -> None:
+        held, tile = core.nram.alloc(where.shape, where.dtype), core.nram.alloc(out.shape, out.dtype)
+        await core.memcpy(held, where)
+        axis = IndexedAxis(extent=extent, step=1, start=start, stop=stop)
+        rows = Addresses((outer, looked_up), (stop - start, 0), index=held, axes=(axis,))
+        if how == "scalar":
+            near = core.nram.alloc(x.shape, x.dtype)
+            await core.memcpy(near, x)
+            await core.scalar_copy(tile, near, None, rows)
+        else:
+            await core.memcpy_rows(tile, x, None, rows, blocking=how == "rows")
+        await core.memcpy(out, tile)
+
+    launch(kernel, *views, out, device=device)
+    expected = np.full((outer * looked_up, inner), -1, np.int16)
+    for place, value in enumerate(index.tolist()):
+        chosen = value + extent if value < 0 else value
+        if start <= chosen < stop:
+            expected[place] = table[place // looked_up * (stop - start) + chosen - start]
+    np.testing.assert_array_equal(device.download(out), expected)
+
+
+def test_an_index_that_has_not_arrived_or_lies_outside(run: Any) -> None:
+    device = Device()
+    x = device.upload(np.zeros((10, 4), np.int16))
+    where = device.upload(np.array([0, 1, 12], np.int32))
+
+    async def kernel(core: Core, x: View, where: View, wait: bool) -> None:
+        held, tile = core.nram.alloc(3, np.int32), core.nram.alloc((3, 4), np.int16)
+        core.memcpy_async(held, where)
+        if wait:
+            await core.sync()
+        axis = IndexedAxis(extent=10, step=1, start=0, stop=10)
+        if not wait:
+            held = core.nram.alloc(3, np.uint8)  # fresh: 255
+        await core.memcpy_rows(tile, x, None, Addresses((3,), (0,), index=held, axes=(axis,)))
+
+    with pytest.raises(
+        AccessError, match=PLACE + "memcpy_rows: index 12 of lookup 2, column 0, is outside an axis of 10$"
+    ):
+        run(kernel, x, where, True, device=device)
+    device = Device()
+    x, where = device.upload(np.zeros((10, 4), np.int16)), device.upload(np.array([0, 1, 2], np.int32))
+    with pytest.raises(
+        AccessError, match=PLACE + "memcpy_rows: index 255 of lookup 0, column 0, is outside an axis of 10$"
+    ):
+        run(kernel, x, where, False, device=device)
+
+
+# What the loops refuse
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (lambda c, x, t: (t, x, [0], [10]), AccessError, "memcpy_rows: index 10 is outside <view of input"),
+        (lambda c, x, t: (t, x, [-1], [0]), AccessError, "memcpy_rows: index -1 is outside <view of nram buffer 0"),
+        (lambda c, x, t: (t, x, [0, 1], [0]), AccessError, "2 destination and 1 source indices: there must be as many"),
+        (lambda c, x, t: (t, x), AccessError, "memcpy_rows of 10 rows of <view of nram buffer 0"),
+        (lambda c, x, t: (t, x, [], []), AccessError, "a loop of no copies from <.*> to <.*>: guard it with `if`"),
+        (lambda c, x, t: (t, x[3:3]), AccessError, "a loop of no copies from"),
+        (
+            lambda c, x, t: (t, x, [0.0], [0]),
+            OperandError,
+            r"memcpy_rows with indices of float64 \[1\]: they are one axis",
+        ),
+        (
+            lambda c, x, t: (t, x, [[0]], [[0]]),
+            OperandError,
+            r"memcpy_rows with indices of int64 \[1, 1\]: they are one",
+        ),
+        (lambda c, x, t: (t, x, [True], [0]), OperandError, "memcpy_rows with indices of bool"),
+        (
+            lambda c, x, t: (t, x[:, :2], [0], [0]),
+            CopyError,
+            "memcpy_rows of rows of <.*> to rows of <.*>: rows must be",
+        ),
+        (
+            lambda c, x, t: (t[:, ::2], x[:, :2], [0], [0]),
+            CopyError,
+            "memcpy_rows of <.*> with strides .*: each row must",
+        ),
+        (lambda c, x, t: (t[0, 0], x), CopyError, "memcpy_rows of <.*>: it needs an axis of rows"),
+        (lambda c, x, t: (t, x[0, 0]), CopyError, "memcpy_rows of <.*>: it needs an axis of rows"),
+        (
+            lambda c, x, t: (t[1:], t[:7]),
+            OperandError,
+            "memcpy_rows from <.*> to <.*>: they overlap; copy through another",
+        ),
+        (lambda c, x, t: (x, t, [0], [0]), AccessError, "input is an input and inputs are never written"),
+        (
+            lambda c, x, t: (c.wram.alloc((8, 4), "int16"), x, [0], [0]),
+            CopyError,
+            "GDRAM2WRAM of 8 B: sizes to WRAM are a",
+        ),
+    ],
+)
+def test_what_memcpy_rows_refuses(run: Any, arguments: Any, error: type[Exception], message: str) -> None:
+    device = Device()
+    x = device.upload(np.zeros((10, 4), np.int16))
+
+    async def kernel(core: Core, x: View) -> None:
+        await core.memcpy_rows(*arguments(core, x, core.nram.alloc((8, 4), np.int16)))
+
+    with pytest.raises(error, match=PLACE + message):
+        run(kernel, x, device=device)
+
+
+def test_rows_have_the_limits_of_their_copies(run: Any) -> None:
+    async def queued(core: Core) -> None:
+        await core.memcpy_rows(core.nram.alloc((2, 64), "int8"), core.ldram.alloc((2, 64), "int8"), blocking=False)
+
+    async def moved(core: Core, row: int) -> None:
+        await core.memcpy_rows(core.nram.alloc((4, row), "int8"), core.nram.alloc((4, row), "int8"))
+
+    with pytest.raises(
+        CopyError, match=PLACE + r"memcpy_async has no LDRAM2NRAM: use memcpy_rows\(\.\.\., blocking=True\)$"
+    ):
+        run(queued)
+    run(moved, 128, device="mlu270-s4")
+    with pytest.raises(CopyError, match=PLACE + r"NRAM2NRAM of 100 B at \d+ and \d+ modulo 64: on arch 270"):
+        run(moved, 100, device="mlu270-s4")
+
+
+def test_rows_to_sram_run_on_the_memory_cores_engine(run: Any) -> None:
+    async def kernel(core: Core, x: View) -> None:
+        if not core.is_memory_core:
+            await core.memcpy_rows(core.sram.alloc((8, 4096), "int8", f"{core.core_id}"), x)
+
+    device = Device()
+    columns = run(
+        kernel, device.upload(np.zeros((8, 4096), np.int8)), device=device, dim=4, kind="UNION1"
+    ).log.columns()
+    assert sorted(columns["start_ps"])[1:] == sorted(columns["end_ps"])[:-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (
+            lambda c, x, t: (t, x, [0], [0]),
+            OperandError,
+            "scalar_copy of <view of input .*>: both sides are contiguous views",
+        ),
+        (lambda c, x, t: (t[:4], t[1:5]), OperandError, "scalar_copy from <.*> to <.*>: they overlap"),
+        (
+            lambda c, x, t: (t, c.nram.alloc(8, "int8")),
+            OperandError,
+            "scalar_copy of <.*int8.*> to <.*int32.*>: elements and rows must be equally large",
+        ),
+        (lambda c, x, t: (t, c.nram.alloc(9, "int32")), AccessError, "scalar_copy of 9 rows of <view of nram buffer 0"),
+        (
+            lambda c, x, t: (t, c.nram.alloc(9, "int32"), [8], [0]),
+            AccessError,
+            "scalar_copy: index 8 is outside <view of nra",
+        ),
+        (
+            lambda c, x, t: (t, c.nram.alloc(8, "int32"), [1.5], [0]),
+            OperandError,
+            "scalar_copy with indices of float64",
+        ),
+    ],
+)
+def test_what_scalar_copy_refuses(run: Any, arguments: Any, error: type[Exception], message: str) -> None:
+    device = Device()
+    x = device.upload(np.zeros(8, np.int32))
+
+    async def kernel(core: Core, x: View) -> None:
+        await core.scalar_copy(*arguments(core, x, core.nram.alloc(8, np.int32)))
+
+    with pytest.raises(error, match=PLACE + message):
+        run(kernel, x, device=device)
+
+
+def test_freed_rows(run: Any) -> None:
+    async def kernel(core: Core, how: str) -> None:
+        with core.nram.scope():
+            gone = core.nram.alloc((4, 8), "int32", "gone")
+        tile = core.nram.alloc((4, 8), "int32")
+        if how == "rows":
+            await core.memcpy_rows(tile, gone)
+        else:
+            await core.scalar_copy(gone, tile)
+
+    for how in ("rows", "scalar"):
+        with pytest.raises(
+            AllocationError, match=PLACE + "gone in the NRAM of cluster 0 core 0 of mlu370-x4 was freed"
+        ):
+            run(kernel, how)
+
+
+def test_a_counted_operation_that_is_not_awaited(run: Any) -> None:
+    async def kernel(core: Core, x: View) -> None:
+        core.memcpy_rows(core.nram.alloc((8, 4), np.int16), x)
+
+    device = Device()
+    with pytest.raises(KernelError, match=re.escape("core.memcpy_rows(...)` was ")):
+        run(kernel, device.upload(np.zeros((8, 4), np.int16)), device=device)

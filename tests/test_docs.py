@@ -1,0 +1,53 @@
+"""Every example of README and docs runs and prints what the page shows; every link leads somewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _load_refresh():
+    spec = importlib.util.spec_from_file_location("docs_refresh", ROOT / "docs" / "refresh.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+refresh = _load_refresh()
+PAGES = [pytest.param(path, id=path.name) for path in refresh.PAGES]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_examples_run_and_print_what_the_page_shows(path, tmp_path):
+    shown = path.read_text(encoding="utf-8")
+    # Out of date after a change of the model? `python docs/refresh.py`, and read the difference.
+    assert refresh.refreshed(path, tmp_path) == shown
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_links_and_pictures_lead_to_files(path):
+    text = path.read_text(encoding="utf-8")
+    targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target]
+    missing = [target for target in targets if not (path.parent / target.partition("#")[0]).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_fenced_blocks_are_of_the_kinds_that_are_run_or_left_alone(path):
+    kinds = re.findall(r"^```(\w*)[^\n]*\n.*?^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert set(kinds) <= {"python", "console", "sh", "text", "toml"}
+
+
+def test_a_page_with_a_wrong_output_is_found_out(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(2)\n```\n\n```text\n1\n```\n\n```console\n$ echo three\n```\n")
+    (tmp_path / "work").mkdir()
+    text = refresh.refreshed(page, tmp_path / "work")
+    assert text == "```python\nprint(2)\n```\n\n```text\n2\n```\n\n```console\n$ echo three\nthree\n```\n"
