@@ -6,7 +6,7 @@
 The tests call `refreshed` and compare: a page whose output is out of date fails. In a page,
 
     ```python            runs, in one namespace for the page; a ```text block right after it is what it prints
-    ```python name.py    is written to that file, for a console block to run
+    ```python name.py    is written to that file, for a console block to run; so is ```toml name.toml
     ```console           runs its `$` lines in a shell, in one directory for the page; the rest is what they print
     ```sh, ```text       is left alone
 
@@ -29,7 +29,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-IMAGES = {"timeline.png": "demo-timeline.png"}
+_FILM_WIDTH = 1200
 
 _BLOCK = re.compile(r"^```(?P<kind>\w+)(?P<name>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _OUTPUT = re.compile(r"\n+```text\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -104,7 +104,7 @@ def refreshed(path: Path, folder: Path) -> str:
         if block.start() < end:
             continue
         kind, name, body = block["kind"], block["name"].strip(), block["body"]
-        if kind == "python" and name:
+        if name and kind in {"python", "toml"}:
             (folder / name).write_text(body, encoding="utf-8")
         elif kind == "python":
             line = text.count("\n", 0, block.start()) + 1
@@ -114,7 +114,9 @@ def refreshed(path: Path, folder: Path) -> str:
                 parts += [text[end : output.start("body")], printed]
                 end = output.end("body")
             elif printed:
-                raise AssertionError(f"{path.name}:{line}: the block prints, and no ```text block follows it: {printed}")
+                raise AssertionError(
+                    f"{path.name}:{line}: the block prints, and no ```text block follows it: {printed}"
+                )
         elif kind == "console":
             parts += [text[end : block.start("body")], page.console(body)]
             end = block.end("body")
@@ -124,13 +126,19 @@ def refreshed(path: Path, folder: Path) -> str:
 
 def draw() -> None:
     """Make the pictures of the pages, by the command that the README names."""
+    from PIL import Image
+
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "mlusim", "demo", "--quiet", "--report", folder]
         subprocess.run(command, check=True, cwd=ROOT)  # noqa: S603
         images = ROOT / "docs" / "images"
         images.mkdir(exist_ok=True)
-        for made, kept in IMAGES.items():
-            shutil.copyfile(Path(folder) / made, images / kept)
+        shutil.copyfile(Path(folder) / "timeline.png", images / "demo-timeline.png")
+        # Photographs make large PNGs: fewer pixels and colours, so that a clone stays small.
+        with Image.open(Path(folder) / "film.png") as film:
+            size = (_FILM_WIDTH, film.height * _FILM_WIDTH // film.width)
+            small = film.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+        small.quantize(128, dither=Image.Dither.NONE).save(images / "demo-film.png", optimize=True)
 
 
 def main() -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         OperandError,
         OperationLimitError,
         PlanError,
+        VerificationError,
     )
     from mlusim.hardware import Board, board, presets
     from mlusim.kernels.plan import Plan, Tile, Tiles
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from mlusim.memory.kinds import Direction, MemoryKind
     from mlusim.memory.view import Pointer, View
     from mlusim.result import Result
+    from mlusim.verifier.api import Output, verify
+    from mlusim.verifier.report import Report
 
 __version__ = "0.1.0"
 
@@ -63,18 +66,22 @@ __all__ = [
     "MlusimError",
     "OperandError",
     "OperationLimitError",
+    "Output",
     "Plan",
     "PlanError",
     "Pointer",
+    "Report",
     "Result",
     "Tile",
     "Tiles",
+    "VerificationError",
     "View",
     "__version__",
     "board",
     "errors",
     "ops",
     "presets",
+    "verify",
 ]
 
 _HOMES = {
@@ -84,14 +91,17 @@ _HOMES = {
     "Direction": "mlusim.memory.kinds",
     "Log": "mlusim.log",
     "MemoryKind": "mlusim.memory.kinds",
+    "Output": "mlusim.verifier.api",
     "Plan": "mlusim.kernels.plan",
     "Pointer": "mlusim.memory.view",
+    "Report": "mlusim.verifier.report",
     "Result": "mlusim.result",
     "Tile": "mlusim.kernels.plan",
     "Tiles": "mlusim.kernels.plan",
     "View": "mlusim.memory.view",
     "board": "mlusim.hardware",
     "presets": "mlusim.hardware",
+    "verify": "mlusim.verifier.api",
 }
 _MODULES = frozenset({"errors", "ops"})
 

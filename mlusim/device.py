@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from simpy.core import EmptySchedule
@@ -32,6 +32,9 @@ from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.view import View
 from mlusim.watch import Watch
+
+if TYPE_CHECKING:
+    from mlusim.verifier.report import Report
 
 DEFAULT_MAX_OPERATIONS = 5_000_000
 DEFAULT_STALL_S = 20.0
@@ -221,6 +224,18 @@ class Device:
         if forgotten:
             self._broken = "AwaitError"
             raise AwaitError(forgotten[0])
+        self.log.host_waits.append(len(self.log.launches))
+
+    def verify(self, *, rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
+        """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises where it has errors.
+
+        Args:
+            rewrites: outputs that one launch may write more than once, by name; True for all.
+            left: report memory that was not given back.
+        """
+        from mlusim.verifier.check import check_log
+
+        return check_log(self.log, self.board, rewrites=rewrites, left=left)
 
     def _jobs(self) -> Iterator[Job]:
         for launch in self._launches:
@@ -241,8 +256,9 @@ class Device:
                     returned.append(task.name)
         if waiting:
             gone = f" Returned already: {'; '.join(returned)}." if returned else ""
+            who = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
             raise HangError(
-                f"{len(waiting)} tasks wait for what never comes: {'; '.join(waiting)}.{gone} A barrier counts "
+                f"{who} for what never comes: {'; '.join(waiting)}.{gone} A barrier counts "
                 "every participant, the memory core too (sync_all_ipu: without memory cores): let all of them reach it"
             )
 

@@ -5,6 +5,7 @@
     ├── InputError              an operator's argument (also a ValueError)
     ├── PlanError               a split that cannot be made, or does not cover its output
     ├── LaunchError             a launch that the board cannot hold
+    ├── VerificationError       a kernel or split that does not hold; its text is the report
     └── KernelError             raised while a kernel runs; names task, line and time
         ├── AllocationError     does not fit, freed, freed twice
         ├── AccessError         outside an allocation or view, or a write to an input
@@ -20,6 +21,8 @@ may raise an exception again as `type(error)(*error.args)`.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class MlusimError(Exception):
@@ -61,6 +64,12 @@ class PlanError(MlusimError):
 
 class LaunchError(MlusimError):
     """A launch that the board cannot hold: task type, grid or queue."""
+
+
+class VerificationError(MlusimError):
+    """A kernel, or its split, that verification found wrong: `str(error)` is the report, `report` the report itself."""
+
+    report: Any = None
 
 
 class KernelError(MlusimError):

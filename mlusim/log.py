@@ -113,7 +113,8 @@ class Log:
     """Records of one device, in issue order, and the tables that their numbers refer to.
 
     `ops` are operation names; `lines` (file, line, function); `addresses` holds, for counted operations, the array of
-    element or row offsets by record.
+    element or row offsets by record; `host_waits` how many launches there were each time the host waited for them all;
+    `host_writes` allocations, other than inputs, whose bytes the host wrote.
     """
 
     def __init__(self, board: str) -> None:
@@ -130,6 +131,8 @@ class Log:
         self.allocations: list[AllocationRecord] = []
         self.addresses: dict[int, dict[str, Any]] = {}
         self.more_operands: dict[int, list[tuple[int, int, int]]] = {}
+        self.host_waits: list[int] = []
+        self.host_writes: set[int] = set()
         self._op_codes: dict[str, int] = {}
         self._line_codes: dict[tuple[int, int], int] = {}
         self._code_objects: list[CodeType] = []

@@ -15,6 +15,7 @@ from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from mlusim.kernels.plan import Plan
+    from mlusim.verifier.report import Report
 
 
 class Result:
@@ -27,6 +28,7 @@ class Result:
         plan: the split that ran.
         log: every record of the run.
         theory_ops: operations of the operator itself, for compute_efficiency; 0 for pure data movement.
+        report: of its verification, where it was checked.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Result:
         self.plan = plan
         self.log = log
         self.theory_ops = theory_ops
+        self.report: Report | None = None
 
     @cached_property
     def metrics(self) -> Metrics:

@@ -368,6 +368,12 @@ def test_large_shifts_of_a_tensor_without_time(device, caplog):
     assert caplog.messages[-1].endswith("shifts has 2 147 483 648 elements: fewer than 2^31; split it along N")
 
 
+def test_large_shifts_of_rows_without_elements(device, caplog):
+    source, target = (Tensor([2, 3, 2**30, 0], MLUOP_DTYPE_FLOAT) for _ in range(2))
+    assert Call(created(device), source, Tensor([2, 2**30], MLUOP_DTYPE_INT32), target).run() == BAD
+    assert caplog.messages[-1].endswith("input has HW = 0: at least one element in a row")
+
+
 @pytest.mark.parametrize(("batch", "status"), [(2**16, UNSUPPORTED), (2**16 - 1, BAD)])
 def test_2_to_the_31_elements_is_the_limit(device, batch, status):
     source, target = (Tensor([batch, 2, 2**7, 2**7], MLUOP_DTYPE_HALF) for _ in range(2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from operator import index
+from operator import index as as_index
 from os import PathLike
 from typing import Any
 
@@ -58,7 +58,7 @@ class NetBuilder:
             name: unique in the net.
         """
         try:
-            extents = tuple(index(extent) for extent in shape)
+            extents = tuple(as_index(extent) for extent in shape)
         except TypeError:
             raise InputError(f"create_input: shape {shape!r} is a sequence of integers, such as (8, 24)") from None
         if min(extents, default=0) < 0:

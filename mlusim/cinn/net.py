@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,11 @@ class Variable:
         self.dtype = dtype
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of its elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
     def tensor(self) -> Tensor:
         """What an operator infers from."""
         return Tensor(self.name, self.shape, self.dtype)
@@ -60,11 +66,6 @@ class Instruction:
     attributes: Mapping[str, Any]
     output: Variable
     strategy: str | None = None
-
-    @property
-    def is_view(self) -> bool:
-        """Whether the output is a view of the input's bytes: nothing is launched."""
-        return self.operator.view is not None and self.strategy in {None, self.operator.strategies[0]}
 
     @property
     def call(self) -> str:

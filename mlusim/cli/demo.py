@@ -78,9 +78,11 @@ def demo(
     result = run(call, progress=not quiet)
     title = ""
     if not (as_json or quiet):
+        from mlusim.units import group_digits
+
         batch, frames, channels, pixels = clips.shape
         title = (
-            f"{batch} clips of {frames} frames of a photograph, {channels} channels of {pixels} pixels, {clips.dtype}\n"
+            f"{batch} clips of {frames} frames of a photograph, {channels} channels of {group_digits(pixels)} pixels, {clips.dtype}\n"
             f"{record.name} on {device.name}; red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
         )
     finish(result, target=target, report=report, as_json=as_json, quiet=quiet, title=title)

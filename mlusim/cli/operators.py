@@ -68,7 +68,8 @@ class Draw:
     def __init__(self, seed: int, *, data: bool = True) -> None:
         import numpy as np
 
-        self._random = np.random.default_rng(seed)
+        # Two, so that indices and shifts are the same with and without data.
+        self._random, self._indices = (np.random.default_rng([seed, stream]) for stream in range(2))
         self._data = data
 
     def elements(self, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -89,7 +90,7 @@ class Draw:
 
     def integers(self, low: int, high: int, shape: tuple[int, ...], dtype: str = "int32") -> Array:
         """Integers from low up to but not high, always drawn: indices, shifts."""
-        return self._random.integers(low, high, shape, dtype)
+        return self._indices.integers(low, high, shape, dtype)
 
 
 def prepare(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from traceback import format_exc
 from typing import Any, NoReturn
 
@@ -39,24 +40,38 @@ class Program(click.Group):
     ) -> NoReturn:
         """Parse, run, and exit with a code. click's own handling of errors stays off."""
         del prog_name, standalone_mode
+        words = sys.argv[1:] if args is None else list(args)
         try:
-            status = super().main(args, "mlusim", complete_var, standalone_mode=False, **extra)
+            status = super().main(words, "mlusim", complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
         except BrokenPipeError:
             # Whoever read our output has seen enough; nothing is left to say to them.
             _drop_output()
             sys.exit(FAILED)
-        except (click.Abort, KeyboardInterrupt):
+        except (_InterruptedError, click.Abort, KeyboardInterrupt):
+            if sys.stderr.isatty():
+                click.echo(err=True)  # after the ^C that the terminal shows
             _say("interrupted")
             sys.exit(INTERRUPTED)
         except Exception as error:  # noqa: BLE001 - the one place where an error reaches the user
-            if _traceback_wanted():
+            if "--traceback" in takewhile(lambda word: word.startswith("-"), words):
                 click.echo(format_exc(), err=True)
             text, code = explain(error)
             _say(text)
             _drop_output()
             sys.exit(code)
         sys.exit(status if isinstance(status, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """As click does it, which would write an empty line for an interrupt, also to a file."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            raise _InterruptedError from interrupt
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C."""
 
 
 def explain(error: Exception) -> tuple[str, int]:
@@ -90,11 +105,6 @@ def _say(text: str) -> None:
     plain = "NO_COLOR" in os.environ or not sys.stderr.isatty()
     label = "error:" if plain else click.style("error:", fg="red", bold=True)
     click.echo(f"{label} {text}", err=True)
-
-
-def _traceback_wanted() -> bool:
-    context = click.get_current_context(silent=True)
-    return bool(context and context.find_root().params.get("traceback")) or "--traceback" in sys.argv[1:2]
 
 
 def _drop_output() -> None:

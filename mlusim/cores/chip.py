@@ -10,6 +10,7 @@ from mlusim.memory.allocation import Allocation, Bytes, Memory
 from mlusim.memory.clock import Clock
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.link import Link
+from mlusim.memory.loaded_link import dram_link
 from mlusim.units import PS_PER_S
 
 MEMORY_CORE_ID = 0x80
@@ -58,11 +59,12 @@ class Chip:
         self.environment = Clock()
         self.log = Log(board.name)
         ports = [board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s] * board.clusters
-        self.dram = Link(
+        self.dram = dram_link(
             self.environment,
             board.dram_bandwidth_bytes_per_s / PS_PER_S,
             [rate / PS_PER_S for rate in ports],
             board.dram_mixed_efficiency,
+            board.dram_latency_growth,
         )
         self.gdram = Memory(
             MemoryKind.GDRAM,

@@ -62,9 +62,11 @@ class Transfer(Flow):
         if pipe.queue:
             following = pipe.queue.popleft()
             pipe.log.data[following.record * WIDTH + WAITED_FOR] = record
-            pipe.start(following, max(now, following.issue_ps), now)
+            following.pipe.start(following, max(now, following.issue_ps), now)
         else:
             pipe.current = None
+            if pipe.twin is not None:
+                pipe.twin.current = None
         task.transfer_done(self, now)
 
 
@@ -87,6 +89,7 @@ class DmaPipe:
         "log",
         "queue",
         "read_port",
+        "twin",
         "unit",
         "write_port",
     )
@@ -98,11 +101,17 @@ class DmaPipe:
         self.write_port = write_port
         self.current: Transfer | None = None
         self.queue: deque[Transfer] = deque()
+        self.twin: DmaPipe | None = None
         self.log = unit.chip.log
         self.late = unit.chip.late
         self._environment = unit.chip.environment
         self._schedule: Any = unit.chip.environment.schedule
         self._when_ready = (self._ready,)
+
+    def share_engine(self, twin: DmaPipe) -> None:
+        """Let two pipes take turns, in program order: before the 3xx series IO-DMA and Move-DMA are not independent."""
+        self.twin, twin.twin = twin, self
+        twin.queue = self.queue
 
     def submit(self, transfer: Transfer) -> None:
         """Take a transfer; it begins when those before it are complete."""
@@ -114,9 +123,15 @@ class DmaPipe:
     def start(self, transfer: Transfer, start_ps: int, now: int) -> None:
         """Begin a transfer at `start_ps`: its start-up, or what of it the transfer before has not hidden."""
         self.current = transfer
-        ready_ps = transfer.issue_ps + transfer.latency_ps
-        if ready_ps < start_ps:
-            ready_ps = start_ps
+        if self.twin is not None:
+            self.twin.current = transfer
+        if transfer.work:
+            ready_ps = transfer.issue_ps + transfer.latency_ps
+            if ready_ps < start_ps:
+                ready_ps = start_ps
+        else:
+            # A move inside a core is all latency, and hides behind nothing.
+            ready_ps = start_ps + transfer.latency_ps
         position = transfer.record * WIDTH
         data = self.log.data
         data[position + START] = start_ps

@@ -45,7 +45,7 @@ def row_bytes_of(name: str, view: View) -> int:
 
 
 def turns_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
-    """Turns of a loop. Raises `AccessError` where both sides do not agree or there is none, `CopyError` without rows."""
+    """Turns of a loop. Raises `AccessError` where the sides differ or there is none, `CopyError` without rows."""
     given = [
         rows.count if isinstance(rows, Addresses) else len(rows) for rows in (dst_rows, src_rows) if rows is not None
     ]

@@ -60,7 +60,10 @@ class Waiting:
 
     def __await__(self) -> Generator[Any, Any, None]:
         # An iterator over a tuple serves, at a third of the cost of a generator.
-        self._task.unawaited = NONE
+        task = self._task
+        if task.unawaited < 0:
+            raise AwaitError("awaited twice: what a method of the core gives is awaited once, where it is called")
+        task.unawaited = NONE
         return iter(self._stops)  # type: ignore[return-value]
 
 

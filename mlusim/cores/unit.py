@@ -60,6 +60,8 @@ class Unit:
         self.io = DmaPipe(self, chip.dram, 2 * cluster.index, 2 * cluster.index + 1)
         self.move = DmaPipe(self, cluster.sram_link, 0, 0)
         board = chip.board
+        if not board.has_independent_move:
+            self.io.share_engine(self.move)
         place = f"cluster {cluster.index} {self.name}"
 
         def memory(kind: MemoryKind, total: int, reserved: int = 0, alignment: int = 1) -> Memory:

@@ -61,7 +61,8 @@ class Board:
         dram_strided_read_efficiency: the same for strided reads; less than for contiguous writes.
         dram_strided_write_efficiency: the same for strided writes; the least of the four.
         dram_mixed_efficiency: factor on top of those four while reads and writes are in flight together.
-        core_read_bandwidth_bytes_per_s: port of one core, reads from DRAM.
+        dram_latency_growth: g of a latency that grows with the DRAM's utilisation u, L0 (1 + g u / (1 - u)); 0: constant.
+        core_read_bandwidth_bytes_per_s: port of one core, reads from DRAM; its requests in flight over their latency.
         core_write_bandwidth_bytes_per_s: port of one core, writes to DRAM.
         cluster_read_bandwidth_bytes_per_s: port that a cluster's cores and memory core share, reads.
         cluster_write_bandwidth_bytes_per_s: port that a cluster's cores and memory core share, writes.
@@ -136,6 +137,7 @@ class Board:
     dram_strided_read_efficiency: float
     dram_strided_write_efficiency: float
     dram_mixed_efficiency: float
+    dram_latency_growth: float
     core_read_bandwidth_bytes_per_s: int
     core_write_bandwidth_bytes_per_s: int
     cluster_read_bandwidth_bytes_per_s: int
@@ -205,6 +207,11 @@ class Board:
         return self.arch >= 300  # noqa: PLR2004 - the architecture numbers are the vendor's own words
 
     @property
+    def has_independent_move(self) -> bool:
+        """IO-DMA and Move-DMA are independent from the 3xx series on (G)."""
+        return self.arch >= 300  # noqa: PLR2004
+
+    @property
     def has_gather(self) -> bool:
         """`__gather` and `__scatter` exist from arch 592 on (B)."""
         return self.arch >= 592  # noqa: PLR2004
@@ -229,6 +236,9 @@ class Board:
         return Board(**values)
 
 
+_INFINITE = float("inf")
+
+
 def _check_type(board: Board, field_name: str, annotation: object) -> None:
     value = getattr(board, field_name)
     owner = board.name if isinstance(board.name, str) else "a board"
@@ -245,9 +255,11 @@ def _check_value(board: Board, field_name: str) -> None:
     if field_name.endswith("_efficiency"):
         if not 0 < value <= 1:
             raise BoardError(f"{board.name}: {field_name} = {value!r} must be in (0, 1]")
-    elif isinstance(value, int):
-        if value < 0:
+    elif isinstance(value, int | float):
+        if not value >= 0:
             raise BoardError(f"{board.name}: {field_name} = {value!r} must not be negative")
+        if value == _INFINITE:
+            raise BoardError(f"{board.name}: {field_name} = {value!r} must be finite")
         if field_name in _POSITIVE and value == 0:
             raise BoardError(f"{board.name}: {field_name} = 0 must be positive")
     if field_name in _POWERS_OF_TWO and value & (value - 1):

@@ -1,8 +1,9 @@
 """The boards that come with mlusim: one table of what differs between them, and below it what they share.
 
 A value is a fact with its source, a measurement, or ASSUMED with the reasoning. Where a source speaks of some boards
-only, the others inherit the value as an assumption and say from whom. The timing parameters are first estimates by
-plain reasoning, a parameter from one or two measurements each; nothing is fitted.
+only, the others inherit the value as an assumption and say from whom. The timing parameters are estimates by plain
+reasoning, from one or two measurements each, but for those of `mlusim.hardware.calibrated`, which takes their place:
+`python -m mlusim.validation.calibrate` fits them to all measurements together.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 from mlusim.errors import BoardError
 from mlusim.hardware.board import Board
+from mlusim.hardware.calibrated import FITTED
 from mlusim.units import GIB, KIB, MIB, PS_PER_NS
 
 SOURCES: dict[str, str] = {
@@ -26,6 +28,7 @@ SOURCES: dict[str, str] = {
     "D": "jklincn/cambricon-mlu-driver, the open Linux driver: mcu/cndrv_mcu_info.c, attr/cndrv_attr_mlu*.c",
     "B": "the public BANG C headers",
     "measured": "public measurements on real boards",
+    "fitted": "python -m mlusim.validation.calibrate, to the public measurements in mlusim/validation/measured.csv",
     "derived": "follows from other values of the board",
     "user": "a user's own board, read from a TOML file",
     "ASSUMED": "no public source: an estimate, with its reasoning",
@@ -63,7 +66,12 @@ _ROWS = (
     _Row("mlu590-m9dg", "mlu590",    8,   8, 1_850, 2_304_000, 5_120,  40_960,  80),
 )  # fmt: skip
 
-ALIASES: dict[str, str] = {"mlu270-f4": "mlu270-s4", "mlu270-v4": "mlu270-s4", "mlu290": "mlu290-m5"}
+ALIASES: dict[str, str] = {
+    "mlu270": "mlu270-s4",
+    "mlu270-f4": "mlu270-s4",
+    "mlu270-v4": "mlu270-s4",
+    "mlu290": "mlu290-m5",
+}
 
 _ROW_SOURCES: dict[str, str] = {
     "family": "D: name of the chip",
@@ -160,6 +168,7 @@ _ALL: _Layer = {
         "ASSUMED: less than a read's, as nothing comes back; fill-one leaves some 0.3 us beside start and end",
         dma_write_latency_ps=300 * PS_PER_NS,
     ),
+    **_from("ASSUMED: none, as no measurement but MLU290's asks for it", dram_latency_growth=0.0),
     # On chip
     **_from(
         "ASSUMED: the four cores at full speed together; MLU290 needs no more than 25 GB/s of it (I24)",
@@ -251,17 +260,16 @@ _290: _Layer = {
     **_2XX,
     **_from("D: ISA version", arch=290),
     **_from("M: arch 290", nram_bytes=512 * KIB, wram_bytes=512 * KIB, sram_bytes=2_048 * KIB),
-    **_from("ASSUMED: half the loss of hardsigmoid-290-64, above writes (G 5.3)", dram_read_efficiency=0.80),
-    **_from("ASSUMED: half the loss of hardsigmoid-290-64, below reads (G 5.3)", dram_write_efficiency=0.78),
     **_from(
-        "ASSUMED: 0.95 of contiguous, as on MLU590; the order by G 5.3",
-        dram_strided_read_efficiency=0.76,
-        dram_strided_write_efficiency=0.74,
+        "ASSUMED: as MLU590, HBM too; the order by G 5.3",
+        dram_read_efficiency=0.93,
+        dram_write_efficiency=0.91,
+        dram_strided_read_efficiency=0.88,
+        dram_strided_write_efficiency=0.86,
     ),
     **_from(
-        "measured: hardsigmoid-290-64 and -64-big, less 0.59 ms of their evaluator, reach 0.64 of nominal in all; why "
-        "fewer tasks are slow too is not explained",
-        dram_mixed_efficiency=0.82,
+        "ASSUMED: nothing lost by mixing: what hard_sigmoid loses as tasks are added is in dram_latency_growth",
+        dram_mixed_efficiency=1.0,
     ),
     **_from("ASSUMED: as MLU370", dma_segment_ps=40 * PS_PER_NS),
 }
@@ -356,9 +364,18 @@ def preset(name: str) -> Board:
         "gdram_bytes": row.gdram_gib * GIB,
     }
     sources = _ROW_SOURCES | _ROW_NOTES.get(name, {})
-    for field, entry in (_ALL | _FAMILIES[row.family]).items():
+    for field, entry in (_ALL | _FAMILIES[row.family] | _fitted(row.family)).items():
         value = entry.value
         values[field] = value.nbytes * values["clock_hz"] if isinstance(value, _PerCycle) else value
         known = entry.known_on in {"", name, row.family}
         sources[field] = entry.source if known else f"ASSUMED: as {entry.known_on} ({entry.source})"
     return Board(name=name, sources=sources, **values)
+
+
+def _fitted(family: str) -> _Layer:
+    """What the calibration says of a family: parameters of every board, then the family's own."""
+    return {
+        fit.field: _Entry(fit.value, f"fitted: {fit.source}", fit.known_on)
+        for fit in FITTED
+        if not fit.families or family in fit.families
+    }

@@ -7,10 +7,14 @@ As a rule bitcast_convert moves nothing: its result is a view of the same device
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from mlusim.hardware import Board
 from mlusim.kernels.pipeline import run_stages
-from mlusim.kernels.plan import Plan, Tile
+from mlusim.kernels.plan import Plan, Tile, Tiles
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -41,3 +45,25 @@ async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
 
     tiles = [*plan.tiles_of(core.task_id)]
     await run_stages(core, tiles, load, None, store, overlapped=plan.parameters["overlapped"])
+
+
+def plan_view(board: Board, shape: tuple[int, ...], itemsize: int, operator: str) -> Plan:
+    """The plan of an operator whose result is a view of its input: tier 0, no tiles, nothing launched."""
+    rank = len(shape)
+    return Plan(
+        operator=operator,
+        strategy="view",
+        board=board,
+        tier=0,
+        reason="the result is a view of the input's memory: no bytes are moved",
+        arithmetic=(),
+        unit="the tensor",
+        unit_bytes=math.prod(shape) * itemsize,
+        kind="BLOCK",
+        dim=(1, 1, 1),
+        output_shape=shape,
+        itemsize=itemsize,
+        tiles=Tiles([], np.empty((0, rank)), np.empty((0, rank)), 0),
+        nram_bytes=0,
+        predicted_ps=0,
+    )

@@ -36,7 +36,7 @@ class _Candidate:
     predicted_ps: int
 
 
-def plan_flat(  # noqa: PLR0913
+def plan_flat(
     board: Board, count: int, read_bytes: int, written_bytes: int, passes: int, strategy: str, operator: str
 ) -> Plan:
     """Split an elementwise operator.
@@ -100,6 +100,7 @@ def plan_flat(  # noqa: PLR0913
     each = ceil_div(chosen.tiles, chosen.tasks)
     usable = _n(board.nram_usable_bytes)
     share = ceil_div(count, chosen.tasks)
+    fitting = held[chosen.overlapped] * block
     return Plan(
         operator=operator,
         strategy=_name(chosen.overlapped),
@@ -110,8 +111,7 @@ def plan_flat(  # noqa: PLR0913
             f"{', '.join(f'{name} {time_ps / PS_PER_US:.2f} us' for name, time_ps in fastest.items())} predicted"
         ),
         arithmetic=(
-            f"usable NRAM {usable} B // ({1 + chosen.overlapped} x {tile_bytes} B) = "
-            f"{_n(held[chosen.overlapped] * block)} elements, in blocks of {block}",
+            f"{usable} B of NRAM // ({1 + chosen.overlapped} x {tile_bytes} B) = {_n(fitting)} elements, in blocks of {block}",
             f"{_n(count)} elements = {_n(blocks)} blocks = {_n(chosen.tiles)} tiles of up to {_n(largest)} elements",
         ),
         unit=unit,
@@ -141,12 +141,14 @@ class _Costs:
     def candidates(self, held: int, *, overlapped: bool) -> list[_Candidate]:
         """A few numbers of tasks, and for each a few numbers of tiles: fewer are larger, more overlap better."""
         most = min(self.board.cores, self.blocks)
-        found = []
+        found: list[_Candidate] = []
         for tasks in sorted({1 << power for power in range(most.bit_length())} | {most}):
             share = ceil_div(self.blocks, tasks)
             least = ceil_div(share, held)
-            for each in range(least, min(least + 4, share) + 1):
-                found.append(self._predict(tasks, min(tasks * each, self.blocks), overlapped=overlapped))
+            found += [
+                self._predict(tasks, min(tasks * each, self.blocks), overlapped=overlapped)
+                for each in range(least, min(least + 4, share) + 1)
+            ]
         return found
 
     def _predict(self, tasks: int, tiles: int, *, overlapped: bool) -> _Candidate:

@@ -62,7 +62,8 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
         to = values.reshape(addresses.count, *((math.prod(row),) if row else ()))
         rows = slab.reshape(-1, *to.shape[1:])
         if core.board.has_gather:
-            offsets, _ = await reader.offsets(addresses)
+            offsets, _ = reader.offsets(addresses)
+            await core.sync_compute()
             core.gather(to, rows, offsets)
             await core.sync_move()
         elif plan.parameters["how"] == MOVES:
@@ -89,7 +90,8 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
         rows = lookups.rows_of(x, (tile.start, tile.stop))
         to = front(values_buffer, (addresses.count, *rows.shape[1:]))
         if core.board.has_gather:
-            offsets, _ = await reader.offsets(addresses)
+            offsets, _ = reader.offsets(addresses)
+            await core.sync_compute()
             core.gather(to, rows, offsets)
             await core.sync_io()
         else:

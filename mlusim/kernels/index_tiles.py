@@ -8,7 +8,8 @@ add. What depends on the place of a lookup alone is a table in NRAM.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,18 +38,23 @@ class IndexForm:
     narrowed: int
     wide: bool
 
+    def width(self) -> int:
+        """Bytes of a row number."""
+        return 8 if self.wide else 4
+
     def buffers(self, index_itemsize: int) -> dict[str, int]:
         """Bytes for each lookup of the buffers beside the index that offsets take on arch 592, by name."""
-        width = 8 if self.wide else 4
-        sizes = {"spare": width}
-        if index_itemsize != width:
-            sizes["converted"] = self.columns * width
-        if self.columns > 1:
-            sizes["columns"] = self.columns * width
+        width = self.width()
+        sizes = {"converted": self.columns * width} if index_itemsize != width else {}
+        if index_itemsize <= width:
+            # An index of 64 bits that goes on with 32 leaves the other half of its buffer free for these.
+            sizes["spare"] = width
+            if self.narrowed:
+                sizes["mask"] = width
+            if self.columns > 1:
+                sizes["columns"] = self.columns * width
         if self.positional:
             sizes["places"] = width
-        if self.narrowed:
-            sizes["mask"] = width
         return sizes
 
     def buffer_bytes(self, board: Board, index_itemsize: int) -> tuple[int, ...]:
@@ -60,8 +66,8 @@ class IndexForm:
 
     def vector_cycles(self, board: Board, lookups: int) -> int:
         """Cycles of the vector instructions that make offsets of as many lookups."""
-        instructions = 5 * self.columns + 4 * self.narrowed + 2 * self.positional + 2
-        beats = -(-lookups * (8 if self.wide else 4) // board.vector_bytes_per_cycle)
+        instructions = 5 * self.columns + 3 * self.narrowed + 2 * self.positional + 2
+        beats = -(-lookups * self.width() // board.vector_bytes_per_cycle)
         return instructions * (board.vector_startup_cycles + beats)
 
 
@@ -78,65 +84,85 @@ class IndexTiles:
     def __init__(self, core: Core, dtype: np.dtype[Any], lookups: int, form: IndexForm) -> None:
         self._core = core
         self._form = form
-        elements = lookups * form.columns
-        self._index = core.nram.alloc(elements, dtype, "index")
-        self._made: tuple[Extents, Extents] | None = None
+        self._index = core.nram.alloc(lookups * form.columns, dtype, "index")
+        self._loaded = cache(partial(front, self._index))
         if core.board.has_gather:
-            width = np.dtype(np.int64 if form.wide else np.int32)
-            names = form.buffers(dtype.itemsize)
-            self._converted = core.nram.alloc(elements, width, "converted") if "converted" in names else self._index
-            self._planes = core.nram.alloc(elements, width, "columns") if "columns" in names else self._converted
-            self._spare = core.nram.alloc(lookups, width, "spare")
-            self._table = core.nram.alloc(lookups, width, "places") if "places" in names else self._spare
-            self._mask = core.nram.alloc(lookups, width, "mask") if "mask" in names else self._spare
+            width = np.dtype(f"i{form.width()}")
+            sizes = form.buffers(dtype.itemsize)
+            self._buffers = {
+                name: core.nram.alloc(lookups * size // width.itemsize, width, name) for name, size in sizes.items()
+            }
+            self._work = cache(self._workspace)
+            self._places_of: tuple[Extents, Extents] | None = None
 
     async def load(self, index: View) -> View:
         """Load a box of the index; its last axis is that of the columns."""
-        loaded = front(self._index, index.shape)
+        loaded = self._loaded(index.shape)
         await copy_box(self._core, loaded, index)
-        return loaded.reshape(-1)
+        return loaded
 
-    async def offsets(self, addresses: Addresses) -> tuple[View, View | None]:
-        """Row numbers, and a mask of those within the windows, by vector instructions: what `__gather` takes."""
-        core, count, columns = self._core, addresses.count, len(addresses.axes)
-        if self._converted is not self._index:
-            core.convert(self._converted[: count * columns], self._index[: count * columns])
-        planes = front(self._planes, (columns, count))
-        if columns > 1:
-            core.transpose(planes, front(self._converted, (count, columns)))
-        spare, mask = self._spare[:count], None
-        for column, axis in enumerate(addresses.axes):
-            plane = planes[column]
+    def offsets(self, addresses: Addresses) -> tuple[View, View | None]:
+        """Row numbers, and a mask of those within the windows, by vector instructions: what `__gather` takes.
+
+        They are issued; a sync must come before their result is used.
+        """
+        core = self._core
+        work = self._work(addresses.count)
+        if work.converted is not work.loaded:
+            core.convert(work.converted, work.loaded)
+        if len(work.planes) > 1:
+            core.transpose(work.transposed, work.converted)
+        spare, mask = work.spare, None
+        for column, (axis, plane) in enumerate(zip(addresses.axes, work.planes, strict=True)):
             core.lt(spare, plane, 0)
             core.mul(spare, spare, axis.extent)
             core.add(plane, plane, spare)
-            if axis.narrowed:
-                first = mask is None
-                mask = self._mask[:count]
-                core.ge(mask if first else spare, plane, axis.start)
-                if not first:
-                    core.mul(mask, mask, spare)
-                core.lt(spare, plane, axis.stop)
-                core.mul(mask, mask, spare)
             if axis.start:
                 core.sub(plane, plane, axis.start)
+            if axis.narrowed:
+                # Below the window is negative, and as an unsigned number beyond every window.
+                unsigned = np.dtype(f"u{plane.itemsize}")
+                inside = work.mask if mask is None else spare
+                core.lt(inside.view(unsigned), plane.view(unsigned), axis.stop - axis.start)
+                if mask is not None:
+                    core.mul(mask, mask, inside)
+                mask = work.mask
             if axis.step != 1:
                 core.mul(plane, plane, axis.step)
             if column:
-                core.add(planes[0], planes[0], plane)
+                core.add(work.planes[0], work.planes[0], plane)
         if addresses.positional:
-            core.add(planes[0], planes[0], self._places(addresses))
+            core.add(work.planes[0], work.planes[0], self._places(addresses))
         if addresses.base:
-            core.add(planes[0], planes[0], addresses.base)
-        await core.sync_compute()
-        return planes[0], mask
+            core.add(work.planes[0], work.planes[0], addresses.base)
+        return work.planes[0], mask
+
+    def _workspace(self, count: int) -> _Workspace:
+        """The buffers as as many lookups use them."""
+        columns, width = self._form.columns, np.dtype(f"i{self._form.width()}")
+        flat = self._index[: count * columns]
+        loaded = flat.reshape(count, columns)
+        converted = loaded
+        free = flat
+        if "converted" in self._buffers:
+            converted = front(self._buffers["converted"], (count, columns))
+            free = flat.view(width)
+        transposed = converted.reshape(columns, count)
+        if columns > 1:
+            if "columns" in self._buffers:
+                transposed = front(self._buffers["columns"], (columns, count))
+            else:
+                transposed, free = free[: count * columns].reshape(columns, count), free[count * columns :]
+        spare = self._buffers["spare"][:count] if "spare" in self._buffers else free[:count]
+        mask = self._buffers["mask"][:count] if "mask" in self._buffers else free[free.size - count :]
+        return _Workspace(loaded, converted, transposed, tuple(transposed), spare, mask)
 
     def _places(self, addresses: Addresses) -> View:
         """The part of the rows that depends on the place of the lookup, made once for a shape: by doubling."""
-        core, table = self._core, self._table
+        core, table = self._core, self._buffers["places"]
         wanted = (addresses.shape, addresses.steps)
-        if wanted != self._made:
-            self._made = wanted
+        if wanted != self._places_of:
+            self._places_of = wanted
             core.fill(table[:1], 0)
             inner = 1
             for extent, step in zip(reversed(addresses.shape), reversed(addresses.steps), strict=True):
@@ -147,3 +173,14 @@ class IndexTiles:
                     done += more
                 inner *= extent
         return table[: addresses.count]
+
+
+class _Workspace(NamedTuple):
+    """Views of an index tile on its way to offsets; planes are the rows of `transposed`, one for each column."""
+
+    loaded: View
+    converted: View
+    transposed: View
+    planes: tuple[View, ...]
+    spare: View
+    mask: View

@@ -179,6 +179,12 @@ async def copy_box(core: Core, dst: View, src: View) -> None:
     await core.sync_io()
 
 
+def copy_box_async(core: Core, dst: View, src: View) -> None:
+    """Issue the copies of a box; a sync must come before its data is used."""
+    for piece in copies(dst, src, core.board):
+        core.memcpy_async(*piece)
+
+
 def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
     """Parts of a copy that one `__memcpy` takes each: at most two loops over segments, one before arch 300 (B)."""
     loops = _loops(dst, src)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Stage = Callable[[int, Tile], Awaitable[None]]
 
 
-async def run_stages(  # noqa: PLR0913
+async def run_stages(
     core: Core, tiles: Sequence[Tile], load: Stage, compute: Stage | None, store: Stage, *, overlapped: bool
 ) -> None:
     """Pass every tile through its stages, with the syncs that order them.
@@ -26,8 +26,8 @@ async def run_stages(  # noqa: PLR0913
     Args:
         core: the core that runs it.
         tiles: in the order in which they are handled.
-        load, compute, store: called with the tile's position in `tiles` and the tile. They issue; what they issue for one
-            tile is complete when the next stage of that tile is called. None: nothing to compute.
+        load, compute, store: called with the tile's position in `tiles` and the tile. They issue; what they issue for
+            a tile is complete when its next stage is called. None: nothing to compute.
         overlapped: the stages of successive tiles stand between the same two syncs. Then no two of load(i + 1),
             compute(i) and store(i - 1) may use one buffer; without a compute, no two of load(i + 1) and store(i).
     """

@@ -15,7 +15,7 @@ import numpy as np
 
 from mlusim.hardware import Board
 from mlusim.kernels.split import Cuts, cut_evenly
-from mlusim.units import ceil_div
+from mlusim.units import ceil_div, group_digits
 
 # Pivots further in than the outermost that fits are tried while they make no more tiles than this for each core.
 _TILES_A_CORE = 64
@@ -99,9 +99,10 @@ def pivot_cuts(
         least = ceil_div(blocks, held // multiple)
         wanted = {least, least + 1} | {ceil_div(board.cores * turns, outer) for turns in _TURNS}
         for parts in sorted(wanted):
-            if least <= parts <= blocks:
+            rows = min(ceil_div(blocks, parts) * multiple, extent)
+            # More tiles than there must be are of no use where they share bus units.
+            if least <= parts <= blocks and (not found or rows * inner * itemsize >= whole_bytes):
                 found = True
-                rows = min(ceil_div(blocks, parts) * multiple, extent)
                 tasks = min(board.cores, outer * parts)
                 yield Cut(
                     pivot=pivot,
@@ -113,3 +114,11 @@ def pivot_cuts(
                     rows=rows,
                     tasks=tasks,
                 )
+
+
+def tiles_in_words(board: Board, cut: Cut, buffers: int) -> str:
+    """How many tiles there are, and of what size."""
+    return (
+        f"usable NRAM {group_digits(board.nram_usable_bytes)} B in {buffers} buffer{'s'[: buffers != 1]}: "
+        f"{group_digits(cut.tiles)} tile{'s'[: cut.tiles != 1]} of up to {group_digits(cut.elements)} elements"
+    )

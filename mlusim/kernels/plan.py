@@ -147,8 +147,11 @@ class Plan:
     def check(self) -> None:
         """Prove the split before anything runs.
 
-        Raises `PlanError` where tiles leave the output, overlap, miss a part of it, or do not fit in NRAM.
+        Raises `PlanError` where tiles leave the output, overlap, miss a part of it, or do not fit in NRAM. In tier 0
+        there are no tiles: the output has no elements, or is a view of the input.
         """
+        if not self.tier and not len(self.tiles):
+            return
         if len(self.tiles) and int(self.tiles.nram_bytes.max()) > self.board.nram_usable_bytes:
             raise PlanError(
                 f"{self.operator}, strategy {self.strategy}: a tile takes "

@@ -30,8 +30,8 @@ _FORWARD = slice(None)
 async def reverse_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     """Reverse tile by tile, as the plan says.
 
-    On boards of arch below 300 a vector operand of no whole 128 B ends where its allocation ends, so tiles of such a size
-    have buffers of just that size; the plan puts tiles of one size next to each other.
+    On boards of arch below 300 a vector operand of no whole 128 B ends where its allocation ends, so tiles of such a
+    size have buffers of just that size; the plan puts tiles of one size next to each other.
     """
     if core.is_memory_core:
         return

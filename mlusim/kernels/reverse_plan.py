@@ -23,7 +23,7 @@ import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
-from mlusim.kernels.pivot import Cut, pivot_cuts
+from mlusim.kernels.pivot import Cut, pivot_cuts, tiles_in_words
 from mlusim.kernels.plan import Plan, Tiles
 from mlusim.kernels.predict import TOLERANCE, TileCost, load_cost, predict_ps, store_cost, vector_ps
 from mlusim.kernels.split import MAX_SEGMENTS, boxes, buffer_bytes, in_turn
@@ -131,7 +131,7 @@ def plan_reverse(
     return _plan(board, operator, strategy, words, itemsize, (groups, chosen, choices))
 
 
-def _plan(  # noqa: PLR0913, PLR0917
+def _plan(
     board: Board,
     operator: str,
     strategy: str,
@@ -176,8 +176,7 @@ def _plan(  # noqa: PLR0913, PLR0917
         reason=f"{why}; {_comparison(choices, groups)}",
         arithmetic=(
             words,
-            f"usable NRAM {_n(board.nram_usable_bytes)} B in {buffers} buffer{'s'[: buffers != 1]}: {_n(cut.tiles)} tiles "
-            f"of up to {_n(cut.elements)} elements",
+            tiles_in_words(board, cut, buffers),
             _means_in_words(chosen, groups),
         ),
         unit=f"a slice of {_n(unit_elements)} elements of {itemsize} B",
@@ -253,9 +252,7 @@ def _candidates(
     return found
 
 
-def _tile_cost(
-    board: Board, groups: tuple[Group, ...], pivot: int, means: Means, rows: int, itemsize: int
-) -> TileCost:
+def _tile_cost(board: Board, groups: tuple[Group, ...], pivot: int, means: Means, rows: int, itemsize: int) -> TileCost:
     inner = math.prod(group.extent for group in groups[pivot + 1 :])
     nbytes = rows * inner * itemsize
     store = store_cost(board, nbytes)

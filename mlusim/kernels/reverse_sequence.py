@@ -10,13 +10,14 @@ that it needs once. Address arithmetic and loops are not charged to the scalar p
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from mlusim.kernels.pipeline import run_stages
 from mlusim.kernels.plan import Plan, Tile
 from mlusim.kernels.reverse_sequence_plan import Layout
-from mlusim.memory.kinds import Direction
 from mlusim.memory.view import View
+from mlusim.units import round_up
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
@@ -25,56 +26,100 @@ _BACKWARD = slice(None, None, -1)
 
 
 async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, plan: Plan) -> None:
-    """Reverse tile by tile: on the way, or by moves within NRAM, as the plan says."""
+    """Reverse tile by tile: on the way to NRAM, or by moves within it, as the plan says."""
     if core.is_memory_core:
         return
     layout: Layout = plan.parameters["layout"]
     source, target = x.reshape(layout.shape), out.reshape(layout.shape)
+    entries = layout.by_entry(source)
     turns = 2 if plan.parameters["overlapped"] else 1
     staged: bool = plan.parameters["staged"]
-    elements = plan.parameters["elements"]
+    # On arch below 300 a contiguous move takes whole 128 B only (B), so what is behind the tile is moved with it.
+    block = plan.board.vector_alignment_bytes // x.itemsize if core.board.needs_aligned_vectors else 1
+    elements = round_up(plan.parameters["elements"], block)
     results = [core.nram.alloc(elements, x.dtype, f"result {buffer}") for buffer in range(turns)]
-    loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(turns * staged)]
+    loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(turns)] if staged else results
+    tiles = [*plan.tiles_of(core.task_id)]
+    if staged and any(math.prod(tile.shape) % block for tile in tiles):
+        for buffer in loaded:
+            core.write_zero(buffer)
+        await core.sync_compute()
     known = Lengths(core, lengths, layout)
 
     async def load(position: int, tile: Tile) -> None:
-        whole = box(source, tile)
-        if staged:
-            core.memcpy_async(shaped(loaded[position % turns], whole), whole)
+        if staged and plan.tier == 1:
+            core.memcpy_async(shaped(loaded[position % turns], tile.shape), box(source, tile))
             return
-        result = by_entry(shaped(results[position % turns], whole), layout)
-        place = by_entry(source, layout)
-        _, first, start, left = logical(tile.start, layout)
-        _, _, stop, right = logical(tile.stop, layout)
-        await known.load(first, first + result.shape[0])
-        for index in range(result.shape[0]):
-            entry = place[tile.start[0], first + index, :, left:right]
+        held = layout.by_entry(shaped(loaded[position % turns], tile.shape))[0]
+        outer, first, start, left = layout.ordered(tile.start)
+        _, last, stop, right = layout.ordered(tile.stop)
+        await known.load(first, last)
+        for index in range(last - first):
+            entry = entries[outer, first + index, :, left:right]
             length = known.of(first + index)
             turned = min(max(length - start, 0), stop - start)
             if turned:
                 rows = entry[length - start - turned : length - start]
-                core.memcpy_async(result[index, :turned], rows[_BACKWARD])
+                core.memcpy_async(held[index, :turned], rows if staged else rows[_BACKWARD])
             if turned < stop - start:
-                core.memcpy_async(result[index, turned:], entry[start + turned : stop])
+                core.memcpy_async(held[index, turned:], entry[start + turned : stop])
 
     async def turn(position: int, tile: Tile) -> None:
-        whole = box(source, tile)
-        before = by_entry(shaped(loaded[position % turns], whole), layout)
-        after = by_entry(shaped(results[position % turns], whole), layout)
-        first = logical(tile.start, layout)[1]
-        await known.load(first, first + after.shape[0])
-        for index in range(after.shape[0]):
-            turned = known.of(first + index)
+        count = math.prod(tile.shape)
+        lanes = round_up(count, block)
+        core.move(results[position % turns][:lanes], loaded[position % turns][:lanes])
+        before = layout.by_entry(shaped(loaded[position % turns], tile.shape))[0]
+        after = layout.by_entry(shaped(results[position % turns], tile.shape))[0]
+        _, first, start, _ = layout.ordered(tile.start)
+        _, last, stop, _ = layout.ordered(tile.stop)
+        await known.load(first, last)
+        for index in range(last - first):
+            turned = min(max(known.of(first + index) - start, 0), stop - start)
+            # One row is the same either way round. The Move pipe is in order: this comes after the move of all rows.
             if turned > 1:
                 core.move(after[index, :turned], before[index, :turned][_BACKWARD])
-            else:
-                turned = 0
-            if turned < layout.rows:
-                move_rows(core, after[index, turned:], before[index, turned:])
 
     async def store(position: int, tile: Tile) -> None:
-        whole = box(target, tile)
-        core.memcpy_async(whole, shaped(results[position % turns], whole))
+        core.memcpy_async(box(target, tile), shaped(results[position % turns], tile.shape))
 
-    tiles = [*plan.tiles_of(core.task_id)]
     await run_stages(core, tiles, load, turn if staged else None, store, overlapped=plan.parameters["overlapped"])
+
+
+class Lengths:
+    """The lengths that one task has loaded, between 0 and the rows of an entry.
+
+    Args:
+        core: the core.
+        lengths: one for each place along the batch axis, in GDRAM.
+        layout: which entry belongs to which place.
+    """
+
+    def __init__(self, core: Core, lengths: View, layout: Layout) -> None:
+        self._core = core
+        self._lengths = lengths
+        self._layout = layout
+        self._known: dict[int, int] = {}
+
+    async def load(self, first: int, last: int) -> None:
+        """Load the lengths of entries [first, last), where they are not known: one scalar load each."""
+        places = {self._layout.batch_of(entry) for entry in range(first, min(last, first + self._layout.period))}
+        missing = places - self._known.keys()
+        if missing:
+            start, stop = min(missing), max(missing) + 1
+            values = await self._core.load_array(self._lengths[start:stop])
+            for place, value in enumerate(values.tolist(), start):
+                self._known[place] = min(max(value, 0), self._layout.rows)
+
+    def of(self, entry: int) -> int:
+        """The length of an entry that was loaded."""
+        return self._known[self._layout.batch_of(entry)]
+
+
+def box(tensor: View, tile: Tile) -> View:
+    """A tile of a tensor."""
+    return tensor[tuple(map(slice, tile.start, tile.stop))]
+
+
+def shaped(buffer: View, shape: tuple[int, ...]) -> View:
+    """The front of a flat buffer in another shape."""
+    return buffer[: math.prod(shape)].reshape(shape)

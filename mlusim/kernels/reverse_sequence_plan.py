@@ -16,18 +16,17 @@ import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
-from mlusim.kernels.pivot import Cut, pivot_cuts
+from mlusim.kernels.pivot import Cut, pivot_cuts, tiles_in_words
 from mlusim.kernels.plan import Plan, Tiles
 from mlusim.kernels.predict import TOLERANCE, TileCost, load_cost, move_ps, predict_ps, store_cost
-from mlusim.kernels.split import cut as each
-from mlusim.kernels.split import MAX_SEGMENTS, Integers, boxes, buffer_bytes, in_turn
-from mlusim.memory.timing import CopyCost
+from mlusim.kernels.split import MAX_SEGMENTS, Integers, boxes, buffer_bytes, cut_evenly, in_turn
+from mlusim.memory.view import View
 from mlusim.units import PS_PER_US, group_digits, round_up
 
 STRATEGIES: dict[str, str] = {
     "auto": "whichever of the others the board's cost functions say is faster",
     "strided": "each entry is loaded with a negative source stride over its first L rows",
-    "staged": "entries are loaded as they lie, and moved within NRAM with a negative source stride over their first L rows",
+    "staged": "entries are loaded as they lie, and their first L rows moved within NRAM with a negative source stride",
 }
 
 
@@ -60,9 +59,23 @@ class Layout:
             return self.outer, self.rows, self.entries, self.row
         return self.outer, self.entries, self.rows, self.row
 
+    @property
+    def period(self) -> int:
+        """As many entries in a row have every place along the batch axis among them."""
+        return self.each * self.batch
+
     def batch_of(self, entry: int) -> int:
         """The place along the batch axis of an entry."""
         return entry // self.each % self.batch
+
+    def ordered(self, corner: tuple[int, ...]) -> tuple[int, ...]:
+        """A corner of a box of `shape` as (outer, entry, row, element), and back."""
+        outer, second, third, element = corner
+        return (outer, third, second, element) if self.sequence_first else corner
+
+    def by_entry(self, view: View) -> View:
+        """A view of four axes in the order of `shape` as one of [outer, entries, S, Q]."""
+        return view.transpose(0, 2, 1, 3) if self.sequence_first else view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +116,7 @@ def plan_reverse_sequence(
         itemsize: bytes of an element.
         strategy: a name of `STRATEGIES`.
 
-    The plan covers the output as `Layout.shape`. Raises `PlanError` where the NRAM of the board does not hold one element
+    The plan covers the output as `Layout.shape`. Raises `PlanError` where the NRAM of the board does not hold an element
     in each buffer.
     """
     layout = layout_of(shape, sequence_axis, batch_axis)
@@ -137,8 +150,8 @@ def plan_reverse_sequence(
     ]
     if not choices:
         raise PlanError(
-            f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs up to 4 buffers "
-            f"of an element, each rounded up to {board.vector_alignment_bytes} B: give it more nram_bytes"
+            f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs up to 4 "
+            f"buffers of an element, each rounded up to {board.vector_alignment_bytes} B: give it more nram_bytes"
         )
     chosen = _choose(choices)
     cut = chosen.cut
@@ -149,10 +162,11 @@ def plan_reverse_sequence(
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
     entry_bytes = layout.rows * layout.row * itemsize
     tier = cut.pivot
+    parts = f"{_n(cut.parts)} parts of up to {_n(cut.rows)}"
     reason = (
-        f"{_n(cut.rows)} entries of {_n(entry_bytes)} B are a tile",
-        f"an entry of {_n(entry_bytes)} B is cut along the sequence, {_n(cut.parts)} parts of up to {_n(cut.rows)} rows",
-        f"a row of {_n(layout.row * itemsize)} B is cut into chunks, {_n(cut.parts)} parts of up to {_n(cut.rows)} elements",
+        f"entries of {_n(entry_bytes)} B fit, up to {_n(cut.rows)} in a tile",
+        f"an entry of {_n(entry_bytes)} B is cut along the sequence, {parts} rows",
+        f"a row of {_n(layout.row * itemsize)} B is cut into chunks, {parts} elements",
     )[tier - 1]
     times = [
         f"{name} {min(each.predicted_ps for each in choices if each.name == name) / PS_PER_US:.2f} us"
@@ -166,8 +180,7 @@ def plan_reverse_sequence(
         reason=f"{reason}; {', '.join(times)} predicted",
         arithmetic=(
             words,
-            f"usable NRAM {_n(board.nram_usable_bytes)} B in {buffers} buffers: {_n(cut.tiles)} tiles of up to "
-            f"{_n(cut.elements)} elements",
+            tiles_in_words(board, cut, buffers),
         ),
         unit=f"an entry of {_n(layout.rows)} rows of {_n(layout.row)} elements of {itemsize} B",
         unit_bytes=entry_bytes,
@@ -212,14 +225,15 @@ def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overl
 
 def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged: bool) -> TileCost:
     """One tile with its entries reversed whole: a load and a move, or a load by a negative stride, for each entry."""
-    entries, rows, row = ((cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows))[cut.pivot - 1]
+    sizes = (cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows)
+    entries, rows, row = sizes[cut.pivot - 1]
     nbytes = cut.elements * itemsize
     lengths_ps = min(entries, layout.batch) * board.scalar_gdram_latency_ps
     as_it_lies = _as_it_lies(layout, entries, rows, row, itemsize)
     store = store_cost(board, *as_it_lies)
     if staged:
-        load: CopyCost = load_cost(board, *as_it_lies)
-        return TileCost(load=load, store=store, compute_ps=move_ps(board, nbytes, entries), scalar_ps=lengths_ps)
+        moves_ps = move_ps(board, 2 * nbytes, entries + 1)
+        return TileCost(load=load_cost(board, *as_it_lies), store=store, compute_ps=moves_ps, scalar_ps=lengths_ps)
     stride = layout.row * itemsize * (layout.entries if layout.sequence_first else 1)
     load = load_cost(board, row * itemsize, ((rows, -stride),) if rows > 1 else ())
     return TileCost(load=load, loads=entries, store=store, scalar_ps=lengths_ps)
@@ -229,7 +243,7 @@ def _as_it_lies(
     layout: Layout, entries: int, rows: int, row: int, itemsize: int
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Segment and loops of a tile in GDRAM."""
-    if not layout.sequence_first or rows == 1:
+    if not layout.sequence_first or rows == 1 or entries == layout.entries:
         return entries * rows * row * itemsize, ()
     return entries * row * itemsize, ((rows, layout.entries * layout.row * itemsize),)
 
@@ -237,7 +251,7 @@ def _as_it_lies(
 def _boxes(layout: Layout, cut: Cut) -> tuple[Integers, Integers]:
     """Tiles as boxes of `Layout.shape`."""
     extents = (layout.outer, layout.entries, layout.rows, layout.row)
-    cuts = [each(extent, 1 if axis < cut.pivot else extent) for axis, extent in enumerate(extents)]
+    cuts = [cut_evenly(extent, extent if axis < cut.pivot else 1) for axis, extent in enumerate(extents)]
     cuts[cut.pivot] = cut.bounds()
     start, stop = boxes(cuts, order=(0, 1, 2, 3))
     axes = [0, 2, 1, 3] if layout.sequence_first else [0, 1, 2, 3]
@@ -245,7 +259,7 @@ def _boxes(layout: Layout, cut: Cut) -> tuple[Integers, Integers]:
 
 
 def _choose(candidates: list[_Candidate]) -> _Candidate:
-    """The fastest strategy; of its cuts that are as fast, as far as a prediction goes: most tasks, then fewest tiles."""
+    """The fastest strategy; of its cuts that are as fast, as far as a prediction goes: most tasks, fewest tiles."""
     name = min(candidates, key=lambda candidate: candidate.predicted_ps).name
     limit = min(candidate.predicted_ps for candidate in candidates) * (1 + TOLERANCE)
 

@@ -17,7 +17,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from mlusim.kernels.index_tiles import IndexTiles
-from mlusim.kernels.indexing import Box, Extents, Lookups, boxed, copy_box, front
+from mlusim.kernels.indexing import Box, Extents, Lookups, boxed, copy_box, copy_box_async, front
 from mlusim.kernels.lookup_cost import MOVES
 from mlusim.kernels.plan import Plan, Tile
 from mlusim.kernels.scatter_plan import Chunk
@@ -112,13 +112,16 @@ class Updates:
             rows = rows_for((start, stop))
             source = boxed(self._src, start, stop)
             values = front(self._values, source.shape)
-            await copy_box(core, values, source)
             taken = values.reshape(addresses.count, *rows.shape[1:])
             if core.board.has_gather:
-                offsets, mask = await self._reader.offsets(addresses)
+                offsets, mask = self._reader.offsets(addresses)
+                copy_box_async(core, values, source)
+                await core.sync()
                 core.scatter(rows, taken, offsets, mask)
-                await core.sync_io_move_compute()
-            elif self._how and self._how != MOVES:
+                await core.sync()
+                continue
+            await copy_box(core, values, source)
+            if self._how and self._how != MOVES:
                 await core.scalar_copy(rows, taken, dst_rows=addresses)
             else:
                 await core.memcpy_rows(rows, taken, dst_rows=addresses, blocking=False)

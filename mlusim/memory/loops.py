@@ -13,9 +13,9 @@ import numpy as np
 
 from mlusim.hardware import Board
 from mlusim.memory.copy import CopyShape
-from mlusim.memory.timing import CopyCost, copy_cost
+from mlusim.memory.timing import CopyCost, copy_cost, rate_alone
 from mlusim.memory.view import View
-from mlusim.units import PS_PER_S, ceil_div, ceil_ps
+from mlusim.units import ceil_div, ceil_ps
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -80,8 +80,8 @@ def rows_cost(
             slowest_ps = max(row_ps, board.dma_segment_ps, board.gather_element_ps) if off_chip else row_ps
             total_ps = plain.latency_ps + max(rows * slowest_ps, scalar_ps)
     limit = plain.work / total_ps
-    link = board.dram_bandwidth_bytes_per_s if off_chip else board.sram_bandwidth_bytes_per_s
-    alone_ps = latency_ps + ceil_ps(plain.work / min(limit, link / PS_PER_S))
+    both = copy.direction.source.off_chip and copy.direction.destination.off_chip
+    alone_ps = latency_ps + ceil_ps(plain.work / rate_alone(board, limit, off_chip=off_chip, both=both))
     return CopyCost(plain.work, limit, plain.ratio, plain.traffic, latency_ps, alone_ps)
 
 

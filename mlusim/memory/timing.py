@@ -11,6 +11,7 @@ from mlusim.hardware.board import Board
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.link import READ, READ_AND_WRITE, WRITE
+from mlusim.memory.loaded_link import carried
 from mlusim.units import PS_PER_S, ceil_ps
 
 
@@ -63,16 +64,19 @@ def _dram_cost(board: Board, copy: CopyShape, *, memory_core: bool) -> CopyCost:
     if not copy.direction.destination.off_chip:
         traffic, port_bytes = READ, copy.bus_read_bytes
         bandwidth, latency = board.core_read_bandwidth_bytes_per_s, board.dma_read_latency_ps
+        cluster = board.cluster_read_bandwidth_bytes_per_s
     elif not copy.direction.source.off_chip:
         traffic, port_bytes = WRITE, copy.bus_write_bytes
         bandwidth, latency = board.core_write_bandwidth_bytes_per_s, board.dma_write_latency_ps
+        cluster = board.cluster_write_bandwidth_bytes_per_s
     else:
         traffic, port_bytes = READ_AND_WRITE, copy.bus_read_bytes
         bandwidth = min(board.core_read_bandwidth_bytes_per_s, board.core_write_bandwidth_bytes_per_s)
         latency = board.dma_read_latency_ps + board.dma_write_latency_ps
+        cluster = min(board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s)
     if memory_core or copy.direction is Direction.GDRAM2SRAM:
         bandwidth = board.memory_core_bandwidth_bytes_per_s
-    return _cost(board, copy, work, port_bytes, bandwidth, traffic, latency)
+    return _cost(board, copy, work, port_bytes, min(bandwidth, cluster), traffic, latency)
 
 
 def _cost(
@@ -82,10 +86,18 @@ def _cost(
     if copy.segments > 1 and board.dma_segment_ps:
         port_rate = min(port_rate, port_bytes / (copy.segments * board.dma_segment_ps))
     ratio = work / port_bytes
-    link = (
-        board.sram_bandwidth_bytes_per_s
-        if not (copy.bus_read_bytes or copy.bus_write_bytes)
-        else (board.dram_bandwidth_bytes_per_s)
-    )
-    rate = min(port_rate * ratio, link / PS_PER_S)
-    return CopyCost(work, port_rate * ratio, ratio, traffic, latency_ps, latency_ps + ceil_ps(work / rate))
+    limit = port_rate * ratio
+    off_chip = bool(copy.bus_read_bytes or copy.bus_write_bytes)
+    rate = rate_alone(board, limit, off_chip=off_chip, both=traffic == READ_AND_WRITE)
+    return CopyCost(work, limit, ratio, traffic, latency_ps, latency_ps + ceil_ps(work / rate))
+
+
+def rate_alone(board: Board, limit: float, *, off_chip: bool, both: bool = False) -> float:
+    """Work per picosecond of a transfer with nobody else on its link, DRAM or SRAM, that its port limits to `limit`.
+
+    `both`: it reads and writes the DRAM, which loses the mixed efficiency even alone.
+    """
+    if off_chip:
+        link = board.dram_bandwidth_bytes_per_s * (board.dram_mixed_efficiency if both else 1)
+        return carried(limit, link / PS_PER_S, board.dram_latency_growth)
+    return min(limit, board.sram_bandwidth_bytes_per_s / PS_PER_S)

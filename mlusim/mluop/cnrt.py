@@ -133,6 +133,8 @@ def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) ->
     source, target = _bytes_of(src, nbytes), _bytes_of(dst, nbytes)
     # Through a copy, because the two may overlap.
     target[:] = source.copy() if np.may_share_memory(source, target) else source
+    if isinstance(dst, DevicePointer):
+        dst.device.log.host_writes.add(dst.allocation.identity)
     return cnrtRet_t.cnrtSuccess
 
 

@@ -122,7 +122,9 @@ def _run(function: str, operator: Operator, handle: mluOpHandle, tensors: _Tenso
         (tensor.name, tensor.address.view(tensor.desc.dims, ELEMENT_TYPES[tensor.desc.dtype])) for tensor in tensors
     ]
     try:
-        handle.last_result = apply_on_device(operator, handle.device, views[:2], views[2], {}, handle.strategy)
+        handle.last_result, _ = apply_on_device(
+            operator, handle.device, views[:2], {}, handle.strategy, tensors.target.name, views[2][1]
+        )
     except MlusimError as error:
         return refuse(function, _EXECUTION_FAILED, f"{type(error).__name__}: {error}")
     return _SUCCESS

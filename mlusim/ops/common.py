@@ -15,6 +15,7 @@ from mlusim.errors import InputError
 from mlusim.kernels.plan import Plan
 from mlusim.memory.view import View
 from mlusim.result import Result
+from mlusim.verifier.switch import is_checked
 
 Array = np.ndarray[Any, Any]
 
@@ -27,12 +28,15 @@ class RunOptions(TypedDict, total=False):
         dma: "complete" or "late": when an asynchronous copy acts (see `mlusim.device.Device`).
         progress: show a progress line for runs longer than a second or two.
         max_operations: operations that one task may issue before it counts as endless.
+        check: verify the run: races, bytes read unwritten, the split (`mlusim.verifier`). The report is the result's
+            `report`, and an error in it is a `VerificationError`. By default off, but in `mlusim.verifier.checked()`.
     """
 
     data: bool
     dma: str
     progress: bool
     max_operations: int
+    check: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,8 @@ class Call:
         output_dtype: element type of its output; the shape is the plan's.
         arguments: what the kernel takes besides.
         theory_ops: operations that the operator itself needs, for compute_efficiency.
+        output_shape: of the result; None: the plan's, which may have merged or split axes.
+        view: gives the output as a view of the first input, in a call that moves nothing.
     """
 
     kernel: Callable[..., Coroutine[Any, None, None]]
@@ -69,6 +75,8 @@ class Call:
     output_dtype: Dtype
     arguments: tuple[Any, ...] = ()
     theory_ops: int = 0
+    output_shape: tuple[int, ...] | None = None
+    view: Callable[[View], View] | None = None
 
 
 def launch(device: Device, call: Call, inputs: Sequence[View], output: View) -> None:
@@ -84,22 +92,28 @@ def run(
     dma: str = "complete",
     progress: bool = False,
     max_operations: int = DEFAULT_MAX_OPERATIONS,
+    check: bool | None = None,
 ) -> Result:
     """Run a call on a device of its own: upload, launch, download. For the options see `RunOptions`.
 
-    Raises what `Device.synchronize` raises, and `AllocationError` where the tensors do not fit in GDRAM.
+    Raises what `Device.synchronize` raises, `AllocationError` where the tensors do not fit in GDRAM, and with `check`
+    `VerificationError`.
     """
     plan = call.plan
     device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations)
     inputs = [device.upload(given.array, given.name, keep_data=given.keep_data) for given in call.inputs]
-    output = device.alloc(plan.output_shape, call.output_dtype)
+    output = call.view(inputs[0]) if call.view else device.alloc(plan.output_shape, call.output_dtype)
     launch(device, call, inputs, output)
     device.synchronize()
-    array = device.download(output) if data else None
+    array = None
+    if data:
+        array = device.download(output if call.output_shape is None else output.reshape(call.output_shape))
+        # A view may lie in the caller's own array.
+        array.flags.writeable = not call.view
     # A device is a web of references that Python frees late; the tensors must not wait for that.
-    for view in (*inputs, output):
+    for view in inputs if call.view else (*inputs, output):
         device.free(view)
-    return Result(
+    result = Result(
         operator=plan.operator,
         output=array,
         board=plan.board,
@@ -107,6 +121,17 @@ def run(
         log=device.log,
         theory_ops=call.theory_ops,
     )
+    return verified(result, check=check)
+
+
+def verified(result: Result, *, check: bool | None) -> Result:
+    """The same result, with its report where it is to be checked. Raises `VerificationError`."""
+    if is_checked(check):
+        from mlusim.verifier.check import check_log
+
+        report = check_log(result.log, result.board, name=result.operator, plan=result.plan)
+        result.report = report.check()
+    return result
 
 
 def check_choice(what: str, value: str, known: Iterable[str]) -> None:

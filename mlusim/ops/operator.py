@@ -20,7 +20,7 @@ from mlusim.device import Device
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.hardware import Board, board
 from mlusim.memory.view import View
-from mlusim.ops.common import Call, Input, RunOptions, check_choice, launch, run
+from mlusim.ops.common import Call, Input, RunOptions, check_choice, launch, run, verified
 from mlusim.result import Result
 
 
@@ -96,22 +96,25 @@ def apply_on_device(
     operator: Operator,
     device: Device,
     tensors: Sequence[tuple[str, View]],
-    output: tuple[str, View],
     attributes: Mapping[str, Any],
-    strategy: str | None = None,
-) -> Result:
-    """Prepare and run an operator on tensors in the GDRAM of a device, wait for it, and give the profile of it alone.
+    strategy: str | None,
+    output_name: str,
+    output: View | None = None,
+) -> tuple[Result, View]:
+    """Prepare and run an operator on tensors in the GDRAM of a device, and wait for it.
 
     Args:
         operator: its record; what it would infer from the tensors is taken as checked.
         device: where the tensors are; its queue is empty.
         tensors: name and contiguous view of each input.
-        output: name and contiguous view of the output.
         attributes: axes, dtypes and the like.
         strategy: one of its strategies; None: its default.
+        output_name: what reports call the output.
+        output: a contiguous view for it; None: it is allocated, or is a view of the input where the operator gives one.
 
-    The values of index tensors are looked at in the simulated memory, a service of the simulator. Returns a result
-    without output: that is in the view. Raises what `Operator.prepare` and `Device.synchronize` raise.
+    The values of index tensors are looked at in the simulated memory, a service of the simulator. Returns the profile
+    of this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepare` and
+    `Device.synchronize` raise, and `AllocationError`.
     """
     chosen = operator.strategies[0] if strategy is None else strategy
     check_choice("strategy", chosen, operator.strategies)
@@ -120,22 +123,30 @@ def apply_on_device(
         for role, (name, view) in zip(operator.tensors, tensors, strict=True)
     ]
     call = operator.prepare(device.board, chosen, *inputs, **attributes)
+    plan = call.plan
     # A prepared call may have merged or split axes; the bytes are the same.
     views = [view.reshape(given.array.shape) for given, (_, view) in zip(call.inputs, tensors, strict=True)]
-    target = output[1].reshape(call.plan.output_shape)
-    first_record, number = len(device.log), len(device.log.launches)
-    launch(device, call, views, target)
-    device.synchronize()
     operands = [Operand(name, view, read_only=True) for (name, _), view in zip(tensors, views, strict=True)]
+    first_record, number = len(device.log), len(device.log.launches)
+    if call.view:
+        result = call.view(views[0])
+    else:
+        shape = plan.output_shape if call.output_shape is None else call.output_shape
+        result = device.alloc(shape, call.output_dtype, output_name) if output is None else output
+        target = result.reshape(plan.output_shape)
+        operands.append(Operand(output_name, target, read_only=False))
+        launch(device, call, views, target)
+        device.synchronize()
     launched = number if len(device.log.launches) > number else None
-    return Result(
+    profile = Result(
         operator=operator.name,
         output=None,
         board=device.board,
-        plan=call.plan,
-        log=log_of_launch(device.log, launched, [*operands, Operand(output[0], target, read_only=False)], first_record),
+        plan=plan,
+        log=log_of_launch(device.log, launched, operands, first_record),
         theory_ops=call.theory_ops,
     )
+    return profile, result
 
 
 def _array_of(view: View) -> np.ndarray[Any, Any]:

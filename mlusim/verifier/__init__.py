@@ -12,5 +12,12 @@
     findings    a finding, its text in ten seconds of reading, its JSON
     report      all findings and figures of a run
     check       the whole of it over one log
+    switch      whether operators are verified by default: `checked()`
     api         `verify`: runs a kernel and checks its log
 """
+
+from __future__ import annotations
+
+from mlusim.verifier.switch import checked
+
+__all__ = ["checked"]

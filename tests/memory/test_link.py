@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mlusim.memory.clock import Clock
 from mlusim.memory.link import READ, READ_AND_WRITE, WRITE, Flow, Link
+from mlusim.memory.loaded_link import dram_link
 
 
 @dataclass
@@ -42,10 +43,12 @@ class Recorded(Flow):
             self.link.join(self.following, now)
 
 
-def run(rate: float, ports: list[float], wishes: list[Wish], mixed: float = 1.0) -> dict[int, int]:
-    """When each transfer is done on a `Link`."""
+def run(
+    rate: float, ports: list[float], wishes: list[Wish], mixed: float = 1.0, growth: float = 0.0
+) -> dict[int, int]:
+    """When each transfer is done on the link of a board."""
     clock = Clock()
-    link = Link(clock, rate, ports, mixed)
+    link = dram_link(clock, rate, ports, mixed, growth)
     ended: dict[int, int] = {}
 
     def join(flow: Flow) -> Any:
@@ -174,6 +177,37 @@ def test_a_port_is_shared_in_bytes_and_the_link_in_work(
     rate: float, ports: list[float], wishes: list[Wish], mixed: float
 ) -> None:
     assert_agrees(run(rate, ports, wishes, mixed), fluid(rate, ports, wishes, mixed, port_then_link))
+
+
+def loaded(growth: float) -> Any:
+    """Each transfer at one part of its share of the port: u (1 + growth u / (1 - u)) is demand over capacity."""
+
+    def rule(rate: float, ports: list[float], flows: list[Wish]) -> list[float]:
+        if not flows:
+            return []
+        limits = port_then_link(float("inf"), ports, flows)
+        low, high = 0.0, 1.0
+        for _ in range(200):
+            middle = (low + high) / 2
+            demand = middle * (1 + growth * middle / (1 - middle)) if middle < 1 else float("inf")
+            low, high = (middle, high) if demand * rate < sum(limits) else (low, middle)
+        return [limit * low * rate / sum(limits) for limit in limits]
+
+    return rule
+
+
+@given(
+    rate=RATES,
+    ports=PORTS,
+    wishes=wish_lists(ratio_by_port=False),
+    mixed=st.sampled_from([1.0, 0.94]),
+    growth=st.sampled_from([0.05, 0.5, 1.0, 3.0]),
+)
+@settings(max_examples=100, deadline=None)
+def test_a_loaded_link_slows_everyone_by_one_factor(
+    rate: float, ports: list[float], wishes: list[Wish], mixed: float, growth: float
+) -> None:
+    assert_agrees(run(rate, ports, wishes, mixed, growth), fluid(rate, ports, wishes, mixed, loaded(growth)))
 
 
 @given(wishes=wish_lists(ratio_by_port=True), rate=RATES)

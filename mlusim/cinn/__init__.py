@@ -1,0 +1,23 @@
+"""CINN's NetBuilder on the simulated board: a net of operators is built, checked as it is written, and executed."""
+
+from mlusim.cinn.builder import NetBuilder
+from mlusim.cinn.net import Instruction, Variable
+from mlusim.cinn.program import Program
+from mlusim.cinn.result import NetResult, Step
+from mlusim.cinn.types import BFloat16, Bool, Float, Float16, Int, Type, UInt
+
+__all__ = [
+    "BFloat16",
+    "Bool",
+    "Float",
+    "Float16",
+    "Instruction",
+    "Int",
+    "NetBuilder",
+    "NetResult",
+    "Program",
+    "Step",
+    "Type",
+    "UInt",
+    "Variable",
+]

@@ -1,0 +1,190 @@
+"""A built net, and how it runs: on one device, its inputs uploaded once, what it computes kept in GDRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlusim.cinn.net import Instruction, Variable, describe, in_context
+from mlusim.cinn.result import NetResult, Step
+from mlusim.device import Device
+from mlusim.dtypes import dtype_of
+from mlusim.errors import InputError
+from mlusim.hardware import Board
+from mlusim.memory.allocation import Allocation
+from mlusim.memory.view import View
+from mlusim.ops.common import RunOptions
+from mlusim.ops.operator import apply_on_device
+
+Array = np.ndarray[Any, Any]
+
+
+class Program:
+    """A net for one board. `len`, iteration and indexing give its instructions.
+
+    Attributes:
+        name: of the net.
+        board: the target's record.
+        inputs: variables that are given when it is executed.
+        instructions: its operators, in order.
+        outputs: variables whose values a run gives.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        target: Board,
+        inputs: tuple[Variable, ...],
+        instructions: tuple[Instruction, ...],
+        outputs: tuple[Variable, ...],
+    ) -> None:
+        self.name = name
+        self.board = target
+        self.instructions = instructions
+        self.outputs = outputs
+        used = {variable for instruction in instructions for variable in instruction.inputs}
+        self.inputs = tuple(variable for variable in inputs if variable in used or variable in outputs)
+        self._unused = tuple(variable for variable in inputs if variable not in self.inputs)
+
+    def __len__(self) -> int:
+        return len(self.instructions)
+
+    def __getitem__(self, position: int) -> Instruction:
+        return self.instructions[position]
+
+    def __repr__(self) -> str:
+        return f"<program {self.name!r} on {self.board.name}: {len(self)} operators>"
+
+    def execute(self, inputs: Mapping[Any, ArrayLike], **options: Unpack[RunOptions]) -> NetResult:
+        """Run the net on a device of its own.
+
+        Args:
+            inputs: the array of each input, by its name or variable; shape and dtype as declared, no conversion.
+                Those that no operator takes may be left out.
+            options: see `RunOptions`. In a timing-only run the result has no outputs, and an index that the net itself
+                computes has no values to look at: that is an error.
+
+        Operators run one after the other; each intermediate is given back after its last use. Index values are checked
+        before the launch that uses them, in the simulated memory where an operator computed them: a service of the
+        simulator, without cost. Not modelled: fusion of operators, the host link.
+
+        Raises `InputError` for missing, unknown and mismatching inputs and for index values out of range, saying which
+        operator; `PlanError`; and what a run raises.
+        """
+        arrays = self._arrays(inputs)
+        check = options.pop("check", None)
+        run = _Run(self, Device(self.board, **options), check=check)
+        for variable in self.inputs:
+            run.upload(variable, arrays[variable])
+        steps = [run.step(position, instruction) for position, instruction in enumerate(self.instructions)]
+        return run.finish(steps)
+
+    def _arrays(self, inputs: Mapping[Any, ArrayLike]) -> dict[Variable, Array]:
+        """The array of each input, checked."""
+        where = f"net {self.name!r}"
+        known = {variable.name: variable for variable in (*self.inputs, *self._unused)}
+        arrays: dict[Variable, Array] = {}
+        for key, given in inputs.items():
+            name = key.name if isinstance(key, Variable) else key
+            variable = known.get(name)
+            if variable is None or (isinstance(key, Variable) and key is not variable):
+                raise InputError(f"{where} has no input {key!r}: its inputs are {', '.join(known)}")
+            array = np.asarray(given)
+            found = dtype_of(array.dtype)
+            if array.shape != variable.shape or found != variable.dtype:
+                raise InputError(
+                    f"{where}: input {name!r} is {describe(array.shape, found)} and was declared as "
+                    f"{describe(variable.shape, variable.dtype)}: give it as declared"
+                )
+            arrays[variable] = array
+        missing = [variable.name for variable in self.inputs if variable not in arrays]
+        if missing:
+            names = ", ".join(map(repr, missing))
+            raise InputError(f"{where}: input {names} is missing: execute({{name: array, ...}})")
+        return arrays
+
+
+class _Run:
+    """One execution: where each variable lies, as long as it is needed."""
+
+    def __init__(self, program: Program, device: Device) -> None:
+        self._program = program
+        self._device = device
+        self._views: dict[Variable, View] = {}
+        self._uploaded: list[Allocation] = []
+        self._last_use: dict[Variable, int] = {}
+        # Memory whose values planners or scalar code look at keeps its bytes in a timing-only run.
+        self._looked_at: set[Variable] = set()
+        for position, instruction in enumerate(program.instructions):
+            self._last_use |= dict.fromkeys((*instruction.inputs, instruction.output), position)
+        for instruction in reversed(program.instructions):
+            for role, variable in zip(instruction.operator.tensors, instruction.inputs, strict=True):
+                is_seen_through = instruction.operator.view is not None and instruction.output in self._looked_at
+                if role in instruction.operator.reads_values or is_seen_through:
+                    self._looked_at.add(variable)
+        self._last_use |= dict.fromkeys(program.outputs, len(program))
+
+    def upload(self, variable: Variable, array: Array) -> None:
+        """Put an input in GDRAM."""
+        keeps = variable in self._looked_at
+        view = self._views[variable] = self._device.upload(array, variable.name, keep_data=keeps)
+        self._uploaded.append(view.allocation)
+
+    def step(self, position: int, instruction: Instruction) -> Step:
+        """Run one operator, and give back the memory that nobody needs after it."""
+        output = instruction.output
+        self._check_values(instruction)
+        try:
+            result, view = apply_on_device(
+                instruction.operator,
+                self._device,
+                [(variable.name, self._views[variable]) for variable in instruction.inputs],
+                instruction.attributes,
+                instruction.strategy,
+                output.name,
+            )
+        except InputError as error:
+            raise in_context(error, self._program.name, instruction.call, instruction.inputs) from error
+        # From here on it is an input of others, and inputs are never written.
+        view.allocation.read_only = True
+        self._views[output] = view
+        self._free(position)
+        return Step(instruction, result)
+
+    def finish(self, steps: list[Step]) -> NetResult:
+        """Download the outputs and give all memory back."""
+        program, device = self._program, self._device
+        outputs = {}
+        if device.data:
+            # An array lies on the simulated bytes, and those of an input are the caller's own: each is given out once.
+            taken = {*self._uploaded}
+            for variable in program.outputs:
+                view = self._views[variable]
+                array = device.download(view)
+                outputs[variable.name] = array.copy() if view.allocation in taken else array
+                taken.add(view.allocation)
+        self._free(len(program))
+        moved = sum(variable.nbytes for variable in (*program.inputs, *program.outputs))
+        return NetResult(program.name, program.board, device.log, tuple(steps), outputs, theory_io_bytes=moved)
+
+    def _free(self, position: int) -> None:
+        """Give back the memory of which no variable is used after this position."""
+        over = [variable for variable in self._views if self._last_use[variable] <= position]
+        views = {view.allocation: view for view in map(self._views.pop, over)}
+        kept = {view.allocation for view in self._views.values()}
+        for allocation, view in views.items():
+            if allocation not in kept:
+                self._device.free(view)
+
+    def _check_values(self, instruction: Instruction) -> None:
+        """Raise `InputError` where an operator looks at values that a timing-only run does not have."""
+        for role, variable in zip(instruction.operator.tensors, instruction.inputs, strict=True):
+            if role in instruction.operator.reads_values and self._views[variable].allocation.buffer is None:
+                error = InputError(
+                    f"{variable.name} is computed in the net, and a timing-only run has no values to look at: make it "
+                    "an input, or run with data=True"
+                )
+                raise in_context(error, self._program.name, instruction.call, instruction.inputs)

@@ -1,0 +1,131 @@
+"""What a net's run gives: outputs by name, and bytes and time for each operator and in total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mlusim.analysis.metrics import Metrics, measure
+from mlusim.cinn.net import Instruction, Variable
+from mlusim.errors import InputError
+from mlusim.hardware import Board
+from mlusim.log import Log
+from mlusim.result import Result
+from mlusim.units import PS_PER_US, group_digits
+
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One operator's run in a net.
+
+    Attributes:
+        instruction: what ran.
+        result: its plan, log and figures, as if it had run alone, without output. A view runs nothing: all are 0.
+    """
+
+    instruction: Instruction
+    result: Result
+
+    @property
+    def name(self) -> str:
+        """Name of the output."""
+        return self.instruction.output.name
+
+
+class NetResult:
+    """A net's run. `result["b"]` or `result[b]` is the array of an output; `print(result)` the table below.
+
+    Attributes:
+        name: of the net.
+        board: the board's record.
+        log: every record of the run, all operators.
+        steps: the operators, in order.
+        outputs: arrays by name; none after a timing-only run.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        board: Board,
+        log: Log,
+        steps: tuple[Step, ...],
+        outputs: Mapping[str, np.ndarray[Any, Any]],
+        *,
+        theory_io_bytes: int,
+    ) -> None:
+        self.name = name
+        self.board = board
+        self.log = log
+        self.steps = steps
+        self.outputs = outputs
+        self._theory_io_bytes = theory_io_bytes
+
+    def __getitem__(self, output: str | Variable) -> np.ndarray[Any, Any]:
+        name = output.name if isinstance(output, Variable) else output
+        if name not in self.outputs:
+            known = f"it has {', '.join(self.outputs)}" if self.outputs else "the run was timing-only"
+            raise InputError(f"net {self.name!r} gives no output {name!r}: {known}; build(outputs=[...]) chooses")
+        return self.outputs[name]
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """All figures of the whole run. theory_io_bytes: inputs and outputs of the net, once, no intermediates."""
+        theory_ops = sum(step.result.theory_ops for step in self.steps)
+        return measure(self.log, self.board, theory_ops=theory_ops, theory_io_bytes=self._theory_io_bytes)
+
+    @property
+    def time_ps(self) -> int:
+        """From the start of the first launch to the end of the last, gaps between launches included, in picoseconds."""
+        return self.metrics.time_ps
+
+    @property
+    def time_us(self) -> float:
+        """The same in microseconds."""
+        return self.time_ps / PS_PER_US
+
+    @property
+    def cycles(self) -> int:
+        """The same in cycles of the core clock, rounded up."""
+        return self.metrics.cycles
+
+    @property
+    def bytes_requested(self) -> Mapping[str, int]:
+        """Bytes that all kernels asked for, by direction of copy."""
+        return self.metrics.bytes_requested
+
+    @property
+    def bus_bytes(self) -> Mapping[str, int]:
+        """Bytes on the DRAM bus: `read` and `write`."""
+        return self.metrics.bus_bytes
+
+    @property
+    def io_efficiency(self) -> float:
+        """Bytes of the net's inputs and outputs / (time x peak bandwidth) (P)."""
+        return self.metrics.io_efficiency
+
+    def __str__(self) -> str:
+        """A line for each operator and one for the total."""
+        rows = [("output", "operator", "time us", "cycles", "bus read B", "bus write B")]
+        rows += [
+            (f"{step.instruction.output!r}", step.instruction.call, *_figures(step.result)) for step in self.steps
+        ]
+        rows.append(("total", "", *_figures(self)))
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        lines = [f"net {self.name} on {self.board.name}"]
+        for row in rows:
+            cells = zip("<<>>>>", widths, row, strict=True)
+            lines.append("  " + "  ".join(f"{cell:{align}{width}}" for align, width, cell in cells).rstrip())
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<result of net {self.name!r} on {self.board.name}: {self.time_us:.2f} us, {len(self.steps)} operators>"
+
+
+def _figures(run: Result | NetResult) -> tuple[str, str, str, str]:
+    read, write = run.bus_bytes["read"], run.bus_bytes["write"]
+    return f"{run.time_us:.2f}", group_digits(run.cycles), group_digits(read), group_digits(write)

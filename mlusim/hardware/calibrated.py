@@ -1,0 +1,3 @@
+from mlusim.hardware.fitted import Fitted
+
+FITTED: tuple[Fitted, ...] = ()

@@ -1,0 +1,91 @@
+"""Bandwidth shared by cores whose latency grows with the load.
+
+A core has a bounded number of requests in flight, so its rate is that number of bytes over their latency. Where the
+latency grows with the utilisation u of the link, L(u) = L0 (1 + g u / (1 - u)), as a queue's waiting time does, every
+transfer goes at the same part of its unloaded rate, and the link carries less than its capacity long before the demand
+reaches it. With g = 0 nobody waits until the link is full: that is `Link`, max-min fair.
+
+hard_sigmoid on MLU290 asks for this: its rate per task falls from 4 to 32 to 64 tasks though the total stays below two
+thirds of nominal, which no limit of core, cluster and chip together gives.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop
+from math import ceil, sqrt
+
+from mlusim.memory.clock import Clock
+from mlusim.memory.link import Flow, Link
+from mlusim.units import TICK_TOLERANCE
+
+_INFINITE = float("inf")
+
+
+def carried(offered: float, capacity: float, growth: float) -> float:
+    """What a link of `capacity` carries of the rates that its transfers would have unloaded, `offered` together.
+
+    The utilisation u solves u (1 + growth u / (1 - u)) = offered / capacity.
+    """
+    if not growth:
+        return offered if offered < capacity else capacity
+    demand = offered / capacity
+    linear = 1 + demand
+    # The form of the quadratic's smaller root that loses no digits, and holds at growth = 1 too.
+    return capacity * 2 * demand / (linear + sqrt(linear * linear + 4 * (growth - 1) * demand))
+
+
+class LoadedLink(Link):
+    """A `Link` on which every transfer slows down with the load. `growth` is g above; the rest as `Link` has it."""
+
+    def __init__(
+        self, environment: Clock, rate: float, port_rates: list[float], mixed_factor: float, growth: float
+    ) -> None:
+        super().__init__(environment, rate, port_rates, mixed_factor)
+        self._growth = growth
+
+    def join(self, flow: Flow, now: int) -> None:
+        """Begin a transfer now."""
+        # No rate is below this floor, so `Link.join` never takes its short cut for a link that is full.
+        self._port_floor = -1.0
+        super().join(flow, now)
+
+    def _share(self, now: int) -> None:
+        clocks = self._clocks
+        if not clocks:
+            return
+        for port in self._unsettled:
+            flows = self._port_flows[port]
+            if flows:
+                self._settle(self._port_rates[port], flows)
+        self._unsettled.clear()
+        offered = 0.0
+        for limit, clock in clocks.items():
+            offered += limit * clock.flows
+        capacity = self._mixed_rate if self._readers and self._writers else self._rate
+        part = carried(offered, capacity, self._growth) / offered
+        soonest = _INFINITE
+        for limit, clock in clocks.items():
+            rate = clock.rate = limit * part
+            heap = clock.heap
+            finish, order, flow = heap[0]
+            while flow.clock is not clock or flow.order != order or flow.finish != finish:
+                heappop(heap)
+                finish, order, flow = heap[0]
+            due = (finish - clock.served) / rate
+            if due < soonest:
+                soonest = due
+        due_ps = now + ceil(soonest - TICK_TOLERANCE)
+        if self._armed_ps < now or due_ps < self._armed_ps:
+            if due_ps < now:
+                due_ps = now
+            self._armed_ps = due_ps
+            self._schedule(self._alarm, 1, due_ps - now)
+
+
+def dram_link(
+    environment: Clock, rate: float, port_rates: list[float], mixed_factor: float = 1.0, growth: float = 0.0
+) -> Link:
+    """The link for a board whose latency grows with the load, or does not."""
+    if growth:
+        return LoadedLink(environment, rate, port_rates, mixed_factor, growth)
+    return Link(environment, rate, port_rates, mixed_factor)

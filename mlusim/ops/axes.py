@@ -1,0 +1,47 @@
+"""Axes as users give them: integers that may count from the end, and lists of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import index as as_index
+from typing import Any
+
+from mlusim.errors import InputError
+
+
+def normal_axis(operator: str, argument: str, axis: Any, rank: int) -> int:
+    """An axis of a tensor of that rank, counted from the front.
+
+    Raises `InputError` for what is no integer, and for an axis out of [-rank, rank).
+    """
+    try:
+        number = as_index(axis)
+    except TypeError:
+        raise InputError(f"{operator}: {argument}={axis!r} is not an integer: name an axis by its number") from None
+    if isinstance(axis, bool):
+        raise InputError(f"{operator}: {argument}={axis!r} is a truth value: name an axis by its number")
+    if not rank:
+        raise InputError(f"{operator}: {argument}={number} of a tensor of rank 0, which has no axes")
+    if not -rank <= number < rank:
+        raise InputError(
+            f"{operator}: {argument}={number} of a tensor of rank {rank}: an axis is in [-{rank}, {rank}); "
+            f"the last one is {rank - 1} or -1"
+        )
+    return number % rank
+
+
+def normal_axes(operator: str, argument: str, axes: Any, rank: int) -> tuple[int, ...]:
+    """One axis or several, counted from the front, each once, in the order given.
+
+    Raises `InputError` as `normal_axis`, and for an axis that is given twice.
+    """
+    given = tuple(axes) if isinstance(axes, Iterable) and not isinstance(axes, str) else (axes,)
+    normal = tuple(normal_axis(operator, argument, axis, rank) for axis in given)
+    for axis in normal:
+        if normal.count(axis) > 1:
+            same = [given[position] for position, other in enumerate(normal) if other == axis]
+            raise InputError(
+                f"{operator}: {argument}={list(given)} names axis {axis} of a tensor of rank {rank} {len(same)} times, "
+                f"as {' and '.join(map(str, same))}: give each axis once"
+            )
+    return normal

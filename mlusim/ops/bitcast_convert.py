@@ -1,0 +1,133 @@
+"""bitcast_convert: the same bytes as elements of another type. What it computes: SEMANTICS, from CINN's document."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Unpack
+
+from numpy.typing import ArrayLike
+
+from mlusim.dtypes import Dtype, dtype_name, dtype_of, is_complex
+from mlusim.errors import InputError
+from mlusim.hardware import Board, board
+from mlusim.kernels.bitcast import copy_tiles, plan_view
+from mlusim.kernels.flat_plan import plan_flat
+from mlusim.kernels.plan import Plan
+from mlusim.memory.view import View
+from mlusim.ops.common import Call, Input, RunOptions, check_choice
+from mlusim.ops.operator import Operator, Tensor, apply
+from mlusim.result import Result
+
+STRATEGIES: dict[str, str] = {
+    "view": "a view of the same device memory: no bytes are moved",
+    "copy": "a copy of the bytes through NRAM, for a consumer that cannot take a view",
+}
+
+
+def bitcast_convert(
+    x: ArrayLike,
+    dtype: object,
+    *,
+    device: str | Path | Board = "mlu370-x4",
+    strategy: str = "view",
+    **options: Unpack[RunOptions],
+) -> Result:
+    """The bytes of x, in C order and little endian, as elements of another type.
+
+    Equal widths keep the shape. A narrower target adds a last dimension, of as many elements as fit in one of x's, the
+    low-order part first. For a wider one x's last dimension must be just what makes one element; it disappears.
+
+    Args:
+        x: any shape and element type; where it is not contiguous, the upload makes it so. bool is one byte, kept as it
+            is.
+        dtype: the target: a NumPy dtype, a name, or CINN's `Float(32)` and the like.
+        device: a preset's name, a TOML file, or a board.
+        strategy: "view": nothing is moved, and the output, which may share its bytes with x, cannot be written;
+            "copy": the bytes are copied on the board.
+        options: see `RunOptions`.
+
+    Returns the result; for a view its log has no operations.
+
+    Raises `InputError` for a last dimension that does not fit, saying which would, and for complex to real or real to
+    complex; and what a run raises.
+    """
+    return apply(BITCAST_CONVERT, (x,), {"dtype": dtype}, device, strategy, options)
+
+
+def plan_bitcast_convert(
+    shape: Sequence[int],
+    source: object,
+    target: object,
+    *,
+    device: str | Path | Board = "mlu370-x4",
+    strategy: str = "view",
+) -> Plan:
+    """The plan of a bitcast_convert, without running it. Arguments and errors as `bitcast_convert`."""
+    check_choice("strategy", strategy, STRATEGIES)
+    origin, end = dtype_of(source), dtype_of(target)
+    new_shape = bitcast_shape("x", tuple(int(extent) for extent in shape), origin, end)
+    return _plan(board(device), new_shape, end, strategy)
+
+
+def bitcast_shape(name: str, shape: tuple[int, ...], source: Dtype, target: Dtype) -> tuple[int, ...]:
+    """Shape of the result. Raises `InputError` where there is none; `name` is what messages call the tensor."""
+    what = f"bitcast_convert: {name} is {dtype_name(source)} {list(shape)} and cannot become {dtype_name(target)}"
+    if is_complex(source) is not is_complex(target):
+        raise InputError(f"{what}: complex and real types do not mix; view the real and imaginary parts on the host")
+    if source.itemsize == target.itemsize:
+        return shape
+    if source.itemsize > target.itemsize:
+        return (*shape, source.itemsize // target.itemsize)
+    needed = target.itemsize // source.itemsize
+    if not shape or shape[-1] != needed:
+        last = f"its last dimension is {shape[-1]}" if shape else "it has rank 0, no last dimension"
+        raise InputError(
+            f"{what}: {needed} elements of {source.itemsize} B make one of {target.itemsize} B, so the last dimension "
+            f"must be {needed}, and {last}; reshape it to [.., {needed}]"
+        )
+    return shape[:-1]
+
+
+def _infer(x: Tensor, *, dtype: object) -> tuple[tuple[int, ...], Dtype]:
+    target = dtype_of(dtype)
+    return bitcast_shape(x.name, x.shape, x.dtype, target), target
+
+
+def _prepare(on: Board, strategy: str, x: Input, *, dtype: object) -> Call:
+    target = dtype_of(dtype)
+    shape = bitcast_shape(x.name, x.array.shape, dtype_of(x.array.dtype), target)
+    return Call(
+        kernel=copy_tiles,
+        plan=_plan(on, shape, target, strategy),
+        inputs=(x,),
+        output_dtype=target,
+        output_shape=shape,
+        view=partial(view_as, dtype=target) if strategy == "view" else None,
+    )
+
+
+def _plan(on: Board, shape: tuple[int, ...], target: Dtype, strategy: str) -> Plan:
+    if strategy == "view":
+        return plan_view(on, shape, target.itemsize, "bitcast_convert")
+    plan = plan_flat(on, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
+    return replace(plan, strategy="copy")
+
+
+def view_as(x: View, *, dtype: object) -> View:
+    """The output of bitcast_convert as a view of its input, a contiguous tensor of device memory."""
+    target = dtype_of(dtype)
+    return View.of(x.allocation, bitcast_shape("x", x.shape, x.dtype, target), target, x.offset)
+
+
+BITCAST_CONVERT = Operator(
+    name="bitcast_convert",
+    tensors=("x",),
+    infer=_infer,
+    prepare=_prepare,
+    strategies=tuple(STRATEGIES),
+    view=view_as,
+)

@@ -1,0 +1,166 @@
+"""What gather and scatter check: axes, shapes in both modes, and the values of an index, coordinate by coordinate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import index as as_index
+from typing import Any
+
+import numpy as np
+
+from mlusim.dtypes import INT32, INT64, dtype_name
+from mlusim.errors import InputError
+from mlusim.kernels.indexing import Extents, Lookups
+from mlusim.ops.common import Array, check_choice
+from mlusim.ops.operator import Tensor
+
+MODES = ("aligned", "standard")
+
+
+def lookups_along(operator: str, x: Tensor, index: Tensor, axis: int) -> Lookups:
+    """The lookups of gather and scatter: one index value for each element, on one axis.
+
+    Raises `InputError` unless ranks are equal and index is no larger than x along the other axes.
+    """
+    check_index_type(operator, index)
+    rank = len(x.shape)
+    if not rank or len(index.shape) != rank:
+        raise InputError(
+            f"{x.name} has shape {list(x.shape)} and {index.name} {list(index.shape)}: {operator} takes two of one "
+            f"rank, 1 or more, an index value for each element; for whole rows take {operator}_nd(..., mode='standard')"
+        )
+    along = normal_axis(operator, axis, rank)
+    problem = _extents_problem(x, index.name, index.shape, (along,))
+    if problem:
+        raise InputError(f"{operator}: {problem}")
+    return Lookups(x_shape=x.shape, axes=(along,), positions=index.shape, aligned=True)
+
+
+def lookups_nd(
+    operator: str, x: Tensor, index: Tensor, axes: Sequence[int] | None, mode: str, src: Tensor | None = None
+) -> Lookups:
+    """The lookups of gather_nd and scatter_nd: index tuples in the last axis of index.
+
+    Raises `InputError` for shapes that do not fit the mode, and says so where they fit the other one.
+    """
+    check_choice("mode", mode, MODES)
+    check_index_type(operator, index)
+    if not index.shape:
+        raise InputError(f"{index.name} has rank 0: the last axis of the index of {operator} holds its coordinates")
+    columns = index.shape[-1]
+    if columns > len(x.shape):
+        raise InputError(
+            f"{index.name} has shape {list(index.shape)}, {columns} coordinates a lookup, and {x.name} has rank "
+            f"{len(x.shape)}: the last axis of the index of {operator} is at most that long"
+        )
+    chosen = _axes_of(operator, axes, columns, len(x.shape), mode)
+    problems = {
+        "aligned": _aligned_problem(x, index, src, chosen),
+        "standard": _standard_problem(x, index, src),
+    }
+    problem = problems.pop(mode)
+    if problem:
+        other, fits = problems.popitem()
+        hint = f"; these shapes fit mode={other!r}" if fits is None and axes is None else ""
+        raise InputError(f"{operator}, mode={mode!r}: {problem}{hint}")
+    return Lookups(x_shape=x.shape, axes=chosen, positions=index.shape[:-1], aligned=mode == "aligned")
+
+
+def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int, mode: str) -> Extents:
+    if axes is None:
+        return tuple(range(columns))
+    try:
+        chosen = tuple(normal_axis(operator, axis, rank) for axis in axes)
+    except TypeError:
+        raise InputError(f"axes={axes!r} of {operator}: a list of axes, one for each coordinate") from None
+    if len(chosen) != columns:
+        raise InputError(
+            f"axes={list(axes)} and an index of {columns} coordinates a lookup: {operator} takes one axis for each"
+        )
+    if len(set(chosen)) != len(chosen):
+        raise InputError(f"axes={list(axes)} of {operator} name an axis of x twice: each coordinate has its own")
+    if mode == "standard" and chosen != tuple(range(columns)):
+        raise InputError(
+            f"axes={list(axes)}: in mode 'standard' {operator} chooses on the first axes of x; leave axes out, "
+            "transpose x, or take mode='aligned'"
+        )
+    return chosen
+
+
+def _aligned_problem(x: Tensor, index: Tensor, src: Tensor | None, axes: Extents) -> str | None:
+    """What does not fit mode aligned, in words; None where all does."""
+    shapes = f"{x.name} has shape {list(x.shape)}, {index.name} {list(index.shape)}"
+    if src is None:
+        if len(index.shape) != len(x.shape) + 1:
+            return f"{shapes}: the index has x's rank plus one, {len(x.shape) + 1}"
+        return _extents_problem(x, index.name, index.shape[:-1], axes)
+    if len(src.shape) != len(x.shape) or index.shape != (*src.shape, len(axes)):
+        return (
+            f"{shapes}, {src.name} {list(src.shape)}: src has x's rank, and the index the shape of src and one axis "
+            "more for its coordinates"
+        )
+    return _extents_problem(x, src.name, src.shape, axes)
+
+
+def _standard_problem(x: Tensor, index: Tensor, src: Tensor | None) -> str | None:
+    """What does not fit mode standard, in words; None where all does."""
+    wanted = (*index.shape[:-1], *x.shape[index.shape[-1] :])
+    if src is None or src.shape == wanted:
+        return None
+    return (
+        f"{x.name} has shape {list(x.shape)}, {index.name} {list(index.shape)}, {src.name} {list(src.shape)}: src has "
+        f"the shape of the index without its last axis, then that of x without the axes chosen on: {list(wanted)}"
+    )
+
+
+def _extents_problem(x: Tensor, name: str, positions: Extents, axes: Extents) -> str | None:
+    """Where an index leaves x along an axis that it does not choose on."""
+    for axis, (count, extent) in enumerate(zip(positions, x.shape, strict=True)):
+        if axis not in axes and count > extent:
+            return (
+                f"{name} has {count} along axis {axis} and {x.name} {extent}: along axes that the index does not "
+                f"choose on (it chooses on {list(axes)}) it is no larger than x; cut it to {extent}"
+            )
+    return None
+
+
+def check_index_type(operator: str, index: Tensor) -> None:
+    """Raise `InputError` unless an index is int32 or int64."""
+    if index.dtype not in (INT32, INT64):
+        raise InputError(
+            f"{index.name} is {dtype_name(index.dtype)}: an index of {operator} is int32 or int64; "
+            f"{index.name}.astype('int64')"
+        )
+
+
+def normal_axis(operator: str, axis: object, rank: int) -> int:
+    """An axis, counted from the front. Raises `InputError` where x has no such axis."""
+    try:
+        number = as_index(axis)  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(f"axis={axis!r} of {operator}: an axis is an integer") from None
+    if not -rank <= number < rank:
+        allowed = f"{-rank} to {rank - 1}" if rank else "none, x has rank 0"
+        raise InputError(f"axis={number} of {operator}: x has rank {rank}, so an axis is {allowed}")
+    return number % rank
+
+
+def check_values(operator: str, name: str, index: Array, lookups: Lookups) -> None:
+    """Raise `InputError` for the first index value outside its axis, negative ones counted from the end.
+
+    A service of the simulator, in 64 bits and column by column: the board itself does not check.
+    """
+    if not index.size:
+        return
+    tuples = index if index.ndim > len(lookups.positions) else index[..., None]
+    for column, (axis, extent) in enumerate(zip(lookups.axes, lookups.chosen, strict=True)):
+        values: Any = tuples[..., column]
+        if int(values.min()) >= -extent and int(values.max()) < extent:
+            continue
+        wide = values.astype(np.int64, copy=False)
+        place = np.unravel_index(int(np.argmax((wide < -extent) | (wide >= extent))), wide.shape)
+        position = [int(part) for part in place] + ([column] if index.ndim > len(lookups.positions) else [])
+        allowed = f"so an index is {-extent} to {extent - 1}" if extent else "so no index is allowed"
+        raise InputError(
+            f"{operator}: {name}{position} = {int(wide[place])}: axis {axis} of x has {extent} elements, {allowed}"
+        )

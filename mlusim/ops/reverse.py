@@ -1,0 +1,202 @@
+"""reverse and flip, which are one operator, and reverse_sequence. What they compute: SEMANTICS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Unpack
+
+from numpy.typing import ArrayLike
+
+from mlusim.dtypes import INT32, INT64, Dtype, dtype_name, dtype_of
+from mlusim.errors import InputError
+from mlusim.hardware import Board, board
+from mlusim.kernels.plan import Plan
+from mlusim.kernels.reverse import reverse_tiles
+from mlusim.kernels.reverse_plan import STRATEGIES
+from mlusim.kernels.reverse_plan import plan_reverse as split
+from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
+from mlusim.kernels.reverse_sequence_plan import STRATEGIES as SEQUENCE_STRATEGIES
+from mlusim.kernels.reverse_sequence_plan import plan_reverse_sequence as split_sequence
+from mlusim.ops.axes import normal_axes, normal_axis
+from mlusim.ops.common import Call, Input, RunOptions, check_choice
+from mlusim.ops.operator import Operator, Tensor, apply
+from mlusim.result import Result
+
+Axes = int | Sequence[int]
+_SEQUENCE_RANK = 2
+
+
+def reverse(
+    x: ArrayLike,
+    axis: Axes,
+    *,
+    device: str | Path | Board = "mlu370-x4",
+    strategy: str = "auto",
+    **options: Unpack[RunOptions],
+) -> Result:
+    """out[i] = x[j], with j counted from the end on the axes given: j = n - 1 - i.
+
+    Args:
+        x: any shape and element type, contiguous or not.
+        axis: one axis or several, each once; negative ones count from the end. An empty list is a copy.
+        device: a preset's name, a TOML file, or a board.
+        strategy: "auto", "strided", "mirror" or "mixed" (`kernels.reverse_plan.STRATEGIES`).
+        options: see `RunOptions`.
+
+    Returns the result; its output has x's shape and dtype, bits as they were.
+
+    Raises `InputError` for an axis out of range or given twice (where other libraries toggle: NumPy and torch refuse it
+    too), and what a run raises.
+    """
+    return apply(REVERSE, (x,), {"axis": axis}, device, strategy, options)
+
+
+def flip(
+    x: ArrayLike,
+    axis: Axes,
+    *,
+    device: str | Path | Board = "mlu370-x4",
+    strategy: str = "auto",
+    **options: Unpack[RunOptions],
+) -> Result:
+    """The same as `reverse`, by the name that the document has."""
+    return apply(FLIP, (x,), {"axis": axis}, device, strategy, options)
+
+
+def reverse_sequence(
+    x: ArrayLike,
+    seq_lengths: ArrayLike,
+    seq_axis: int = 1,
+    batch_axis: int = 0,
+    *,
+    device: str | Path | Board = "mlu370-x4",
+    strategy: str = "auto",
+    **options: Unpack[RunOptions],
+) -> Result:
+    """Each batch entry has its first L elements along the sequence axis reversed; the others stay.
+
+    out[.., b, .., s, ..] = x[.., b, .., L - 1 - s, ..] for s < L, else x[.., b, .., s, ..]; L is seq_lengths[b],
+    between 0 and the extent of the sequence axis: less is 0, more is all of it (TVM's rule).
+
+    Args:
+        x: rank 2 or more, any element type, contiguous or not.
+        seq_lengths: int32 or int64, one for each element of the batch axis. Read on the board, not by the host.
+        seq_axis, batch_axis: different; negative ones count from the end.
+        device: a preset's name, a TOML file, or a board.
+        strategy: "auto", "strided" or "staged" (`kernels.reverse_sequence_plan.STRATEGIES`).
+        options: see `RunOptions`.
+
+    Returns the result; its output has x's shape and dtype, bits as they were.
+
+    Raises `InputError` for axes out of range or equal and for seq_lengths of another rank, length or dtype, and what a
+    run raises.
+    """
+    attributes = {"seq_axis": seq_axis, "batch_axis": batch_axis}
+    return apply(REVERSE_SEQUENCE, (x, seq_lengths), attributes, device, strategy, options)
+
+
+def plan_reverse(
+    shape: Sequence[int],
+    axis: Axes,
+    dtype: object = "float32",
+    *,
+    device: str | Path | Board = "mlu370-x4",
+    strategy: str = "auto",
+    operator: str = "reverse",
+) -> Plan:
+    """The plan of a reverse, without running it. Arguments and errors as `reverse`."""
+    check_choice("strategy", strategy, STRATEGIES)
+    extents = tuple(int(extent) for extent in shape)
+    axes = normal_axes(operator, "axis", axis, len(extents))
+    return split(board(device), extents, axes, dtype_of(dtype).itemsize, strategy, operator)
+
+
+def plan_reverse_sequence(
+    shape: Sequence[int],
+    seq_axis: int = 1,
+    batch_axis: int = 0,
+    dtype: object = "float32",
+    *,
+    device: str | Path | Board = "mlu370-x4",
+    strategy: str = "auto",
+) -> Plan:
+    """The plan of a reverse_sequence, without running it; lengths play no part. Arguments and errors as there."""
+    check_choice("strategy", strategy, SEQUENCE_STRATEGIES)
+    extents = tuple(int(extent) for extent in shape)
+    axes = _sequence_axes("x", extents, seq_axis, batch_axis)
+    return split_sequence(board(device), extents, *axes, dtype_of(dtype).itemsize, strategy)
+
+
+def _infer(operator: str, x: Tensor, *, axis: Axes) -> tuple[tuple[int, ...], Dtype]:
+    normal_axes(operator, "axis", axis, len(x.shape))
+    return x.shape, x.dtype
+
+
+def _prepare(operator: str, on: Board, strategy: str, x: Input, *, axis: Axes) -> Call:
+    shape, dtype = x.array.shape, dtype_of(x.array.dtype)
+    axes = normal_axes(operator, "axis", axis, len(shape))
+    plan = split(on, shape, axes, dtype.itemsize, strategy, operator)
+    return Call(kernel=reverse_tiles, plan=plan, inputs=(x,), output_dtype=dtype, output_shape=shape)
+
+
+def _infer_sequence(x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis: int) -> tuple[tuple[int, ...], Dtype]:
+    _, batch = _sequence_axes(x.name, x.shape, seq_axis, batch_axis)
+    name, entries = seq_lengths.name, x.shape[batch]
+    if seq_lengths.shape != (entries,):
+        raise InputError(
+            f"reverse_sequence: {name} has shape {list(seq_lengths.shape)} and {x.name}, of shape {list(x.shape)}, has "
+            f"{entries} batch entries along axis {batch}: {name} is [{entries}], one length for each"
+        )
+    if seq_lengths.dtype not in (INT32, INT64):
+        raise InputError(
+            f"reverse_sequence: {name} is {dtype_name(seq_lengths.dtype)}: lengths are int32 or int64; "
+            f"{name}.astype('int32')"
+        )
+    return x.shape, x.dtype
+
+
+def _prepare_sequence(
+    on: Board, strategy: str, x: Input, seq_lengths: Input, *, seq_axis: int, batch_axis: int
+) -> Call:
+    shape, dtype = x.array.shape, dtype_of(x.array.dtype)
+    plan = split_sequence(on, shape, *_sequence_axes(x.name, shape, seq_axis, batch_axis), dtype.itemsize, strategy)
+    return Call(
+        kernel=reverse_sequence_tiles, plan=plan, inputs=(x, seq_lengths), output_dtype=dtype, output_shape=shape
+    )
+
+
+def _sequence_axes(name: str, shape: tuple[int, ...], seq_axis: Any, batch_axis: Any) -> tuple[int, int]:
+    if len(shape) < _SEQUENCE_RANK:
+        raise InputError(
+            f"reverse_sequence: {name} has shape {list(shape)}, rank {len(shape)}: it needs a sequence and a batch "
+            "axis, so rank 2 or more"
+        )
+    sequence = normal_axis("reverse_sequence", "seq_axis", seq_axis, len(shape))
+    batch = normal_axis("reverse_sequence", "batch_axis", batch_axis, len(shape))
+    if sequence == batch:
+        raise InputError(
+            f"reverse_sequence: seq_axis={seq_axis} and batch_axis={batch_axis} are one axis of {name}, of rank "
+            f"{len(shape)}: they differ; lengths along the batch axis say how much of the sequence axis is reversed"
+        )
+    return sequence, batch
+
+
+REVERSE = Operator(
+    name="reverse",
+    tensors=("x",),
+    infer=partial(_infer, "reverse"),
+    prepare=partial(_prepare, "reverse"),
+    strategies=tuple(STRATEGIES),
+)
+FLIP = replace(REVERSE, name="flip", infer=partial(_infer, "flip"), prepare=partial(_prepare, "flip"))
+REVERSE_SEQUENCE = Operator(
+    name="reverse_sequence",
+    tensors=("x", "seq_lengths"),
+    infer=_infer_sequence,
+    prepare=_prepare_sequence,
+    strategies=tuple(SEQUENCE_STRATEGIES),
+    reads_values=("seq_lengths",),
+)

@@ -1,0 +1,264 @@
+"""The measured kernels, as they are known.
+
+Vendor kernels of known shape share one template, `pipelined`: every core takes an equal slice in tiles that fill its
+NRAM, double buffered. It was written before any parameter was fitted. The others follow their published source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mlusim.units import ceil_div
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+    from mlusim.memory.view import View
+
+Issue = Callable[[int], None]
+
+
+async def pipelined(core: Core, steps: int, load: Issue, compute: Issue | None, store: Issue) -> None:
+    """Load tile i, compute on tile i - 1 and store the one before at the same time; one sync after each.
+
+    Two stages where there is nothing to compute. The store is issued first, so that a buffer is free for the load
+    behind it in the same pipe.
+    """
+    behind = 2 if compute else 1
+    for step in range(steps + behind):
+        if step >= behind:
+            store(step - behind)
+        if compute and 1 <= step <= steps:
+            compute(step - 1)
+        if step < steps:
+            load(step)
+        await core.sync()
+
+
+def slice_of(core: Core, count: int, unit: int) -> tuple[int, int]:
+    """The equal part of `count` elements that is this core's, in whole units."""
+    each = ceil_div(ceil_div(count, core.task_dim), unit) * unit
+    return min(core.task_id * each, count), min((core.task_id + 1) * each, count)
+
+
+def tiles_of(first: int, last: int, most: int) -> list[tuple[int, int]]:
+    """[first, last) in tiles of `most`, the last one shorter."""
+    return [(start, min(start + most, last)) for start in range(first, last, most)]
+
+
+def fitting(core: Core, buffers: int, itemsize: int) -> int:
+    """Elements of each of `buffers` equal buffers that fill the NRAM."""
+    unit = core.board.vector_alignment_bytes
+    return core.board.nram_usable_bytes // buffers // unit * unit // itemsize
+
+
+async def copy(core: Core, out: Sequence[View], *inputs: View) -> None:
+    """Contiguous copies of blocks, one after the other: a copy of one, a concat of several."""
+    if core.is_memory_core:
+        return
+    each = fitting(core, 2, inputs[0].itemsize)
+    buffers = [core.nram.alloc(each, inputs[0].dtype) for _ in range(2)]
+    unit = core.board.vector_alignment_bytes // inputs[0].itemsize
+    work = [
+        (block, start, stop)
+        for block, source in enumerate(inputs)
+        for start, stop in tiles_of(*slice_of(core, source.shape[0], unit), each)
+    ]
+
+    def load(step: int) -> None:
+        block, start, stop = work[step]
+        core.memcpy_async(buffers[step % 2][: stop - start], inputs[block][start:stop])
+
+    def store(step: int) -> None:
+        block, start, stop = work[step]
+        core.memcpy_async(out[block][start:stop], buffers[step % 2][: stop - start])
+
+    await pipelined(core, len(work), load, None, store)
+
+
+async def add(core: Core, a: View, b: View, out: View) -> None:
+    """Three-stage add of halves, computed in float: in place in the first operand's buffer."""
+    if core.is_memory_core:
+        return
+    # Two tiles of both operands, and one operand's float form.
+    each = fitting(core, 8, a.itemsize)
+    pairs = [[core.nram.alloc(each, a.dtype) for _ in range(2)] for _ in range(2)]
+    wide = [core.nram.alloc(each, "float32") for _ in range(2)]
+    unit = core.board.vector_alignment_bytes // a.itemsize
+    work = tiles_of(*slice_of(core, a.shape[0], unit), each)
+
+    def load(step: int) -> None:
+        start, stop = work[step]
+        for buffer, source in zip(pairs[step % 2], (a, b), strict=True):
+            core.memcpy_async(buffer[: stop - start], source[start:stop])
+
+    def compute(step: int) -> None:
+        count = work[step][1] - work[step][0]
+        left, right = (buffer[:count] for buffer in pairs[step % 2])
+        for buffer, source in zip(wide, (left, right), strict=True):
+            core.convert(buffer[:count], source)
+        core.add(wide[0][:count], wide[0][:count], wide[1][:count])
+        core.convert(left, wide[0][:count])
+
+    def store(step: int) -> None:
+        start, stop = work[step]
+        core.memcpy_async(out[start:stop], pairs[step % 2][0][: stop - start])
+
+    await pipelined(core, len(work), load, compute, store)
+
+
+async def expand(core: Core, source: View, out: View) -> None:
+    """One element to all: fill the NRAM once, store it again and again."""
+    if core.is_memory_core:
+        return
+    each = fitting(core, 1, out.itemsize)
+    buffer = core.nram.alloc(each, out.dtype)
+    await core.memcpy(buffer[:1], source)
+    core.fill(buffer, 0)
+    await core.sync()
+    unit = core.board.vector_alignment_bytes // out.itemsize
+    for start, stop in tiles_of(*slice_of(core, out.shape[0], unit), each):
+        core.memcpy_async(out[start:stop], buffer[: stop - start])
+    await core.sync()
+
+
+async def fill_one(core: Core, out: View) -> None:
+    """One element, by the first task."""
+    if core.is_memory_core or core.task_id:
+        return
+    buffer = core.nram.alloc(core.board.vector_alignment_bytes, out.dtype)
+    core.fill(buffer, 1)
+    await core.sync()
+    await core.memcpy(out, buffer[:1])
+
+
+async def transpose(core: Core, x: View, out: View, height: int, width: int) -> None:
+    """2-D transpose in tiles of height x width, a quarter of the NRAM each: load, `__bang_transpose`, store."""
+    if core.is_memory_core:
+        return
+    tall, wide = [[core.nram.alloc(height * width, x.dtype) for _ in range(2)] for _ in range(2)]
+    rows, columns = x.shape
+    tiles = [(row, column) for column in range(0, columns, width) for row in range(0, rows, height)]
+    work = tiles[core.task_id :: core.task_dim]
+
+    def extent(step: int) -> tuple[int, int, int, int]:
+        row, column = work[step]
+        return row, min(row + height, rows), column, min(column + width, columns)
+
+    def load(step: int) -> None:
+        top, bottom, left, right = extent(step)
+        h, w = bottom - top, right - left
+        core.memcpy_async(tall[step % 2][: h * w].reshape(h, w), x[top:bottom, left:right])
+
+    def compute(step: int) -> None:
+        top, bottom, left, right = extent(step)
+        h, w = bottom - top, right - left
+        core.transpose(wide[step % 2][: h * w].reshape(w, h), tall[step % 2][: h * w].reshape(h, w))
+
+    def store(step: int) -> None:
+        top, bottom, left, right = extent(step)
+        h, w = bottom - top, right - left
+        core.memcpy_async(out[left:right, top:bottom], wide[step % 2][: h * w].reshape(w, h))
+
+    await pipelined(core, len(work), load, compute, store)
+
+
+async def stream(core: Core, out: View, nram_bytes: int, *inputs: View) -> None:
+    """STREAM copy (one input) and add (two), as InfiniBench has them: everything blocks, NRAM in equal buffers."""
+    if core.is_memory_core:
+        return
+    count = 1 if len(inputs) == 1 else len(inputs) + 1
+    each = nram_bytes // count // out.itemsize
+    buffers = [core.nram.alloc(each, out.dtype) for _ in range(count)]
+    for start, stop in tiles_of(*slice_of(core, out.shape[0], 1), each):
+        parts = [buffer[: stop - start] for buffer in buffers]
+        for part, source in zip(parts, inputs, strict=False):
+            await core.memcpy(part, source[start:stop])
+        if len(inputs) == 1:
+            core.mul(parts[0], parts[0], 1.0)
+        else:
+            core.add(parts[-1], parts[0], parts[1])
+        await core.sync()
+        await core.memcpy(out[start:stop], parts[-1])
+
+
+async def vector_add(core: Core, a: View, b: View, out: View, chunk: int) -> None:
+    """The guide's first example: blocking loads, add in place, blocking store."""
+    held, other = core.nram.alloc(chunk, a.dtype), core.nram.alloc(chunk, a.dtype)
+    for start, stop in tiles_of(*slice_of(core, a.shape[0], 1), chunk):
+        left, right = held[: stop - start], other[: stop - start]
+        await core.memcpy(left, a[start:stop])
+        await core.memcpy(right, b[start:stop])
+        core.add(left, left, right)
+        await core.sync()
+        await core.memcpy(out[start:stop], left)
+
+
+async def hard_sigmoid(core: Core, x: View, out: View, chunk: int) -> None:
+    """bangpy's hard_sigmoid: two chunks in turn and one of constants; load, 4 x (fill, binary), store.
+
+    Whether load and store overlap the compute is not certain: the committed kernel is double buffered, and one chunk
+    of 8 passes at 4 tasks takes no longer than the passes alone.
+    """
+    buffers = [core.nram.alloc(chunk, x.dtype) for _ in range(2)]
+    constants = core.nram.alloc(chunk, x.dtype)
+    work = tiles_of(*slice_of(core, x.shape[0], 32), chunk)
+
+    def load(step: int) -> None:
+        start, stop = work[step]
+        core.memcpy_async(buffers[step % 2][: stop - start], x[start:stop])
+
+    def compute(step: int) -> None:
+        count = work[step][1] - work[step][0]
+        held, constant = buffers[step % 2][:count], constants[:count]
+        for value, instruction in ((1 / 6, core.mul), (0.5, core.add), (1.0, core.min), (0.0, core.max)):
+            core.fill(constant, value)
+            instruction(held, held, constant)
+
+    def store(step: int) -> None:
+        start, stop = work[step]
+        core.memcpy_async(out[start:stop], buffers[step % 2][: stop - start])
+
+    await pipelined(core, len(work), load, compute, store)
+
+
+async def scalar_matmul(core: Core, a: View, b: View, out: View, ordinary: int) -> None:
+    """A scalar matmul, its inner iteration two loads from where the operands lie and `ordinary` other instructions.
+
+    All inner iterations of a row of the result are one counted load from each operand.
+    """
+    count, columns = a.shape[1], b.shape[1]
+    for row in range(a.shape[0]):
+        await core.load_array(a[row].broadcast_to(columns, count))
+        await core.load_array(b)
+        core.scalar(count=columns * count * ordinary)
+    core.store(out[0, 0], 0)
+
+
+async def scalar_matmul_nram(core: Core, a: View, b: View, out: View, ordinary: int) -> None:
+    """The same with the operands copied to NRAM first, and the result copied back."""
+    held = [core.nram.alloc(view.shape, view.dtype) for view in (a, b, out)]
+    for target, source in zip(held, (a, b), strict=False):
+        await core.memcpy(target, source)
+    await scalar_matmul(core, held[0], held[1], held[2], ordinary)
+    await core.memcpy(out, held[2])
+
+
+async def row_loads(core: Core, x: View, out: View, lengths: Sequence[int]) -> None:
+    """Program (v, s): `lengths[s]` iterations of a blocking row load, compare and select, add, log, max.
+
+    Compare and select count as one instruction, as the description's four steps have it; the logarithm as one pass.
+    """
+    v, s = divmod(core.task_id, len(lengths))
+    width = out.shape[-1]
+    row, best = (core.nram.alloc(width, x.dtype) for _ in range(2))
+    core.fill(best, 0)
+    first = sum(lengths[:s])
+    for turn in range(lengths[s]):
+        await core.memcpy(row, x[first + turn, v * width : (v + 1) * width])
+        core.max(row, row, 0.0)
+        core.add(row, row, 1.0)
+        core.mul(row, row, 1.0)  # stands for the logarithm: only its cost matters here
+        core.max(best, best, row)
+        await core.sync()
+    await core.memcpy(out[s, v], best)

@@ -1,0 +1,166 @@
+"""Each measurement as a run on the simulated board: which kernel, which tensors, which launch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlusim.device import Device
+from mlusim.hardware import Board, board
+from mlusim.memory.view import View
+from mlusim.units import KIB, PS_PER_US
+from mlusim.validation import kernels
+from mlusim.validation.measurements import Measurement
+
+_UNION1 = (4, 12, 1)
+_STREAM_NRAM_BYTES = 240 * KIB
+_HARD_SIGMOID_CHUNK = 43_520
+_VECTOR_ADD_CHUNK = 40_960
+_CONCAT_BLOCKS = 16
+_TRANSPOSE_TILE = (256, 192)  # 96 KiB of halves, which divides 2048 x 10944
+
+# Instructions of an inner iteration besides its two loads.
+_GDRAM_ORDINARY, _NRAM_ORDINARY = 13, 17
+
+_SEQUENCES = (20, 25, 18, 20)
+_VOCABULARY = 30_522  # a row of 122088 B
+_ROW = 1024
+
+
+def recreate(row: Measurement, on: Board | None = None) -> Device:
+    """Run a measurement's kernel, timing only; gives the device with its log.
+
+    Args:
+        row: what to re-create.
+        on: the board, in place of the row's own: for fits and sensitivities.
+    """
+    run = _RUNS[row.name.partition("-")[0]]
+    return run(row, on or board(row.board))
+
+
+def simulated_us(row: Measurement, device: Device) -> float:
+    """The simulated time to hold against `row.time_us`: of the launch, and the host's share of the measurement."""
+    launch = device.log.launches[0]
+    return (launch.end_ps - launch.start_ps) / PS_PER_US + row.overhead_us
+
+
+def _launch(device: Device, kernel: Any, *arguments: Any, **how: Any) -> Device:
+    device.launch(kernel, *arguments, **how)
+    device.synchronize()
+    return device
+
+
+def _tensor(device: Device, shape: int | tuple[int, ...], dtype: Any, name: str = "input") -> View:
+    return device.upload(np.broadcast_to(np.zeros((), dtype), shape), name)
+
+
+def _elements(row: Measurement) -> int:
+    return math.prod(map(int, row.shape.split("x")))
+
+
+def _tasks(row: Measurement) -> int:
+    return int(row.launch.split()[1])
+
+
+def _copy(row: Measurement, on: Board) -> Device:
+    device = Device(on, data=False)
+    count = _elements(row)
+    x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
+    return _launch(device, kernels.copy, [out], x, dim=_UNION1, kind="UNION1")
+
+
+def _concat(row: Measurement, on: Board) -> Device:
+    device = Device(on, data=False)
+    count = row.bytes_read // np.dtype(row.dtype).itemsize // _CONCAT_BLOCKS
+    blocks = [_tensor(device, count, row.dtype, f"input {index}") for index in range(_CONCAT_BLOCKS)]
+    out = device.alloc((_CONCAT_BLOCKS, count), row.dtype)
+    return _launch(device, kernels.copy, list(out), *blocks, dim=_UNION1, kind="BLOCK")
+
+
+def _add(row: Measurement, on: Board) -> Device:
+    device = Device(on, data=False)
+    count = _elements(row)
+    a, b = (_tensor(device, count, row.dtype, name) for name in "ab")
+    return _launch(device, kernels.add, a, b, device.alloc(count, row.dtype), dim=_UNION1, kind="UNION1")
+
+
+def _expand(row: Measurement, on: Board) -> Device:
+    device = Device(on, data=False)
+    out = device.alloc(_elements(row), row.dtype)
+    return _launch(device, kernels.expand, _tensor(device, 1, row.dtype), out, dim=_tasks(row), kind="BLOCK")
+
+
+def _fill_one(row: Measurement, on: Board) -> Device:
+    device = Device(on, data=False)
+    return _launch(device, kernels.fill_one, device.alloc(1, row.dtype), dim=(4, 1, 1), kind="UNION1")
+
+
+def _transpose(row: Measurement, on: Board) -> Device:
+    device = Device(on, data=False)
+    height, width = map(int, row.shape.split("x"))
+    x, out = _tensor(device, (height, width), row.dtype), device.alloc((width, height), row.dtype)
+    return _launch(device, kernels.transpose, x, out, *_TRANSPOSE_TILE, dim=_UNION1, kind="UNION1")
+
+
+def _stream(row: Measurement, on: Board) -> Device:
+    device = Device(on, data=False)
+    count = _elements(row)
+    inputs = [_tensor(device, count, row.dtype, name) for name in ("a", "b")[: row.bytes_read // row.bytes_written]]
+    return _launch(device, kernels.stream, device.alloc(count, row.dtype), _STREAM_NRAM_BYTES, *inputs, kind="UNION1")
+
+
+def _vector_add(row: Measurement, on: Board) -> Device:
+    device = Device(on, data=False)
+    count = _elements(row)
+    a, b = (_tensor(device, count, row.dtype, name) for name in "ab")
+    out = device.alloc(count, row.dtype)
+    return _launch(device, kernels.vector_add, a, b, out, _VECTOR_ADD_CHUNK, dim=_tasks(row), kind="BLOCK")
+
+
+def _hard_sigmoid(row: Measurement, on: Board) -> Device:
+    # bangpy keeps nothing of the NRAM back: three chunks of 43520 floats are all of its 512 KiB but 2 KiB.
+    device = Device(on.replace(nram_reserved_bytes=0), data=False)
+    count = _elements(row)
+    x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
+    return _launch(device, kernels.hard_sigmoid, x, out, _HARD_SIGMOID_CHUNK, dim=_tasks(row), kind="BLOCK")
+
+
+def _scalar(row: Measurement, on: Board) -> Device:
+    # The one kind of row that looks at its bytes: scalar loads need them.
+    device = Device(on)
+    rows, inner, columns = map(int, row.shape.split("x"))
+    a = device.upload(np.zeros((rows, inner), row.dtype), "a")
+    b = device.upload(np.zeros((inner, columns), row.dtype), "b")
+    out = device.alloc((rows, columns), row.dtype)
+    if row.name.startswith("scalar-nram"):
+        return _launch(device, kernels.scalar_matmul_nram, a, b, out, _NRAM_ORDINARY, dim=1, kind="BLOCK")
+    return _launch(device, kernels.scalar_matmul, a, b, out, _GDRAM_ORDINARY, dim=1, kind="BLOCK")
+
+
+def _rows(row: Measurement, on: Board) -> Device:
+    device = Device(on, data=False)
+    programs = _tasks(row)
+    width = programs // len(_SEQUENCES) * _ROW
+    # The last of a row's blocks is masked beyond the vocabulary; it is loaded whole here, 0.7 % more bytes.
+    x = _tensor(device, (sum(_SEQUENCES), width), row.dtype)
+    strided = View(x.allocation, 0, x.shape, (_VOCABULARY * x.itemsize, x.itemsize), x.dtype)
+    out = device.alloc((len(_SEQUENCES), width // _ROW, _ROW), row.dtype)
+    return _launch(device, kernels.row_loads, strided, out, _SEQUENCES, dim=programs, kind="BLOCK")
+
+
+_RUNS: dict[str, Callable[[Measurement, Board], Device]] = {
+    "copy": _copy,
+    "expand": _expand,
+    "fill": _fill_one,
+    "add": _add,
+    "concat": _concat,
+    "transpose": _transpose,
+    "stream": _stream,
+    "vadd": _vector_add,
+    "hardsigmoid": _hard_sigmoid,
+    "scalar": _scalar,
+    "rows": _rows,
+}

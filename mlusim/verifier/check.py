@@ -1,0 +1,112 @@
+"""The whole verification over one log: a pure function, after the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+from mlusim.errors import HangError, MlusimError, PlanError
+from mlusim.hardware import Board
+from mlusim.kernels.plan import Plan
+from mlusim.log import Log
+from mlusim.verifier.accesses import accesses_of
+from mlusim.verifier.balance import balance_of, traffic_of
+from mlusim.verifier.coverage import Coverage
+from mlusim.verifier.findings import ERROR, Finding
+from mlusim.verifier.hints import find_redundant
+from mlusim.verifier.joins import Space
+from mlusim.verifier.memory import find_left, find_uninitialised, find_unused
+from mlusim.verifier.order import Order
+from mlusim.verifier.races import Races
+from mlusim.verifier.report import Report
+
+
+def check_log(
+    log: Log,
+    board: Board,
+    *,
+    name: str = "",
+    plan: Plan | None = None,
+    rewrites: bool | tuple[str, ...] = (),
+    stopped: BaseException | None = None,
+    left: bool = False,
+) -> Report:
+    """Verify a run from its log.
+
+    Args:
+        log: of one device.
+        board: its board.
+        name: of what ran; by default the kernels of the launches.
+        plan: the split that the run should follow, proved too.
+        rewrites: outputs that may be written more than once, by name; True for all.
+        stopped: the error that ended the run early. Then what was never written is no finding.
+        left: report memory of the host that was not given back.
+
+    Not seen: accesses by host code; in a timing-only run, which rows an instruction with offsets in NRAM touched.
+    """
+    columns = log.columns()
+    order = Order(log, columns)
+    accesses = accesses_of(log, columns)
+    space = Space(log)
+    found = [] if stopped is None else [_stop(stopped)]
+    if plan is not None:
+        found += prove(plan)
+    races = Races(log, columns, accesses, space, order).find()
+    found += races
+    found += find_uninitialised(log, columns, accesses, order)
+    uses, wrong = Coverage(log, accesses, order, plan, rewrites).look()
+    if stopped is None:
+        found += wrong
+        found += find_unused(log, accesses)
+        if not races:
+            found += find_redundant(log, columns, accesses, space, order)
+    if left:
+        found += find_left(log)
+    return Report(
+        name=name or ", ".join(dict.fromkeys(launch.kernel for launch in log.launches)) or "nothing",
+        board=board.name,
+        findings=tuple(sort_findings(found)),
+        tensors=tuple(uses),
+        balance=balance_of(log, accesses, order, board) if log.tasks else None,
+        traffic=tuple(traffic_of(log, columns)),
+        records=len(log),
+        tasks=len(log.tasks),
+    )
+
+
+def sort_findings(found: Iterable[Finding]) -> list[Finding]:
+    """Errors first, else as they come."""
+    return sorted(found, key=lambda finding: finding.severity != ERROR)
+
+
+def prove(plan: Plan) -> list[Finding]:
+    """What is wrong with a plan before anything runs: tiles that miss, overlap, leave the output or do not fit."""
+    try:
+        plan.check()
+    except PlanError as error:
+        return [
+            Finding(
+                kind="bad-plan",
+                title=error.message,
+                rule="tiles cover the output exactly once, and each fits in the NRAM of its core",
+                remedy="correct the planner; plan.explain() prints its arithmetic",
+            )
+        ]
+    return []
+
+
+def _stop(error: BaseException) -> Finding:
+    text = error.message if isinstance(error, MlusimError) else str(error)
+    where = error.where if isinstance(error, MlusimError) else ""
+    hang = isinstance(error, HangError)
+    return Finding(
+        kind="hang" if hang else "stopped",
+        title=f"{where}: {text}" if where else text,
+        rule="the counts of barriers are fixed: whoever has returned leaves the others waiting for ever" if hang else "",
+        remedy="let every participant reach the same barriers, the memory core too" if hang else "",
+        fields={"error": type(error).__name__},
+    )
+
+
+__all__ = ["check_log", "prove", "sort_findings"]
+

@@ -1,0 +1,77 @@
+"""An output against its reference: how many elements differ, where, and who wrote the first of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mlusim.errors import InputError
+from mlusim.log import Log
+from mlusim.units import group_digits
+from mlusim.verifier.accesses import accesses_of
+from mlusim.verifier.boxes import Integers, shared, union
+from mlusim.verifier.boxes import Geometry
+from mlusim.verifier.coordinates import describe
+from mlusim.verifier.findings import Finding, Site, site_of
+
+Array = np.ndarray[Any, Any]
+
+
+def differs(log: Log, identity: int, result: Array, expected: Array, tolerance: float = 0.0) -> Finding | None:
+    """The finding where an output is not its reference; None where it is.
+
+    Args:
+        log: of the run.
+        identity: allocation of the output.
+        result, expected: arrays. Raises `InputError` where shape or element type differ.
+        tolerance: largest difference relative to the reference; at 0 bits are compared, any NaN equal to any other.
+    """
+    allocation = log.allocations[identity]
+    if expected.shape != result.shape or expected.dtype != result.dtype:
+        raise InputError(
+            f"the reference of {allocation.name} is {expected.dtype} {list(expected.shape)} and the output "
+            f"{result.dtype} {list(result.shape)}: they must be the same"
+        )
+    wrong = np.flatnonzero(_unequal(result, expected, tolerance).reshape(-1))
+    if not len(wrong):
+        return None
+    itemsize = result.dtype.itemsize
+    starts, stops = union(wrong * itemsize, (wrong + 1) * itemsize)
+    place = tuple(int(index) for index in np.unravel_index(wrong[0], result.shape)) if result.shape else ()
+    return Finding(
+        kind="wrong-value",
+        title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
+        f"the first, {allocation.name}{list(place)}, is {result[place]!s} and should be {expected[place]!s}",
+        where=describe(allocation, starts, stops),
+        nbytes=int((stops - starts).sum()),
+        sites=_writer(log, identity, int(wrong[0]) * itemsize, itemsize),
+        rule="the output equals the reference" + (f" within {tolerance:g} of it" if tolerance else ", bit by bit"),
+        remedy="look at where the line above takes its bytes from",
+        fields={"elements": len(wrong)},
+    )
+
+
+def _unequal(result: Array, expected: Array, tolerance: float) -> Array:
+    raw = f"V{result.dtype.itemsize}" if result.dtype.itemsize > 8 else f"u{result.dtype.itemsize}"  # noqa: PLR2004
+    with np.errstate(all="ignore"):
+        unequal: Array = np.asarray(result.reshape(result.shape or (1,)).copy().view(raw)) != np.asarray(
+            expected.reshape(expected.shape or (1,)).copy().view(raw)
+        )
+        one, other = result.reshape(unequal.shape), expected.reshape(unequal.shape)
+        unequal &= ~((one != one) & (other != other))  # noqa: PLR0124 - NaN alone is not itself
+        if tolerance:
+            unequal &= ~(np.abs(one - other) <= tolerance * np.abs(other))
+    return unequal
+
+
+def _writer(log: Log, identity: int, byte: int, nbytes: int) -> tuple[Site, ...]:
+    """Who wrote an element last."""
+    accesses = accesses_of(log, log.columns())
+    near = (accesses.alloc == identity) & accesses.write & (accesses.low <= byte) & (accesses.high > byte)
+    element = Geometry(0, nbytes, ())
+    for row in np.flatnonzero(near)[::-1].tolist():
+        starts: Integers = shared(*accesses.of(row), element, byte)[0]
+        if len(starts):
+            return (site_of(log, int(accesses.record[row]), "writes"),)
+    return ()

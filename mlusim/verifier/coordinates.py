@@ -1,0 +1,46 @@
+"""Bytes of an allocation in coordinates of its tensor, for people: `out[2, 0:3, 17, 0:784]`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mlusim.dtypes import dtype_of
+from mlusim.log import AllocationRecord
+from mlusim.units import group_digits
+from mlusim.verifier.boxes import Integers
+
+
+def describe(allocation: AllocationRecord, starts: Integers, stops: Integers) -> str:
+    """Runs of bytes of an allocation in its coordinates, and how many bytes they are.
+
+    A box is written as a slice; of anything else the slice that encloses it, and that it is a part.
+    """
+    nbytes = int((stops - starts).sum())
+    itemsize = dtype_of(allocation.dtype).itemsize
+    amount = f"{group_digits(nbytes)} B"
+    if math.prod(allocation.shape) * itemsize != allocation.nbytes or not allocation.shape or not nbytes:
+        low, high = (int(starts.min()), int(stops.max())) if len(starts) else (0, 0)
+        part = "" if high - low == nbytes else "part of "
+        return f"{part}bytes {group_digits(low)} to {group_digits(high)} of {allocation.name}, {amount}"
+    low, high = bounding_box(allocation.shape, starts // itemsize, -(-stops // itemsize))
+    enclosed = math.prod((high - low).tolist()) * itemsize
+    text = ", ".join(
+        str(first) if last - first == 1 else f"{first}:{last}"
+        for first, last in zip(low.tolist(), high.tolist(), strict=True)
+    )
+    part = "" if enclosed == nbytes else "part of "
+    return f"{part}{allocation.name}[{text}], {amount}"
+
+
+def bounding_box(shape: tuple[int, ...], first: Integers, last: Integers) -> tuple[Integers, Integers]:
+    """The box that encloses runs of elements [first, last) of a tensor."""
+    low = np.array(np.unravel_index(first, shape))
+    high = np.array(np.unravel_index(last - 1, shape))
+    # Behind the first axis on which a run's ends differ, it passes through all of an axis.
+    differs = np.cumsum(low != high, axis=0) > 0
+    wraps = np.concatenate((np.zeros((1, len(first)), bool), differs[:-1]))
+    extents = np.array(shape)[:, None]
+    low, high = np.where(wraps, 0, low), np.where(wraps, extents - 1, high)
+    return low.min(axis=1), high.max(axis=1) + 1

@@ -1,0 +1,173 @@
+"""A finding: what happened, where, the numbers, the rule of the hardware and the remedy. As text and as JSON."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlusim.log import COLUMNS, PIPES, WIDTH, Log
+from mlusim.units import format_ns, group_digits
+
+ERROR, HINT = "error", "hint"
+
+# Titles by kind; a test walks them.
+KINDS = {
+    "race": "two operations of one task touch the same bytes, and nothing orders them",
+    "task-race": "two tasks touch the same bytes, and nothing orders them",
+    "uninitialised": "bytes are read that nobody has written",
+    "never-written": "bytes of an output are never written",
+    "written-again": "bytes of an output are written more than once",
+    "not-planned": "the run does not do what its plan says",
+    "bad-plan": "the plan does not hold",
+    "wrong-value": "the output differs from the reference",
+    "hang": "tasks wait for what never comes",
+    "stopped": "the run stopped with an error",
+    "unused": "an allocation is never used",
+    "left": "memory is left allocated",
+    "redundant-sync": "a sync orders nothing",
+}
+HINTS = frozenset({"unused", "left", "redundant-sync"})
+
+_BOLD, _RED, _YELLOW, _CYAN, _DIM, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """One operation of a finding.
+
+    Attributes:
+        role: what it has to do with it: `writes`, `reads`, `issued first, writes`.
+        operation: its name.
+        file, line, function: the kernel's own line; 0 where it is not known.
+        task: who, as `task 3`, or `memory core`; -1 the host.
+        cluster, core, pipe: where.
+        start_ps, end_ps: when it ran, in simulated time; -1 where it did not end.
+        record: its record in the log.
+        tile: the tile of the plan, where there is one.
+    """
+
+    role: str
+    operation: str
+    file: str
+    line: int
+    function: str
+    task: str
+    cluster: int
+    core: str
+    pipe: str
+    start_ps: int
+    end_ps: int
+    record: int
+    tile: str = ""
+
+    @property
+    def source(self) -> str:
+        """The source line, stripped; empty where it cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
+    @property
+    def place(self) -> str:
+        """`kernel.py:41`."""
+        return f"{Path(self.file).name}:{self.line}"
+
+    @property
+    def who(self) -> str:
+        """`task 3, cluster 0 core 3, io pipe`."""
+        pipe = f", {self.pipe} pipe" if self.pipe in PIPES[:-1] else f", {self.pipe}" if self.pipe != "sync" else ""
+        return f"{self.task}, cluster {self.cluster} {self.core}{pipe}"
+
+    @property
+    def when(self) -> str:
+        """`at 1 840 to 2 010 ns`."""
+        end = format_ns(self.end_ps) if self.end_ps >= 0 else "no end"
+        return f"{format_ns(self.start_ps)} to {end}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong, or worth a hint.
+
+    Attributes:
+        kind: a key of `KINDS`.
+        title: one line: what happened, to which bytes.
+        where: the bytes, in coordinates of the tensor.
+        nbytes: how many they are.
+        sites: the operations, the first one first.
+        rule: what the hardware says.
+        remedy: what to do.
+        times: how often it happened; the sites are of the first time.
+        fields: further numbers, for machines.
+    """
+
+    kind: str
+    title: str
+    where: str = ""
+    nbytes: int = 0
+    sites: tuple[Site, ...] = ()
+    rule: str = ""
+    remedy: str = ""
+    times: int = 1
+    fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def severity(self) -> str:
+        """`error`, or `hint` for what is no fault."""
+        return HINT if self.kind in HINTS else ERROR
+
+    def text(self, *, colour: bool = False) -> str:
+        """For a person; `colour` for a terminal."""
+
+        def paint(code: str, text: str) -> str:
+            return f"{code}{text}{_END}" if colour else text
+
+        head = paint(_BOLD + (_YELLOW if self.severity == HINT else _RED), f"{self.severity}: {self.kind}:")
+        lines = [f"{head} {paint(_BOLD, self.title)}"]
+        for site in self.sites:
+            lines.append(f"  {site.role:<6} {paint(_CYAN, site.place)}  {site.source or site.operation}")
+            tile = f", {site.tile}" if site.tile else ""
+            lines.append(f"         {paint(_DIM, f'{site.who}{tile}, {site.when}')}")
+        if self.where:
+            lines.append(f"  bytes  {self.where}")
+        if self.times > 1:
+            lines.append(f"  times  {group_digits(self.times)}; shown is the first")
+        lines += [f"  {name:<6} {text}" for name, text in (("rule", self.rule), ("remedy", self.remedy)) if text]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a machine: JSON types only."""
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "title": self.title,
+            "where": self.where,
+            "nbytes": self.nbytes,
+            "sites": [asdict(site) | {"source": site.source} for site in self.sites],
+            "rule": self.rule,
+            "remedy": self.remedy,
+            "times": self.times,
+            **self.fields,
+        }
+
+
+def site_of(log: Log, record: int, role: str, lane: str = "", tile: str = "") -> Site:
+    """The operation of a record, as a site."""
+    values = dict(zip(COLUMNS, log.data[record * WIDTH : (record + 1) * WIDTH].tolist(), strict=True))
+    task = log.tasks[values["task"]]
+    file, line, function = log.lines[values["line"]]
+    return Site(
+        role=role,
+        operation=log.ops[values["op"]],
+        file=file,
+        line=line,
+        function=function,
+        task="memory core" if task.is_memory_core else f"task {task.task_id}",
+        cluster=task.cluster,
+        core="memory core" if task.is_memory_core else f"core {task.core}",
+        pipe=lane or PIPES[values["pipe"]],
+        start_ps=values["start_ps"],
+        end_ps=values["end_ps"],
+        record=record,
+        tile=tile,
+    )

@@ -1,0 +1,153 @@
+"""Bytes that are read and that nobody wrote; allocations that no one uses or gives back.
+
+On chip and in GDRAM alike, a byte is known when an operation before has written it, or the host. What a fresh buffer
+holds is not its content, whatever it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mlusim.log import NONE, Log
+from mlusim.units import format_bytes
+from mlusim.verifier.accesses import Accesses
+from mlusim.verifier.boxes import Integers
+from mlusim.verifier.cells import Cells
+from mlusim.verifier.coordinates import describe
+from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.order import LANES, Order
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> list[Finding]:
+    """Reads of bytes that nothing before them has written, those of equal source lines and buffers as one."""
+    known = np.array([record.read_only for record in log.allocations], bool)
+    known[list(log.host_writes)] = True
+    some = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
+    read = np.zeros(len(log.allocations), bool)
+    read[accesses.alloc[some[~accesses.write[some]]]] = True
+    some = some[read[accesses.alloc[some]]]
+    if not len(some):
+        return []
+    # Bytes once written stay so: of equal accesses the first tells.
+    line = np.where(accesses.write[some], NONE, columns["line"][accesses.record[some]])
+    key = np.stack([accesses.alloc[some], accesses.offset[some], accesses.geometry[some], accesses.write[some], line])
+    _, first = np.unique(key, axis=1, return_index=True)
+    some = some[first]
+    alloc = accesses.alloc[some]
+    by_alloc = np.argsort(alloc, kind="stable")
+    some, alloc = some[by_alloc], alloc[by_alloc]
+    found: dict[tuple[Any, ...], tuple[Finding, int]] = {}
+    for rows in np.split(some, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1):
+        for row, starts, stops, ever in _in_allocation(accesses, order, np.sort(rows)):
+            record = int(accesses.record[row])
+            allocation = log.allocations[int(accesses.alloc[row])]
+            key_of = (int(columns["line"][record]), allocation.name, allocation.memory)
+            if key_of in found:
+                finding, times = found[key_of]
+                found[key_of] = (finding, times + 1)
+                continue
+            site = site_of(log, record, "reads", LANES[int(order.lane[order.place[record]])])
+            found[key_of] = (
+                Finding(
+                    kind="uninitialised",
+                    title=f"{site.operation} reads {allocation.name}, part of which nobody has written"
+                    if ever
+                    else f"{site.operation} reads {allocation.name} before anything is written there",
+                    where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
+                    nbytes=int((stops - starts).sum()),
+                    sites=(site,),
+                    rule="fresh memory holds what was there before, never zeros (here 0xFF in every byte)",
+                    remedy="write these bytes first (memcpy, fill, write_zero), or read only those that were written",
+                ),
+                1,
+            )
+    return [_times(finding, times) for finding, times in found.values()]
+
+
+def _times(finding: Finding, times: int) -> Finding:
+    from dataclasses import replace
+
+    return replace(finding, times=times)
+
+
+def _in_allocation(
+    accesses: Accesses, order: Order, rows: Integers
+) -> list[tuple[int, Integers, Integers, bool]]:
+    """Reads of one allocation that come before the writes of their bytes: row, the bytes, and whether some are known."""
+    some = accesses.where(rows)
+    reads = ~some.write
+    if not some.write.any():
+        result = []
+        for row in rows.tolist():
+            geometry, offset = accesses.of(row)
+            starts, stops = geometry.segments()
+            result.append((row, starts + offset, stops + offset, False))
+        return result
+    cells = Cells(some, int(some.high.max()))
+    earliest = cells.first_of(some.record, among=some.write)
+    late = np.flatnonzero(reads & (cells.most(earliest, reads) >= some.record))
+    result = []
+    for index in late.tolist():
+        touched = cells.of(index)
+        record = int(some.record[index])
+        bad = touched[earliest[touched] >= record]
+        # A write that nothing orders against the read is a race, and reported as one: whether it came first is luck.
+        place = int(order.place[record])
+        bad = [
+            cell
+            for cell in bad.tolist()
+            if earliest[cell] == _NEVER or order.before(place, int(order.place[earliest[cell]])) or earliest[cell] == record
+        ]
+        if bad:
+            chosen = np.zeros(len(cells), bool)
+            chosen[bad] = True
+            starts, stops = cells.runs(chosen)
+            result.append((int(rows[index]), starts, stops, len(bad) < len(touched)))
+    return result
+
+
+def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
+    """Allocations that no operation touches."""
+    used = np.zeros(len(log.allocations), bool)
+    used[accesses.alloc] = True
+    names: dict[tuple[str, str, str], list[int]] = {}
+    for identity in np.flatnonzero(~used).tolist():
+        record = log.allocations[identity]
+        # An operator without work launches nothing and touches nothing.
+        if record.nbytes and (record.task != NONE or log.launches):
+            names.setdefault((record.name, record.memory, "task" if record.task != NONE else "host"), []).append(identity)
+    found = []
+    for (name, memory, by), identities in names.items():
+        record = log.allocations[identities[0]]
+        who = f"task {log.tasks[record.task].task_id} allocates" if by == "task" else "the host gives"
+        found.append(
+            Finding(
+                kind="unused",
+                title=f"{who} {name}, {format_bytes(record.nbytes)} of {memory.upper()}, and no operation touches it",
+                remedy="drop it" + (", or make the tiles larger" if by == "task" else " from the kernel's arguments"),
+                nbytes=record.nbytes,
+                times=len(identities),
+            )
+        )
+    return found
+
+
+def find_left(log: Log) -> list[Finding]:
+    """Memory of the host that was not given back."""
+    left = [record for record in log.allocations if record.end_ps < 0 and record.task == NONE]
+    if not left:
+        return []
+    names = ", ".join(f"{record.name} ({format_bytes(record.nbytes)})" for record in left[:4])
+    more = f" and {len(left) - 4} more" if len(left) > 4 else ""  # noqa: PLR2004
+    return [
+        Finding(
+            kind="left",
+            title=f"{len(left)} allocations of GDRAM are not given back: {names}{more}",
+            remedy="device.free(view), or cnrtFree, for each when it is done with",
+            nbytes=sum(record.nbytes for record in left),
+        )
+    ]

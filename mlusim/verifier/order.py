@@ -1,0 +1,250 @@
+"""Happens-before over a log: what is complete before what begins, on the board as on paper, whatever the clock said.
+
+The rules (HARDWARE: the machine, BANG C semantics):
+- a task issues in program order; an operation begins after it was issued;
+- each pipe is in order; pipes have no order among them;
+- a blocking copy and a scalar load, and scalar work on chip, are complete before the next operation is issued;
+- a sync completes, before what follows, everything on the pipes that it names; only the full one waits for a scalar
+  store to off-chip memory, which is posted;
+- a barrier is a full sync of every participant, and orders what each did before it before what any does after it;
+- a copy from GDRAM to SRAM runs on the memory core's engine, whoever issues it: in order with those of the same task;
+- launches of one queue are in order, and so are those on both sides of a wait of the host;
+- tasks of a launch have no order but through barriers: not BLOCK tasks that share a core, not the jobs of a grid.
+
+Everything works on *places*: the records sorted by task, each task's in program order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from mlusim.log import BLOCKING, IO, MOVE, PIPES, SCALAR, SYNC, VECTOR, Log
+from mlusim.memory.kinds import DIRECTION_CODES, Direction
+from mlusim.verifier.boxes import Integers
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+# Lanes: what is in order among itself. The pipes, and two that are none of the core's own.
+POSTED, MEMORY_CORE_IO = len(PIPES), len(PIPES) + 1
+LANES = (*PIPES, "posted store", "memory core's io")
+BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu")
+_ALL_PIPES = (1 << VECTOR) | (1 << IO) | (1 << MOVE)
+# Lanes whose operations may still run while the task goes on, and the bits of a sync's mask that wait for them.
+ASYNCHRONOUS_LANES = {
+    VECTOR: 1 << VECTOR,
+    IO: 1 << IO,
+    MOVE: 1 << MOVE,
+    POSTED: _ALL_PIPES,
+    MEMORY_CORE_IO: 1 << IO,
+}
+
+
+def in_order(first: int, second: int) -> bool:
+    """Whether the lanes are one, or both the scalar pipe's."""
+    return first == second or {first, second} == {SCALAR, POSTED}
+
+
+class Order:
+    """Happens-before over the records of a log.
+
+    Args:
+        log: of a run, complete or not.
+        columns: `log.columns()`.
+        without: source lines (numbers) of syncs to leave out: what would be ordered without them?
+
+    Attributes:
+        place: by record, where it stands.
+        record: by place, the record.
+        task, lane: by place.
+        done: by place, the place behind which the operation is known to be complete; the task's last one where nothing
+            but its end waits for it.
+        segment: by place, barriers that its task has passed.
+    """
+
+    def __init__(self, log: Log, columns: dict[str, Integers], without: Collection[int] = ()) -> None:
+        self.log = log
+        self._columns = columns
+        task = columns["task"]
+        self.record: Integers = np.argsort(task, kind="stable")
+        self.place: Integers = np.empty_like(self.record)
+        self.place[self.record] = np.arange(len(task))
+        self.task = task[self.record]
+        tasks = len(log.tasks)
+        self.first = np.searchsorted(self.task, np.arange(tasks + 1))
+        self._line = columns["line"][self.record]
+        op, pipe = columns["op"][self.record], columns["pipe"][self.record]
+        self.detail = columns["detail"][self.record]
+        self.is_sync: Flags = pipe == SYNC
+        self.left_out: Flags = self.is_sync & np.isin(self._line, list(without))
+        launch_of_task = np.array([record.launch for record in log.tasks], np.int64)
+        union = np.array([record.kind != "BLOCK" for record in log.launches], bool)
+        barriers = [log.ops.index(name) for name in BARRIERS if name in log.ops]
+        self.is_barrier: Flags = np.isin(op, barriers) & union[launch_of_task[self.task]] if len(task) else self.is_sync
+        self.lane = self._lanes(op, pipe)
+        self.blocks: Flags = self._blocking(op, pipe)
+        self.done = self._done()
+
+    def _lanes(self, op: Integers, pipe: Integers) -> Integers:
+        log, columns = self.log, self._columns
+        lane = pipe.copy()
+        if "store" in log.ops:
+            off_chip = np.array([record.memory in ("gdram", "ldram") for record in log.allocations] + [False])
+            stores = op == log.ops.index("store")
+            lane[stores & off_chip[columns["dst_alloc"][self.record]]] = POSTED
+        to_sram = columns["direction"][self.record] == DIRECTION_CODES[Direction.GDRAM2SRAM]
+        if to_sram.any():
+            memory_core = np.array([record.is_memory_core for record in log.tasks], bool)
+            lane[to_sram & ~memory_core[self.task]] = MEMORY_CORE_IO
+        return lane
+
+    def _blocking(self, op: Integers, pipe: Integers) -> Flags:
+        copies = ((pipe == IO) | (pipe == MOVE)) & (self.detail == BLOCKING)
+        blocking: Flags = copies | ((pipe == SCALAR) & (self.lane != POSTED))
+        return blocking
+
+    def _done(self) -> Integers:
+        places = np.arange(len(self.task))
+        last = self.first[self.task + 1] - 1
+        done = np.where(self.is_sync | self.blocks, places, last)
+        waits = self.is_sync & ~self.left_out
+        full = waits & self.is_barrier
+        for lane, bits in ASYNCHRONOUS_LANES.items():
+            mine = np.flatnonzero((self.lane == lane) & ~self.is_sync & ~self.blocks)
+            if not len(mine):
+                continue
+            named = waits & ~self.is_barrier & ((self.detail & bits) == bits)
+            waiters = np.flatnonzero(full | named | ((self.lane == lane) & self.blocks))
+            after = np.searchsorted(waiters, mine, side="right")
+            found = np.append(waiters, len(self.task))[after]
+            done[mine] = np.minimum(found, last[mine])
+        return done
+
+    @cached_property
+    def segment(self) -> Integers:
+        """By place, barriers that its task has passed."""
+        passed = np.concatenate(([0], np.cumsum(self.is_barrier & ~self.left_out)))
+        return passed[:-1] - passed[self.first[self.task]]
+
+    @cached_property
+    def segment_row(self) -> Integers:
+        """(tasks + 1,) first row of each task in `clock`: a row for each of its segments."""
+        barriers = np.bincount(self.task[self.is_barrier & ~self.left_out], minlength=len(self.log.tasks))
+        return np.concatenate(([0], np.cumsum(barriers + 1)))
+
+    @cached_property
+    def _groups(self) -> tuple[Integers, Integers, list[list[int]]]:
+        """By task: its group of tasks that share barriers, and its number in it; and the groups."""
+        tasks = len(self.log.tasks)
+        root = list(range(tasks))
+
+        def find(task: int) -> int:
+            while root[task] != task:
+                root[task] = root[root[task]]
+                task = root[task]
+            return task
+
+        for _, places in self.rounds:
+            first = find(int(self.task[places[0]]))
+            for place in places[1:]:
+                root[find(int(self.task[place]))] = first
+        members: dict[int, list[int]] = {}
+        for task in range(tasks):
+            members.setdefault(find(task), []).append(task)
+        group, number = np.empty(tasks, np.int64), np.empty(tasks, np.int64)
+        for index, some in enumerate(members.values()):
+            group[some] = index
+            number[some] = np.arange(len(some))
+        return group, number, list(members.values())
+
+    @property
+    def group(self) -> Integers:
+        """By task, a number that tasks have in common which meet at barriers."""
+        return self._groups[0]
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """Tasks by group."""
+        return self._groups[2]
+
+    @cached_property
+    def rounds(self) -> list[tuple[int, Integers]]:
+        """Barrier rounds: number and the places of those who met, in the order in which the rounds ended."""
+        places = np.flatnonzero(self.is_barrier & ~self.left_out)
+        if not len(places):
+            return []
+        number = self.detail[places]
+        order = np.lexsort((self.record[places], number))
+        places, number = places[order], number[order]
+        starts = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
+        some = np.split(places, starts[1:])
+        last = np.array([self.record[part[-1]] for part in some])
+        return [(int(number[starts[index]]), some[index]) for index in np.argsort(last, kind="stable")]
+
+    @cached_property
+    def clocks(self) -> list[Integers]:
+        """By group: (segments of all its tasks, tasks): how many segments of each task are over before one begins."""
+        group, number, groups = self._groups
+        clocks = []
+        base: Integers = np.zeros(len(self.log.tasks), np.int64)
+        lengths = np.diff(self.segment_row)
+        for some in groups:
+            base[some] = np.cumsum(lengths[some]) - lengths[some]
+            clocks.append(np.zeros((int(lengths[some].sum()), len(some)), np.int64))
+        self._base = base
+        for _, places in self.rounds:
+            tasks = self.task[places]
+            clock = clocks[group[tasks[0]]]
+            segments = self.segment[places]
+            rows = base[tasks] + segments
+            known = clock[rows].max(axis=0)
+            known[number[tasks]] = segments + 1
+            clock[rows + 1] = known
+        return clocks
+
+    def clock_of(self, task: int, of: int) -> Integers:
+        """By segment of `task`: how many segments of the task `of`, of the same group, are over before it begins."""
+        group, number, _ = self._groups
+        clock = self.clocks[int(group[task])]
+        begin = int(self._base[task])
+        length = int(self.segment_row[task + 1] - self.segment_row[task])
+        return clock[begin : begin + length, int(number[of])]
+
+    @cached_property
+    def launch(self) -> Integers:
+        """By task, its launch."""
+        return np.array([record.launch for record in self.log.tasks], np.int64)
+
+    @cached_property
+    def launches_in_order(self) -> Flags:
+        """(launches, launches): whether one is over before the other begins, in either direction, or is the other."""
+        queue = np.array([record.queue for record in self.log.launches], np.int64)
+        waits = np.searchsorted(np.array(self.log.host_waits, np.int64), np.arange(len(queue)), side="right")
+        ordered: Flags = (queue[:, None] == queue) | (waits[:, None] != waits)
+        return ordered
+
+    def before(self, one: int, other: int) -> bool:
+        """Whether the operation at a place is complete before another begins, by the rules above."""
+        first, second = int(self.task[one]), int(self.task[other])
+        if first == second:
+            return one < other and bool(self.done[one] < other or in_order(int(self.lane[one]), int(self.lane[other])))
+        launches = int(self.launch[first]), int(self.launch[second])
+        if launches[0] != launches[1]:
+            return launches[0] < launches[1] and bool(self.launches_in_order[launches])
+        if self.group[first] != self.group[second]:
+            return False
+        return int(self.clock_of(second, first)[self.segment[other]]) > int(self.segment[one])
+
+    def cuts_launches(self) -> list[list[int]]:
+        """Launches in sets such that those of different sets are in order."""
+        sets: list[list[int]] = []
+        ordered = self.launches_in_order
+        for launch in range(len(self.log.launches)):
+            joined = [some for some in sets if not ordered[launch, some].all()]
+            for some in joined:
+                sets.remove(some)
+            sets.append(sorted([launch, *(other for some in joined for other in some)]))
+        return sets

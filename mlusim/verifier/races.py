@@ -1,0 +1,184 @@
+"""Races as findings: what shares which bytes, who they are, and which sync would order them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlusim.log import IO, MOVE, VECTOR, Log
+from mlusim.verifier.accesses import Accesses
+from mlusim.verifier.boxes import Integers
+from mlusim.verifier.coordinates import describe
+from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.joins import Space, between_tasks, shared_bytes, within_tasks
+from mlusim.verifier.order import LANES, MEMORY_CORE_IO, POSTED, Order
+
+_WAITS = {
+    VECTOR: ("sync_compute", "the vector pipe"),
+    IO: ("sync_io", "the IO pipe"),
+    MOVE: ("sync_move", "the Move pipe"),
+    POSTED: ("sync", "the posted store"),
+    MEMORY_CORE_IO: ("sync_io", "the memory core's IO pipe"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Races:
+    """Finds the races of one log.
+
+    Attributes:
+        log, columns, accesses, space, order: of the log.
+    """
+
+    log: Log
+    columns: dict[str, Integers]
+    accesses: Accesses
+    space: Space
+    order: Order
+
+    def find(self) -> list[Finding]:
+        """All races, those of equal source lines as one."""
+        inside = _collect(within_tasks(self.order, self.accesses, self.space))
+        between = _collect(between_tasks(self.order, self.accesses, self.space))
+        found = [self._in_task(a, b, times) for a, b, times in self._by_lines(*inside)]
+        found += [self._between(a, b, times) for a, b, times in self._by_lines(*between)]
+        return found
+
+    def _by_lines(self, a: Integers, b: Integers) -> list[tuple[int, int, int]]:
+        """One pair for each two source lines, the first in the log, and how many there are."""
+        if not len(a):
+            return []
+        accesses, line = self.accesses, self.columns["line"]
+        key = np.stack(
+            [line[accesses.record[a]], line[accesses.record[b]], accesses.write[a], accesses.write[b], *self._names(a)]
+        )
+        order = np.lexsort((accesses.record[b], accesses.record[a]))
+        _, first, times = np.unique(key[:, order], axis=1, return_index=True, return_counts=True)
+        chosen = sorted(zip(order[first].tolist(), times.tolist(), strict=True), key=lambda pair: accesses.record[a[pair[0]]])
+        return [(int(a[index]), int(b[index]), count) for index, count in chosen]
+
+    def _names(self, a: Integers) -> Integers:
+        """By pair, a number for the memory that it is in."""
+        kinds = {record.memory: 0 for record in self.log.allocations}
+        number = {memory: index for index, memory in enumerate(kinds)}
+        of_alloc = np.array([number[record.memory] for record in self.log.allocations], np.int64)
+        return of_alloc[self.accesses.alloc[a]][None]
+
+    def _sites(self, a: int, b: int, roles: tuple[str, str]) -> tuple[Site, Site]:
+        sites = []
+        for row, role in zip((a, b), roles, strict=True):
+            record = int(self.accesses.record[row])
+            lane = int(self.order.lane[self.order.place[record]])
+            sites.append(site_of(self.log, record, role, LANES[lane]))
+        return sites[0], sites[1]
+
+    def _where(self, a: int, b: int) -> tuple[str, int]:
+        """The bytes that they share, in coordinates of each buffer."""
+        one, other = int(self.accesses.alloc[a]), int(self.accesses.alloc[b])
+        delta = int(self.space.address[one] - self.space.address[other])
+        starts, stops = shared_bytes(self.accesses, a, b, delta)
+        records = self.log.allocations
+        text = f"{describe(records[one], starts, stops)} in {records[one].memory.upper()}"
+        if one != other:
+            text += f"; the same bytes are {describe(records[other], starts + delta, stops + delta)}"
+        return text, int((stops - starts).sum())
+
+    def _in_task(self, a: int, b: int, times: int) -> Finding:
+        writes = bool(self.accesses.write[a]), bool(self.accesses.write[b])
+        first, second = self._sites(a, b, ("writes" if writes[0] else "reads", "writes" if writes[1] else "reads"))
+        where, nbytes = self._where(a, b)
+        name = self.log.allocations[int(self.accesses.alloc[a])].name
+        lane = int(self.order.lane[self.order.place[self.accesses.record[a]]])
+        title = {
+            (True, False): f"{second.operation} reads {name} before {first.operation} is known to have written it",
+            (False, True): f"{second.operation} writes {name} while {first.operation} may still read it",
+            (True, True): f"{first.operation} and {second.operation} write the same bytes of {name} in any order",
+        }[writes]
+        sync, pipe = _WAITS[lane]
+        blocking = ""
+        if first.operation == "memcpy" and lane != POSTED:
+            blocking = f", or make the copy at {first.place} a blocking one, `await core.memcpy(...)`"
+        return Finding(
+            kind="race",
+            title=title,
+            where=where,
+            nbytes=nbytes,
+            sites=(first, second),
+            rule=f"each pipe is in order, but nothing orders {first.pipe} and {second.pipe} except a sync",
+            remedy=f"`await core.{sync}()`, which waits for {pipe}, between {first.place} and {second.place}{blocking}",
+            times=times,
+            fields={"sync": sync},
+        )
+
+    def _between(self, a: int, b: int, times: int) -> Finding:
+        writes = bool(self.accesses.write[a]), bool(self.accesses.write[b])
+        first, second = self._sites(a, b, ("writes" if writes[0] else "reads", "writes" if writes[1] else "reads"))
+        where, nbytes = self._where(a, b)
+        name = self.log.allocations[int(self.accesses.alloc[a])].name
+        who, other = _name(first), _name(second)
+        title = {
+            (True, False): f"{other} reads {name} before {who} is known to have written it",
+            (False, True): f"{other} writes {name} while {who} may still read it",
+            (True, True): f"{who} and {other} write the same bytes of {name}",
+        }[writes]
+        sync, rule, remedy = self._order_them(a, b, first, second)
+        return Finding(
+            kind="task-race",
+            title=title,
+            where=where,
+            nbytes=nbytes,
+            sites=(first, second),
+            rule=rule,
+            remedy=remedy,
+            times=times,
+            fields={"sync": sync},
+        )
+
+    def _order_them(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
+        """Which sync would order two tasks, or none: name, rule and remedy."""
+        tasks = [int(self.order.task[self.order.place[self.accesses.record[row]]]) for row in (a, b)]
+        jobs = [job_of(self.log, task) for task in tasks]
+        own_bytes = "give each task bytes of its own"
+        if jobs[0][0] != jobs[1][0]:
+            return (
+                "synchronize",
+                "launches of different queues have no order",
+                "put both launches on one queue, or device.synchronize() between them",
+            )
+        if jobs[0] != jobs[1]:
+            kind = self.log.launches[jobs[0][0]].kind
+            rule = (
+                "BLOCK tasks have no order among them, not even when they share a core"
+                if kind == "BLOCK"
+                else f"jobs of a {kind} grid have no order among them: no barrier spans them"
+            )
+            return "", rule, f"{own_bytes}, or split the kernel into two launches on one queue"
+        if self.log.tasks[tasks[0]].cluster == self.log.tasks[tasks[1]].cluster:
+            sync, all_of = "sync_cluster", "all cores of the cluster and its memory core"
+        else:
+            sync, all_of = "sync_all", "all cores and memory cores of the union"
+        remedy = f"`await core.{sync}()` in {all_of}, after {first.place} and before {second.place}; or {own_bytes}"
+        return sync, "cores run side by side; only a barrier orders what one does before what another does", remedy
+
+
+def job_of(log: Log, task: int) -> tuple[int, ...]:
+    """What a task is placed with: launch, and for a union its place in the grid, for a BLOCK task itself."""
+    record = log.tasks[task]
+    launch = log.launches[record.launch]
+    if launch.kind == "BLOCK":
+        return record.launch, task
+    cores = 1 + max(other.core for other in log.tasks if other.launch == record.launch and not other.is_memory_core)
+    row, x = divmod(record.task_id, launch.dim[0])
+    return record.launch, row, x // (int(launch.kind[5:]) * cores)
+
+
+def _name(site: Site) -> str:
+    return f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task
+
+
+def _collect(pairs: object) -> tuple[Integers, Integers]:
+    some = list(pairs)  # type: ignore[call-overload]
+    if not some:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    return np.concatenate([a for a, _ in some]), np.concatenate([b for _, b in some])

@@ -1,0 +1,161 @@
+"""All findings and figures of a run: as text, in colour for a terminal, as JSON, as a picture of the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mlusim.errors import VerificationError
+from mlusim.units import format_bytes, group_digits
+from mlusim.verifier.balance import Balance, LineTraffic
+from mlusim.verifier.coverage import TensorUse
+from mlusim.verifier.findings import ERROR, HINT, Finding
+
+_SHOWN_LINES = 8
+_GREEN, _RED, _BOLD, _END = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What the verification of a run found.
+
+    Attributes:
+        name: the kernel or operator.
+        board: the board's name.
+        findings: errors first, then hints.
+        tensors: the split proof, by tensor of the host.
+        balance: how even it is; None where nothing ran.
+        traffic: what each source line moved.
+        records, tasks: how much was looked at.
+        outputs: result arrays by name, after `mlusim.verify`; none in a timing-only run.
+    """
+
+    name: str
+    board: str
+    findings: tuple[Finding, ...]
+    tensors: tuple[TensorUse, ...] = ()
+    balance: Balance | None = None
+    traffic: tuple[LineTraffic, ...] = ()
+    records: int = 0
+    tasks: int = 0
+    outputs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """Findings that make a kernel wrong."""
+        return tuple(finding for finding in self.findings if finding.severity == ERROR)
+
+    @property
+    def hints(self) -> tuple[Finding, ...]:
+        """Findings that do not."""
+        return tuple(finding for finding in self.findings if finding.severity == HINT)
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error."""
+        return not self.errors
+
+    def check(self) -> Report:
+        """Itself where it is ok. Raises `VerificationError`, whose text is the report, where it is not."""
+        if self.errors:
+            error = VerificationError(self.text())
+            error.report = self
+            raise error
+        return self
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, colour: bool = False, hints: bool = True) -> str:
+        """For a person; `colour` for a terminal; without `hints`, errors and figures only."""
+        shown = self.findings if hints else self.errors
+        lines = [self._headline(colour=colour)]
+        for finding in shown:
+            lines += ["", finding.text(colour=colour)]
+        if self.tensors:
+            lines += ["", *self._proof()]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a machine: JSON types only."""
+        return {
+            "name": self.name,
+            "board": self.board,
+            "ok": self.ok,
+            "records": self.records,
+            "tasks": self.tasks,
+            "findings": [finding.to_json() for finding in self.findings],
+            "tensors": [
+                asdict(use) | {"shape": list(use.shape), "times_read": use.times_read, "times_written": use.times_written}
+                for use in self.tensors
+            ],
+            "balance": None if self.balance is None else asdict(self.balance) | {"evenness": self.balance.evenness},
+            "traffic": [asdict(line) | {"efficiency": line.efficiency} for line in self.traffic],
+        }
+
+    def _headline(self, *, colour: bool) -> str:
+        def count(number: int, what: str) -> str:
+            return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+        errors, hints = len(self.errors), len(self.hints)
+        verdict = "sound" if not errors else count(errors, "error")
+        text = verdict + (f", {count(hints, 'hint')}" if hints else "")
+        if colour:
+            text = f"{_BOLD}{_RED if errors else _GREEN}{text}{_END}"
+        looked = f"{group_digits(self.records)} operations of {count(self.tasks, 'task')}"
+        return f"{self.name} on {self.board}: {text} ({looked})"
+
+    def _proof(self) -> Iterator[str]:
+        yield "split proof"
+        for use in self.tensors:
+            yield f"  {'input' if use.is_input else 'output':<8} {use.name} {use.dtype} {list(use.shape)}: {_use(use)}"
+        if self.balance is not None and self.balance.tasks:
+            yield from _balance(self.balance)
+        compulsory = sum(use.nbytes for use in self.tensors)
+        on_bus = sum(line.bus_bytes for line in self.traffic)
+        if on_bus and compulsory:
+            yield (
+                f"  dram     {format_bytes(on_bus)} on the bus, {on_bus / compulsory:.2f} x the compulsory minimum "
+                f"of {format_bytes(compulsory)}"
+            )
+        for line in self.traffic[:_SHOWN_LINES]:
+            if line.bus_bytes:
+                yield (
+                    f"  line     {line.place:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
+                    f"{format_bytes(line.bytes_requested)} for {format_bytes(line.bus_bytes)} on the bus: "
+                    f"{100 * line.efficiency:.1f} % useful"
+                )
+            else:
+                yield (
+                    f"  line     {line.place:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
+                    f"{format_bytes(line.bytes_requested)} on chip"
+                )
+
+
+def _use(use: TensorUse) -> str:
+    if use.is_input:
+        if not use.bytes_read:
+            return "never read"
+        reads = f"read {use.times_read:.2f} times, each byte {use.least_reads} to {use.most_reads}"
+        return reads + (f"; {100 * use.unread_bytes / use.nbytes:.1f} % never" if use.unread_bytes else "")
+    faults = []
+    if use.unwritten_bytes:
+        faults.append(f"{format_bytes(use.unwritten_bytes)} never written")
+    if use.rewritten_bytes:
+        faults.append(f"{format_bytes(use.rewritten_bytes)} written more than once")
+    text = ", ".join(faults) or f"every byte written exactly once ({format_bytes(use.nbytes)})"
+    return text + (f"; read back {use.times_read:.2f} times" if use.bytes_read else "")
+
+
+def _balance(balance: Balance) -> Iterator[str]:
+    yield (
+        f"  balance  {balance.tasks} tasks, {balance.idle_tasks} idle; {balance.cores} cores, {balance.idle_cores} "
+        f"without a task; busiest writes {format_bytes(balance.busiest_bytes)}, mean "
+        f"{format_bytes(round(balance.mean_bytes))}: {100 * balance.evenness:.1f} % even"
+    )
+    if balance.tiles:
+        yield (
+            f"  stores   {group_digits(balance.tiles)} to outputs, most of {format_bytes(balance.tile_bytes)}; "
+            f"{group_digits(balance.tail_tiles)} smaller"
+        )

@@ -1,0 +1,254 @@
+"""Barriers with the hardware's fixed counts: who takes part, when they open, and who is named when they never do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlusim.cores.core import Core
+from mlusim.device import Device
+from mlusim.errors import HangError, InputError, KernelError
+from mlusim.hardware import board
+from mlusim.memory.view import View
+
+X4 = board("mlu370-x4")
+ISSUE = X4.cycles_ps(X4.issue_cycles)
+LATENCY = {
+    "sync_cluster": X4.cluster_barrier_ps,
+    "sync_all": X4.union_barrier_ps,
+    "sync_all_ipu": X4.union_barrier_ps,
+}
+GRIDS = {"UNION1": 4, "UNION2": 8, "UNION4": 16}
+
+
+def arrivals(device: Device, name: str) -> dict[int, list[tuple[int, int, int]]]:
+    """For each round of a barrier: (task, arrival, release) of those in it."""
+    columns = device.log.columns()
+    rounds: dict[int, list[tuple[int, int, int]]] = {}
+    for record, op in enumerate(columns["op"]):
+        if device.log.ops[op] == name:
+            one = (int(columns["task"][record]), int(columns["issue_ps"][record]), int(columns["end_ps"][record]))
+            rounds.setdefault(int(columns["detail"][record]), []).append(one)
+    return rounds
+
+
+async def staggered(core: Core, name: str) -> None:
+    """Everyone comes to the barrier at a time of their own, three times."""
+    if core.is_memory_core and name == "sync_all_ipu":
+        return
+    for turn in range(3):
+        core.scalar(100 * (core.core_id % 5) + 1000 * core.cluster_id * turn)
+        await getattr(core, name)()
+    core.scalar(0)
+
+
+@pytest.mark.parametrize("kind", GRIDS)
+@pytest.mark.parametrize("name", LATENCY)
+def test_all_leave_together_a_latency_after_the_last_came(run: Any, name: str, kind: str) -> None:
+    device = run(staggered, name, dim=GRIDS[kind], kind=kind)
+    clusters = int(kind[5:])
+    members = {"sync_cluster": 5, "sync_all": 5 * clusters, "sync_all_ipu": 4 * clusters}[name]
+    rounds = arrivals(device, name)
+    assert len(rounds) == 3 * (clusters if name == "sync_cluster" else 1)
+    for here in rounds.values():
+        assert len({task for task, _, _ in here}) == len(here) == members
+        assert {release for _, _, release in here} == {max(issue for _, issue, _ in here) + LATENCY[name]}
+        if name == "sync_cluster":
+            assert len({device.log.tasks[task].cluster for task, _, _ in here}) == 1
+
+
+@pytest.mark.parametrize("name", LATENCY)
+def test_one_tick_before_nobody_goes_on(run: Any, name: str) -> None:
+    release = next(iter(arrivals(run(staggered, name, dim=4, kind="UNION1"), name).values()))[0][2]
+    device = Device()
+    seen: list[int] = []
+    for when in (release - 1, release + 1):
+        device._chip.environment.after(when, lambda _: seen.append(len(device.log)))
+    run(staggered, name, device=device, dim=4, kind="UNION1")
+    members = 4 if name == "sync_all_ipu" else 5
+    assert seen[0] == 2 * members  # each has issued its arithmetic and its first arrival
+    assert seen[1] > seen[0]
+
+
+@pytest.mark.parametrize("name", ["sync_cluster", "sync_all", "sync_all_ipu"])
+def test_a_barrier_waits_for_the_pipes_of_those_who_come(run: Any, name: str) -> None:
+    """What a core has stored asynchronously is there for whoever passes the barrier."""
+    device = Device()
+    x, out = device.upload(np.arange(4 * 4096, dtype=np.int32).reshape(4, 4096)), device.alloc((4, 4096), np.int32)
+    between = device.alloc((4, 4096), np.int32)
+
+    async def kernel(core: Core, x: View, between: View, out: View) -> None:
+        if core.is_memory_core:
+            if name != "sync_all_ipu":
+                await getattr(core, name)()
+            return
+        tile = core.nram.alloc(4096, np.int32)
+        await core.memcpy(tile, x[core.core_id])
+        core.add(tile, tile, 1)
+        await core.sync()
+        core.memcpy_async(between[core.core_id], tile)
+        await getattr(core, name)()
+        await core.memcpy(tile, between[3 - core.core_id])
+        await core.memcpy(out[core.core_id], tile)
+
+    run(kernel, x, between, out, device=device, dim=4, kind="UNION1")
+    np.testing.assert_array_equal(device.download(out), device.download(x)[::-1] + 1)
+
+
+def test_a_cluster_reduction_through_sram(run: Any) -> None:
+    device = Device()
+    array = np.random.default_rng(6).integers(-50, 50, (2, 4, 256)).astype(np.int32)
+    x, out = device.upload(array), device.alloc((2, 256), np.int32)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        parts = core.sram.alloc((4, 256), np.int32, "parts")
+        if not core.is_memory_core:
+            mine = core.nram.alloc(256, np.int32)
+            await core.memcpy(mine, x[core.cluster_id, core.core_id])
+            await core.memcpy(parts[core.core_id], mine)
+        await core.sync_cluster()
+        if core.core_id == 0:
+            everyone, total = core.nram.alloc((4, 256), np.int32), core.nram.alloc(256, np.int32)
+            await core.memcpy(everyone, parts)
+            core.reduce_sum(total, everyone)
+            await core.sync()
+            await core.memcpy(out[core.cluster_id], total)
+
+    run(kernel, x, out, device=device, dim=8, kind="UNION2")
+    np.testing.assert_array_equal(device.download(out), array.sum(axis=1))
+
+
+@pytest.mark.parametrize("name", LATENCY)
+def test_for_a_block_task_each_is_just_a_sync(run: Any, name: str) -> None:
+    async def kernel(core: Core) -> None:
+        tile = core.nram.alloc(100_000, np.int8)
+        core.write_zero(tile)
+        await getattr(core, name)()
+
+    columns = run(kernel).log.columns()
+    assert columns["end_ps"][1] == columns["end_ps"][0]
+    assert len(run(kernel, dim=40).log) == 80
+
+
+def test_sync_all_ipu_on_the_memory_core(run: Any) -> None:
+    async def kernel(core: Core) -> None:
+        await core.sync_all_ipu()
+
+    with pytest.raises(
+        KernelError,
+        match=r"^memory core of cluster 0, test_barriers\.py:\d+, at 700 ns: sync_all_ipu on the memory core: it is the barr"
+        r"ier without them; use sync_all$",
+    ):
+        run(kernel, dim=4, kind="UNION1")
+
+
+# Hangs
+
+ADVICE = "A barrier counts every participant, the memory core too (sync_all_ipu: without memory cores): let all of them reach it"
+
+
+def hang(run: Any, kernel: Any, *, dim: Any = 4, kind: str = "UNION1") -> str:
+    device = Device()
+    with pytest.raises(HangError) as caught:
+        run(kernel, device=device, dim=dim, kind=kind)
+    with pytest.raises(InputError, match=r"^this device stopped with an error \(HangError\): make a new one$"):
+        device.synchronize()
+    return str(caught.value)
+
+
+def line_of(text: str) -> int:
+    with open(__file__, encoding="utf-8") as file:
+        return next(number for number, line in enumerate(file, 1) if text in line)
+
+
+async def memory_core_leaves(core: Core) -> None:
+    if core.is_memory_core:
+        return
+    core.scalar(10 * core.core_id)
+    await core.sync_cluster()  # the memory core has left
+
+
+def test_the_memory_core_has_returned(run: Any) -> None:
+    line = line_of("# the memory core has left\n")
+    start = X4.kernel_start_ps
+    waits = "; ".join(
+        f"task {k} (cluster 0, core {k}) waits in sync_cluster at test_barriers.py:{line} since "
+        f"{(start + k * X4.core_start_skew_ps + X4.cycles_ps(10 * k) + 2 * ISSUE) // 1000} ns"
+        for k in range(4)
+    )
+    assert hang(run, memory_core_leaves) == (
+        f"4 tasks wait for what never comes: {waits}. Returned already: memory core of cluster 0. {ADVICE}"
+    )
+
+
+async def a_core_leaves(core: Core, name: str) -> None:
+    if core.core_id == 2:
+        return
+    await getattr(core, name)()
+
+
+@pytest.mark.parametrize("name", ["sync_cluster", "sync_all"])
+def test_a_core_has_returned(run: Any, name: str) -> None:
+    async def kernel(core: Core) -> None:
+        await a_core_leaves(core, name)
+
+    line = line_of("await getattr(core, name)()\n")
+    text = hang(run, kernel)
+    assert text.startswith(
+        f"4 tasks wait for what never comes: memory core of cluster 0 waits in {name} at test_barriers.py"
+    )
+    for k in (0, 1, 3):
+        assert re.search(
+            rf"; task {k} \(cluster 0, core {k}\) waits in {name} at test_barriers\.py:\d+ since \d+ ns", text
+        )
+    assert text.endswith(f". Returned already: task 2 (cluster 0, core 2). {ADVICE}")
+    assert line
+
+
+def test_everyone_waits_at_another_barrier(run: Any) -> None:
+    async def kernel(core: Core) -> None:
+        await (core.sync_all() if core.core_id else core.sync_cluster())
+
+    text = hang(run, kernel)
+    assert text.count("waits in sync_all at") == 4
+    assert text.count("waits in sync_cluster at") == 1
+    assert "Returned already" not in text
+
+
+def test_one_turn_too_many(run: Any) -> None:
+    async def kernel(core: Core) -> None:
+        for _ in range(3 if core.core_id == 1 else 2):
+            await core.sync_cluster()
+
+    text = hang(run, kernel)
+    assert text.startswith("1 task waits for what never comes: task 1 (cluster 0, core 1) waits in sync_cluster at")
+    assert "Returned already: memory core of cluster 0; task 0" in text
+
+
+def test_only_the_job_that_hangs_is_named(run: Any) -> None:
+    """Y and Z are independent jobs: one hangs, the others are over."""
+
+    async def kernel(core: Core) -> None:
+        if core.task_id_y == 1 and core.core_id == 0:
+            return
+        await core.sync_cluster()
+
+    text = hang(run, kernel, dim=(4, 3, 1))
+    assert text.startswith("4 tasks wait")
+    assert all(f"task {k} " in text for k in (5, 6, 7))
+    assert "Returned already: task 4 (cluster 1, core 0)." in text
+
+
+def test_a_hang_of_one_queue_does_not_hide_behind_another(run: Any) -> None:
+    async def fine(core: Core) -> None:
+        await core.sync_cluster()
+
+    device = Device()
+    device.launch(memory_core_leaves, dim=4, kind="UNION1")
+    device.launch(fine, dim=4, kind="UNION1", queue=device.queue())
+    with pytest.raises(HangError, match=r"^4 tasks wait for what never comes: task 0 .* waits in sync_cluster"):
+        device.synchronize()
+    assert device.log.launches[1].end_ps > 0

@@ -1,0 +1,461 @@
+"""Simulated time against closed forms from the board's own numbers."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mlusim.cores.core import Core
+from mlusim.device import Device
+from mlusim.hardware import board
+from mlusim.hardware.board import Board
+from mlusim.memory.kinds import Direction, MemoryKind
+from mlusim.memory.view import View
+
+X4, H8, S4 = board("mlu370-x4"), board("mlu590-h8"), board("mlu270-s4")
+BOARDS = [X4, H8, S4]
+NARROW = X4.replace(dram_bandwidth_bytes_per_s=7 * 10**9)
+PS = 10**12
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def by_name(one: Any) -> str:
+    return getattr(one, "name", None) or str(one)
+
+
+def took(device: Device, record: int = 0) -> int:
+    """From the issue of a record to its end."""
+    columns = device.log.columns()
+    return int(columns["end_ps"][record] - columns["issue_ps"][record])
+
+
+def span(device: Device) -> int:
+    """From the first issue to the last end."""
+    columns = device.log.columns()
+    return int(columns["end_ps"].max() - columns["issue_ps"].min())
+
+
+def transfer_ps(
+    one: Board, *, reads: int = 0, writes: int = 0, first_reads: int = 0, segments: int = 1, strided: bool = False
+) -> float:
+    """The slowest of core port, cluster port, segments and DRAM, for bytes on the bus."""
+    kind = "dram_strided_" if strided else "dram_"
+    work = (reads + first_reads) / getattr(one, f"{kind}read_efficiency")
+    work += writes / getattr(one, f"{kind}write_efficiency")
+    through = [work / one.dram_bandwidth_bytes_per_s * PS]
+    for name, nbytes in (("read", reads), ("write", writes)):
+        for port in ("core", "cluster"):
+            through.append(nbytes / getattr(one, f"{port}_{name}_bandwidth_bytes_per_s") * PS)
+    if segments > 1:
+        through.append(segments * one.dma_segment_ps)
+    return max(through)
+
+
+@pytest.fixture(params=BOARDS, ids=by_name)
+def one(request: pytest.FixtureRequest) -> Board:
+    """A board whose latency does not grow with the load: that has a test of its own in the link's."""
+    return request.param.replace(dram_latency_growth=0.0)
+
+
+# One core's copy
+
+
+@pytest.mark.parametrize("nbytes", [64, 640, 64 * 1024, 320 * 1024])
+@pytest.mark.parametrize("way", ["load", "store"])
+def test_contiguous(run: Any, one: Board, nbytes: int, way: str) -> None:
+    device = Device(one)
+
+    async def kernel(core: Core, x: View) -> None:
+        tile = core.nram.alloc(nbytes, np.uint8)
+        await core.memcpy(*((tile, x) if way == "load" else (x, tile)))
+
+    run(kernel, device.alloc(nbytes, np.uint8), device=device)
+    latency = one.dma_read_latency_ps if way == "load" else one.dma_write_latency_ps
+    moving = transfer_ps(one, **{"reads" if way == "load" else "writes": nbytes})
+    assert took(device) == pytest.approx(latency + moving, abs=2)
+
+
+@pytest.mark.parametrize("way", ["load", "store"])
+@pytest.mark.parametrize(("rows", "row", "gap"), [(64, 512, 512), (100, 64, 64), (7, 16384, 64)])
+def test_strided(run: Any, one: Board, way: str, rows: int, row: int, gap: int) -> None:
+    """A segment takes no less than the board's time for one."""
+    device = Device(one)
+
+    async def kernel(core: Core, x: View) -> None:
+        tile = core.nram.alloc((rows, row), np.uint8)
+        part = x[:, :row]
+        await core.memcpy(*((tile, part) if way == "load" else (part, tile)))
+
+    run(kernel, device.alloc((rows, row + gap), np.uint8), device=device)
+    latency = one.dma_read_latency_ps if way == "load" else one.dma_write_latency_ps
+    moving = transfer_ps(one, segments=rows, strided=True, **{"reads" if way == "load" else "writes": rows * row})
+    assert took(device) == pytest.approx(latency + moving, abs=2)
+
+
+def test_segments_cost_whichever_side_has_the_gaps(run: Any, one: Board) -> None:
+    device = Device(one)
+
+    async def kernel(core: Core, x: View) -> None:
+        await core.memcpy(core.nram.alloc((2, 128), np.uint8)[:, :64], x)
+
+    run(kernel, device.alloc((2, 64), np.uint8), device=device)
+    expected = one.dma_read_latency_ps + transfer_ps(one, reads=128, segments=2)
+    assert took(device) == pytest.approx(expected, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("offset", "nbytes", "first_read", "written"), [(0, 4, 64, 64), (60, 8, 128, 128), (0, 65, 64, 128)]
+)
+def test_short_stores(run: Any, one: Board, offset: int, nbytes: int, first_read: int, written: int) -> None:
+    device = Device(one)
+
+    async def kernel(core: Core, x: View) -> None:
+        await core.memcpy(x[offset : offset + nbytes], core.nram.alloc(nbytes, np.uint8))
+
+    run(kernel, device.alloc(256, np.uint8), device=device)
+    columns = device.log.columns()
+    assert (columns["bus_read_bytes"][0], columns["bus_write_bytes"][0]) == (first_read, written)
+    moving = transfer_ps(one, writes=written, first_reads=first_read)
+    assert took(device) == pytest.approx(one.dma_write_latency_ps + moving, abs=2)
+
+
+@pytest.mark.parametrize("direction", ["SRAM2NRAM", "NRAM2SRAM"])
+def test_sram(run: Any, one: Board, direction: str) -> None:
+    device = Device(one)
+    nbytes = 100_000
+
+    async def kernel(core: Core) -> None:
+        if core.is_memory_core or core.core_id:
+            return
+        sram, nram = core.sram.alloc(nbytes, np.uint8, "s"), core.nram.alloc(nbytes, np.uint8)
+        await core.memcpy(*((nram, sram) if direction == "SRAM2NRAM" else (sram, nram)))
+
+    run(kernel, device=device, dim=4, kind="UNION1")
+    rate = min(one.core_sram_bandwidth_bytes_per_s, one.sram_bandwidth_bytes_per_s)
+    assert took(device) == pytest.approx(one.sram_latency_ps + nbytes / rate * PS, abs=2)
+
+
+def test_a_move_inside_a_core(run: Any, one: Board) -> None:
+    async def kernel(core: Core) -> None:
+        one_buffer, two = core.nram.alloc(12_800, np.uint8), core.nram.alloc(12_800, np.uint8)
+        await core.memcpy(one_buffer, two)
+
+    device = run(kernel, device=one)
+    assert took(device) == one.cycles_ps(one.move_startup_cycles + -(-12_800 // one.move_bytes_per_cycle))
+
+
+@pytest.mark.parametrize("narrow", ["core", "cluster", "dram"])
+def test_the_narrowest_of_core_cluster_and_chip_decides(run: Any, narrow: str) -> None:
+    slow = 10**9
+    limits = (
+        {"dram_bandwidth_bytes_per_s": slow}
+        if narrow == "dram"
+        else {f"{narrow}_{way}_bandwidth_bytes_per_s": slow for way in ("read", "write")}
+    )
+    one = X4.replace(**limits)
+    device = Device(one)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = core.nram.alloc(64_000, np.uint8)
+        await core.memcpy(tile, x)
+        await core.memcpy(out, tile)
+
+    run(kernel, device.upload(np.zeros(64_000, np.uint8)), device.alloc(64_000, np.uint8), device=device)
+    for record, efficiency, latency in (
+        (0, one.dram_read_efficiency, one.dma_read_latency_ps),
+        (1, one.dram_write_efficiency, one.dma_write_latency_ps),
+    ):
+        expected = latency + 64_000 / slow * PS / (efficiency if narrow == "dram" else 1)
+        assert took(device, record) == pytest.approx(expected, abs=2)
+        assert device.log.columns()["alone_ps"][record] == took(device, record)
+
+
+@given(data=st.data())
+@QUICK
+def test_alone_a_copy_takes_what_planners_are_told(run: Any, data: st.DataObject) -> None:
+    """`alone_ps` of any copy of one core is the time that it takes, to a picosecond or two."""
+    one = data.draw(
+        st.sampled_from([X4, H8, board("mlu290"), X4.replace(cluster_read_bandwidth_bytes_per_s=7 * 10**9), NARROW])
+    )
+    direction = data.draw(st.sampled_from([d for d in Direction if MemoryKind.WRAM not in d.value]))
+    rows, row, gap = (
+        data.draw(st.integers(1, 40)),
+        data.draw(st.integers(1, 300)),
+        data.draw(st.sampled_from([0, 1, 64])),
+    )
+    device = Device(one)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        if core.is_memory_core or core.core_id:
+            return
+
+        def end(kind: MemoryKind, mine: View, name: str) -> View:
+            if kind is MemoryKind.GDRAM:
+                return mine
+            scratch = getattr(core, kind.value)
+            return scratch.alloc(mine.shape, np.uint8, name)
+
+        source, target = end(direction.source, x, "a"), end(direction.destination, out, "b")
+        await core.memcpy(target[:, :row], source[:, :row])
+
+    views = [device.alloc((rows, row + gap), np.uint8) for _ in range(2)]
+    run(kernel, *views, device=device, dim=4, kind="UNION1")
+    assert took(device) == pytest.approx(device.log.columns()["alone_ps"][0], abs=2)
+
+
+# Queues of copies
+
+
+@pytest.mark.parametrize("count", [2, 10])
+def test_a_queued_copy_hides_its_start_up(run: Any, one: Board, count: int) -> None:
+    nbytes = 64 * 1024
+    moving = transfer_ps(one, reads=nbytes)
+
+    async def kernel(core: Core, x: View, blocking: bool) -> None:
+        tile = core.nram.alloc(nbytes, np.uint8)
+        for _ in range(count):
+            if blocking:
+                await core.memcpy(tile, x)
+            else:
+                core.memcpy_async(tile, x)
+        await core.sync()
+
+    times = {}
+    for blocking in (False, True):
+        device = Device(one)
+        run(kernel, device.upload(np.zeros(nbytes, np.uint8)), blocking, device=device)
+        times[blocking] = span(device)
+    issue = one.cycles_ps(one.issue_cycles)
+    assert moving > issue
+    assert times[False] == pytest.approx(one.dma_read_latency_ps + count * moving, abs=2 * count)
+    assert times[True] == pytest.approx(count * (one.dma_read_latency_ps + moving) + count * issue, abs=2 * count)
+
+
+def test_a_short_copy_hides_only_part_of_the_next_ones_start_up(run: Any) -> None:
+    async def kernel(core: Core, x: View) -> None:
+        tile = core.nram.alloc(64, np.uint8)
+        core.memcpy_async(tile, x)
+        core.scalar(300)
+        core.memcpy_async(tile, x)
+
+    device = Device(X4)
+    run(kernel, device.upload(np.zeros(64, np.uint8)), device=device)
+    columns = device.log.columns()
+    first, second = (record for record in range(3) if columns["direction"][record] >= 0)
+    for record in (first, second):
+        ready = columns["issue_ps"][record] + X4.dma_read_latency_ps
+        assert columns["end_ps"][record] == pytest.approx(ready + transfer_ps(X4, reads=64), abs=2)
+        assert columns["start_ps"][record] + columns["latency_ps"][record] == ready
+
+
+# Many cores
+
+
+@pytest.mark.parametrize("cores", [2, 8, 32])
+def test_k_equal_cores_on_a_saturated_chip_take_k_times(run: Any, cores: int) -> None:
+    one = X4.replace(dram_bandwidth_bytes_per_s=10**9, core_start_skew_ps=0)
+    device = Device(one)
+    nbytes = 64_000
+
+    async def kernel(core: Core, x: View) -> None:
+        await core.memcpy(core.nram.alloc(nbytes, np.uint8), x)
+
+    run(kernel, device.upload(np.zeros(nbytes, np.uint8)), device=device, dim=cores)
+    expected = one.dma_read_latency_ps + cores * transfer_ps(one, reads=nbytes)
+    assert [took(device, record) for record in range(cores)] == pytest.approx([expected] * cores, abs=cores + 1)
+
+
+@pytest.mark.parametrize("way", ["read", "write"])
+def test_the_cores_of_a_cluster_share_its_port(run: Any, way: str) -> None:
+    """One cluster's cores: its port. The same number over four clusters: each its own."""
+    one = X4.replace(**{f"cluster_{way}_bandwidth_bytes_per_s": 16 * 10**9}, core_start_skew_ps=0)
+    nbytes = 64_000
+
+    async def kernel(core: Core, x: View) -> None:
+        if not core.is_memory_core:
+            tile = core.nram.alloc(nbytes, np.uint8)
+            await core.memcpy(*((tile, x) if way == "read" else (x, tile)))
+
+    ends = {}
+    for name, dim, kind in (("one cluster", 4, "UNION1"), ("four clusters", 4, "BLOCK")):
+        device = Device(one)
+        run(kernel, device.alloc(nbytes, np.uint8), device=device, dim=dim, kind=kind)
+        ends[name] = [took(device, record) for record in range(4)]
+    latency = getattr(one, f"dma_{way}_latency_ps")
+    alone = nbytes / (16 * 10**9) * PS
+    assert ends["one cluster"] == pytest.approx([latency + 4 * alone] * 4, abs=5)
+    assert ends["four clusters"] == pytest.approx([latency + alone] * 4, abs=5)
+
+
+def test_sram_is_shared_by_its_cluster(run: Any) -> None:
+    one = X4.replace(sram_bandwidth_bytes_per_s=20 * 10**9, core_start_skew_ps=0)
+    nbytes = 64_000
+
+    async def kernel(core: Core) -> None:
+        shared = core.sram.alloc(nbytes, np.uint8, "s")
+        if not core.is_memory_core:
+            await core.memcpy(core.nram.alloc(nbytes, np.uint8), shared)
+
+    device = run(kernel, device=one, dim=(4, 2, 1), kind="UNION1")
+    expected = one.sram_latency_ps + 4 * nbytes / (20 * 10**9) * PS
+    assert [took(device, record) for record in range(8)] == pytest.approx([expected] * 8, abs=5)
+
+
+def test_reads_and_writes_together_lose_the_mixed_efficiency(run: Any) -> None:
+    one = X4.replace(
+        dram_bandwidth_bytes_per_s=10**9, core_start_skew_ps=0, dma_read_latency_ps=0, dma_write_latency_ps=0
+    )
+    assert one.dram_mixed_efficiency < 1
+    nbytes = 64_000
+
+    async def kernel(core: Core, x: View, together: bool) -> None:
+        tile = core.nram.alloc(nbytes, np.uint8)
+        read = core.task_id == 0 or not together
+        await core.memcpy(*((tile, x) if read else (x, tile)))
+
+    spans = {}
+    for together in (False, True):
+        device = Device(one)
+        run(kernel, device.alloc(nbytes, np.uint8), together, device=device, dim=2)
+        spans[together] = span(device)
+    reads, writes = (transfer_ps(one, **{way: nbytes}) for way in ("reads", "writes"))
+    assert spans[False] == pytest.approx(2 * reads, abs=5)
+    # The read ends first, after twice its work; what is left of the write goes alone.
+    shared = 2 * reads / one.dram_mixed_efficiency
+    assert spans[True] == pytest.approx(shared + (writes - reads), abs=5)
+
+
+def test_the_order_of_speeds_of_a_full_chip(run: Any) -> None:
+    """Contiguous read > contiguous write > strided read > strided write (G 5.3), on every family."""
+    for name in ("mlu270-s4", "mlu290", "mlu370-x4", "mlu590-h8"):
+        speeds = []
+        for strided, way in product((False, True), ("read", "write")):
+            device = Device(board(name), data=False)
+            rows, row = 24, 8192
+
+            async def kernel(core: Core, x: View) -> None:
+                tile = core.nram.alloc((rows, row), np.uint8)
+                part = x[:, :row]
+                for _ in range(20):
+                    core.memcpy_async(*((tile, part) if way == "read" else (part, tile)))
+
+            run(kernel, device.alloc((rows, row + 64 * strided), np.uint8), device=device, dim=device.board.cores)
+            speeds.append(1 / span(device))
+        assert speeds == sorted(speeds, reverse=True), name
+        assert len(set(speeds)) == 4
+
+
+# Laws
+
+
+async def mixed_work(core: Core, x: View, out: View) -> None:
+    """One core that loads, computes, moves and stores."""
+    tile, copy = core.nram.alloc((16, 1000), np.float32), core.nram.alloc((16, 1000), np.float32)
+    for half in range(2):
+        core.memcpy_async(tile, x[half, :, :1000])
+        core.scalar(17)
+        await core.sync_io()
+        core.add(copy, tile, 1.0)
+        await core.sync()
+        core.move(tile, copy)
+        await core.sync()
+        await core.load(tile[0, 0])
+        await core.memcpy(out[half], tile)
+
+
+GROWS_FASTER = [
+    "clock_hz",
+    "dram_bandwidth_bytes_per_s",
+    "core_read_bandwidth_bytes_per_s",
+    "core_write_bandwidth_bytes_per_s",
+    "cluster_read_bandwidth_bytes_per_s",
+    "cluster_write_bandwidth_bytes_per_s",
+    "vector_bytes_per_cycle",
+    "move_bytes_per_cycle",
+]
+
+
+def mixed_time(one: Board) -> int:
+    device = Device(one, data=True)
+    x = device.upload(np.zeros((2, 16, 1100), np.float32))
+    out = device.alloc((2, 16, 1000), np.float32)
+    device.launch(mixed_work, x, out, dim=1, kind="BLOCK")
+    device.synchronize()
+    return device.log.launches[0].end_ps
+
+
+@given(
+    name=st.sampled_from(GROWS_FASTER),
+    factor=st.sampled_from([0.01, 0.1, 0.5, 0.99]),
+    more=st.sampled_from([1.001, 1.5, 3.0, 100.0]),
+)
+@QUICK
+def test_one_cores_time_never_grows_with_more_bandwidth_or_clock(name: str, factor: float, more: float) -> None:
+    slow = max(int(getattr(X4, name) * factor), 1)
+    fast = max(int(slow * more), slow + 1)
+    assert mixed_time(X4.replace(**{name: fast})) <= mixed_time(X4.replace(**{name: slow}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dma_read_latency_ps",
+        "dma_write_latency_ps",
+        "dma_segment_ps",
+        "vector_startup_cycles",
+        "move_startup_cycles",
+        "issue_cycles",
+        "scalar_nram_cycles",
+        "kernel_start_ps",
+        "kernel_end_ps",
+    ],
+)
+def test_every_cost_shows(name: str) -> None:
+    """A parameter that the kernel pays for makes it slower."""
+    assert mixed_time(X4.replace(**{name: 2 * getattr(X4, name)})) > mixed_time(X4)
+
+
+def test_time_is_whole_picoseconds(run: Any) -> None:
+    """Also on a clock that no whole number of picoseconds fits."""
+    one = board("mlu370-x4").replace(clock_hz=333_333_333)
+    device = Device(one)
+    views = device.upload(np.zeros((2, 16, 1100), np.float32)), device.alloc((2, 16, 1000), np.float32)
+    run(mixed_work, *views, device=device)
+    assert device.log.table().dtype == np.int64
+    assert isinstance(device._chip.environment.now, int)
+    assert all(isinstance(task.end_ps, int) and isinstance(task.start_ps, int) for task in device.log.tasks)
+    assert all(isinstance(launch.end_ps, int) for launch in device.log.launches)
+
+
+@pytest.mark.parametrize("one", BOARDS, ids=by_name)
+def test_timing_does_not_depend_on_data(run: Any, one: Board) -> None:
+    """A timing-only run, and runs of other data, have the very same records."""
+    tables = []
+    for data, seed in ((True, 0), (True, 1), (False, 2)):
+        device = Device(one, data=data)
+        x = np.random.default_rng(seed).standard_normal((2, 16, 1100)).astype(np.float32)
+        out = device.alloc((2, 16, 960), np.float32)
+
+        async def kernel(core: Core, x: View, out: View) -> None:
+            tile, copy = core.nram.alloc((16, 960), np.float32), core.nram.alloc((16, 960), np.float32)
+            for half in range(2):
+                core.memcpy_async(tile, x[half, :, :960])
+                await core.sync_io()
+                core.add(copy, tile, 1.0)
+                core.store(copy[0, 0], 4)
+                await core.sync()
+                await core.memcpy_rows(tile, copy, None, np.arange(16)[::-1])
+                await core.scalar_copy(copy, tile, np.arange(5))
+                await core.sync()
+                await core.memcpy(out[half], tile)
+                core.store(out[half, 0, 0], 1.0)
+
+        run(kernel, device.upload(x), out, device=device, dim=4)
+        tables.append(device.log.table())
+    np.testing.assert_array_equal(tables[0], tables[1])
+    np.testing.assert_array_equal(tables[0], tables[2])

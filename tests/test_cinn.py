@@ -1,0 +1,351 @@
+"""Nets on the simulated board: results against NumPy, one device, figures for each operator and in total."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import ops
+from mlusim.cinn import BFloat16, Bool, Float, Int, NetBuilder, UInt
+from mlusim.errors import InputError
+from mlusim.units import ps_to_cycles
+
+
+@pytest.fixture
+def builder():
+    return NetBuilder("test_basic")
+
+
+# The documents' own snippets and examples, typos corrected
+
+
+def test_snippet_of_gather_and_scatter(builder):
+    a = builder.create_input(Float(32), (8, 24), "A")
+    i = builder.create_input(Int(32), (3, 24), "index")
+    b = builder.gather(a, index=i, dim=0)  # shape=(3, 24)
+    z = builder.create_input(Float(32), (8, 24), "Z")
+    z = builder.scatter(z, index=i, dim=0, src=b)  # shape=(8, 24)
+    rng = np.random.default_rng(0)
+    a_data, z_data = rng.standard_normal((2, 8, 24)).astype(np.float32)
+    i_data = rng.permuted(np.tile(np.arange(8, dtype=np.int32)[:, None], 24), axis=0)[:3]
+
+    result = builder.build("mlu370-x4", outputs=[b, z]).execute({"A": a_data, "index": i_data, "Z": z_data})
+
+    np.testing.assert_array_equal(result[b], np.take_along_axis(a_data, i_data, 0))
+    expected = z_data.copy()
+    np.put_along_axis(expected, i_data, result[b], 0)
+    np.testing.assert_array_equal(result[z], expected)
+
+
+def test_example_of_gather_and_scatter(builder):
+    index = np.array([[0, 1, 1], [3, 2, 0]], np.int32)
+    array = np.arange(12, dtype=np.float32).reshape(4, 3)
+    a = builder.create_input(Float(32), (4, 3), "A")
+    i = builder.create_input(Int(32), (2, 3), "index")
+    c = builder.create_input(Float(32), (4, 3), "C")
+    b_1 = builder.gather(a, dim=0, index=i)
+    b_3 = builder.scatter(c, dim=0, index=i, src=b_1)
+    given = {"A": array, "index": index, "C": np.zeros((4, 3), np.float32)}
+    result = builder.build(outputs=[b_1, b_3]).execute(given)
+    assert result[b_1].tolist() == [[0, 4, 5], [9, 7, 2]]
+    assert result[b_3].tolist() == [[0, 0, 2], [0, 4, 5], [0, 7, 0], [9, 0, 0]]
+
+    b_2 = builder.gather(a, dim=1, index=i, name="B_2")  # 3 is outside an axis of 3
+    with pytest.raises(InputError, match=r"^gather\(A, index=index, axis=1\) in net 'test_basic', with A: .* 3"):
+        builder.build(outputs=[b_2]).execute(given)
+
+
+def test_snippet_of_cast(builder):
+    a = builder.create_input(Int(32), (8, 24, 124), "A1")
+    b = builder.cast(a, Float(32))
+    data = np.random.default_rng(0).integers(-(2**31), 2**31, (8, 24, 124)).astype(np.int32)
+    result = builder.build().execute({a: data})
+    np.testing.assert_array_equal(result[b], data.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("axis", "expected"),
+    [
+        (0, [[9, 10, 11, 12], [5, 6, 7, 8], [1, 2, 3, 4]]),
+        (1, [[4, 3, 2, 1], [8, 7, 6, 5], [12, 11, 10, 9]]),
+        ([0, 1], [[12, 11, 10, 9], [8, 7, 6, 5], [4, 3, 2, 1]]),
+    ],
+)
+def test_example_of_flip(builder, axis, expected):
+    x = builder.create_input(Int(32), (3, 4), "x")
+    out = builder.flip(x, axis)
+    result = builder.build().execute({"x": np.arange(1, 13, dtype=np.int32).reshape(3, 4)})
+    assert result[out].tolist() == expected
+
+
+def test_snippet_of_bitcast_convert(builder):
+    a = builder.create_input(Float(32), (10,), "A")
+    b = builder.bitcast_convert(a, "float16")
+    data = np.random.default_rng(0).standard_normal(10).astype(np.float32)
+    result = builder.build().execute({"A": data})
+    assert result[b].shape == (10, 2)
+    assert result[b].tobytes() == data.tobytes()
+    assert (result.time_ps, result.bus_bytes) == (0, {"read": 0, "write": 0})
+
+
+# A longer net
+
+
+def long_net():
+    builder = NetBuilder("long")
+    x = builder.create_input(Float(32), (6, 40), "x")
+    i = builder.create_input(Int(64), (5, 40), "i")
+    lengths = builder.create_input(Int(32), (5,), "lengths")
+    picked = builder.gather(x, i, axis=0, name="picked")
+    turned = builder.reverse_sequence(picked, lengths, name="turned")
+    half = builder.cast(turned, BFloat16(), name="half")
+    halves = builder.bitcast_convert(half, UInt(8), name="bytes")
+    back = builder.flip(halves, [0, 2], name="back")
+    builder.cast(back, Bool(), name="flags")
+    rng = np.random.default_rng(7)
+    arrays = {
+        "x": rng.standard_normal((6, 40)).astype(np.float32),
+        "i": rng.integers(-6, 6, (5, 40)),
+        "lengths": np.array([0, 1, 40, 17, 99], np.int32),
+    }
+    return builder, arrays
+
+
+def expected_of_long_net(arrays):
+    picked = np.take_along_axis(arrays["x"], arrays["i"] % 6, 0)
+    turned = picked.copy()
+    for row, length in enumerate(np.clip(arrays["lengths"], 0, 40)):
+        turned[row, :length] = picked[row, :length][::-1]
+    half = turned.astype(BFloat16().numpy_dtype)
+    back = half.view(np.uint8).reshape(5, 40, 2)[::-1, :, ::-1]
+    return {"picked": picked, "turned": turned, "half": half, "back": back, "flags": back != 0}
+
+
+def test_a_net_gives_what_numpy_gives():
+    builder, arrays = long_net()
+    expected = expected_of_long_net(arrays)
+    result = builder.build(outputs=list(expected)).execute(arrays)
+    assert list(result.outputs) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(result[name], array, err_msg=name)
+
+
+def test_outputs_are_by_default_what_no_operator_takes():
+    builder, arrays = long_net()
+    result = builder.build().execute(arrays)
+    assert list(result.outputs) == ["flags"]
+    with pytest.raises(InputError, match="net 'long' gives no output 'half': it has flags; build"):
+        result["half"]
+
+
+@pytest.mark.parametrize("target", ["mlu370-x4", "mlu590-h8", "mlu270-s4"])
+def test_each_step_reports_what_the_operator_alone_does(target):
+    builder, arrays = long_net()
+    result = builder.build(target, outputs=["picked", "turned", "half", "back", "flags"]).execute(arrays)
+    alone = {
+        "picked": ops.gather(arrays["x"], arrays["i"], device=target),
+        "turned": ops.reverse_sequence(result["picked"], arrays["lengths"], device=target),
+        "half": ops.cast(result["turned"], "bfloat16", device=target),
+        "back": ops.flip(np.ascontiguousarray(result["half"]).view(np.uint8).reshape(5, 40, 2), [0, 2], device=target),
+        "flags": ops.cast(result["back"], bool, device=target),
+    }
+    steps = {step.name: step.result for step in result.steps}
+    assert list(steps) == ["picked", "turned", "half", "bytes", "back", "flags"]
+    assert (steps["bytes"].time_ps, steps["bytes"].bytes_requested, steps["bytes"].plan.tier) == (0, {}, 0)
+    for name, expected in alone.items():
+        assert steps[name].bus_bytes == expected.bus_bytes, name
+        assert steps[name].bytes_requested == expected.bytes_requested, name
+        assert steps[name].cycles == expected.cycles, name
+        assert steps[name].metrics.compulsory_bytes == expected.metrics.compulsory_bytes, name
+        np.testing.assert_array_equal(result[name], expected.output, err_msg=name)
+
+
+def test_totals_are_the_sums_and_the_gaps():
+    builder, arrays = long_net()
+    result = builder.build().execute(arrays)
+    board = result.board
+    launched = [step.result for step in result.steps if step.result.time_ps]
+    assert len(launched) == len(result.log.launches) == 5
+    gaps_ps = board.queued_kernel_gap_ps * (len(launched) - 1)
+    assert result.time_ps == sum(step.time_ps for step in launched) + gaps_ps
+    assert result.cycles == ps_to_cycles(result.time_ps, board.clock_hz)
+    for side in ("read", "write"):
+        assert result.bus_bytes[side] == sum(step.bus_bytes[side] for step in launched)
+    for direction, total in result.bytes_requested.items():
+        assert total == sum(step.bytes_requested.get(direction, 0) for step in launched)
+    assert result.metrics.theory_io_bytes == 6 * 40 * 4 + 5 * 40 * 8 + 5 * 4 + 5 * 40 * 2
+
+
+def test_a_net_holds_no_more_memory_than_it_needs():
+    builder = NetBuilder("chain")
+    x = builder.create_input(Float(32), (1024,), "x")
+    for _ in range(8):
+        x = builder.flip(x, 0)
+    result = builder.build().execute({"x": np.arange(1024, dtype=np.float32)})
+    tensors = [record for record in result.log.allocations if record.memory == "gdram" and record.task == -1]
+    assert len(tensors) == 9
+    assert len({record.address for record in tensors}) <= 3
+    assert all(record.end_ps >= 0 for record in tensors)
+
+
+def test_inputs_are_uploaded_once_and_never_written(builder):
+    x = builder.create_input(Int(32), (4, 8), "x")
+    i = builder.create_input(Int(32), (4, 8), "i")
+    once = builder.scatter(x, i, x, name="once")
+    builder.scatter(x, i, once, axis=1, name="twice")
+    data, index = np.arange(32, dtype=np.int32).reshape(4, 8), np.zeros((4, 8), np.int32)
+    before = data.copy()
+    result = builder.build(outputs=["once", "twice"]).execute({"x": data, "i": index})
+    np.testing.assert_array_equal(data, before)
+    expected = before.copy()
+    expected[0] = before[3]
+    np.testing.assert_array_equal(result["once"], expected)
+    second = before.copy()
+    second[:, 0] = expected[:, 7]
+    np.testing.assert_array_equal(result["twice"], second)
+    assert [record.name for record in result.log.allocations if record.read_only] == ["x", "i"]
+
+
+def test_outputs_are_not_the_callers_arrays(builder):
+    x = builder.create_input(Float(32), (4,), "x")
+    bits = builder.bitcast_convert(x, Int(32))
+    data = np.ones(4, np.float32)
+    result = builder.build(outputs=[x, bits]).execute({"x": data})
+    data[:] = 0
+    assert result[x].tolist() == [1] * 4
+    assert result[bits].tolist() == [0x3F800000] * 4
+
+
+def test_a_view_keeps_the_memory_of_what_it_views(builder):
+    x = builder.create_input(Int(32), (64,), "x")
+    first = builder.flip(x, 0)
+    seen = builder.bitcast_convert(first, UInt(8))
+    builder.flip(x, 0, name="other")  # takes the memory of `first`, if that were free
+    last = builder.flip(seen, 1)
+    data = np.arange(64, dtype=np.int32)
+    result = builder.build(outputs=[last]).execute({"x": data})
+    np.testing.assert_array_equal(result[last], data[::-1].copy().view(np.uint8).reshape(64, 4)[:, ::-1])
+
+
+@pytest.mark.parametrize("strided", [lambda array: array[::-1], np.asfortranarray])
+def test_inputs_of_any_strides(builder, strided):
+    x = builder.create_input(Float(32), (4, 6), "x")
+    out = builder.flip(x, 0)
+    data = strided(np.arange(24, dtype=np.float32).reshape(4, 6))
+    np.testing.assert_array_equal(builder.build().execute({"x": data})[out], data[::-1])
+
+
+def test_index_values_of_an_intermediate_are_checked_before_the_launch(builder):
+    x = builder.create_input(Float(32), (4, 6), "x")
+    f = builder.create_input(Float(32), (4, 6), "f")
+    i = builder.cast(f, Int(32), name="i")
+    picked = builder.gather(x, i, name="picked")
+    program = builder.build()
+    data, index = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32), np.zeros((4, 6), np.float32)
+    index[2, 3] = -4
+    np.testing.assert_array_equal(
+        program.execute({"x": data, "f": index})[picked], np.take_along_axis(data, index.astype(int), 0)
+    )
+    index[2, 3] = 4
+    message = r"^gather\(x, index=i, axis=0\) in net 'test_basic', with x: float32 \[4, 6\] and i: int32 \[4, 6\]: .*4"
+    with pytest.raises(InputError, match=message) as caught:
+        program.execute({"x": data, "f": index})
+    assert "2, 3" in str(caught.value)
+
+
+@pytest.mark.parametrize("strategy", ["pingpong", "serial"])
+def test_strategies_by_operator(builder, strategy):
+    x = builder.create_input(Float(32), (4096,), "x")
+    out = builder.cast(x, "float16", strategy=strategy)
+    data = np.linspace(0, 1, 4096, dtype=np.float32)
+    result = builder.build().execute({"x": data})
+    assert result.steps[0].result.plan.strategy == strategy
+    np.testing.assert_array_equal(result[out], data.astype(np.float16))
+
+
+def test_timing_only():
+    builder, arrays = long_net()
+    program = builder.build()
+    timed, full = program.execute(arrays, data=False), program.execute(arrays)
+    assert timed.outputs == {}
+    assert [step.result.cycles for step in timed.steps] == [step.result.cycles for step in full.steps]
+    assert timed.bus_bytes == full.bus_bytes
+    with pytest.raises(InputError, match="gives no output 'flags': the run was timing-only"):
+        timed["flags"]
+
+
+def test_timing_only_has_no_values_of_an_intermediate_index(builder):
+    x = builder.create_input(Float(32), (4, 6), "x")
+    f = builder.create_input(Float(32), (4, 6), "f")
+    builder.gather(x, builder.cast(f, Int(32), name="i"))
+    given = {"x": np.zeros((4, 6), np.float32), "f": np.zeros((4, 6), np.float32)}
+    with pytest.raises(InputError, match=r"^gather\(x, index=i, axis=0\) .*: i is computed in the net, and a timing"):
+        builder.build().execute(given, data=False)
+
+
+def test_timing_only_index_by_way_of_a_view(builder):
+    x = builder.create_input(Float(32), (4, 6), "x")
+    bits = builder.create_input(UInt(8), (4, 6, 4), "bits")
+    builder.gather(x, builder.bitcast_convert(bits, Int(32)))
+    given = {"x": np.zeros((4, 6), np.float32), "bits": np.zeros((4, 6, 4), np.uint8)}
+    assert builder.build().execute(given, data=False).cycles > 0
+
+
+# Inputs of execute
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "net 'test_basic': input 'x', 'i' is missing: execute"),
+        ({"x": 0}, r"input 'x' is int64 \[\] and was declared as float32 \[4, 6\]: give it as declared"),
+        ({"x": np.zeros((4, 6))}, r"input 'x' is float64 \[4, 6\] and was declared as float32 \[4, 6\]"),
+        ({"x": np.zeros((6, 4), np.float32)}, r"input 'x' is float32 \[6, 4\] and was declared as float32 \[4, 6\]"),
+        ({"z": 0}, "net 'test_basic' has no input 'z': its inputs are x, i, unused"),
+        ({"picked": 0}, "net 'test_basic' has no input 'picked'"),
+    ],
+)
+def test_faults_of_the_inputs(builder, given, message):
+    x = builder.create_input(Float(32), (4, 6), "x")
+    i = builder.create_input(Int(32), (4, 6), "i")
+    builder.create_input(Int(32), (1,), "unused")
+    builder.gather(x, i, name="picked")
+    with pytest.raises(InputError, match=message):
+        builder.build().execute(given)
+
+
+def test_inputs_by_variable_and_unused_ones(builder):
+    x = builder.create_input(Float(32), (4,), "x")
+    unused = builder.create_input(Int(32), (1,), "unused")
+    out = builder.flip(x, 0)
+    program = builder.build()
+    data = np.arange(4, dtype=np.float32)
+    for given in ({x: data}, {"x": data, unused: np.zeros(1, np.int32)}):
+        assert program.execute(given)[out].tolist() == [3, 2, 1, 0]
+    stranger = NetBuilder("other").create_input(Float(32), (4,), "x")
+    with pytest.raises(InputError, match=r"has no input x: float32 \[4\]"):
+        program.execute({stranger: data})
+
+
+def test_print_of_a_result(builder):
+    x = builder.create_input(Float(32), (4, 6), "x")
+    builder.bitcast_convert(builder.flip(x, 0, name="turned"), UInt(8), name="bytes")
+    result = builder.build().execute({"x": np.zeros((4, 6), np.float32)})
+    title, header, turned, seen, total = str(result).splitlines()
+    assert title == "net test_basic on mlu370-x4"
+    assert header.split("  ")[1] == "output"
+    assert "turned: float32 [4, 6]" in turned
+    assert f"{result.steps[0].result.time_us:.2f}" in turned
+    assert "bitcast_convert(turned, dtype=uint8)" in seen
+    assert seen.split()[-4:] == ["0.00", "0", "0", "0"]
+    assert total.split()[0] == "total"
+    assert f"{result.time_us:.2f}" in total
+    assert repr(result).startswith("<result of net 'test_basic' on mlu370-x4: ")
+
+
+def test_two_runs_are_the_same_to_the_bit():
+    builder, arrays = long_net()
+    program = builder.build(mlusim.board("mlu590-h8"))
+    first, second = program.execute(arrays), program.execute(arrays)
+    np.testing.assert_array_equal(first.log.table(), second.log.table())

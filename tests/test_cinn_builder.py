@@ -1,0 +1,210 @@
+"""NetBuilder: shapes and types are inferred, and faults are found, while the net is written."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from mlusim.cinn import BFloat16, Bool, Float, Int, NetBuilder, UInt
+from mlusim.errors import BoardError, InputError
+
+
+@pytest.fixture
+def builder():
+    return NetBuilder("test_basic")
+
+
+@pytest.fixture
+def a(builder):
+    return builder.create_input(Float(32), (8, 24), "A")
+
+
+@pytest.fixture
+def i(builder):
+    return builder.create_input(Int(32), (3, 24), "index")
+
+
+# The documents' own snippets, typos corrected
+
+
+def test_snippet_of_gather_and_scatter(builder):
+    a = builder.create_input(Float(32), (8, 24), "A")
+    i = builder.create_input(Int(32), (3, 24), "index")
+    b = builder.gather(a, index=i, dim=0)
+    z = builder.create_input(Float(32), (8, 24), "Z")
+    z = builder.scatter(z, index=i, dim=0, src=b)
+    assert (b.shape, b.dtype) == ((3, 24), np.float32)
+    assert (z.shape, z.dtype) == ((8, 24), np.float32)
+
+
+def test_snippet_of_cast(builder):
+    a = builder.create_input(Int(32), (8, 24, 124), "A1")
+    b = builder.cast(a, Float(32))
+    assert (b.shape, b.dtype) == ((8, 24, 124), np.float32)
+
+
+def test_snippet_of_bitcast_convert(builder):
+    with pytest.raises(InputError, match=r"^bitcast_convert in net 'test_basic': x is of type list, not a variable"):
+        builder.bitcast_convert([10], "float32")
+    a = builder.create_input(Float(32), (10,), "A")
+    assert builder.bitcast_convert(a, "float32").shape == (10,)
+    assert builder.bitcast_convert(a, "float16").shape == (10, 2)
+
+
+# Inference
+
+
+def test_inferred_shapes_and_types(builder):
+    x = builder.create_input(Float(32), (4, 5, 6), "x")
+    index = builder.create_input(Int(64), (4, 2, 6), "i")
+    assert builder.gather(x, index, 1).shape == (4, 2, 6)
+    assert builder.gather(x, index, dim=-2).shape == (4, 2, 6)
+    pairs = builder.create_input(Int(32), (4, 2, 3, 2), "pairs")
+    assert builder.gather_nd(x, pairs, dims=[1, 2]).shape == (4, 2, 3)
+    assert builder.gather_nd(x, pairs, mode="standard").shape == (4, 2, 3, 6)
+    src = builder.create_input(Float(32), (4, 2, 3), "src")
+    assert builder.scatter_nd(x, pairs, src, axes=[1, 2]).shape == (4, 5, 6)
+    assert builder.flip(x, [0, -1]).shape == (4, 5, 6)
+    assert builder.reverse(x, dim=1).shape == (4, 5, 6)
+    assert builder.flip(x, dims=[]).shape == (4, 5, 6)
+    lengths = builder.create_input(Int(32), (4,), "lengths")
+    assert builder.reverse_sequence(x, lengths).shape == (4, 5, 6)
+    lengths = builder.create_input(Int(32), (6,), "lengths6")
+    assert builder.reverse_sequence(x, lengths, seq_dim=0, batch_dim=2).shape == (4, 5, 6)
+    for wanted in (Bool(), bool, "int8", UInt(8), BFloat16(), np.float16):
+        assert builder.cast(x, wanted).shape == (4, 5, 6)
+    assert builder.cast(x, BFloat16()).dtype == BFloat16().numpy_dtype
+    assert builder.bitcast_convert(x, UInt(8)).shape == (4, 5, 6, 4)
+    assert builder.create_input(Float(32), (), "scalar").shape == ()
+    assert builder.create_input(Float(32), [2, 0], "empty").shape == (2, 0)
+
+
+def test_variables_by_name(builder, a, i):
+    assert builder.gather("A", "index").shape == (3, 24)
+
+
+def test_names(builder, a, i):
+    assert builder.gather(a, i, name="picked").name == "picked"
+    assert builder.flip("picked", 0).name == "var_3"
+    taken = builder.flip(a, 0, name="var_5")
+    assert builder.flip(taken, 0).name == "var_6"
+    assert builder.create_input(Bool(), (1,)).name == "var_7"
+
+
+# Faults
+
+
+def test_errors_carry_operator_inputs_and_shapes(builder, a, i):
+    message = (
+        r"^gather\(A, index=index, axis=2\) in net 'test_basic', with A: float32 \[8, 24\] and index: int32 \[3, 24\]: "
+    )
+    with pytest.raises(InputError, match=message) as caught:
+        builder.gather(a, i, axis=2)
+    assert "2" in caught.value.message.rsplit(": ", 1)[-1] or "axis" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        lambda net: net.gather("A", "A"),
+        lambda net: net.gather("A", "long"),
+        lambda net: net.gather("index", "index", 7),
+        lambda net: net.gather_nd("A", "index", axes=[0, 0]),
+        lambda net: net.gather_nd("A", "index", mode="fast"),
+        lambda net: net.scatter("A", "index", "index"),
+        lambda net: net.scatter_nd("A", "index", "index"),
+        lambda net: net.flip("A", [0, 0]),
+        lambda net: net.flip("A", -3),
+        lambda net: net.reverse("A", 2),
+        lambda net: net.reverse_sequence("A", "A"),
+        lambda net: net.reverse_sequence("A", "long", 1, 1),
+        lambda net: net.bitcast_convert("A", "float64"),
+        lambda net: net.cast("complex", "float32"),
+        lambda net: net.flip("A", 0, strategy="none such"),
+    ],
+)
+def test_what_an_operator_refuses_is_refused_here(builder, a, i, spoiled):
+    builder.create_input(Int(32), (99,), "long")
+    builder.create_input("complex64", (2,), "complex")
+    before = str(builder)
+    with pytest.raises(InputError, match=r"^\w+\(.*\) in net 'test_basic', with \w+: \w+ \[[\d, ]+\].*: .{20}"):
+        spoiled(builder)
+    assert str(builder) == before
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "message"),
+    [
+        (lambda net, a, i: net.gather(a, i, axis=0, dim=0), "gather: axis=0 and dim=0 are names of one argument: give"),
+        (lambda net, a, i: net.scatter(a, i, a, 1, dim=0), "scatter: axis=1 and dim=0 are names of one argument"),
+        (lambda net, a, i: net.gather_nd(a, i, [0], dims=[0]), r"gather_nd: axes=\[0\] and dims=\[0\] are names of"),
+        (lambda net, a, i: net.scatter_nd(a, i, a, [0], dims=[0]), r"scatter_nd: axes=\[0\] and dims=\[0\] are names"),
+        (lambda net, a, i: net.flip(a, 0, dims=[0]), r"flip: axis=0 and dims=\[0\] are names of one argument"),
+        (lambda net, a, i: net.reverse(a, dim=0, dims=[0]), r"reverse: dim=0 and dims=\[0\] are names of one argument"),
+        (lambda net, a, i: net.reverse_sequence(a, i, 1, seq_dim=1), "reverse_sequence: seq_axis=1 and seq_dim=1 are"),
+        (lambda net, a, i: net.flip(a), r"flip: axis is missing: an axis or a list of them; \[\] for a plain copy"),
+        (lambda net, a, i: net.reverse(a), "reverse: axis is missing"),
+        (lambda net, a, i: net.gather(a, "idnex"), "index = 'idnex' is no variable of this net: did you mean 'index'"),
+        (lambda net, a, i: net.gather(a, np.zeros(3)), "index is of type ndarray, not a variable: make one with"),
+        (lambda net, a, i: net.flip(a, 0, name="A"), r"name='A' is taken by A: float32 \[8, 24\]: choose another"),
+        (lambda net, a, i: net.create_input(Int(8), (1,), "A"), "create_input in net 'test_basic': name='A' is taken"),
+        (lambda net, a, i: net.create_input(Int(8), (1,), ""), "name='' is a text of at least one character"),
+        (lambda net, a, i: net.create_input(Int(8), 3, "n"), r"shape 3 is a sequence of integers, such as \(8, 24\)"),
+        (lambda net, a, i: net.create_input(Int(8), (2, -1), "n"), r"shape \[2, -1\] has a negative extent"),
+        (lambda net, a, i: net.create_input("S3", (1,), "n"), "dtype 'S3' is not an element type"),
+        (lambda net, a, i: net.cast(a, "S3"), "dtype 'S3' is not an element type"),
+        (lambda net, a, i: net.build(), "net 'test_basic' has no operator: add one"),
+    ],
+)
+def test_faults_of_the_net(builder, a, i, spoiled, message):
+    with pytest.raises(InputError, match=message):
+        spoiled(builder, a, i)
+
+
+def test_variable_of_another_builder(builder, i):
+    other = NetBuilder("other").create_input(Float(32), (8, 24), "A")
+    with pytest.raises(InputError, match=r"x = A: float32 \[8, 24\] belongs to net 'other': make it with this builder"):
+        builder.gather(other, i)
+
+
+def test_faults_of_build(builder, a, i):
+    b = builder.gather(a, i)
+    with pytest.raises(BoardError, match="mlu371"):
+        builder.build("mlu371")
+    with pytest.raises(InputError, match="build in net 'test_basic': outputs = 'c' is no variable of this net"):
+        builder.build(outputs=[b, "c"])
+
+
+# What it looks like
+
+
+def test_print(builder):
+    a = builder.create_input(Float(32), (8, 24), "A")
+    i = builder.create_input(Int(32), (3, 24), "index")
+    b = builder.gather(a, index=i, dim=0)
+    builder.cast(b, "float16", name="half")
+    assert str(builder).splitlines() == [
+        "net test_basic",
+        "  A     = input                           float32 [8, 24]",
+        "  index = input                           int32 [3, 24]",
+        "  var_2 = gather(A, index=index, axis=0)  float32 [3, 24]",
+        "  half  = cast(var_2, dtype=float16)      float16 [3, 24]",
+    ]
+    assert repr(builder) == "<NetBuilder 'test_basic': 2 inputs, 2 operators>"
+    program = builder.build()
+    assert repr(program) == "<program 'test_basic' on mlu370-x4: 2 operators>"
+    assert len(program) == 2
+    assert repr(program[1]) == "half = cast(var_2, dtype=float16): float16 [3, 24]"
+    assert [instruction.output.name for instruction in program] == ["var_2", "half"]
+    assert repr(a) == "A: float32 [8, 24]"
+
+
+def test_a_program_is_the_net_as_it_stood(builder, a, i):
+    b = builder.gather(a, i)
+    program = builder.build()
+    builder.flip(b, 0)
+    assert len(program) == 1
+    assert program.outputs == (b,)
+    assert re.match("<program", repr(builder.build()))

@@ -1,0 +1,476 @@
+"""The command line: what it prints, what it writes, how it fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import mlusim
+from mlusim.cli import main
+from mlusim.cli.operators import ENTRIES
+from mlusim.hardware import presets
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def succeed(*arguments):
+    result = call(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def fail(*arguments, code=2):
+    """The one line that a failing command prints."""
+    result = call(*arguments)
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert result.exit_code == code
+    return result.stderr.removeprefix("error: ").rstrip("\n")
+
+
+def process(*arguments, **options):
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"}
+    command = [sys.executable, "-m", "mlusim", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **options)
+
+
+def shifted(x, shifts):
+    """tin_shift, element by element in time."""
+    out = np.zeros_like(x)
+    per_group = x.shape[2] // shifts.shape[1]
+    for n, t, c in np.ndindex(x.shape[:3]):
+        source = t - int(shifts[n, c // per_group])
+        if 0 <= source < x.shape[1]:
+            out[n, t, c] = x[n, source, c]
+    return out
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((2, 4, 6, 10), np.float32)
+    x[0, 0, 0, :2] = np.array([0x7FA00001, 0x80000000], np.uint32).view(np.float32)  # a signalling NaN, -0.0
+    np.save("x.npy", x)
+    np.save("shifts.npy", np.array([[1, -2, 4], [0, 3, -1]], np.int32))
+    return tmp_path
+
+
+INPUTS = ("--input", "x.npy", "--shifts", "shifts.npy")
+RUN = ("run", "tin_shift", *INPUTS)
+
+
+def expected():
+    return shifted(np.load("x.npy"), np.load("shifts.npy"))
+
+
+# ---------------------------------------------------------------- help
+
+
+def test_alone_it_prints_its_help_and_how_to_start():
+    assert succeed() == succeed("--help")
+    assert "mlusim demo" in succeed()
+    assert succeed("run") == succeed("run", "-h")
+    assert succeed("compare") == succeed("compare", "-h")
+
+
+def test_version_is_that_of_the_package_and_of_pyproject():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert succeed("--version") == f"mlusim {project['version']}\n"
+    assert mlusim.__version__ == project["version"]
+
+
+@pytest.mark.parametrize("command", [*main.commands, *(f"run {name}" for name in ENTRIES)])
+def test_every_help_shows_an_example(command):
+    text = succeed(*command.split(), "--help")
+    assert f"  mlusim {command} " in text or f"  mlusim {command}\n" in text
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("group", ["run", "compare"])
+def test_every_operator_has_its_options_and_no_option_twice(group, name):
+    command = main.commands[group].get_command(click.Context(main), name)
+    options = [option for parameter in command.params for option in parameter.opts]
+    assert len(set(options)) == len(options)
+    assert {f"--{tensor.name}" for tensor in ENTRIES[name].tensors} <= set(options)
+
+
+# ---------------------------------------------------------------- run
+
+
+def test_run_writes_the_exact_result_and_prints_the_table(folder):
+    text = succeed(*RUN, "--out", "out.npy")
+    out = np.load("out.npy")
+    assert out.tobytes() == expected().tobytes()
+    assert out.dtype == np.float32
+    for label in ("time", "cycles", "GDRAM2NRAM requested", "DRAM bus, read", "io_efficiency", "compute_efficiency"):
+        assert f"\n{label} " in f"\n{text}"
+    assert "vendor's bar" in text
+    assert "wrote out.npy: float32 [2, 4, 6, 10]" in text
+    assert "\x1b" not in text
+
+
+def test_npz_with_one_array_or_with_a_key(folder):
+    np.savez("both.npz", x=np.load("x.npy"), shifts=np.load("shifts.npy"))
+    np.savez_compressed("one.npz", np.load("x.npy"))
+    succeed("run", "tin_shift", "--input", "one.npz", "--shifts", "both.npz:shifts", "-o", "out.npy", "-q")
+    assert np.load("out.npy").tobytes() == expected().tobytes()
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        lambda x: x.astype(">f4"),
+        np.asfortranarray,
+        lambda x: x[:, ::-1][:, ::-1],
+    ],
+    ids=["big endian", "Fortran order", "reversed twice"],
+)
+def test_arrays_in_other_orders(folder, store):
+    x = np.load("x.npy").copy()
+    x[0, 0, 0, 0] = 1.0  # NumPy itself quiets a signalling NaN when it swaps bytes
+    np.save("y.npy", store(x))
+    succeed("run", "tin_shift", "--input", "y.npy", "--shifts", "shifts.npy", "-o", "out.npy", "-q")
+    assert np.load("out.npy").tobytes() == shifted(x, np.load("shifts.npy")).tobytes()
+
+
+def test_backward_by_both_rules(folder):
+    succeed(*RUN, "--backward", "-o", "mluop.npy", "-q")
+    succeed(*RUN, "--backward", "--rule", "adjoint", "-o", "adjoint.npy", "-q")
+    assert np.load("mluop.npy").tobytes() == expected().tobytes()
+    assert np.load("adjoint.npy").tobytes() == shifted(np.load("x.npy"), -np.load("shifts.npy")).tobytes()
+
+
+@pytest.mark.parametrize("strategy", ["documented", "shipped", "tight", "batched", "pingpong"])
+def test_every_strategy_and_a_board_from_a_file(folder, strategy):
+    Path("small.toml").write_text('base = "mlu370-x4"\nclusters = 1\nmax_union = 1\nnram_bytes = 131_328\n')
+    succeed(*RUN, "--strategy", strategy, "--device", "small.toml", "-o", "out.npy", "-q")
+    assert np.load("out.npy").tobytes() == expected().tobytes()
+
+
+def test_json_holds_the_same_figures_as_the_result(folder):
+    found = json.loads(succeed(*RUN, "--json", "-o", "out.npy", "--report", "report"))
+    result = mlusim.ops.tin_shift_forward(np.load("x.npy"), np.load("shifts.npy"))
+    assert found["time_ps"] == result.time_ps
+    assert found["bus_bytes"] == result.bus_bytes
+    assert found["output"] == {"file": "out.npy", "dtype": "float32", "shape": [2, 4, 6, 10]}
+    assert {"timeline.png", "tile_map.svg", "summary.json", "trace.json"} <= {Path(p).name for p in found["report"]}
+    assert all(Path(path).stat().st_size for path in found["report"])
+    assert json.loads(Path("report/summary.json").read_text())["time_ps"] == result.time_ps
+
+
+def test_quiet_prints_nothing_and_still_writes(folder):
+    assert succeed(*RUN, "--quiet", "-o", "out.npy") == ""
+    assert Path("out.npy").exists()
+
+
+def test_explain_and_dry_run(folder):
+    plan = succeed(*RUN, "--dry-run")
+    assert plan.startswith("tin_shift_forward on mlu370-x4, strategy documented\n")
+    assert "tier       1 (whole units)" in plan
+    explained = succeed(*RUN, "--explain")
+    assert explained.startswith(plan + "\n")
+    assert "io_efficiency" in explained
+    assert json.loads(succeed(*RUN, "--dry-run", "--json"))["plan"] == plan.splitlines()
+
+
+def test_timing_only_gives_the_time_of_the_run_with_data():
+    shape = ("--shape", "2x8x16x49", "--dtype", "half", "--seed", 3)
+    with_data = json.loads(succeed("run", "tin_shift", *shape, "--json"))
+    without = json.loads(succeed("run", "tin_shift", *shape, "--json", "--no-data"))
+    assert without["time_ps"] == with_data["time_ps"] > 0
+
+
+def test_timing_only_of_tensors_larger_than_this_machine():
+    found = json.loads(succeed("run", "tin_shift", "--shape", "8,16,24,1000000", "--no-data", "--json"))
+    assert found["theory_io_bytes"] == 2 * 8 * 16 * 24 * 1_000_000 * 4 + 8 * 4 * 4
+
+
+def test_random_inputs_repeat_and_follow_the_seed():
+    def time_ps(*more):
+        return json.loads(succeed("run", "tin_shift", "--shape", "4,16,32,50", "--json", *more))["time_ps"]
+
+    assert time_ps() == time_ps("--seed", 0) == time_ps("--groups", 4)
+    assert time_ps("--seed", 1) != time_ps("--seed", 2)
+
+
+# ---------------------------------------------------------------- compare, demo, devices
+
+
+def test_compare_shows_each_strategy_and_that_results_are_equal(folder):
+    text = succeed("compare", "tin_shift", *INPUTS)
+    names = ["documented", "shipped", "tight", "batched", "pingpong"]
+    assert [line.split()[0] for line in text.splitlines() if line.split()[:1] and line.split()[0] in names] == names
+    assert "Results of all 5 strategies are equal, bit for bit." in text
+    found = json.loads(succeed("compare", "tin_shift", *INPUTS, "--json", "--strategy", "tight"))
+    result = mlusim.ops.tin_shift_forward(np.load("x.npy"), np.load("shifts.npy"), strategy="tight")
+    assert found["strategies"][0]["time_ps"] == result.time_ps
+    assert len(found["strategies"]) == 1
+
+
+def test_compare_without_data_says_that_it_compared_nothing():
+    text = succeed("compare", "tin_shift", "--shape", "1,4,4,9", "--no-data")
+    assert "Timing only: results were not compared." in text
+
+
+def test_the_demo_shifts_a_photograph_exactly(folder):
+    text = succeed("demo", "--save", "inputs", "--out", "out.npy", "--explain")
+    clip, shifts = np.load("inputs/clip.npy"), np.load("inputs/shifts.npy")
+    assert clip.shape == (4, 8, 12, 112 * 112)
+    assert 0.2 < clip.mean() < 0.8
+    assert clip.std() > 0.1
+    assert np.load("out.npy").tobytes() == shifted(clip, shifts).tobytes()
+    assert "tier       1" in text
+    assert "where time went" in text
+
+
+def test_the_demo_reports_with_a_film(folder):
+    succeed("demo", "--report", "report", "--quiet", "--device", "mlu590-h8")
+    assert Path("report/film.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("report/timeline.png").read_bytes().startswith(b"\x89PNG")
+    found = json.loads(succeed("demo", "--json"))
+    assert found["operator"] == "tin_shift_forward"
+
+
+def test_devices_lists_every_preset():
+    text = succeed("devices")
+    names = [board.name for board in presets()]
+    assert [line.split()[0] for line in text.splitlines()[1:] if line and line.split()[0] in names] == names
+    assert [board["name"] for board in json.loads(succeed("devices", "--json"))] == names
+
+
+def test_devices_shows_one_with_the_source_of_every_parameter():
+    board = mlusim.board("mlu590-h8")
+    text = " ".join(succeed("devices", "MLU590-H8").split())
+    for name, source in board.sources.items():
+        assert f"{name} " in text
+        assert source.split()[0] in text
+    found = json.loads(succeed("devices", "mlu590-h8", "--json"))
+    assert found["sources"] == dict(board.sources)
+    assert found["clock_hz"] == board.clock_hz
+
+
+def test_a_board_printed_as_toml_is_the_same_board(folder):
+    Path("copy.toml").write_text(succeed("devices", "mlu370-x4", "--toml"))
+    one, other = (
+        json.loads(succeed("devices", "copy.toml", "--json")),
+        json.loads(succeed("devices", "mlu370-x4", "--json")),
+    )
+    assert {key: one[key] for key in one if key != "sources"} == {key: other[key] for key in other if key != "sources"}
+
+
+# ---------------------------------------------------------------- errors
+
+
+def test_usage_errors_name_the_command_whose_help_tells_more():
+    assert fail("runn") == "No such command 'runn'. Did you mean 'run'?; see `mlusim --help`" or "runn" in fail("runn")
+    assert "see `mlusim run tin_shift --help`" in fail("run", "tin_shift", "--strateg", "x")
+    assert fail("run", "tin_shit") == (
+        "no operator 'tin_shit'; did you mean tin_shift? there are " + ", ".join(ENTRIES) + "; see `mlusim run --help`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "missing --input and --shifts or --shape for random inputs; see `mlusim run tin_shift --help`"),
+        (("--input", "x.npy"), "missing --shifts; see `mlusim run tin_shift --help`"),
+        ((*INPUTS, "--shape", "1,2,3,4"), "--input and --shape: inputs come from files or are random"),
+        ((*INPUTS, "--seed", "1"), "--seed is for random inputs: it goes with --shape, not with files"),
+        ((*INPUTS, "--dtype", "half"), "--dtype is for random inputs: it goes with --shape, not with files"),
+        (("--shape", "1,2,3"), "--shape of rank 3: tin_shift takes N,T,C,HW, such as 2,8,256,196"),
+        (("--shape", "1,2,x,y"), "'1,2,x,y' is no shape such as 2,8,256,196 or 2x8x256x196"),
+        (("--shape", "1,2,-3,4"), "'1,2,-3,4' is no shape"),
+        (("--shape", "1,2,4,4", "--dtype", "flot"), "dtype 'flot' is not an element type"),
+        (("--shape", "1,2,4,4", "--dtype", "int8"), "input is int8: tin_shift takes float16 or float32"),
+        (("--shape", "1,2,4,4", "--groups", "3"), "C = 4 channels do not divide into G = 3 groups"),
+        (("--shape", "1,2,4,4", "--strategy", "pingpon"), "did you mean 'pingpong'?"),
+        (("--shape", "1,2,4,4", "--rule", "adjoint"), "--rule adjoint without --backward"),
+        (("--shape", "1,2,4,4", "--device", "mlu37-x4"), "no board 'mlu37-x4'; did you mean mlu370-x4"),
+        (("--shape", "1,2,4,4", "--device", "no.toml"), "no.toml: cannot be read: No such file or directory"),
+        (("--input", "no.npy", "--shifts", "shifts.npy"), "--input no.npy: no such file"),
+        (("--input", ".", "--shifts", "shifts.npy"), "--input .: cannot be read: Is a directory"),
+        (("--input", "text.npy", "--shifts", "shifts.npy"), "--input text.npy is not an .npy or .npz file"),
+        (("--input", "empty.npy", "--shifts", "shifts.npy"), "--input empty.npy is not an .npy or .npz file"),
+        (("--input", "cut.npy", "--shifts", "shifts.npy"), "--input cut.npy cannot be read as an array"),
+        (("--input", "cut.npz", "--shifts", "shifts.npy"), "--input cut.npz cannot be read as an array"),
+        (("--input", "objects.npy", "--shifts", "shifts.npy"), "--input objects.npy holds Python objects, not numbers"),
+        (("--input", "text_array.npy", "--shifts", "shifts.npy"), "holds <U3, which is no element type of the board"),
+        (("--input", "two.npz", "--shifts", "shifts.npy"), "holds several arrays: a, b; name one, as in two.npz:a"),
+        (("--input", "two.npz:c", "--shifts", "shifts.npy"), "two.npz has no array 'c': a, b; name one"),
+        (("--input", "x.npy:a", "--shifts", "shifts.npy"), "is an .npy file, which holds one array: leave `:a` off"),
+        (("--input", "shifts.npy", "--shifts", "shifts.npy"), "input has shape [2, 3], rank 2"),
+        ((*INPUTS, "--out", "x.npy"), "--out x.npy is an input, and inputs are never overwritten: name another file"),
+        ((*INPUTS, "--out", "link.npy"), "--out link.npy is an input, and inputs are never overwritten"),
+        ((*INPUTS, "--out", "out.txt"), "--out out.txt: the result is written as .npy; name it out.npy"),
+        ((*INPUTS, "--out", "no/out.npy"), "--out no/out.npy: there is no directory"),
+        ((*INPUTS, "--out", "dir.npy"), "--out dir.npy is a directory: name a file in it"),
+        ((*INPUTS, "--out", "out.npy", "--no-data"), "--out with --no-data: there is no result to write"),
+        ((*INPUTS, "--report", "x.npy"), "--report x.npy is a file: name a directory"),
+        ((*INPUTS, "--report", "report", "--dry-run"), "--report with --dry-run: nothing runs"),
+    ],
+)
+def test_a_wrong_input_is_one_line_and_code_2(folder, arguments, message):
+    Path("text.npy").write_text("not an array")
+    Path("empty.npy").touch()
+    Path("cut.npy").write_bytes(Path("x.npy").read_bytes()[:200])
+    np.savez("two.npz", a=np.zeros(3), b=np.zeros(3))
+    Path("cut.npz").write_bytes(Path("two.npz").read_bytes()[:200])
+    np.save("objects.npy", np.array([None, 1], object))
+    np.save("text_array.npy", np.array(["one", "two"]))
+    Path("link.npy").symlink_to("x.npy")
+    Path("dir.npy").mkdir()
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert message in fail("run", "tin_shift", *arguments)
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+def test_devices_errors():
+    assert fail("devices", "mlu59-h8").startswith("no board 'mlu59-h8'; did you mean mlu590-h8")
+    assert fail("devices", "--toml").startswith("--toml shows one board: name it")
+
+
+def test_a_plan_that_no_board_can_hold_fails_with_code_1(folder):
+    Path("tiny.toml").write_text('base = "mlu370-x4"\nnram_bytes = 131_100\n')
+    assert "no element of 4 B fits" in fail(*RUN, "--device", "tiny.toml", code=1)
+
+
+def test_tensors_that_do_not_fit_in_gdram_fail_with_code_1():
+    message = fail("run", "tin_shift", "--shape", "64,64,64,1000000", "--no-data", code=1)
+    assert message.startswith("gdram.alloc of 1 048 576 000 000 B")
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "code"),
+    [
+        (KeyboardInterrupt(), "interrupted", 130),
+        (MemoryError("Unable to allocate 5 GiB"), "not enough memory on this machine: Unable to allocate 5 GiB", 1),
+        (RuntimeError("two\nlines"), "internal error: RuntimeError: two lines. This is a defect of mlusim", 1),
+        (mlusim.KernelError("broke", "task 3"), "task 3: broke", 1),
+        (OSError(28, "No space left on device", "f"), "f: No space left on device", 2),
+    ],
+)
+def test_whatever_is_raised_is_one_line_and_a_code(monkeypatch, error, line, code):
+    def raise_it(*_arguments, **_options):
+        raise error
+
+    monkeypatch.setattr("mlusim.cli.run.prepare", raise_it)
+    assert fail("run", "tin_shift", "--shape", "1,2,4,4", code=code).startswith(line)
+
+
+def test_a_traceback_is_shown_where_asked_for(monkeypatch):
+    def raise_it(*_arguments):
+        raise RuntimeError("deep inside")
+
+    monkeypatch.setattr("mlusim.cli.run.prepare", raise_it)
+    result = call("--traceback", "run", "tin_shift", "--shape", "1,2,4,4")
+    assert "Traceback" in result.stderr
+    assert "in raise_it" in result.stderr
+    assert result.exit_code == 1
+
+
+def test_a_write_that_fails_leaves_what_was_there(folder, monkeypatch):
+    Path("out.npy").write_bytes(b"before")
+
+    def full(stream, *_arguments, **_options):
+        stream.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mlusim.cli.files.np.save", full)
+    assert fail(*RUN, "--out", "out.npy") == "--out out.npy: cannot be written: No space left on device"
+    assert Path("out.npy").read_bytes() == b"before"
+    assert sorted(path.name for path in folder.iterdir()) == ["out.npy", "shifts.npy", "x.npy"]
+
+
+# ---------------------------------------------------------------- as real processes
+
+
+def test_a_real_process_gives_the_same_result(folder):
+    ran = process(*RUN, "--out", "out.npy")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert np.load("out.npy").tobytes() == expected().tobytes()
+    assert ran.stdout == succeed(*RUN, "--out", "out.npy")
+
+
+def test_a_real_process_fails_in_one_line(folder):
+    ran = process("run", "tin_shift", "--input", "no.npy", "--shifts", "shifts.npy")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", "error: --input no.npy: no such file\n")
+
+
+def test_a_reader_who_leaves_early_gets_no_traceback():
+    command = f"{sys.executable} -m mlusim devices | true"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, env=environment)
+    assert ran.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_an_error():
+    with Path("/dev/full").open("w") as full:
+        environment = os.environ | {"PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "mlusim", "devices"]
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment)
+    assert (ran.returncode, ran.stderr) == (2, "error: No space left on device\n")
+
+
+def on_a_terminal(*arguments, interrupt_after=None, **environment):
+    """Output and exit code of a process whose standard streams are a terminal."""
+    child, terminal = pty.fork()
+    if not child:
+        values = {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100"} | environment
+        os.execve(sys.executable, [sys.executable, "-m", "mlusim", *map(str, arguments)], os.environ | values)
+    output = b""
+    started = time.monotonic()
+    while True:
+        try:
+            part = os.read(terminal, 4096)
+        except OSError:
+            break
+        output += part
+        if interrupt_after and interrupt_after in output:
+            os.kill(child, signal.SIGINT)
+            interrupt_after = None
+        assert part
+        assert time.monotonic() - started < 60
+    os.close(terminal)
+    return output.decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_colour_on_a_terminal_unless_it_is_not_wanted():
+    arguments = ("run", "tin_shift", "--shape", "1,4,8,49")
+    coloured, code = on_a_terminal(*arguments)
+    plain, _ = on_a_terminal(*arguments, NO_COLOR="1")
+    assert code == 0
+    assert "\x1b[31m" in coloured  # the verdict on so small a shape
+    assert "\x1b[31m" not in plain
+    error, code = on_a_terminal("devices", "no")
+    assert (code, error.startswith("\x1b[31m\x1b[1merror:\x1b[0m no board")) == (2, True)
+
+
+def test_a_long_run_shows_its_progress_on_a_terminal_and_stops_at_once_when_interrupted():
+    shape = ("run", "tin_shift", "--shape", "64,32,4096,1", "--no-data")
+    output, code = on_a_terminal(*shape, interrupt_after=b"operations")
+    assert "simulating" in output
+    assert "%" in output
+    assert "error:\x1b[0m interrupted" in output
+    assert "Traceback" not in output
+    assert code == 130
