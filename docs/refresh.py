@@ -41,6 +41,7 @@ class Page:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.names: dict[str, Any] = {"__name__": "__main__"}
+        self.lines = 0
         commands = folder / ".commands"
         commands.mkdir()
         for name, command in (("python", ""), ("mlusim", " -m mlusim")):
@@ -55,16 +56,17 @@ class Page:
             "NO_COLOR": "1",
         }
 
-    def python(self, code: str, where: str) -> str:
-        """What a block prints."""
+    def python(self, code: str) -> str:
+        """What a block prints. Its lines count as those of one file, made of the page's blocks."""
         printed = io.StringIO()
         before = Path.cwd()
         os.chdir(self.folder)
         try:
             with redirect_stdout(printed):
-                exec(compile(code, where, "exec"), self.names)  # noqa: S102 - that is what it is for
+                exec(compile("\n" * self.lines + code, "example.py", "exec"), self.names)  # noqa: S102 - the purpose
         finally:
             os.chdir(before)
+            self.lines += code.count("\n")
         return printed.getvalue()
 
     def console(self, body: str) -> str:
@@ -72,7 +74,7 @@ class Page:
         lines = []
         for command in _commands(body):
             lines.append(f"$ {command}\n")
-            ran = subprocess.run(
+            ran = subprocess.run(  # noqa: S603
                 ["bash", "-c", command.replace("\\\n", "")],  # noqa: S607
                 cwd=self.folder,
                 env=self.environment,
@@ -107,16 +109,14 @@ def refreshed(path: Path, folder: Path) -> str:
         if name and kind in {"python", "toml"}:
             (folder / name).write_text(body, encoding="utf-8")
         elif kind == "python":
-            line = text.count("\n", 0, block.start()) + 1
-            printed = page.python("\n" * line + body, str(path))
+            printed = page.python(body)
             output = _OUTPUT.match(text, block.end())
             if output:
                 parts += [text[end : output.start("body")], printed]
                 end = output.end("body")
             elif printed:
-                raise AssertionError(
-                    f"{path.name}:{line}: the block prints, and no ```text block follows it: {printed}"
-                )
+                line = text.count("\n", 0, block.start()) + 1
+                raise AssertionError(f"{path.name}:{line}: the block prints, and no ```text block follows: {printed}")
         elif kind == "console":
             parts += [text[end : block.start("body")], page.console(body)]
             end = block.end("body")

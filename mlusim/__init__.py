@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlusim import errors, ops
+    from mlusim import cinn, errors, mluop, ops
     from mlusim.cores.core import Core
     from mlusim.device import Device
     from mlusim.errors import (
@@ -78,7 +78,9 @@ __all__ = [
     "View",
     "__version__",
     "board",
+    "cinn",
     "errors",
+    "mluop",
     "ops",
     "presets",
     "verify",
@@ -103,7 +105,7 @@ _HOMES = {
     "presets": "mlusim.hardware",
     "verify": "mlusim.verifier.api",
 }
-_MODULES = frozenset({"errors", "ops"})
+_MODULES = frozenset({"cinn", "errors", "mluop", "ops"})
 
 
 def __getattr__(name: str) -> Any:

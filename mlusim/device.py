@@ -25,6 +25,7 @@ from simpy.core import EmptySchedule
 
 from mlusim.cores.chip import Chip
 from mlusim.cores.launch import Job, Kernel, Launch, Queue
+from mlusim.cores.place import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AllocationError, AwaitError, HangError, InputError, LaunchError
 from mlusim.hardware import Board, board
@@ -139,11 +140,17 @@ class Device:
     def download(self, view: View) -> np.ndarray[Any, Any]:
         """The elements of a GDRAM view, as an array on the simulated bytes: a later launch may change them.
 
+        An input comes back read-only.
+
         Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or that of another device.
         """
         self._check_own(view)
         check_usable(view.allocation, write=False)
-        return view.typed()
+        array = view.typed()
+        if view.allocation.read_only:
+            # These may be the very bytes that the caller uploaded.
+            array.setflags(write=False)
+        return array
 
     def _check_own(self, view: View) -> None:
         if view.allocation.memory is not self._chip.gdram:
@@ -218,6 +225,7 @@ class Device:
             # The coroutines of other tasks stop here too: not a forgotten await of theirs.
             known = list(forgotten)
             self._close_tasks()
+            close_forgotten(error)
             if known:
                 raise AwaitError(known[0]) from error
             raise
@@ -290,5 +298,8 @@ def _forgotten(text: str) -> str:
     name = re.search(r"coroutine '([^']+)'", text)
     place = re.search(r'File "([^"]+)", line (\d+)', text)
     where = f"{Path(place[1]).name}:{place[2]}: " if place else ""
-    what = (name[1] if name else "a coroutine").replace("Core.", "core.").replace("CountedOperations.", "core.")
+    # A method of the core goes by the group of operations that it is defined in, a local function by its scopes.
+    *scopes, what = name[1].split(".") if name else ("a coroutine",)
+    if scopes and scopes[-1].endswith(("Core", "Operations")):
+        what = f"core.{what}"
     return f"{where}`{what}(...)` was never awaited, so it never happened: write `await {what}(...)`"

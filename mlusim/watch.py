@@ -7,6 +7,7 @@ import threading
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from mlusim.cores.task import Abandoned
 from mlusim.errors import OperationLimitError
 from mlusim.progress import Progress
 
@@ -17,14 +18,23 @@ _PERIOD_S = 0.25
 _QUIET_PERIODS = 5
 
 
-class _StallError(OperationLimitError):
-    """Raised in the running thread, where Python gives no chance for arguments."""
+def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseException]]:
+    """What to raise in the running thread, and again where the kernel catches it.
 
-    def __init__(self) -> None:
-        super().__init__(
-            "no operation issued for too long: a loop that neither issues nor awaits anything? "
-            "Where the kernel's own Python needs more time, raise stall_s"
-        )
+    Python takes a class there and makes the object itself, without arguments.
+    """
+
+    class StallError(OperationLimitError):
+        def __init__(self) -> None:
+            super().__init__(
+                f"no operation issued for {stall_s:g} s: a loop that neither issues nor awaits anything? "
+                "Where the kernel's own Python needs more time, raise stall_s"
+            )
+
+    class StallAbandoned(Abandoned):
+        error = StallError()
+
+    return StallError, StallAbandoned
 
 
 class Watch:
@@ -60,6 +70,7 @@ class Watch:
             self._thread.join()
 
     def _run(self, runner: int) -> None:
+        stalls = list(_stall_errors(self._stall_s))
         seen: tuple[int, int] = (-1, -1)
         quiet_s = 0.0
         periods = 0
@@ -70,8 +81,8 @@ class Watch:
                 quiet_s = quiet_s + _PERIOD_S if now == seen else 0.0
                 seen = now
                 if quiet_s >= self._stall_s:
-                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(_StallError))
-                    # Once more, should the kernel catch it.
+                    stall = stalls.pop(0) if len(stalls) > 1 else stalls[0]
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(stall))
                     quiet_s = 0.0
                 if self._bar is not None and periods >= _QUIET_PERIODS:
                     self._bar.show()

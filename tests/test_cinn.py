@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 import mlusim
 from mlusim import ops
@@ -205,6 +207,7 @@ def test_inputs_are_uploaded_once_and_never_written(builder):
     second[:, 0] = expected[:, 7]
     np.testing.assert_array_equal(result["twice"], second)
     assert [record.name for record in result.log.allocations if record.read_only] == ["x", "i"]
+    assert [record.name for record in result.steps[0].result.log.allocations if record.task == -1] == ["x", "i", "once"]
 
 
 def test_outputs_are_not_the_callers_arrays(builder):
@@ -262,6 +265,72 @@ def test_strategies_by_operator(builder, strategy):
     result = builder.build().execute({"x": data})
     assert result.steps[0].result.plan.strategy == strategy
     np.testing.assert_array_equal(result[out], data.astype(np.float16))
+
+
+@pytest.mark.parametrize("check", [None, True])
+def test_bitcast_as_a_copy(builder, check):
+    x = builder.create_input(Float(32), (4, 6), "x")
+    copied = builder.bitcast_convert(x, Int(32), strategy="copy")
+    data = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    result = builder.build().execute({"x": data}, check=check)
+    assert result[copied].tobytes() == data.tobytes()
+    assert result.steps[0].result.bytes_requested == {"GDRAM2NRAM": 96, "NRAM2GDRAM": 96}
+
+
+def test_rank_0_and_no_elements(builder):
+    scalar = builder.create_input(Float(32), (), "scalar")
+    empty = builder.create_input(Int(32), (0, 3), "empty")
+    x = builder.create_input(Float(32), (2, 3), "x")
+    nothing = builder.gather(x, empty)
+    outputs = [builder.flip(scalar, []), builder.cast(scalar, Int(8)), nothing, builder.flip(nothing, 1)]
+    given = {"scalar": np.float32(2.5), "empty": np.zeros((0, 3), np.int32), "x": np.zeros((2, 3), np.float32)}
+    result = builder.build(outputs=outputs).execute(given)
+    assert result[outputs[0]].shape == ()
+    assert result[outputs[0]] == 2.5
+    assert result[outputs[1]] == 2
+    assert [result[variable].shape for variable in outputs[2:]] == [(0, 3), (0, 3)]
+
+
+@st.composite
+def nets(draw):
+    """A chain of operators on a small matrix, beside what NumPy makes of it."""
+    shape = draw(st.tuples(st.integers(1, 5), st.integers(1, 9)))
+    array = np.random.default_rng(draw(st.integers(0, 99))).integers(-100, 100, shape).astype(np.int16)
+    builder = NetBuilder("random")
+    x = builder.create_input(Int(16), shape, "x")
+    arrays, expected = {"x": array}, {}
+    for position in range(draw(st.integers(1, 5))):
+        kind = draw(st.sampled_from(["flip", "gather", "scatter", "cast", "bitcast"]))
+        axis = draw(st.integers(-array.ndim, array.ndim - 1))
+        if kind in {"gather", "scatter"}:
+            index = np.random.default_rng(position).integers(-array.shape[axis], array.shape[axis], array.shape)
+            given = builder.create_input(Int(64), array.shape, f"index_{position}")
+            arrays[given.name] = index
+        if kind == "flip":
+            x, array = builder.flip(x, axis), np.flip(array, axis)
+        elif kind == "gather":
+            x, array = builder.gather(x, given, axis), np.take_along_axis(array, index, axis)
+        elif kind == "scatter":
+            x, source, array = builder.scatter(x, given, x, axis), array, array.copy()
+            np.put_along_axis(array, index, source, axis)
+        elif kind == "cast":
+            wanted = draw(st.sampled_from([np.int8, np.int16, np.int32, np.uint8]))
+            x, array = builder.cast(x, wanted), array.astype(wanted)
+        elif array.ndim < 4:
+            array = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.itemsize)
+            array = array[..., 0] if array.shape[-1] == 1 else array
+            x = builder.bitcast_convert(x, UInt(8))
+        expected[x.name] = array
+    return builder, arrays, expected
+
+
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(nets())
+def test_any_chain_gives_what_numpy_gives(net):
+    builder, arrays, expected = net
+    result = builder.build(outputs=list(expected)).execute(arrays)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(result[name], array, err_msg=str(builder))
 
 
 def test_timing_only():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
 import sys
 from pathlib import Path
 
 import pytest
+
+import mlusim
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -43,6 +46,39 @@ def test_links_and_pictures_lead_to_files(path):
 def test_fenced_blocks_are_of_the_kinds_that_are_run_or_left_alone(path):
     kinds = re.findall(r"^```(\w*)[^\n]*\n.*?^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert set(kinds) <= {"python", "console", "sh", "text", "toml"}
+
+
+def test_the_glossary_names_what_a_core_a_device_and_the_package_have(tmp_path):
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    have = {}
+
+    async def look(core):
+        if not core.is_memory_core:
+            have["core"] = set(dir(core))
+
+    device = mlusim.Device("mlu370-x4")
+    device.launch(look, dim=4)
+    device.synchronize()
+    have |= {"device": set(dir(device)), "mlusim": set(dir(mlusim))}
+    for owner, names in have.items():
+        named = set(re.findall(rf"`(?:await )?(?:\w+ = (?:await )?)?{owner}\.(\w+)", text))
+        assert named
+        assert named <= names
+
+
+def test_the_glossary_has_every_instruction_of_a_core():
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    public = {name for name in dir(mlusim.Core) if not name.startswith("_")}
+    assert {name for name in public if f"core.{name}" not in text} == set()
+
+
+def test_the_machine_page_names_only_parameters_that_boards_have():
+    text = (ROOT / "docs" / "machine.md").read_text(encoding="utf-8").partition("## Assumed")[0]
+    fields = {field.name for field in dataclasses.fields(mlusim.Board)}
+    figures = {"io_efficiency", "compute_efficiency"}
+    named = set(re.findall(r"`(\w+_(?:ps|cycles|per_s|per_cycle|efficiency|growth))`", text)) - figures
+    assert len(named) > 15
+    assert named <= fields
 
 
 def test_a_page_with_a_wrong_output_is_found_out(tmp_path):

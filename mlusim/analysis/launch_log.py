@@ -36,8 +36,8 @@ def log_of_launch(log: Log, launch: int | None, operands: Sequence[Operand], fir
     Args:
         log: of a device whose launches have ended.
         launch: index in `log.launches`; None for an operator that launched nothing.
-        operands: the tensors; parts of one allocation become an allocation each. Memory of the host that is none of
-            them becomes an allocation of no bytes.
+        operands: the tensors, each once; parts of one allocation become an allocation each. Memory of the host that is
+            none of them becomes an allocation of no bytes.
         first_record: the launch has no record before this one.
 
     Times stay those of the device's clock. The tables of names, lines and geometries are shared with `log`.
@@ -81,8 +81,10 @@ class _Places:
     """Allocations of the one launch, and where in them an allocation and offset of the device lie."""
 
     def __init__(self, log: Log, operands: Sequence[Operand], new_task: Integers) -> None:
-        self.operands = operands
-        self.records = [_record(log, operand) for operand in operands]
+        # A tensor that is given twice is in memory once.
+        places = {(operand.view.allocation, operand.view.offset, operand.view.nbytes): operand for operand in operands}
+        self.operands = [*places.values()]
+        self.records = [_record(log, operand) for operand in self.operands]
         self._new = np.full(len(log.allocations) + 1, NONE, np.int64)
         for identity, record in enumerate(log.allocations):
             if record.task != NONE and new_task[record.task] != NONE:

@@ -75,8 +75,9 @@ class Program:
         operator; `PlanError`; and what a run raises.
         """
         arrays = self._arrays(inputs)
-        check = options.pop("check", None)
-        run = _Run(self, Device(self.board, **options), check=check)
+        settings: dict[str, Any] = {**options}
+        check = settings.pop("check", None)
+        run = _Run(self, Device(self.board, **settings), check=check)
         for variable in self.inputs:
             run.upload(variable, arrays[variable])
         steps = [run.step(position, instruction) for position, instruction in enumerate(self.instructions)]
@@ -110,8 +111,9 @@ class Program:
 class _Run:
     """One execution: where each variable lies, as long as it is needed."""
 
-    def __init__(self, program: Program, device: Device) -> None:
+    def __init__(self, program: Program, device: Device, *, check: bool | None) -> None:
         self._program = program
+        self._check = check
         self._device = device
         self._views: dict[Variable, View] = {}
         self._uploaded: list[Allocation] = []
@@ -145,6 +147,7 @@ class _Run:
                 instruction.attributes,
                 instruction.strategy,
                 output.name,
+                check=self._check,
             )
         except InputError as error:
             raise in_context(error, self._program.name, instruction.call, instruction.inputs) from error

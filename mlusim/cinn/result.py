@@ -18,7 +18,6 @@ from mlusim.result import Result
 from mlusim.units import PS_PER_US, group_digits
 
 
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """One operator's run in a net.
@@ -111,9 +110,7 @@ class NetResult:
     def __str__(self) -> str:
         """A line for each operator and one for the total."""
         rows = [("output", "operator", "time us", "cycles", "bus read B", "bus write B")]
-        rows += [
-            (f"{step.instruction.output!r}", step.instruction.call, *_figures(step.result)) for step in self.steps
-        ]
+        rows += [(f"{step.instruction.output!r}", step.instruction.call, *_figures(step.result)) for step in self.steps]
         rows.append(("total", "", *_figures(self)))
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = [f"net {self.name} on {self.board.name}"]

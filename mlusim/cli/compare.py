@@ -10,7 +10,7 @@ import click
 from mlusim.cli import show
 from mlusim.cli.operators import Entry, prepare
 from mlusim.cli.options import device_option
-from mlusim.cli.run import OperatorGroup, help_if_alone, input_options, read_inputs
+from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone, input_options, read_inputs
 
 if TYPE_CHECKING:
     from mlusim.compare import Row
@@ -20,11 +20,13 @@ _CAUSES_SHOWN = 3
 
 
 def _make_compare(entry: Entry) -> click.Command:
-    command = click.Command(
+    command = OperatorCommand(
         entry.name,
+        entry=entry,
         params=input_options(entry),
         callback=partial(_compare, entry),
-        help=f"Strategies of {entry.name} side by side. {entry.summary}",
+        help=f"Strategies of {entry.name} side by side. {entry.summary}\n\n\b\nExample:\n"
+        f"  mlusim compare {entry.name} {_example(entry)}",
         short_help=entry.summary,
     )
     options = (
@@ -54,6 +56,11 @@ Examples:
   mlusim compare tin_shift --shape 2,8,256,196 --dtype float16 --device mlu370-x4
   mlusim compare tin_shift --input clip.npy --shifts shifts.npy --strategy documented --strategy pingpong
 """
+
+
+def _example(entry: Entry) -> str:
+    """The first tensors of its example for `mlusim run`, without what is written."""
+    return entry.example.partition(" --out")[0].partition(" --explain")[0]
 
 
 @click.group(cls=OperatorGroup, help=_HELP, make=_make_compare)
@@ -86,7 +93,7 @@ def _compare(
                 "board": device.name,
                 "inputs": [{"shape": list(array.shape), "dtype": str(array.dtype)} for array in arrays],
                 "results_equal": None if no_data else True,
-                "strategies": [_record(row) for row in rows],
+                "strategies": [_record(name, row) for name, row in zip(names, rows, strict=True)],
             }
         )
         return
@@ -94,8 +101,8 @@ def _compare(
     show.print_text(f"{record.name} on {device.name}: {shapes}\n")
     first = rows[0]
     show.print_columns(
-        ("strategy", "tier", "time", f"vs {first.strategy}", "DRAM bus", "io_eff.", "NRAM", "where the time went"),
-        [_line(row, first) for row in rows],
+        ("strategy", "tier", "time", f"speed vs {names[0]}", "DRAM bus", "io_eff.", "NRAM", "where the time went"),
+        [_line(name, row, first) for name, row in zip(names, rows, strict=True)],
         right=(1, 2, 3, 4, 5, 6),
     )
     if no_data:
@@ -104,17 +111,19 @@ def _compare(
         show.print_text(f"\nResults of all {len(rows)} strategies are equal, bit for bit.")
 
 
-def _line(row: Row, first: Row) -> tuple[str, ...]:
+def _line(name: str, row: Row, first: Row) -> tuple[str, ...]:
     from mlusim.analysis.breakdown import CAUSES
     from mlusim.analysis.table import percent, us_text
     from mlusim.units import MIB
 
     shares = sorted(row.where_time_went.items(), key=lambda item: -item[1])[:_CAUSES_SHOWN]
     went = "; ".join(f"{percent(spent / row.core_time_ps)} {CAUSES[cause]}" for cause, spent in shares if spent)
-    speed = f"{first.time_ps / row.time_ps:.2f} x" if row.time_ps else ""
+    speed = f"{first.time_ps / row.time_ps:.2f} x" if first.time_ps and row.time_ps else ""
+    # A strategy such as auto chooses another one, whose name its plan bears.
+    chosen = name if name == row.strategy else f"{name}: {row.strategy}"
     bus = sum(row.bus_bytes.values())
     return (
-        row.strategy,
+        chosen,
         str(row.tier),
         us_text(row.time_ps),
         speed,
@@ -129,9 +138,10 @@ def _kib(nbytes: int) -> str:
     return f"{nbytes / 1024:.0f} KiB"
 
 
-def _record(row: Row) -> dict[str, Any]:
+def _record(name: str, row: Row) -> dict[str, Any]:
     return {
-        "strategy": row.strategy,
+        "strategy": name,
+        "plan_strategy": row.strategy,
         "tier": row.tier,
         "time_ps": row.time_ps,
         "time_us": row.time_us,

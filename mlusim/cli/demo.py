@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.operators import ENTRIES, prepare
+from mlusim.cli.entries import ENTRIES
+from mlusim.cli.operators import prepare
 from mlusim.cli.options import check_directory, device_option, output_options, report_option
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def demo(
 
         batch, frames, channels, pixels = clips.shape
         title = (
-            f"{batch} clips of {frames} frames of a photograph, {channels} channels of {group_digits(pixels)} pixels, {clips.dtype}\n"
+            f"{batch} clips of {frames} frames of a photograph: "
+            f"{channels} channels of {group_digits(pixels)} pixels, {clips.dtype}\n"
             f"{record.name} on {device.name}; red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
         )
     finish(result, target=target, report=report, as_json=as_json, quiet=quiet, title=title)

@@ -11,9 +11,9 @@ What np.save itself makes of bfloat16, void elements of 2 B, is read as bfloat16
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -36,20 +36,11 @@ def read_array(option: str, text: str) -> Array:
     where = f"{option} {path}"
     try:
         with path.open("rb") as stream:
-            head = stream.read(6)
+            return _named(where, _read(where, path, key, stream))
     except FileNotFoundError:
         raise InputError(f"{where}: no such file") from None
     except OSError as error:
         raise InputError(f"{where}: cannot be read: {error.strerror or error}") from None
-    if head.startswith((_ZIP, _EMPTY_ZIP)):
-        array = _from_npz(where, path, key)
-    elif head == _NPY:
-        if key:
-            raise InputError(f"{where} is an .npy file, which holds one array: leave `:{key}` off")
-        array = _load(where, path)
-    else:
-        raise InputError(f"{where} is not an .npy or .npz file; write one with np.save or np.savez")
-    return _named(where, array)
 
 
 def _split(text: str) -> tuple[Path, str]:
@@ -59,34 +50,36 @@ def _split(text: str) -> tuple[Path, str]:
     return Path(text), ""
 
 
-def _load(where: str, path: Path) -> Any:
+def _read(where: str, path: Path, key: str, stream: BinaryIO) -> Array:
+    head = stream.read(6)
+    stream.seek(0)
+    if head.startswith((_ZIP, _EMPTY_ZIP)):
+        with _load(where, np.load, stream) as archive:
+            keys = list(archive.files)
+            if not key and len(keys) == 1:
+                key = keys[0]
+            if key not in keys:
+                asked = f"has no array {key!r}" if key else "holds several arrays" if keys else "holds no array"
+                listed = f": {', '.join(keys)}; name one, as in {path}:{keys[0]}" if keys else ""
+                raise InputError(f"{where} {asked}{listed}")
+            return np.asarray(_load(f"{where}:{key}", archive.__getitem__, key))
+    if head != _NPY:
+        raise InputError(f"{where} is not an .npy or .npz file; write one with np.save or np.savez")
+    if key:
+        raise InputError(f"{where} is an .npy file, which holds one array: leave `:{key}` off")
+    return np.asarray(_load(where, np.load, stream))
+
+
+def _load(where: str, load: Callable[[Any], Any], source: Any) -> Any:
     try:
-        return np.load(path, allow_pickle=False)
-    except MemoryError:
+        return load(source)
+    except (MemoryError, OSError):
         raise
     except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its parser stumbles on
         text = " ".join(str(error).split())
         if "allow_pickle" in text:
             raise InputError(f"{where} holds Python objects, not numbers: give the array an element type") from None
         raise InputError(f"{where} cannot be read as an array: {text or type(error).__name__}") from None
-
-
-def _from_npz(where: str, path: Path, key: str) -> Array:
-    with _load(where, path) as archive:
-        keys = list(archive.files)
-        if not key and len(keys) == 1:
-            key = keys[0]
-        if key not in keys:
-            asked = f"has no array {key!r}" if key else "holds several arrays" if keys else "holds no array"
-            listed = f": {', '.join(keys)}; name one, as in {path}:{keys[0]}" if keys else ""
-            raise InputError(f"{where} {asked}{listed}")
-        try:
-            return np.asarray(archive[key])
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 - as above
-            text = " ".join(str(error).split())
-            raise InputError(f"{where}: array {key!r} cannot be read: {text or type(error).__name__}") from None
 
 
 def _named(where: str, array: Array) -> Array:
@@ -98,7 +91,7 @@ def _named(where: str, array: Array) -> Array:
     if dtype.names and len(dtype.names) == 1:
         known = _UNNAMED.get(dtype.names[0])
         if known is not None and known.itemsize == dtype.itemsize:
-            return np.ascontiguousarray(array).view(known)
+            return np.ascontiguousarray(array).reshape(array.shape).view(known)
     if dtype.kind == "V" and not dtype.names and dtype.itemsize == BFLOAT16.itemsize:
         return array.view(BFLOAT16)
     if dtype not in ALL:

@@ -1,18 +1,16 @@
-"""The operators that the command line knows: their tensors, their options, inputs made up at random.
+"""What the command line has to know of an operator: its tensors, its options, how to make inputs up.
 
-One entry makes `mlusim run NAME` and `mlusim compare NAME`. What an operator does is in `mlusim.ops`; an entry only
-says how to ask for it.
+One `Entry` makes `mlusim run NAME` and `mlusim compare NAME`; `entries.py` has them all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
-
-from mlusim.errors import InputError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,9 +38,11 @@ class Entry:
         name: as in `mlusim run NAME`.
         summary: what it does, in a line.
         tensors: its inputs, in the order of the operator's record.
-        options: makes click's parameters for its attributes; they may also say what random inputs look like.
+        options: makes click's parameters for its attributes.
+        random_options: makes those that say what random inputs look like, beside shape, element type and seed.
         choose: the operator's record and attributes for the options given.
         random: inputs of a shape and element type, drawn from a `Draw`, for the options given.
+        strategies: where its strategies are, a module with a table `STRATEGIES` of names and summaries.
         example: a command line that makes sense.
         random_dtype: name of the option for the element type of random inputs.
     """
@@ -50,11 +50,18 @@ class Entry:
     name: str
     summary: str
     tensors: tuple[TensorOption, ...]
-    options: Callable[[], list[click.Parameter]]
+    options: Callable[[], list[click.Parameter]] = list
+    random_options: Callable[[], list[click.Parameter]] = list
     choose: Callable[[Options], tuple[Operator, dict[str, Any]]]
     random: Callable[[Draw, tuple[int, ...], Any, Options], list[Array]]
+    strategies: str
     example: str
     random_dtype: str = "dtype"
+
+    def strategy_rows(self) -> list[tuple[str, str]]:
+        """Name and summary of each strategy, the default first."""
+        table: Mapping[str, Any] = import_module(self.strategies).STRATEGIES
+        return [(name, getattr(about, "summary", about)) for name, about in table.items()]
 
 
 class Draw:
@@ -90,7 +97,7 @@ class Draw:
 
     def integers(self, low: int, high: int, shape: tuple[int, ...], dtype: str = "int32") -> Array:
         """Integers from low up to but not high, always drawn: indices, shifts."""
-        return self._indices.integers(low, high, shape, dtype)
+        return self._indices.integers(low, max(high, low + 1), shape, dtype)
 
 
 def prepare(
@@ -111,63 +118,3 @@ def prepare(
     ]
     record.infer(*map(tensor_of, inputs), **attributes)
     return record.prepare(device, chosen, *inputs, **attributes)
-
-
-_SHIFT_RANK = 4
-
-
-def _tin_shift_options() -> list[click.Parameter]:
-    return [
-        click.Option(["--backward"], is_flag=True, help="The backward operator instead of the forward one."),
-        click.Option(
-            ["--rule"],
-            type=click.Choice(["mluop", "adjoint"]),
-            help="Backward only. mluop: as the vendor's, which is NOT the gradient; adjoint: the gradient. "
-            "[default: mluop]",
-        ),
-        click.Option(
-            ["--groups"],
-            type=click.IntRange(min=1),
-            metavar="G",
-            help="With --shape: groups of channels, each with its shift. [default: 4, or what divides the channels]",
-        ),
-    ]
-
-
-def _choose_tin_shift(options: Options) -> tuple[Operator, dict[str, Any]]:
-    from mlusim.ops.tin_shift import BACKWARD, FORWARD
-
-    if options["backward"]:
-        return BACKWARD, {"sign": -1 if options["rule"] == "adjoint" else 1}
-    if options["rule"] is not None:
-        raise InputError(f"--rule {options['rule']} without --backward: the forward operator has one rule")
-    return FORWARD, {}
-
-
-def _random_tin_shift(draw: Draw, shape: tuple[int, ...], dtype: Any, options: Options) -> list[Array]:
-    if len(shape) != _SHIFT_RANK:
-        raise InputError(f"--shape of rank {len(shape)}: tin_shift takes N,T,C,HW, such as 2,8,256,196")
-    batch, time, channels, _ = shape
-    groups = options["groups"] or next((g for g in (4, 3, 2) if channels % g == 0), 1)
-    # Shifts of up to half the time, both ways: what is kept and what is vacated both matter.
-    most = max(time // 2, 1)
-    return [draw.elements(shape, dtype), draw.integers(-most, most + 1, (batch, groups))]
-
-
-ENTRIES: dict[str, Entry] = {
-    entry.name: entry
-    for entry in (
-        Entry(
-            name="tin_shift",
-            summary="Groups of channels move along time, each by its own shift; zeros move in.",
-            tensors=(
-                TensorOption("input", "[N, T, C, HW], float16 or float32."),
-                TensorOption("shifts", "[N, G], int32: one shift for each batch entry and group of C / G channels."),
-            ),
-            options=_tin_shift_options,
-            choose=_choose_tin_shift,
-            random=_random_tin_shift,
-            example="--input clip.npy --shifts shifts.npy --out shifted.npy --report reports/",
-        ),
-    )
-}

@@ -22,7 +22,8 @@ from mlusim.cli.compare import compare
 from mlusim.cli.demo import demo
 from mlusim.cli.devices import devices
 from mlusim.cli.run import help_if_alone, run
-from mlusim.errors import BoardError, InputError, MlusimError
+from mlusim.cli.validate import validate
+from mlusim.errors import BoardError, InputError, MlusimError, VerificationError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -75,26 +76,26 @@ class _InterruptedError(Exception):
 
 
 def explain(error: Exception) -> tuple[str, int]:
-    """An error as one line, and the exit code that goes with it."""
-    if isinstance(error, click.UsageError):
-        path = error.ctx.command_path if error.ctx else "mlusim"
-        return f"{_one_line(error.format_message()).rstrip('.')}; see `{path} --help`", USAGE
-    if isinstance(error, click.ClickException):
-        return _one_line(error.format_message()), error.exit_code
-    if isinstance(error, MlusimError):
-        return _one_line(str(error)), USAGE if isinstance(error, InputError | BoardError) else FAILED
-    if isinstance(error, MemoryError):
-        return (
-            f"not enough memory on this machine: {error or 'out of memory'}; --no-data needs none for tensors",
-            FAILED,
-        )
-    if isinstance(error, OSError):
-        what = f"{error.filename}: " if error.filename else ""
-        return f"{what}{error.strerror or error}", USAGE
-    return (
-        f"internal error: {type(error).__name__}: {_one_line(str(error))}. This is a defect of mlusim: "
-        "please report it with what `mlusim --traceback ...` prints"
-    ), FAILED
+    """An error as one line, and the exit code that goes with it. The report of a verification is of many lines."""
+    match error:
+        case click.UsageError():
+            path = error.ctx.command_path if error.ctx else "mlusim"
+            found = f"{_one_line(error.format_message()).rstrip('.')}; see `{path} --help`", USAGE
+        case click.ClickException():
+            found = _one_line(error.format_message()), error.exit_code
+        case VerificationError():
+            found = str(error), FAILED
+        case MlusimError():
+            found = _one_line(str(error)), USAGE if isinstance(error, InputError | BoardError) else FAILED
+        case MemoryError():
+            found = f"not enough memory on this machine: {error or 'none left'}; --no-data takes none", FAILED
+        case OSError():
+            what = f"{error.filename}: " if error.filename else ""
+            found = f"{what}{error.strerror or error}", USAGE
+        case _:
+            text = f"internal error: {type(error).__name__}: {_one_line(str(error))}. This is a defect of mlusim: "
+            found = f"{text}please report it with what `mlusim --traceback ...` prints", FAILED
+    return found
 
 
 def _one_line(text: str) -> str:
@@ -126,7 +127,8 @@ Start here:
   mlusim run tin_shift --help      run an operator on your own arrays
   mlusim compare tin_shift --shape 2,8,256,196
 
-All times are those of a model, not measurements: `mlusim devices NAME` says where each number comes from.
+All times are those of a model, not measurements: `mlusim devices NAME` says where each number comes from, and
+`mlusim validate` how far the model is off real measurements.
 """
 
 
@@ -142,5 +144,5 @@ def program(context: click.Context, *, traceback: bool) -> None:
     help_if_alone(context)
 
 
-for _command in (run, compare, demo, devices):
+for _command in (run, compare, demo, devices, validate):
     program.add_command(_command)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.operators import ENTRIES, Draw, Entry, prepare
+from mlusim.cli.entries import ENTRIES
+from mlusim.cli.operators import Draw, Entry, prepare
 from mlusim.cli.options import ELEMENT_TYPE, SHAPE, check_directory, device_option, output_options, report_option
 from mlusim.errors import InputError
 
@@ -53,31 +54,54 @@ class OperatorGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+class OperatorCommand(click.Command):
+    """A command whose help ends with the operator's strategies."""
+
+    def __init__(self, *args: Any, entry: Entry, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._entry = entry
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Name and summary of each strategy."""
+        del ctx
+        with formatter.section("Strategies (the first is the default)"):
+            formatter.write_dl(self._entry.strategy_rows())
+
+
 def input_options(entry: Entry) -> list[click.Parameter]:
     """The options of an operator's inputs and attributes."""
     own: list[click.Parameter] = [
-        click.Option([f"--{tensor.name.replace('_', '-')}"], metavar="FILE", help=tensor.help)
-        for tensor in entry.tensors
+        click.Option([_flag(tensor.name)], metavar="FILE", help=tensor.help) for tensor in entry.tensors
     ]
     return [
         *own,
         *entry.options(),
         click.Option(["--shape"], type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196."),
         click.Option(
-            [f"--{entry.random_dtype.replace('_', '-')}", "random_dtype"],
+            [_flag(entry.random_dtype), "random_dtype"],
             type=ELEMENT_TYPE,
             metavar="DTYPE",
             help="With --shape: element type. [default: float32]",
         ),
-        click.Option(["--seed"], type=int, help="With --shape: seed of the random numbers. [default: 0]"),
+        *entry.random_options(),
+        click.Option(
+            ["--seed"],
+            type=click.IntRange(min=0),
+            metavar="NUMBER",
+            help="With --shape: of the random numbers. [default: 0]",
+        ),
     ]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def read_inputs(entry: Entry, options: dict[str, Any], *, data: bool = True) -> list[Array]:
     """The operator's inputs: all from files, or all at random. Raises `InputError`."""
     from mlusim.cli.files import read_array
 
-    flags = {tensor.name: f"--{tensor.name.replace('_', '-')}" for tensor in entry.tensors}
+    flags = {tensor.name: _flag(tensor.name) for tensor in entry.tensors}
     given = {name: options[name] for name in flags if options[name] is not None}
     if options["shape"] is not None:
         if given:
@@ -90,29 +114,31 @@ def read_inputs(entry: Entry, options: dict[str, Any], *, data: bool = True) -> 
         return entry.random(draw, options["shape"], options["random_dtype"] or FLOAT32, options)
     missing = [flags[name] for name in flags if name not in given]
     if missing:
-        random = " or --shape for random inputs" if not given else ""
+        random = ", or --shape for random inputs" if not given else ""
         raise InputError(f"missing {' and '.join(missing)}{random}; see `mlusim run {entry.name} --help`")
-    for name in ("random_dtype", "seed", "groups"):
-        if options.get(name) is not None:
-            flag = entry.random_dtype.replace("_", "-") if name == "random_dtype" else name
-            raise InputError(f"--{flag} is for random inputs: it goes with --shape, not with files")
+    random_only = {parameter.name or "": parameter.opts[0] for parameter in entry.random_options()}
+    for name, flag in {"random_dtype": _flag(entry.random_dtype), "seed": "--seed", **random_only}.items():
+        if options[name] is not None:
+            raise InputError(f"{flag} is for random inputs: it goes with --shape, not with files")
     return [read_array(flags[name], given[name]) for name in flags]
 
 
 def _make_run(entry: Entry) -> click.Command:
-    command = click.Command(
+    command = OperatorCommand(
         entry.name,
+        entry=entry,
         params=input_options(entry),
         callback=partial(_run, entry),
         help=f"{entry.summary}\n\n\b\nExample:\n  mlusim run {entry.name} {entry.example}",
         short_help=entry.summary,
     )
     options = (
-        click.option("--strategy", metavar="NAME", help="How it is split and moved; `mlusim compare` lists them."),
+        click.option("--strategy", metavar="NAME", help="How it is split and moved: see below."),
         click.option("--out", "-o", metavar="FILE", help="Write the result there, as .npy."),
         report_option,
         click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance."),
         click.option("--dry-run", is_flag=True, help="Plan only: run nothing."),
+        click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what."),
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
         output_options,
     )
@@ -161,6 +187,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     report: str | None,
     explain: bool,
     dry_run: bool,
+    check: bool,
     no_data: bool,
     as_json: bool,
     quiet: bool,
@@ -185,8 +212,8 @@ def _run(  # noqa: PLR0913 - the options of the command
         return
     from mlusim.ops.common import run as run_call
 
-    result = run_call(call, data=not no_data, progress=not quiet)
-    finish(result, target=target, report=report, as_json=as_json, quiet=quiet, spaced=explain)
+    result = run_call(call, data=not no_data, progress=not quiet, check=check or None)
+    finish(result, target=target, report=report, as_json=as_json, quiet=quiet, spaced=explain, checked=check)
 
 
 def finish(
@@ -197,6 +224,7 @@ def finish(
     as_json: bool,
     quiet: bool,
     spaced: bool = False,
+    checked: bool = False,
     title: str = "",
 ) -> None:
     """Write the result and the report, print the summary."""
@@ -218,6 +246,9 @@ def finish(
         files = write_report(result, report)
         written["report"] = [str(path) for path in files]
         lines.append(f"report in {report}: {', '.join(path.name for path in files)}")
+    if checked and result.report is not None:
+        written["verification"] = result.report.to_json()
+        lines.append(f"\n{result.report.text()}")
     if as_json:
         show.print_json(to_json(result) | written)
     elif not quiet:

@@ -6,16 +6,12 @@ foreign awaitables, and knows what the task waits for.
 
 from __future__ import annotations
 
-import linecache
-import sysconfig
 from collections.abc import Callable, Coroutine, Generator
-from contextlib import suppress
-from os import sep
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.pipe import Transfer
+from mlusim.cores.place import awaiting_line, close_task, kernel_line
 from mlusim.cores.scratch import Scratch
 from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
 from mlusim.log import END, IO, ISSUE, LINE, MOVE, NONE, OP, VECTOR, WAITED_FOR, WIDTH, TaskRecord
@@ -27,11 +23,9 @@ if TYPE_CHECKING:
     from mlusim.cores.launch import Job
     from mlusim.cores.unit import Unit
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_KERNELS = f"{_PACKAGE / 'kernels'}{sep}"
-# Code that a kernel calls and does not write: a message names the kernel's own line.
-_LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-_INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES)))
+# How Python ends what it says of an `await` of nothing awaitable, or of asyncio without its loop.
+_NO_AWAIT = ("can't be used in 'await' expression", "no running event loop", "no current event loop")
+_AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
 
 ALL_PIPES = (1 << VECTOR) | (1 << IO) | (1 << MOVE)
 
@@ -47,6 +41,12 @@ class _Suspend:
 
 SUSPEND = _Suspend()
 _ONCE = (SUSPEND,)
+
+
+class Abandoned(BaseException):
+    """Ends a kernel that catches its errors and goes on. `error` is what to report, or None for the one it caught."""
+
+    error: MlusimError | None = None
 
 
 class Waiting:
@@ -76,6 +76,7 @@ class Task:
 
     __slots__ = (
         "_coroutine",
+        "_refused",
         "_sync_mask",
         "_sync_record",
         "_then",
@@ -110,6 +111,7 @@ class Task:
         self.waits_for = ""
         self.scratches: list[Scratch] = []
         self._coroutine: Coroutine[Any, None, None] | None = None
+        self._refused: KernelError | None = None
         self._sync_mask = 0
         self._sync_record = NONE
         self._then: Callable[[], None] | None = None
@@ -161,11 +163,17 @@ class Task:
             self._returned()
             return
         except MlusimError as error:
-            error.locate(self._where(error.__traceback__))
+            error.locate(self._where(error))
             raise
+        except Abandoned as abandoned:
+            refused = abandoned.error or self._refused or KernelError("the kernel was stopped")
+            refused.locate(self._where(abandoned))
+            raise refused from None
         except Exception as error:
-            where = self._where(error.__traceback__)
-            raise KernelError(f"the kernel raised {type(error).__name__}: {error}", where) from error
+            words = f"the kernel raised {type(error).__name__}: {error}"
+            if str(error).endswith(_NO_AWAIT):
+                raise AwaitError(f"{error}: {_AWAITABLE}", self._where(error)) from error
+            raise KernelError(words, self._where(error)) from error
         if waits is not SUSPEND:
             self._foreign(coroutine, waits)
 
@@ -234,6 +242,8 @@ class Task:
 
     def _returned(self) -> None:
         """The kernel's function is over; the task ends when its pipes are."""
+        if self._refused is not None:
+            raise self._refused
         if self.unawaited != NONE:
             raise self.refusal()
         if not self.drain(ALL_PIPES, NONE, self._end):
@@ -257,17 +267,25 @@ class Task:
     def close(self) -> None:
         """Give the kernel's coroutine up, after an error elsewhere."""
         if self._coroutine is not None and not self.finished:
-            # Whatever its `finally` does on a board that has stopped must not hide the error that stopped it.
-            with suppress(Exception):
-                self._coroutine.close()
+            close_task(self._coroutine)
 
-    def refusal(self) -> KernelError:
-        """Why the task may not issue another operation: one before was not awaited, or there are too many."""
-        if self.unawaited == NONE:
-            return OperationLimitError(
-                f"{group_digits(self.chip.max_operations)} operations issued and no end: an endless loop? "
-                "Where the kernel needs more, raise max_operations"
-            )
+    def refusal(self) -> BaseException:
+        """Why the task may not issue another operation: one before was not awaited, or there are too many.
+
+        A kernel that catches this and goes on is stopped by what `except Exception` does not catch.
+        """
+        if self._refused is not None:
+            return Abandoned()
+        self._refused = self._limit_error() if self.unawaited == NONE else self._forgotten_await()
+        return self._refused
+
+    def _limit_error(self) -> KernelError:
+        return OperationLimitError(
+            f"{group_digits(self.chip.max_operations)} operations issued and no end: an endless loop? "
+            "Where the kernel needs more, raise max_operations"
+        )
+
+    def _forgotten_await(self) -> KernelError:
         log = self.chip.log
         fields = log.data[self.unawaited * WIDTH : (self.unawaited + 1) * WIDTH]
         file, line, _ = log.lines[fields[LINE]]
@@ -289,25 +307,19 @@ class Task:
         else:
             barrier.arrive(self, record)
 
-    def _where(self, traceback: TracebackType | None) -> str:
+    @property
+    def _file(self) -> str:
+        """The file of the kernel."""
+        return str(getattr(getattr(self._coroutine, "cr_code", None), "co_filename", ""))
+
+    def _where(self, error: BaseException) -> str:
         """Task, the kernel's own line, and simulated time."""
-        own = getattr(getattr(self._coroutine, "cr_code", None), "co_filename", "")
-        place = ""
-        while traceback is not None:
-            file = traceback.tb_frame.f_code.co_filename
-            if file == own or file.startswith(_KERNELS) or not file.startswith(_INSIDE):
-                place = f"{Path(file).name}:{traceback.tb_lineno}, "
-            traceback = traceback.tb_next
-        return f"{self.name}, {place}at {format_ns(self.now_ps)}"
+        place = kernel_line(error, self._file)
+        return f"{self.name}, {place}{', ' if place else ''}at {format_ns(self.now_ps)}"
 
     def _foreign(self, coroutine: Any, waits: object) -> None:
-        while getattr(coroutine, "cr_await", None) is not None and hasattr(coroutine.cr_await, "cr_frame"):
-            coroutine = coroutine.cr_await
-        frame = coroutine.cr_frame
-        place = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
-        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+        place, source = awaiting_line(coroutine, self._file)
         raise AwaitError(
-            f"`{source}` awaits {waits!r}, which is not the simulator's: a kernel awaits only methods of its core "
-            "(memcpy, load, sync, ...) and its own coroutines",
+            f"`{source}` awaits {waits!r}, which is not the simulator's: {_AWAITABLE}",
             f"{self.name}, {place}, at {format_ns(self.now_ps)}",
         )

@@ -111,7 +111,7 @@ def plan_flat(
             f"{', '.join(f'{name} {time_ps / PS_PER_US:.2f} us' for name, time_ps in fastest.items())} predicted"
         ),
         arithmetic=(
-            f"{usable} B of NRAM // ({1 + chosen.overlapped} x {tile_bytes} B) = {_n(fitting)} elements, in blocks of {block}",
+            f"{usable} B of NRAM // ({1 + chosen.overlapped} x {tile_bytes} B) = {_n(fitting)} elements",
             f"{_n(count)} elements = {_n(blocks)} blocks = {_n(chosen.tiles)} tiles of up to {_n(largest)} elements",
         ),
         unit=unit,

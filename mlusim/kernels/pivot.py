@@ -88,7 +88,9 @@ def pivot_cuts(
     found = False
     for pivot, extent in enumerate(extents):
         outer, inner = math.prod(extents[:pivot]), math.prod(extents[pivot + 1 :])
-        held = min(capacity_bytes // (inner * itemsize), extent, limits[pivot])
+        held = capacity_bytes // (inner * itemsize)
+        if limits[pivot] < extent:
+            held = min(held, limits[pivot])
         inside_fits = all(map(operator.le, extents[pivot + 1 :], limits[pivot + 1 :]))
         if pivot < outermost or not held or not inside_fits or (found and outer > _TILES_A_CORE * board.cores):
             continue

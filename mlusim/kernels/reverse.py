@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from mlusim.kernels.pipeline import run_stages
 from mlusim.kernels.plan import Plan, Tile
-from mlusim.kernels.reverse_plan import VECTOR_BYTES, Group, Means, max_loops
+from mlusim.kernels.reverse_groups import Group, Means, mirrored_index
+from mlusim.kernels.reverse_plan import VECTOR_BYTES, max_loops
 from mlusim.kernels.split import MAX_SEGMENTS
 from mlusim.memory.view import View
 
@@ -123,16 +124,6 @@ def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
         return slabs[slab, start:stop][steps]
 
     return source_of
-
-
-def mirrored_index(index: int, groups: tuple[Group, ...]) -> int:
-    """The index, over all groups as one axis, of the element that comes to `index`."""
-    source, stride = 0, 1
-    for extent, flipped in reversed(groups):
-        index, place = divmod(index, extent)
-        source += (extent - 1 - place if flipped else place) * stride
-        stride *= extent
-    return source
 
 
 def mirror_widths(plan: Plan, rows: int) -> list[int]:

@@ -1,8 +1,7 @@
 """How reverse is split, and by which of the board's means each axis is turned round.
 
-Axes of one element go away, and adjacent axes that are both reversed, or both not, are one: reversing two is reversing
-the merged one. What is left are *groups*, reversed and not in turn. A tile is a range of one group, the pivot, with all
-of the groups inside it: contiguous in the output, and contiguous in the input, at the mirrored place.
+The axes are merged to groups, reversed and not in turn (`reverse_groups`). A tile is a range of one group, the pivot,
+with all of the groups inside it: contiguous in the output, and contiguous in the input, at the mirrored place.
 
 The unit is the slice from the outermost reversed group on. Tier 1: whole slices fit in NRAM; tier 2: a slice is cut
 along an outer group; tier 3: a row, the innermost group, is cut into chunks, each loaded from its mirrored place.
@@ -17,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +24,7 @@ from mlusim.hardware import Board
 from mlusim.kernels.pivot import Cut, pivot_cuts, tiles_in_words
 from mlusim.kernels.plan import Plan, Tiles
 from mlusim.kernels.predict import TOLERANCE, TileCost, load_cost, predict_ps, store_cost, vector_ps
+from mlusim.kernels.reverse_groups import Group, Means, coalesce, means_of
 from mlusim.kernels.split import MAX_SEGMENTS, boxes, buffer_bytes, in_turn
 from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
 
@@ -40,29 +39,6 @@ STRATEGIES: dict[str, str] = {
 VECTOR_BYTES = 128
 
 
-class Group(NamedTuple):
-    """Adjacent axes that are all reversed or all not, as one."""
-
-    extent: int
-    flipped: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """How the groups inside a tile are reversed.
-
-    Attributes:
-        name: the strategy.
-        segment: first group of a contiguous segment of the load, `len(groups)` for single elements. Groups from the
-            pivot to it are loops over segments, by a negative stride where they are reversed.
-        passes: first group of each mirror instruction, which reverses everything from there inwards.
-    """
-
-    name: str
-    segment: int
-    passes: tuple[int, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     """One way to do it: how tiles are reversed, how the tensor is cut into them, and the time that this takes."""
@@ -71,25 +47,6 @@ class _Candidate:
     overlapped: bool
     cut: Cut
     predicted_ps: int
-
-
-def coalesce(shape: Sequence[int], axes: Sequence[int]) -> tuple[Group, ...]:
-    """The groups of a tensor without zero extents; one group of one element where every axis has one.
-
-    Args:
-        shape: extents.
-        axes: axes to reverse, in [0, rank), each once.
-    """
-    groups: list[Group] = []
-    for axis, extent in enumerate(shape):
-        if extent == 1:
-            continue
-        flipped = axis in axes
-        if groups and groups[-1].flipped == flipped:
-            groups[-1] = Group(groups[-1].extent * extent, flipped)
-        else:
-            groups.append(Group(extent, flipped))
-    return tuple(groups) or (Group(1, flipped=False),)
 
 
 def plan_reverse(
@@ -196,24 +153,6 @@ def _plan(
         },
         predicted_ps=chosen.predicted_ps,
     )
-
-
-def means_of(groups: tuple[Group, ...], pivot: int, name: str) -> Means:
-    """How the groups from the pivot on are reversed by a strategy."""
-    last = len(groups) - 1
-    if name == "mirror":
-        segment = pivot
-    elif name == "mixed":
-        segment = last
-    else:
-        segment = last + groups[last].flipped
-    segment = max(segment, pivot)
-    passes, before = [], False
-    for group in range(segment, len(groups)):
-        if groups[group].flipped != before:
-            passes.append(group)
-        before = groups[group].flipped
-    return Means(name=name, segment=segment, passes=tuple(passes))
 
 
 def _without_repeats(candidates: list[_Candidate]) -> list[_Candidate]:

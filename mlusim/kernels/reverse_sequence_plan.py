@@ -116,8 +116,8 @@ def plan_reverse_sequence(
         itemsize: bytes of an element.
         strategy: a name of `STRATEGIES`.
 
-    The plan covers the output as `Layout.shape`. Raises `PlanError` where the NRAM of the board does not hold an element
-    in each buffer.
+    The plan covers the output as `Layout.shape`. Raises `PlanError` where the NRAM of the board does not hold one
+    element in each buffer.
     """
     layout = layout_of(shape, sequence_axis, batch_axis)
     words = (

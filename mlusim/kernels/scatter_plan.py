@@ -260,7 +260,15 @@ def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Ite
             + ("by the scatter instruction" if board.has_gather else "by a copy each"),
         ),
         order=(),
-        parameters={"strategy": "rows", "regions": regions, "tile": staged, "form": form, "chunk": chunk},
+        parameters={
+            "strategy": "rows",
+            "regions": regions,
+            "tile": staged,
+            "form": form,
+            "chunk": chunk,
+            # Updates happen in GDRAM, over the copy of x.
+            "rewrites": True,
+        },
     )
 
 

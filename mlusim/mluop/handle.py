@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from mlusim.device import Device
-from mlusim.kernels.tin_shift_plan import STRATEGIES
 from mlusim.mluop.report import refuse
 from mlusim.mluop.types import mluOpStatus_t
+from mlusim.ops.tin_shift import FORWARD
 from mlusim.result import Result
 
 _SUCCESS, _BAD_PARAM = mluOpStatus_t.MLUOP_STATUS_SUCCESS, mluOpStatus_t.MLUOP_STATUS_BAD_PARAM
@@ -44,8 +44,8 @@ def mluOpCreate(device: Device | None, *, strategy: str = "documented") -> tuple
     if not isinstance(device, Device):
         reason = f"device is of type {type(device).__name__}, not a mlusim.Device: mluOpCreate(Device('mlu370-x4'))"
         return refuse("mluOpCreate", _BAD_PARAM, reason), None
-    if strategy not in STRATEGIES:
-        reason = f"strategy = {strategy!r}: it is one of {', '.join(STRATEGIES)}"
+    if strategy not in FORWARD.strategies:
+        reason = f"strategy = {strategy!r}: it is one of {', '.join(FORWARD.strategies)}"
         return refuse("mluOpCreate", _BAD_PARAM, reason), None
     return _SUCCESS, mluOpHandle(device, strategy)
 

@@ -123,7 +123,7 @@ def _run(function: str, operator: Operator, handle: mluOpHandle, tensors: _Tenso
     ]
     try:
         handle.last_result, _ = apply_on_device(
-            operator, handle.device, views[:2], {}, handle.strategy, tensors.target.name, views[2][1]
+            operator, handle.device, views[:2], {}, handle.strategy, views[2][0], output=views[2][1]
         )
     except MlusimError as error:
         return refuse(function, _EXECUTION_FAILED, f"{type(error).__name__}: {error}")

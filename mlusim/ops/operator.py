@@ -99,7 +99,9 @@ def apply_on_device(
     attributes: Mapping[str, Any],
     strategy: str | None,
     output_name: str,
+    *,
     output: View | None = None,
+    check: bool | None = None,
 ) -> tuple[Result, View]:
     """Prepare and run an operator on tensors in the GDRAM of a device, and wait for it.
 
@@ -111,10 +113,11 @@ def apply_on_device(
         strategy: one of its strategies; None: its default.
         output_name: what reports call the output.
         output: a contiguous view for it; None: it is allocated, or is a view of the input where the operator gives one.
+        check: as in `RunOptions`.
 
     The values of index tensors are looked at in the simulated memory, a service of the simulator. Returns the profile
     of this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepare` and
-    `Device.synchronize` raise, and `AllocationError`.
+    `Device.synchronize` raise, `AllocationError`, and with `check` `VerificationError`.
     """
     chosen = operator.strategies[0] if strategy is None else strategy
     check_choice("strategy", chosen, operator.strategies)
@@ -146,7 +149,7 @@ def apply_on_device(
         log=log_of_launch(device.log, launched, operands, first_record),
         theory_ops=call.theory_ops,
     )
-    return profile, result
+    return verified(profile, check=check), result
 
 
 def _array_of(view: View) -> np.ndarray[Any, Any]:

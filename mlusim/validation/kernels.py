@@ -195,7 +195,7 @@ async def vector_add(core: Core, a: View, b: View, out: View, chunk: int) -> Non
 
 
 async def hard_sigmoid(core: Core, x: View, out: View, chunk: int) -> None:
-    """bangpy's hard_sigmoid: two chunks in turn and one of constants; load, 4 x (fill, binary), store.
+    """The hard_sigmoid of bangpy-ops: two chunks in turn and one of constants; load, 4 x (fill, binary), store.
 
     Whether load and store overlap the compute is not certain: the committed kernel is double buffered, and one chunk
     of 8 passes at 4 tasks takes no longer than the passes alone.

@@ -21,6 +21,7 @@ _OVERHEAD_US = {"hardsigmoid": 590.0}
 _SINGLE = {
     "scalar-gdram-270": "scalar_gdram_latency_ps of MLU270 is this row",
     "scalar-nram-270": "scalar_nram_cycles is this row",
+    "expand-538MB": "dram_write_efficiency of MLU590 is this row",
     "fill-one": "kernel_start_ps and kernel_end_ps are this row",
 }
 _BOUNDS = {

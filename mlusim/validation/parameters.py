@@ -106,17 +106,6 @@ GROUPS = (
                 rests_on=("copy-44.8MB", "copy-fp32-8192", "add-100MB", "concat-16x8.4MB"),
                 why="what is left of the DRAM while reads and writes are mixed",
             ),
-            Parameter(
-                fields=("dma_segment_ps",),
-                first=7_000,
-                low=2_000,
-                high=12_000,
-                step=100,
-                known_on="mlu590-m9",
-                families=("mlu590",),
-                rests_on=("transpose-44.8MB",),
-                why="a segment of a strided copy takes at least this long",
-            ),
         ),
     ),
     Group(

@@ -145,9 +145,7 @@ def _against_reference(  # noqa: PLR0913, PLR0917
         raise InputError(f"the reference names {unknown}, which are no outputs: they are {sorted(results)}")
     found = []
     for name, expected in wanted.items():
-        finding = differs(
-            device.log, outputs[name].allocation.identity, results[name], np.asarray(expected), tolerance
-        )
+        finding = differs(device.log, outputs[name].allocation.identity, results[name], np.asarray(expected), tolerance)
         if finding is not None:
             found.append(finding)
     return found

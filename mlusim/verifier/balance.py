@@ -110,6 +110,17 @@ def _sizes(accesses: Accesses, rows: Integers) -> Integers:
     return each[accesses.geometry[rows]]
 
 
+def memory_traffic(log: Log, accesses: Accesses) -> dict[str, tuple[int, int]]:
+    """Bytes that operations read and wrote, by memory."""
+    sizes = _sizes(accesses, np.arange(len(accesses)))
+    found: dict[str, tuple[int, int]] = {}
+    kind = np.array([record.memory for record in log.allocations])[accesses.alloc] if len(accesses) else np.empty(0)
+    for memory in dict.fromkeys(record.memory for record in log.allocations):
+        mine = kind == memory
+        found[memory] = (int(sizes[mine & ~accesses.write].sum()), int(sizes[mine & accesses.write].sum()))
+    return found
+
+
 def traffic_of(log: Log, columns: dict[str, Integers]) -> list[LineTraffic]:
     """What each source line moved, the most bus bytes first."""
     moved = np.flatnonzero(np.isin(columns["pipe"], (IO, MOVE, SCALAR)) & (columns["bytes_requested"] > 0))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-from mlusim.errors import HangError, MlusimError, PlanError
+from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.kernels.plan import Plan
 from mlusim.log import Log
 from mlusim.verifier.accesses import accesses_of
-from mlusim.verifier.balance import balance_of, traffic_of
+from mlusim.verifier.balance import balance_of, memory_traffic, traffic_of
 from mlusim.verifier.coverage import Coverage
 from mlusim.verifier.findings import ERROR, Finding
 from mlusim.verifier.hints import find_redundant
@@ -19,6 +19,7 @@ from mlusim.verifier.memory import find_left, find_uninitialised, find_unused
 from mlusim.verifier.order import Order
 from mlusim.verifier.races import Races
 from mlusim.verifier.report import Report
+from mlusim.verifier.stops import stop_finding
 
 
 def check_log(
@@ -37,7 +38,8 @@ def check_log(
         log: of one device.
         board: its board.
         name: of what ran; by default the kernels of the launches.
-        plan: the split that the run should follow, proved too.
+        plan: the split that the run should follow, proved too. Its parameter `rewrites` says that the kernel writes
+            elements again by intent.
         rewrites: outputs that may be written more than once, by name; True for all.
         stopped: the error that ended the run early. Then what was never written is no finding.
         left: report memory of the host that was not given back.
@@ -48,9 +50,10 @@ def check_log(
     order = Order(log, columns)
     accesses = accesses_of(log, columns)
     space = Space(log)
-    found = [] if stopped is None else [_stop(stopped)]
+    found = [] if stopped is None else [stop_finding(stopped, log, order)]
     if plan is not None:
         found += prove(plan)
+        rewrites = rewrites or bool(plan.parameters.get("rewrites"))
     races = Races(log, columns, accesses, space, order).find()
     found += races
     found += find_uninitialised(log, columns, accesses, order)
@@ -69,6 +72,9 @@ def check_log(
         tensors=tuple(uses),
         balance=balance_of(log, accesses, order, board) if log.tasks else None,
         traffic=tuple(traffic_of(log, columns)),
+        memories=memory_traffic(log, accesses),
+        stopped=stopped is not None,
+        log=log,
         records=len(log),
         tasks=len(log.tasks),
     )
@@ -93,20 +99,3 @@ def prove(plan: Plan) -> list[Finding]:
             )
         ]
     return []
-
-
-def _stop(error: BaseException) -> Finding:
-    text = error.message if isinstance(error, MlusimError) else str(error)
-    where = error.where if isinstance(error, MlusimError) else ""
-    hang = isinstance(error, HangError)
-    return Finding(
-        kind="hang" if hang else "stopped",
-        title=f"{where}: {text}" if where else text,
-        rule="the counts of barriers are fixed: whoever has returned leaves the others waiting for ever" if hang else "",
-        remedy="let every participant reach the same barriers, the memory core too" if hang else "",
-        fields={"error": type(error).__name__},
-    )
-
-
-__all__ = ["check_log", "prove", "sort_findings"]
-

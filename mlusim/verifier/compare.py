@@ -10,8 +10,7 @@ from mlusim.errors import InputError
 from mlusim.log import Log
 from mlusim.units import group_digits
 from mlusim.verifier.accesses import accesses_of
-from mlusim.verifier.boxes import Integers, shared, union
-from mlusim.verifier.boxes import Geometry
+from mlusim.verifier.boxes import Geometry, Integers, shared, union
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 
@@ -39,15 +38,16 @@ def differs(log: Log, identity: int, result: Array, expected: Array, tolerance: 
     itemsize = result.dtype.itemsize
     starts, stops = union(wrong * itemsize, (wrong + 1) * itemsize)
     place = tuple(int(index) for index in np.unravel_index(wrong[0], result.shape)) if result.shape else ()
+    writer = _writer(log, identity, int(wrong[0]) * itemsize, itemsize)
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
         f"the first, {allocation.name}{list(place)}, is {result[place]!s} and should be {expected[place]!s}",
         where=describe(allocation, starts, stops),
         nbytes=int((stops - starts).sum()),
-        sites=_writer(log, identity, int(wrong[0]) * itemsize, itemsize),
+        sites=writer,
         rule="the output equals the reference" + (f" within {tolerance:g} of it" if tolerance else ", bit by bit"),
-        remedy="look at where the line above takes its bytes from",
+        remedy="look at where this store has its bytes from" if writer else "nobody writes this element: see above or below",
         fields={"elements": len(wrong)},
     )
 

@@ -110,6 +110,7 @@ class Coverage:
         is_run = np.arange(len(joined)) < len(run)
         writes, reads = cells.count(is_run & joined.write), cells.count(is_run & ~joined.write)
         nbytes = cells.nbytes
+        again = self._most_in_a_launch(cells, joined, is_run, writes)
         use = TensorUse(
             name=allocation.name,
             shape=allocation.shape,
@@ -122,19 +123,32 @@ class Coverage:
             most_reads=int(reads.max()),
             unread_bytes=int(nbytes[reads == 0].sum()),
             unwritten_bytes=int(nbytes[writes == 0].sum()),
-            rewritten_bytes=int(nbytes[writes > 1].sum()),
+            rewritten_bytes=int(nbytes[again > 1].sum()),
         )
         found: list[Finding] = []
         if allocation.read_only:
             return use, found
-        if use.unwritten_bytes:
+        if use.unwritten_bytes and identity not in self.log.host_writes:
             found.append(self._never(allocation, cells, writes == 0, some, plan))
         allowed = self.rewrites is True or (self.rewrites is not False and allocation.name in self.rewrites)
         if use.rewritten_bytes and not allowed:
-            found.append(self._again(allocation, cells, writes, some, plan))
+            found.append(self._again(allocation, cells, again, some, plan))
         if tiles is not None and plan is not None:
             found += self._against_plan(allocation, cells, joined, is_run, plan)
         return use, found
+
+    def _most_in_a_launch(self, cells: Cells, joined: Accesses, is_run: Flags, writes: Integers) -> Integers:
+        """By cell, the most writes of any one launch: later launches may use a tensor again."""
+        chosen = np.flatnonzero(is_run & joined.write)
+        launch = np.full(len(joined), NONE, np.int64)
+        launch[chosen] = self.order.launch[self.order.task[self.order.place[joined.record[chosen]]]]
+        launches = np.unique(launch[chosen]).tolist()
+        if len(launches) < 2 or writes.max() < 2:  # noqa: PLR2004
+            return writes
+        most = np.zeros_like(writes)
+        for one in launches:
+            np.maximum(most, cells.count(launch == one), out=most)
+        return most
 
     def _site(self, row: int, role: str, plan: Plan | None, byte: int) -> Site:
         record = int(self.accesses.record[row])
@@ -159,7 +173,8 @@ class Coverage:
             kind="never-written",
             title=f"{allocation.name} is never written"
             if whole
-            else f"{format_bytes(nbytes)} of {allocation.name} are never written, in {group_digits(len(starts))} ranges",
+            else f"{format_bytes(nbytes)} of {allocation.name} are never written"
+            + (f", in {group_digits(len(starts))} ranges" if len(starts) > 1 else ""),
             where=describe(allocation, starts, stops)
             + ("" if len(starts) == 1 else f"; the first is {describe(allocation, starts[:1], stops[:1])}"),
             nbytes=nbytes,

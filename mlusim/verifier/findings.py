@@ -23,7 +23,13 @@ KINDS = {
     "bad-plan": "the plan does not hold",
     "wrong-value": "the output differs from the reference",
     "hang": "tasks wait for what never comes",
-    "stopped": "the run stopped with an error",
+    "endless": "a task does not end",
+    "access": "an access outside an allocation or a view, or a write to an input",
+    "allocation": "an allocation that does not fit, or memory that was freed",
+    "copy": "a copy that the hardware forbids",
+    "operand": "an operand that an instruction does not take",
+    "await": "a blocking operation that was not awaited",
+    "stopped": "the run stopped with another error",
     "unused": "an allocation is never used",
     "left": "memory is left allocated",
     "redundant-sync": "a sync orders nothing",
@@ -92,6 +98,7 @@ class Finding:
     Attributes:
         kind: a key of `KINDS`.
         title: one line: what happened, to which bytes.
+        place: who and when, of an error that ended the run.
         where: the bytes, in coordinates of the tensor.
         nbytes: how many they are.
         sites: the operations, the first one first.
@@ -103,6 +110,7 @@ class Finding:
 
     kind: str
     title: str
+    place: str = ""
     where: str = ""
     nbytes: int = 0
     sites: tuple[Site, ...] = ()
@@ -128,6 +136,8 @@ class Finding:
             lines.append(f"  {site.role:<6} {paint(_CYAN, site.place)}  {site.source or site.operation}")
             tile = f", {site.tile}" if site.tile else ""
             lines.append(f"         {paint(_DIM, f'{site.who}{tile}, {site.when}')}")
+        if self.place:
+            lines.append(f"  at     {self.place}")
         if self.where:
             lines.append(f"  bytes  {self.where}")
         if self.times > 1:
@@ -141,6 +151,7 @@ class Finding:
             "kind": self.kind,
             "severity": self.severity,
             "title": self.title,
+            "place": self.place,
             "where": self.where,
             "nbytes": self.nbytes,
             "sites": [asdict(site) | {"source": site.source} for site in self.sites],

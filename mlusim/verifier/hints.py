@@ -61,12 +61,13 @@ def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[lis
             yield sorted(group)
 
 
-def _needed(
-    log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, without: Collection[int]
-) -> bool:
+def _needed(log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, without: Collection[int]) -> bool:
     """Whether a race would show if the syncs on these lines were not there."""
     order = Order(log, columns, without)
-    early = np.flatnonzero(order.place[accesses.record] - order.first[columns["task"][accesses.record]] < _FIRST_LOOK // max(1, len(log.tasks)))
+    early = np.flatnonzero(
+        order.place[accesses.record] - order.first[columns["task"][accesses.record]]
+        < _FIRST_LOOK // max(1, len(log.tasks))
+    )
     for rows in (early, slice(None)):
         some = accesses.where(rows)
         for join in (within_tasks, between_tasks):

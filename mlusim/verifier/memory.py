@@ -74,9 +74,7 @@ def _times(finding: Finding, times: int) -> Finding:
     return replace(finding, times=times)
 
 
-def _in_allocation(
-    accesses: Accesses, order: Order, rows: Integers
-) -> list[tuple[int, Integers, Integers, bool]]:
+def _in_allocation(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
     """Reads of one allocation that come before the writes of their bytes: row, the bytes, and whether some are known."""
     some = accesses.where(rows)
     reads = ~some.write
@@ -100,7 +98,9 @@ def _in_allocation(
         bad = [
             cell
             for cell in bad.tolist()
-            if earliest[cell] == _NEVER or order.before(place, int(order.place[earliest[cell]])) or earliest[cell] == record
+            if earliest[cell] == _NEVER
+            or order.before(place, int(order.place[earliest[cell]]))
+            or earliest[cell] == record
         ]
         if bad:
             chosen = np.zeros(len(cells), bool)
@@ -119,7 +119,9 @@ def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
         record = log.allocations[identity]
         # An operator without work launches nothing and touches nothing.
         if record.nbytes and (record.task != NONE or log.launches):
-            names.setdefault((record.name, record.memory, "task" if record.task != NONE else "host"), []).append(identity)
+            names.setdefault((record.name, record.memory, "task" if record.task != NONE else "host"), []).append(
+                identity
+            )
     found = []
     for (name, memory, by), identities in names.items():
         record = log.allocations[identities[0]]

@@ -75,11 +75,11 @@ class Order:
         self.task = task[self.record]
         tasks = len(log.tasks)
         self.first = np.searchsorted(self.task, np.arange(tasks + 1))
-        self._line = columns["line"][self.record]
+        self.line = columns["line"][self.record]
         op, pipe = columns["op"][self.record], columns["pipe"][self.record]
         self.detail = columns["detail"][self.record]
         self.is_sync: Flags = pipe == SYNC
-        self.left_out: Flags = self.is_sync & np.isin(self._line, list(without))
+        self.left_out: Flags = self.is_sync & np.isin(self.line, list(without))
         launch_of_task = np.array([record.launch for record in log.tasks], np.int64)
         union = np.array([record.kind != "BLOCK" for record in log.launches], bool)
         barriers = [log.ops.index(name) for name in BARRIERS if name in log.ops]

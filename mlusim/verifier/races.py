@@ -21,6 +21,15 @@ _WAITS = {
     POSTED: ("sync", "the posted store"),
     MEMORY_CORE_IO: ("sync_io", "the memory core's IO pipe"),
 }
+_LANE_NAMES = {
+    "scalar": "the scalar pipe",
+    "vector": "the vector pipe",
+    "tensor": "the tensor pipe",
+    "io": "the IO pipe",
+    "move": "the Move pipe",
+    "posted store": "a posted store",
+    "memory core's io": "the memory core's IO pipe",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +55,27 @@ class Races:
         return found
 
     def _by_lines(self, a: Integers, b: Integers) -> list[tuple[int, int, int]]:
-        """One pair for each two source lines, the first in the log, and how many there are."""
+        """One pair for each two source lines and memory, the first in the log, and how many operations meet so."""
         if not len(a):
             return []
         accesses, line = self.accesses, self.columns["line"]
-        key = np.stack(
-            [line[accesses.record[a]], line[accesses.record[b]], accesses.write[a], accesses.write[b], *self._names(a)]
-        )
-        order = np.lexsort((accesses.record[b], accesses.record[a]))
-        _, first, times = np.unique(key[:, order], axis=1, return_index=True, return_counts=True)
-        chosen = sorted(zip(order[first].tolist(), times.tolist(), strict=True), key=lambda pair: accesses.record[a[pair[0]]])
-        return [(int(a[index]), int(b[index]), count) for index, count in chosen]
+        one, other = accesses.record[a], accesses.record[b]
+        key = np.stack([line[one], line[other], self._memory[accesses.alloc[a]], one, other])
+        # Of what two operations share, a read of what was written tells most, and two writes least.
+        dulness = 2 * (accesses.write[b] & accesses.write[a]) + (~accesses.write[a])
+        order = np.lexsort((dulness, other, one))
+        _, met = np.unique(key[:, order], axis=1, return_index=True)
+        met = order[met]
+        met = met[np.lexsort((other[met], one[met]))]
+        _, first, times = np.unique(key[:3, met], axis=1, return_index=True, return_counts=True)
+        chosen = sorted(zip(first.tolist(), times.tolist(), strict=True))
+        return [(int(a[met[index]]), int(b[met[index]]), count) for index, count in chosen]
 
-    def _names(self, a: Integers) -> Integers:
-        """By pair, a number for the memory that it is in."""
-        kinds = {record.memory: 0 for record in self.log.allocations}
-        number = {memory: index for index, memory in enumerate(kinds)}
-        of_alloc = np.array([number[record.memory] for record in self.log.allocations], np.int64)
-        return of_alloc[self.accesses.alloc[a]][None]
+    @property
+    def _memory(self) -> Integers:
+        """By allocation, a number for its memory."""
+        kinds = sorted({record.memory for record in self.log.allocations})
+        return np.array([kinds.index(record.memory) for record in self.log.allocations], np.int64)
 
     def _sites(self, a: int, b: int, roles: tuple[str, str]) -> tuple[Site, Site]:
         sites = []
@@ -105,7 +117,7 @@ class Races:
             where=where,
             nbytes=nbytes,
             sites=(first, second),
-            rule=f"each pipe is in order, but nothing orders {first.pipe} and {second.pipe} except a sync",
+            rule=f"{_LANE_NAMES[first.pipe]} and {_LANE_NAMES[second.pipe]} run side by side; only a sync orders them",
             remedy=f"`await core.{sync}()`, which waits for {pipe}, between {first.place} and {second.place}{blocking}",
             times=times,
             fields={"sync": sync},

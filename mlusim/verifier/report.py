@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mlusim.errors import VerificationError
+from mlusim.log import Log
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.balance import Balance, LineTraffic
 from mlusim.verifier.coverage import TensorUse
@@ -16,7 +17,7 @@ _SHOWN_LINES = 8
 _GREEN, _RED, _BOLD, _END = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report:
     """What the verification of a run found.
 
@@ -27,8 +28,11 @@ class Report:
         tensors: the split proof, by tensor of the host.
         balance: how even it is; None where nothing ran.
         traffic: what each source line moved.
+        memories: bytes read and written by all operations, by memory.
+        stopped: whether the run ended early.
         records, tasks: how much was looked at.
         outputs: result arrays by name, after `mlusim.verify`; none in a timing-only run.
+        log: of the run.
     """
 
     name: str
@@ -37,9 +41,12 @@ class Report:
     tensors: tuple[TensorUse, ...] = ()
     balance: Balance | None = None
     traffic: tuple[LineTraffic, ...] = ()
+    memories: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    stopped: bool = False
     records: int = 0
     tasks: int = 0
     outputs: dict[str, Any] = field(default_factory=dict)
+    log: Log | None = None
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -67,6 +74,9 @@ class Report:
     def __str__(self) -> str:
         return self.text()
 
+    def __repr__(self) -> str:
+        return f"<report of {self._headline(colour=False)}>"
+
     def text(self, *, colour: bool = False, hints: bool = True) -> str:
         """For a person; `colour` for a terminal; without `hints`, errors and figures only."""
         shown = self.findings if hints else self.errors
@@ -87,10 +97,12 @@ class Report:
             "tasks": self.tasks,
             "findings": [finding.to_json() for finding in self.findings],
             "tensors": [
-                asdict(use) | {"shape": list(use.shape), "times_read": use.times_read, "times_written": use.times_written}
+                asdict(use)
+                | {"shape": list(use.shape), "times_read": use.times_read, "times_written": use.times_written}
                 for use in self.tensors
             ],
             "balance": None if self.balance is None else asdict(self.balance) | {"evenness": self.balance.evenness},
+            "memories": {memory: {"read": read, "written": written} for memory, (read, written) in self.memories.items()},
             "traffic": [asdict(line) | {"efficiency": line.efficiency} for line in self.traffic],
         }
 
@@ -107,7 +119,7 @@ class Report:
         return f"{self.name} on {self.board}: {text} ({looked})"
 
     def _proof(self) -> Iterator[str]:
-        yield "split proof"
+        yield "split proof" + (", of what ran until it stopped" if self.stopped else "")
         for use in self.tensors:
             yield f"  {'input' if use.is_input else 'output':<8} {use.name} {use.dtype} {list(use.shape)}: {_use(use)}"
         if self.balance is not None and self.balance.tasks:
@@ -116,9 +128,16 @@ class Report:
         on_bus = sum(line.bus_bytes for line in self.traffic)
         if on_bus and compulsory:
             yield (
-                f"  dram     {format_bytes(on_bus)} on the bus, {on_bus / compulsory:.2f} x the compulsory minimum "
-                f"of {format_bytes(compulsory)}"
+                f"  dram     {format_bytes(on_bus)} on the bus, {on_bus / compulsory:.2f} x every tensor once "
+                f"({format_bytes(compulsory)})"
             )
+        moved = [
+            f"{memory.upper()} read {format_bytes(read)}, written {format_bytes(written)}"
+            for memory, (read, written) in self.memories.items()
+            if read + written
+        ]
+        if moved:
+            yield f"  memory   {'; '.join(moved)}"
         for line in self.traffic[:_SHOWN_LINES]:
             if line.bus_bytes:
                 yield (
@@ -150,7 +169,8 @@ def _use(use: TensorUse) -> str:
 
 def _balance(balance: Balance) -> Iterator[str]:
     yield (
-        f"  balance  {balance.tasks} tasks, {balance.idle_tasks} idle; {balance.cores} cores, {balance.idle_cores} "
+        f"  balance  {'1 task' if balance.tasks == 1 else f'{balance.tasks} tasks'}, {balance.idle_tasks} idle; "
+        f"{balance.cores} cores, {balance.idle_cores} "
         f"without a task; busiest writes {format_bytes(balance.busiest_bytes)}, mean "
         f"{format_bytes(round(balance.mean_bytes))}: {100 * balance.evenness:.1f} % even"
     )

@@ -43,9 +43,7 @@ class Recorded(Flow):
             self.link.join(self.following, now)
 
 
-def run(
-    rate: float, ports: list[float], wishes: list[Wish], mixed: float = 1.0, growth: float = 0.0
-) -> dict[int, int]:
+def run(rate: float, ports: list[float], wishes: list[Wish], mixed: float = 1.0, growth: float = 0.0) -> dict[int, int]:
     """When each transfer is done on the link of a board."""
     clock = Clock()
     link = dram_link(clock, rate, ports, mixed, growth)

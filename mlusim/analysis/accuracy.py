@@ -1,0 +1,71 @@
+"""How far the model is off the measurements, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlusim.analysis.style import BLUE, GREY, PALE, VERMILION, drawing, legend_below, new_figure, save
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Name, error of the fit, error when left out (None: it was not), use.
+Point = tuple[str, float, float | None, str]
+
+_WITHIN = 25.0
+_BEYOND = 30.0
+
+
+def draw_accuracy(points: Sequence[Point]) -> Figure:
+    """The error of each measurement: a bar for the fit, a cross for the prediction without it.
+
+    What lies beyond the axis is written there. Call it inside `style.drawing()`.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    figure = new_figure(
+        1.5 + 0.3 * len(points),
+        "Simulated against measured",
+        "simulated over measured time, less 1; the shaded band is within 10 %. A model, not a measurement",
+    )
+    axes = figure.subplots()
+    places = range(len(points))
+    axes.axvspan(-10, 10, color=PALE, alpha=0.5, linewidth=0)
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    for place, (_, error, left_out, use) in zip(places, points, strict=True):
+        percent = 100 * error
+        width = max(-_BEYOND, min(_BEYOND, percent))
+        axes.barh(place, width, height=0.6, color=BLUE if use == "fit" else GREY)
+        if width != percent:
+            axes.text(width / 2, place, f"{percent:+.0f} %", ha="center", va="center", fontsize=9, color="white")
+        if left_out is not None:
+            axes.plot(max(-_BEYOND, min(_BEYOND, 100 * left_out)), place, "x", color=VERMILION)
+    axes.set_yticks(list(places), [name for name, *_ in points])
+    axes.invert_yaxis()
+    axes.set_xlim(-_BEYOND, _BEYOND)
+    axes.set_xticks([-_WITHIN, -10, 0, 10, _WITHIN])
+    axes.set_xlabel("error in percent: positive where the model is too slow")
+    legend_below(
+        figure,
+        [
+            Patch(color=BLUE, label="fit"),
+            Patch(color=GREY, label="decides a parameter alone, or is a bound"),
+            Line2D([], [], color=VERMILION, marker="x", linestyle="", label="left out of the fit"),
+        ],
+    )
+    return figure
+
+
+def save_accuracy(path: str, points: Sequence[Point]) -> None:
+    """Draw and write it as .svg or .png. Raises `InputError` where the file cannot be written."""
+    target = Path(path)
+    with drawing():
+        figure = draw_accuracy(points)
+        try:
+            save(figure, target)
+        except OSError as error:
+            raise InputError(f"--plot {path}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,93 @@
+"""Which line of a kernel a message is about.
+
+Errors come up through the simulator's own frames and through libraries that the kernel calls; a message names the
+innermost line that the kernel's author wrote.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sysconfig
+from inspect import CORO_CREATED, getcoroutinestate
+from os import sep
+from pathlib import Path
+from types import CoroutineType, TracebackType
+from typing import Any
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_KERNELS = f"{_PACKAGE / 'kernels'}{sep}"
+_LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+# Each `await` in a `finally` outlives one.
+_CLOSING_ATTEMPTS = 100
+_INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES)))
+
+
+def kernel_line(error: BaseException, own: str) -> str:
+    """`tin_shift.py:41` of an exception, or nothing; `own` is the file of the kernel itself."""
+    place = _innermost(error.__traceback__, own)
+    if not place and error.__cause__ is not None:
+        # Python turns a StopIteration of a coroutine into a RuntimeError without the line.
+        place = _innermost(error.__cause__.__traceback__, own)
+    return place
+
+
+def awaiting_line(coroutine: Any, own: str) -> tuple[str, str]:
+    """`tin_shift.py:41` and the source text where a suspended coroutine waits."""
+    place = source = ""
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        file = frame.f_code.co_filename
+        if not place or _written_by_author(file, own):
+            place = f"{Path(file).name}:{frame.f_lineno}"
+            source = linecache.getline(file, frame.f_lineno).strip()
+        coroutine = coroutine.cr_await
+    return place, source
+
+
+def close_forgotten(error: BaseException) -> None:
+    """Close coroutines that were made and never awaited in the frames of an error.
+
+    Python would warn about them whenever the error is dropped, far from the run.
+    """
+    known: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in known:
+        known.add(id(following))
+        traceback = following.__traceback__
+        while traceback is not None:
+            _close_held(traceback.tb_frame.f_locals)
+            traceback = traceback.tb_next
+        following = following.__cause__ or following.__context__
+
+
+def close_task(coroutine: Any) -> None:
+    """End a suspended kernel for good, whatever it does about it."""
+    held = coroutine
+    while (frame := getattr(held, "cr_frame", None)) is not None:
+        _close_held(frame.f_locals)
+        held = held.cr_await
+    for _ in range(_CLOSING_ATTEMPTS):
+        try:
+            coroutine.close()
+        except Exception:  # noqa: BLE001, S112 - a `finally` on a board that has stopped must not hide why it stopped
+            continue
+        return
+
+
+def _close_held(variables: dict[str, Any]) -> None:
+    for value in variables.values():
+        if isinstance(value, CoroutineType) and getcoroutinestate(value) == CORO_CREATED:
+            value.close()
+
+
+def _innermost(traceback: TracebackType | None, own: str) -> str:
+    place = ""
+    while traceback is not None:
+        file = traceback.tb_frame.f_code.co_filename
+        if _written_by_author(file, own):
+            place = f"{Path(file).name}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return place
+
+
+def _written_by_author(file: str, own: str) -> bool:
+    return file == own or file.startswith(_KERNELS) or not file.startswith(_INSIDE)

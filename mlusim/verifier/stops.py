@@ -1,0 +1,120 @@
+"""What ended a run early: hangs, with who waits where and who has returned, and the errors of a kernel."""
+
+from __future__ import annotations
+
+import linecache
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from mlusim.errors import (
+    AccessError,
+    AllocationError,
+    AwaitError,
+    CopyError,
+    HangError,
+    MlusimError,
+    OperandError,
+    OperationLimitError,
+)
+from mlusim.log import Log
+from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.order import Order
+from mlusim.verifier.races import job_of
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_KERNELS = _PACKAGE / "kernels"
+_KINDS: dict[type[BaseException], str] = {
+    AccessError: "access",
+    AllocationError: "allocation",
+    AwaitError: "await",
+    CopyError: "copy",
+    OperandError: "operand",
+    OperationLimitError: "endless",
+}
+_RULES = {
+    "access": "an access lies inside its view and its allocation; inputs are never written",
+    "allocation": "on-chip memory is small, and a buffer lives as long as its scope",
+    "await": "a kernel awaits what blocks: memcpy, load, sync, barriers",
+    "copy": "the limits of __memcpy",
+    "operand": "the limits of the instruction",
+    "endless": "a task of a real kernel ends",
+}
+_NAMED_TASKS = 12
+
+
+def stop_finding(error: BaseException, log: Log, order: Order) -> Finding:
+    """The finding of an error that ended a run."""
+    if isinstance(error, HangError):
+        found = _hang(log, order)
+        if found is not None:
+            return found
+        return Finding(kind="hang", title=error.message)
+    text = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
+    kind = _KINDS.get(type(error), "stopped")
+    place = error.where if isinstance(error, MlusimError) else ""
+    source = _source(error.__traceback__)
+    return Finding(
+        kind=kind,
+        title=text,
+        place=f"{place}: {source}" if place and source else place or source,
+        rule=_RULES.get(kind, ""),
+        fields={"error": type(error).__name__},
+    )
+
+
+def _hang(log: Log, order: Order) -> Finding | None:
+    """Who waits at which barrier, and who of those that it counts has returned."""
+    end = log.columns()["end_ps"][order.record]
+    waiting = np.flatnonzero(order.is_barrier & (end < 0))
+    if not len(waiting):
+        return None
+    lines: dict[int, list[int]] = {}
+    for place in waiting.tolist():
+        lines.setdefault(int(order.line[place]), []).append(place)
+    sites = tuple(site_of(log, int(order.record[places[0]]), "waits", "sync") for places in lines.values())
+    tasks = order.task[waiting].tolist()
+    jobs = {job_of(log, task) for task in tasks}
+    returned = [
+        task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and job_of(log, task) in jobs
+    ]
+    at = "; ".join(
+        f"at {site.place} {_names(log, order.task[places].tolist())}"
+        for site, places in zip(sites, lines.values(), strict=True)
+    )
+    gone = f"; returned: {_names(log, returned)}" if returned else "; nobody has returned"
+    barriers = " and ".join(dict.fromkeys(site.operation for site in sites))
+    return Finding(
+        kind="hang",
+        title=f"{len(tasks)} {'task waits' if len(tasks) == 1 else 'tasks wait'} in {barriers} for what never comes",
+        place=f"{at}{gone}",
+        sites=sites,
+        rule="a barrier counts all cores and memory cores, the returned too (sync_all_ipu: no memory cores)",
+        remedy="let every one of them reach the same barriers"
+        + (", and none return before the last" if returned else ""),
+        fields={"waiting": len(tasks), "returned": len(returned)},
+    )
+
+
+def _names(log: Log, tasks: list[int]) -> str:
+    """`tasks 0, 1, 2 and the memory core of cluster 0`."""
+    cores = [str(log.tasks[task].task_id) for task in tasks if not log.tasks[task].is_memory_core]
+    memory = [str(log.tasks[task].cluster) for task in tasks if log.tasks[task].is_memory_core]
+    parts = []
+    for names, one, many in ((cores, "task", "tasks"), (memory, "memory core of cluster", "memory cores of clusters")):
+        if names:
+            shown = ", ".join(names[:_NAMED_TASKS]) + (f" and {len(names) - _NAMED_TASKS} more" if len(names) > _NAMED_TASKS else "")
+            parts.append(f"{one if len(names) == 1 else many} {shown}")
+    return " and ".join(parts)
+
+
+def _source(traceback: TracebackType | None) -> str:
+    """The kernel's own line, as it is written."""
+    text = ""
+    while traceback is not None:
+        file = Path(traceback.tb_frame.f_code.co_filename)
+        if _PACKAGE not in file.parents or _KERNELS in file.parents:
+            text = linecache.getline(str(file), traceback.tb_lineno).strip()
+        traceback = traceback.tb_next
+    return text if "synchronize" not in text else ""

@@ -1,0 +1,605 @@
+"""Kernels that misbehave: each a clear error with the kernel's own file and line, in a script as in a test.
+
+Every kernel below carries a mark on the line that is to be named. Each runs here, where warnings are errors, and again
+as a script of its own, where they are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.cores.core import Core
+from mlusim.device import Device
+from mlusim.errors import (
+    AccessError,
+    AwaitError,
+    CopyError,
+    HangError,
+    InputError,
+    KernelError,
+    LaunchError,
+    MlusimError,
+    OperationLimitError,
+)
+from mlusim.memory.view import View
+
+FILE = Path(__file__).name
+AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
+
+
+async def forgotten_memcpy(core: Core) -> None:
+    tile = core.nram.alloc(64, "int8")
+    core.memcpy(tile, tile[::-1])  # named
+    core.fill(tile, 1)
+
+
+async def forgotten_sync(core: Core) -> None:
+    core.fill(core.nram.alloc(64, "int8"), 1)
+    core.sync()  # named
+
+
+async def forgotten_barrier(core: Core) -> None:
+    core.sync_cluster()  # named
+    await core.sync()
+
+
+async def forgotten_load(core: Core) -> None:
+    tile = core.nram.alloc(64, "int8")
+    core.load(tile[3])  # named
+    await core.sync()
+
+
+async def forgotten_rows(core: Core) -> None:
+    tile = core.nram.alloc((8, 8), "int8")
+    core.memcpy_rows(tile[:4], tile[4:])  # named
+
+
+async def helper(core: Core) -> None:
+    await core.sync()
+
+
+async def forgotten_helper(core: Core) -> None:
+    helper(core)  # named
+    await core.sync()
+
+
+async def caught_and_went_on(core: Core) -> None:
+    core.sync()  # named
+    try:
+        core.scalar(1)
+    except KernelError:
+        pass
+    core.scalar(1)
+
+
+async def caught_and_returned(core: Core) -> None:
+    core.sync()  # named
+    try:
+        core.scalar(1)
+    except KernelError:
+        return
+
+
+async def awaited_twice(core: Core) -> None:
+    waits = core.sync()
+    await waits
+    await waits  # named
+
+
+async def asyncio_sleep_0(core: Core) -> None:
+    await core.sync()
+    await asyncio.sleep(0)  # named
+
+
+async def asyncio_sleep_1(core: Core) -> None:
+    await asyncio.sleep(1)  # named
+
+
+class Foreign:
+    def __await__(self) -> Any:
+        yield self
+
+    def __repr__(self) -> str:
+        return "<something foreign>"
+
+
+async def foreign_object(core: Core) -> None:
+    await Foreign()  # named
+
+
+async def foreign_deep_down(core: Core) -> None:
+    async def inner() -> None:
+        await Foreign()  # named
+
+    await inner()
+
+
+async def awaits_a_number(core: Core) -> None:
+    await 5  # named
+
+
+async def awaits_what_never_suspends(core: Core) -> None:
+    tile = core.nram.alloc(64, "int8")
+    await core.fill(tile, 1)  # named
+
+
+async def zero_division(core: Core) -> None:
+    core.scalar(3)
+    1 / (core.task_id * 0)  # named
+
+
+async def raises_deep_down(core: Core) -> None:
+    async def deep(depth: int) -> None:
+        if not depth:
+            raise KeyError("channel")  # named
+        await deep(depth - 1)
+
+    await deep(5)
+
+
+async def raises_in_numpy(core: Core) -> None:
+    np.concatenate([np.zeros((2, 2)), np.zeros((3, 3))], axis=0)
+    await core.sync()
+
+
+async def raises_in_a_library(core: Core) -> None:
+    inspect.signature(3)  # named
+
+
+async def stop_iteration(core: Core) -> None:
+    next(iter([]))  # named
+
+
+async def unknown_dtype(core: Core) -> None:
+    core.nram.alloc(64, "float17")  # named
+
+
+async def no_such_method(core: Core) -> None:
+    core.memcopy(1, 2)  # named
+
+
+async def a_list_for_a_view(core: Core) -> None:
+    core.fill([1, 2, 3], 0)  # named
+
+
+async def forgotten_and_raised(core: Core) -> None:
+    kept = core.load(core.nram.alloc(1, "int8"))
+    raise ValueError(f"before it was awaited: {kept is None}")  # named
+
+
+async def endless_scalar(core: Core) -> None:
+    while True:
+        core.scalar(1)  # named
+
+
+async def endless_awaiting(core: Core) -> None:
+    while True:
+        await core.sync()  # named
+
+
+async def endless_and_deaf(core: Core) -> None:
+    while True:
+        try:
+            core.scalar(1)  # named
+        except Exception:  # noqa: BLE001, PERF203, S110
+            pass
+
+
+LIMIT = r"1 000 operations issued and no end: an endless loop\? Where the kernel needs more, raise max_operations"
+UNAWAITED = r"`core\.{0}\(\.\.\.\)` was not awaited, so the task did not wait for it: write `await core\.{0}\(\.\.\.\)`"
+
+CASES: list[tuple[Any, type[MlusimError], str]] = [
+    (forgotten_memcpy, AwaitError, UNAWAITED.format("memcpy")),
+    (forgotten_sync, AwaitError, UNAWAITED.format("sync")),
+    (forgotten_barrier, AwaitError, UNAWAITED.format("sync_cluster")),
+    (caught_and_went_on, AwaitError, UNAWAITED.format("sync")),
+    (caught_and_returned, AwaitError, UNAWAITED.format("sync")),
+    (awaited_twice, AwaitError, "awaited twice: what a method of the core gives is awaited once, where it is called"),
+    (asyncio_sleep_0, AwaitError, r"`await asyncio\.sleep\(0\)  # named` awaits None, which is not the simulator's: "),
+    (asyncio_sleep_1, AwaitError, "no running event loop: " + re.escape(AWAITABLE)),
+    (foreign_object, AwaitError, "`await Foreign.*` awaits <something foreign>, which is not the simulator's: "),
+    (foreign_deep_down, AwaitError, "`await Foreign.*` awaits <something foreign>, which is not the simulator's: "),
+    (awaits_a_number, AwaitError, "object int can't be used in 'await' expression: " + re.escape(AWAITABLE)),
+    (awaits_what_never_suspends, AwaitError, "object NoneType can't be used in 'await' expression: a kernel"),
+    (zero_division, KernelError, "the kernel raised ZeroDivisionError: division by zero$"),
+    (raises_deep_down, KernelError, "the kernel raised KeyError: 'channel'$"),
+    (raises_in_a_library, KernelError, "the kernel raised TypeError: 3 is not a callable object$"),
+    (stop_iteration, KernelError, "the kernel raised RuntimeError: coroutine raised StopIteration$"),
+    (unknown_dtype, InputError, "dtype 'float17' is not an element type"),
+    (no_such_method, KernelError, "the kernel raised AttributeError: 'Core' object has no attribute 'memcopy'"),
+    (a_list_for_a_view, KernelError, "the kernel raised AttributeError: 'list' object has no attribute"),
+    (forgotten_and_raised, KernelError, "the kernel raised ValueError: before it was awaited: False$"),
+    (endless_scalar, OperationLimitError, LIMIT),
+    (endless_awaiting, OperationLimitError, LIMIT),
+    (endless_and_deaf, OperationLimitError, LIMIT),
+]
+# Python itself says when a coroutine dies that nobody awaited: it knows the line, not the task.
+COROUTINES = [
+    (forgotten_load, "core.load"),
+    (forgotten_rows, "core.memcpy_rows"),
+    (forgotten_helper, "helper"),
+]
+
+
+def named_line(kernel: Any) -> int:
+    """The line of a kernel that its error must name."""
+    lines, first = inspect.getsourcelines(kernel)
+    return first + next(number for number, line in enumerate(lines) if line.rstrip().endswith("# named"))
+
+
+def run_alone(kernel: Any, *arguments: Any, **options: Any) -> Device:
+    device = Device(max_operations=1000, **options)
+    device.launch(kernel, *arguments, dim=1, kind="BLOCK")
+    device.synchronize()
+    return device
+
+
+@pytest.mark.parametrize(("kernel", "error", "message"), CASES, ids=lambda item: getattr(item, "__name__", ""))
+def test_in_a_test(kernel: Any, error: type[MlusimError], message: str) -> None:
+    place = rf"^task 0 \(cluster 0, core 0\), {re.escape(FILE)}:{named_line(kernel)}, at [\d .]+ ns: "
+    with pytest.raises(error, match=place + message):
+        run_alone(kernel)
+
+
+@pytest.mark.parametrize(("kernel", "name"), COROUTINES, ids=lambda item: getattr(item, "__name__", ""))
+def test_a_coroutine_that_nobody_awaits(kernel: Any, name: str) -> None:
+    message = (
+        f"{FILE}:{named_line(kernel)}: `{name}(...)` was never awaited, so it never happened: write `await {name}(...)`"
+    )
+    with pytest.raises(AwaitError, match=f"^{re.escape(message)}$"):
+        run_alone(kernel)
+
+
+def test_as_a_script(tmp_path: Path) -> None:
+    """All of them in one script: file, line and message are the same without pytest and with default warnings."""
+    source = [
+        "import asyncio",
+        "import inspect",
+        "import sys",
+        "import mlusim.device",
+        "from mlusim.errors import *",
+        "",
+    ]
+    kernels = [kernel for kernel, *_ in CASES] + [kernel for kernel, _ in COROUTINES]
+    lines: dict[str, int] = {}
+    pieces = [(Foreign, None), (helper, None), *((kernel, kernel.__name__) for kernel in kernels)]
+    for piece, name in pieces:
+        text = textwrap.dedent(inspect.getsource(piece)).replace(": Core", "")
+        for number, line in enumerate(text.splitlines()):
+            if name and line.endswith("# named"):
+                lines[name] = len(source) + number + 1
+        source += [*text.replace("Any", "object").splitlines(), ""]
+    source += [
+        f"for kernel in ({', '.join(kernel.__name__ for kernel in kernels)}):",
+        "    device = mlusim.device.Device(max_operations=1000)",
+        "    device.launch(kernel, dim=1, kind='BLOCK')",
+        "    try:",
+        "        device.synchronize()",
+        "    except MlusimError as error:",
+        "        print(kernel.__name__, '|', error)",
+    ]
+    script = tmp_path / "my_kernels.py"
+    script.write_text("\n".join(source), encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(Path(mlusim.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, env=environment, timeout=60
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+    said = dict(line.split(" | ", 1) for line in done.stdout.splitlines())
+    for kernel, _, message in CASES:
+        place = rf"^task 0 \(cluster 0, core 0\), my_kernels\.py:{lines[kernel.__name__]}, at [\d .]+ ns: "
+        assert re.search(place + message, said[kernel.__name__]), said[kernel.__name__]
+    for kernel, name in COROUTINES:
+        assert said[kernel.__name__].startswith(
+            f"my_kernels.py:{lines[kernel.__name__]}: `{name}(...)` was never awaited, so it never happened"
+        )
+
+
+def test_an_uncaught_error_ends_a_script_with_its_message(tmp_path: Path) -> None:
+    script = tmp_path / "divide.py"
+    script.write_text(
+        "import mlusim.device\n"
+        "async def divide(core):\n"
+        "    return 1 / 0\n"
+        "device = mlusim.device.Device()\n"
+        "device.launch(divide, dim=1, kind='BLOCK')\n"
+        "device.synchronize()\n",
+        encoding="utf-8",
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(mlusim.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, env=environment, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "mlusim.errors.KernelError: task 0 (cluster 0, core 0), divide.py:3, at 700 ns: the kernel raised "
+        "ZeroDivisionError: division by zero"
+    )
+    assert "ZeroDivisionError: division by zero" in done.stderr.split("The above exception was the direct cause")[0]
+
+
+def test_the_cause_is_kept() -> None:
+    with pytest.raises(KernelError) as caught:
+        run_alone(zero_division)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert caught.value.message == "the kernel raised ZeroDivisionError: division by zero"
+    assert caught.value.where.startswith("task 0 (cluster 0, core 0), ")
+    # The fields are in `args`: SimPy may raise an error again as type(error)(*error.args).
+    again = type(caught.value)(*caught.value.args)
+    assert str(again) == str(caught.value)
+
+
+def test_numpys_own_frames_are_not_the_kernels() -> None:
+    line = inspect.getsourcelines(raises_in_numpy)[1] + 1
+    with pytest.raises(
+        KernelError, match=rf", {re.escape(FILE)}:{line}, at 700 ns: the kernel raised ValueError: all the inp"
+    ):
+        run_alone(raises_in_numpy)
+
+
+# Loops that do not even issue
+
+
+async def endless_pass(core: Core) -> None:
+    while True:
+        pass  # this very line
+
+
+async def endless_pass_deaf(core: Core) -> None:
+    while True:
+        try:
+            while True:
+                pass
+        except Exception:  # noqa: BLE001, PERF203, S110
+            pass
+
+
+async def slow_but_sound(core: Core) -> None:
+    for _ in range(5):
+        time.sleep(0.2)
+        core.scalar(1)
+
+
+@pytest.mark.parametrize("kernel", [endless_pass, endless_pass_deaf])
+def test_a_loop_that_issues_nothing(kernel: Any) -> None:
+    first = inspect.getsourcelines(kernel)[1]
+    with pytest.raises(OperationLimitError) as caught:
+        run_alone(kernel, stall_s=0.2)
+    place, line = re.match(
+        rf"^task 0 \(cluster 0, core 0\), ({re.escape(FILE)}):(\d+), at 700 ns: ", str(caught.value)
+    ).groups()
+    assert place == FILE
+    assert first < int(line) <= first + 6
+    assert caught.value.message == (
+        "no operation issued for 0.2 s: a loop that neither issues nor awaits anything? Where the kernel's own Python "
+        "needs more time, raise stall_s"
+    )
+
+
+def test_a_slow_kernel_is_not_an_endless_one() -> None:
+    assert len(run_alone(slow_but_sound, stall_s=0.75).log) == 5
+
+
+def test_the_limit_is_per_task() -> None:
+    async def many(core: Core) -> None:
+        for _ in range(1000):
+            core.scalar(1)
+
+    assert len(run_alone(many).log) == 1000
+    device = Device(max_operations=1000)
+    device.launch(many, dim=8, kind="BLOCK")
+    device.synchronize()
+    assert len(device.log) == 8000
+
+
+# After an error
+
+
+def test_a_device_that_stopped_is_not_used_again() -> None:
+    device = Device()
+    device.launch(zero_division, dim=1, kind="BLOCK")
+    with pytest.raises(KernelError):
+        device.synchronize()
+    with pytest.raises(InputError, match=r"^this device stopped with an error \(KernelError\): make a new one$"):
+        device.synchronize()
+
+
+def test_tasks_stopped_by_another_ones_error_do_not_hide_it() -> None:
+    """Not even where their own `finally` goes on using the core, or their coroutines are never awaited."""
+    ended: list[int] = []
+
+    async def kernel(core: Core) -> None:
+        if core.is_memory_core:
+            return
+        if core.task_id == 3:
+            core.scalar(100)
+            raise ValueError("the one error")
+        tile = core.nram.alloc(64, "int8")
+        kept = core.load(tile[0])
+        try:
+            with core.nram.scope():
+                await core.memcpy(tile, core.nram.alloc(64, "int8"))
+                await core.sync_all()
+        finally:
+            ended.append(core.task_id)
+            core.memcpy_async(tile, tile[::-1])
+            await core.sync()
+        await kept
+
+    device = Device()
+    device.launch(kernel, dim=4, kind="UNION1")
+    with pytest.raises(
+        KernelError, match=r"^task 3 \(cluster 0, core 3\), .* the kernel raised ValueError: the one error$"
+    ):
+        device.synchronize()
+    assert set(ended) <= {0, 1, 2}
+
+
+def test_a_kernel_may_catch_what_the_simulator_refuses() -> None:
+    """The refused operation has not happened; the task goes on as if it had not been tried."""
+    device = Device()
+    x, out = device.upload(np.arange(8, dtype=np.int8)), device.alloc(8, np.int8)
+    caught: list[str] = []
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = core.nram.alloc(8, np.int8)
+        for attempt in (
+            lambda: core.memcpy(x, tile),
+            lambda: core.memcpy(tile, x[:4]),
+            lambda: core.memcpy_async(tile, core.ldram.alloc(8, np.int8)),
+            lambda: core.fill(x, 0),
+            lambda: core.load(tile),
+            lambda: core.nram.alloc(10**7, np.int8),
+        ):
+            try:
+                waits = attempt()
+                if waits is not None:
+                    await waits
+            except MlusimError as error:
+                caught.append(type(error).__name__)
+        await core.memcpy(tile, x)
+        await core.memcpy(out, tile)
+
+    device.launch(kernel, x, out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert caught == ["AccessError", "CopyError", "CopyError", "OperandError", "OperandError", "AllocationError"]
+    assert device.download(out).tolist() == list(range(8))
+    assert [device.log.ops[op] for op in device.log.columns()["op"]] == ["memcpy", "memcpy"]
+
+
+def test_interrupts_pass_through() -> None:
+    async def kernel(core: Core) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_alone(kernel)
+
+
+def test_scopes_are_closed_by_an_error(run: Any) -> None:
+    async def kernel(core: Core) -> None:
+        try:
+            with core.nram.scope():
+                core.nram.alloc(core.nram.usable_bytes, "int8")
+                raise ValueError
+        except ValueError:
+            core.nram.alloc(core.nram.usable_bytes, "int8")
+
+    run(kernel)
+
+
+# Nested helper coroutines, generators, and other shapes of kernels
+
+
+def test_nested_helpers(run: Any) -> None:
+    device = Device()
+    x, out = device.upload(np.arange(64, dtype=np.int32)), device.alloc(64, np.int32)
+
+    async def load(core: Core, tile: View, x: View) -> View:
+        async def deeper() -> None:
+            await core.memcpy(tile, x)
+
+        await deeper()
+        return tile
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = await load(core, core.nram.alloc(64, np.int32), x)
+        core.add(tile, tile, await core.load(x[5]))
+        await core.sync()
+        await core.memcpy(out, tile)
+
+    run(kernel, x, out, device=device)
+    np.testing.assert_array_equal(device.download(out), np.arange(64) + 5)
+    functions = {device.log.lines[line][2] for line in device.log.columns()["line"]}
+    assert functions == {"deeper", "kernel"}
+
+
+def test_async_generators_inside_a_kernel(run: Any) -> None:
+    """A kernel may not be one; it may use one."""
+    device = Device()
+    x, out = device.upload(np.arange(64, dtype=np.int32).reshape(4, 16)), device.alloc((4, 16), np.int32)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        async def tiles() -> Any:
+            for row in x:
+                tile = core.nram.alloc(16, np.int32)
+                await core.memcpy(tile, row)
+                yield tile
+
+        number = 0
+        async for tile in tiles():
+            await core.memcpy(out[number], tile)
+            number += 1
+
+    run(kernel, x, out, device=device)
+    np.testing.assert_array_equal(device.download(out), device.download(x))
+
+
+def test_kernels_that_are_none() -> None:
+    async def generator(core: Core) -> Any:
+        yield
+
+    @types.coroutine
+    def old(core: Core) -> Any:
+        yield
+
+    device = Device()
+    for kernel in (generator, old, print, None):
+        with pytest.raises(
+            LaunchError, match=r"is no kernel: write it as `async def \S+\(core, \.\.\.\)`, without `yield`$"
+        ):
+            device.launch(kernel, dim=4)
+
+
+def test_errors_are_of_the_tree() -> None:
+    for error in (AccessError, AwaitError, CopyError, HangError, OperationLimitError):
+        assert issubclass(error, KernelError)
+    assert issubclass(KernelError, MlusimError)
+
+
+async def first_of_many(core: Core) -> None:
+    await core.sync()
+    if core.task_id == 5:
+        core.fill(core.nram.alloc(1, "int8")[1:], 0)
+
+
+def test_the_task_is_named_among_many() -> None:
+    device = Device()
+    device.launch(first_of_many, dim=(4, 2, 1), kind="UNION1")
+    with pytest.raises(KernelError, match=r"^task 5 \(cluster 1, core 1\), "):
+        device.synchronize()
+
+
+def test_warnings_of_the_kernel_itself_pass() -> None:
+    """Only what Python says of coroutines is the simulator's business."""
+    import warnings
+
+    async def kernel(core: Core) -> None:
+        warnings.warn("mind the gap", stacklevel=1)
+
+    with pytest.warns(UserWarning, match="mind the gap"):
+        run_alone(kernel)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_wrong_number_of_arguments(count: int) -> None:
+    async def kernel(core: Core, x: View) -> None: ...
+
+    with pytest.raises(
+        LaunchError, match=rf"^kernel\(core.*\) -> .* was launched with {count} arguments after `core`: "
+    ):
+        run_alone(kernel, *range(count))

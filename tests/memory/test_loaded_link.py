@@ -1,0 +1,103 @@
+"""A link on which latency grows with the load: the law, its limits, and that it never rewards a newcomer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlusim.memory.clock import Clock
+from mlusim.memory.link import READ, WRITE, Flow, Link
+from mlusim.memory.loaded_link import LoadedLink, carried, dram_link
+
+rates = st.floats(1e-3, 1e3)
+
+
+class Recorded(Flow):
+    __slots__ = ("ended", "number")
+
+    def __init__(self, number: int, ended: dict[int, int], *how: Any) -> None:
+        super().__init__(*how)
+        self.number, self.ended = number, ended
+
+    def done(self, now: int) -> None:
+        self.ended[self.number] = now
+
+
+def run(flows: list[tuple[int, Any]], rate: float, ports: list[float], growth: float, mixed: float = 1.0) -> list[int]:
+    """When each flow, (start, (work, limit, ratio, port, traffic)), is done."""
+    clock = Clock()
+    link = dram_link(clock, rate, ports, mixed, growth)
+    ended: dict[int, int] = {}
+    for number, (at_ps, how) in enumerate(flows):
+        clock.after(at_ps, lambda _, flow=Recorded(number, ended, *how): link.join(flow, clock.now))
+    clock.run()
+    return [ended[number] for number in range(len(flows))]
+
+
+@given(rates, rates, st.floats(0.01, 5))
+def test_what_is_carried_solves_the_law(offered: float, capacity: float, growth: float) -> None:
+    u = carried(offered, capacity, growth) / capacity
+    assert 0 < u < 1
+    assert u * (1 + growth * u / (1 - u)) == pytest.approx(offered / capacity, rel=1e-6)
+
+
+@given(rates, rates)
+def test_without_growth_it_is_the_smaller_of_demand_and_capacity(offered: float, capacity: float) -> None:
+    assert carried(offered, capacity, 0.0) == min(offered, capacity)
+    assert carried(offered, capacity, 1e-9) == pytest.approx(min(offered, capacity), rel=1e-3)
+
+
+@given(rates, rates, st.floats(0, 5), st.floats(1, 10))
+def test_it_never_falls_with_demand_or_capacity_nor_exceeds_them(
+    offered: float, capacity: float, growth: float, more: float
+) -> None:
+    here = carried(offered, capacity, growth) * (1 - 1e-12)
+    assert here <= min(offered, capacity)
+    assert here <= carried(offered * more, capacity, growth)
+    assert here <= carried(offered, capacity * more, growth)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 64])
+def test_equal_transfers_take_the_time_of_the_law(count: int) -> None:
+    work, limit, rate, growth = 174_080.0, 0.0337, 1.2, 0.68
+    ends = run([(0, (work, limit, 1.0, 0, READ))] * count, rate, [1e9], growth)
+    assert ends == [pytest.approx(work * count / carried(count * limit, rate, growth), abs=2)] * count
+
+
+def test_reads_and_writes_together_have_what_mixing_leaves() -> None:
+    flows = [(0, (1e6, 1.0, 1.0, 0, READ)), (0, (1e6, 1.0, 1.0, 0, WRITE))]
+    ends = run(flows, 1.0, [1e9], 0.5, mixed=0.8)
+    assert ends == [pytest.approx(2e6 / carried(2.0, 0.8, 0.5), abs=2)] * 2
+
+
+def test_a_full_port_bounds_what_its_transfers_ask_for() -> None:
+    on_full, alone = (1e6, 1.0, 1.0, 0, READ), (1e6, 1.0, 1.0, 1, READ)
+    ends = run([(0, on_full), (0, on_full), (0, alone)], 10.0, [1.0, 9.0], 0.3)
+    part = carried(2.0, 10.0, 0.3) / 2.0
+    assert ends[2] == pytest.approx(1e6 / part, abs=2)
+    # The port's two share its rate throughout: while the third is there at that part, afterwards at a better one.
+    served = ends[2] * part * 0.5
+    later = carried(1.0, 10.0, 0.3)
+    assert ends[0] == ends[1] == pytest.approx(ends[2] + (1e6 - served) / (0.5 * later), abs=3)
+
+
+wish = st.tuples(
+    st.integers(0, 2000),
+    st.tuples(st.floats(10, 5000), st.floats(0.1, 3), st.just(1.0), st.integers(0, 2), st.sampled_from([READ, WRITE])),
+)
+
+
+@given(st.lists(wish, min_size=1, max_size=8), wish, st.floats(0.05, 3))
+def test_a_newcomer_makes_nobody_faster(flows: list[Any], newcomer: Any, growth: float) -> None:
+    ports = [2.0, 1.0, 4.0]
+    before = run(flows, 3.0, ports, growth, mixed=0.9)
+    after = run([*flows, newcomer], 3.0, ports, growth, mixed=0.9)
+    assert all(late >= early - 2 for early, late in zip(before, after, strict=False))
+
+
+def test_a_board_without_growth_has_the_plain_link() -> None:
+    assert type(dram_link(Clock(), 1.0, [1.0])) is Link
+    assert type(dram_link(Clock(), 1.0, [1.0], growth=0.1)) is LoadedLink

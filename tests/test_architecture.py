@@ -1,0 +1,221 @@
+"""Which room may import which, and what an import costs: walked with `ast`."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import mlusim
+
+PACKAGE = Path(mlusim.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# Rooms in the order of the arrows; a module may import from its own room and from those before it.
+ORDER = (
+    ("units", "errors"),
+    ("dtypes",),
+    ("hardware",),
+    ("log",),
+    ("memory",),
+    ("cores", "progress"),
+    ("watch",),
+    ("device",),
+    ("kernels",),
+    ("analysis",),
+    ("result", "verifier"),
+    ("ops",),
+    ("cinn", "mluop", "validation", "compare"),
+    ("__init__",),
+    ("cli",),
+    ("__main__",),
+)
+RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
+
+# What a kernel engineer's file may know: the kernel-facing API, the board, and what copies cost.
+KERNEL_FACING = {
+    "mlusim.cores.core",
+    "mlusim.dtypes",
+    "mlusim.errors",
+    "mlusim.hardware",
+    "mlusim.hardware.board",
+    "mlusim.kernels",
+    "mlusim.memory.addresses",
+    "mlusim.memory.bus",
+    "mlusim.memory.copy",
+    "mlusim.memory.kinds",
+    "mlusim.memory.loops",
+    "mlusim.memory.timing",
+    "mlusim.memory.view",
+    "mlusim.units",
+    "mlusim.cores.convert",
+}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def imports(path: Path, *, typing_only: bool = True) -> Iterator[tuple[str, int, bool]]:
+    """Absolute module, line, and whether it is at the top level, of every import; `typing_only`: also for checkers."""
+    package = module_name(path).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+
+    def walk(node: ast.AST, *, top: bool) -> Iterator[tuple[str, int, bool]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                yield from ((alias.name, child.lineno, top) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                base = package[: len(package) - child.level + 1] if child.level else []
+                module = ".".join([*base, *([child.module] if child.module else [])])
+                for alias in child.names:
+                    whole = f"{module}.{alias.name}"
+                    found = PACKAGE.parent.joinpath(*whole.split("."))
+                    yield (whole if found.with_suffix(".py").exists() or found.is_dir() else module), child.lineno, top
+            elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                if typing_only:
+                    yield from walk(child, top=top)
+                yield from (one for part in child.orelse for one in walk(part, top=top))
+            else:
+                inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+                yield from walk(child, top=top and not inside)
+
+    yield from walk(ast.parse(path.read_text(encoding="utf-8"), str(path)), top=True)
+
+
+def test_every_room_has_a_place_in_the_order() -> None:
+    rooms = {room_of(module_name(path)) for path in FILES}
+    assert rooms <= set(RANK), f"say in ORDER where {sorted(rooms - set(RANK))} belong"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_arrows_go_one_way(path: Path) -> None:
+    """Imports at run time. What is only for type checkers may point up: an object knows who made it."""
+    room = room_of(module_name(path))
+    wrong = []
+    for module, line, top in imports(path, typing_only=False):
+        if module.split(".")[0] != "mlusim" or room == "__init__":
+            continue
+        other = room_of(module)
+        # A module may open a door upwards for its user, inside a function that is called late.
+        if other != room and RANK[other] >= RANK[room] and top:
+            wrong.append(f"{path.name}:{line}: {room} imports {module}")
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.parts[-2] == "kernels"], ids=lambda path: path.name)
+def test_kernels_know_the_kernel_facing_api_only(path: Path) -> None:
+    wrong = [
+        f"{path.name}:{line}: {module}"
+        for module, line, _ in imports(path)
+        if module.startswith("simpy")
+        or (module.startswith("mlusim.") and module not in KERNEL_FACING and room_of(module) != "kernels")
+    ]
+    assert not wrong
+
+
+def test_memory_knows_nothing_of_cores_and_kernels() -> None:
+    for path in FILES:
+        if room_of(module_name(path)) == "memory":
+            for module, line, _ in imports(path):
+                assert room_of(module) not in ("cores", "kernels", "device"), f"{path.name}:{line}"
+
+
+def test_simpy_is_imported_in_a_handful_of_files() -> None:
+    users = sorted(
+        str(path.relative_to(PACKAGE)) for path in FILES if any(m.split(".")[0] == "simpy" for m, _, _ in imports(path))
+    )
+    assert users
+    assert len(users) <= 5
+    assert all(user.split(os.sep)[0] in ("memory", "cores", "device.py") for user in users), users
+
+
+def test_simpy_is_not_modified() -> None:
+    """No attribute of SimPy is assigned, anywhere."""
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            for target in targets:
+                if isinstance(target, ast.Attribute):
+                    root = target.value
+                    while isinstance(root, ast.Attribute):
+                        root = root.value
+                    assert not (isinstance(root, ast.Name) and root.id == "simpy"), f"{path.name}:{node.lineno}"
+
+
+def test_matplotlib_is_imported_in_analysis_only_and_inside_functions() -> None:
+    found = 0
+    for path in FILES:
+        for module, line, top in imports(path, typing_only=False):
+            if module.split(".")[0] == "matplotlib":
+                found += 1
+                assert not top, f"{path.name}:{line} imports matplotlib when it is imported"
+                assert room_of(module_name(path)) == "analysis", f"{path.name}:{line}"
+    assert found
+
+
+def test_rich_and_click_are_imported_where_used() -> None:
+    for path in FILES:
+        if room_of(module_name(path)) == "cli":
+            continue
+        for module, line, top in imports(path, typing_only=False):
+            assert not (top and module.split(".")[0] in ("rich", "click")), f"{path.name}:{line}: {module}"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import mlusim",
+        "import mlusim; mlusim.Device; mlusim.Core",
+        "import mlusim.device, mlusim.log, mlusim.cores.core",
+    ],
+)
+def test_an_import_is_cheap(program: str) -> None:
+    """No pictures, tables or command lines come with the board."""
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    code = f"{program}\nimport sys; print(*sorted({{m.split('.')[0] for m in sys.modules}}))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=60
+    )
+    assert not {"matplotlib", "rich", "click", "pandas", "scipy", "PIL", "hypothesis", "pytest"} & set(
+        done.stdout.split()
+    )
+
+
+def test_a_run_needs_no_picture_and_no_table() -> None:
+    code = (
+        "import sys, numpy as np, mlusim.device\n"
+        "async def kernel(core, x):\n"
+        "    await core.memcpy(core.nram.alloc(4, 'int8'), x)\n"
+        "device = mlusim.device.Device()\n"
+        "device.launch(kernel, device.upload(np.zeros(4, np.int8)), dim=1, kind='BLOCK')\n"
+        "device.synchronize()\n"
+        "print(*sorted({m.split('.')[0] for m in sys.modules}))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=60
+    )
+    assert not {"matplotlib", "rich", "click"} & set(done.stdout.split())
+
+
+def test_nothing_that_a_kernel_touches_is_global() -> None:
+    """No `global` statement, and no environment variable, anywhere in the package but its command line."""
+    for path in FILES:
+        room = room_of(module_name(path))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            assert not isinstance(node, ast.Global), f"{path.name}:{node.lineno}"
+            if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"):
+                assert room == "cli", f"{path.name}:{node.lineno}"

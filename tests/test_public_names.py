@@ -1,0 +1,74 @@
+"""What `import mlusim` gives, and what it costs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mlusim
+from mlusim import errors
+
+ROOT = Path(mlusim.__file__).parent
+
+
+def loaded_after(code):
+    """Modules that a fresh interpreter has loaded after `code`."""
+    script = f"import sys\nsys.path.insert(0, {str(ROOT.parent)!r})\n{code}\nprint(*sys.modules)"
+    return set(
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    )
+
+
+def test_importing_the_package_loads_nothing_else():
+    loaded = loaded_after("import mlusim")
+    assert {name for name in loaded if name.startswith("mlusim.")} == set()
+    assert not loaded & {"numpy", "simpy", "ml_dtypes", "click", "rich", "matplotlib"}
+
+
+def test_a_run_loads_neither_the_command_line_nor_pictures():
+    loaded = loaded_after("import mlusim\nfor name in mlusim.__all__: getattr(mlusim, name)")
+    assert "simpy" in loaded
+    assert not loaded & {"click", "rich", "matplotlib", "PIL", "mlusim.cli"}
+
+
+def test_the_command_line_answers_without_the_simulator():
+    loaded = loaded_after(
+        "from click.testing import CliRunner\n"
+        "from mlusim.cli import main\n"
+        "assert CliRunner().invoke(main, ['run', '-h']).exit_code == 0"
+    )
+    assert "click" in loaded
+    assert not loaded & {"numpy", "simpy", "rich", "matplotlib"}
+
+
+@pytest.mark.parametrize("name", mlusim.__all__)
+def test_every_public_name_is_there(name):
+    assert getattr(mlusim, name) is not None
+    assert name in dir(mlusim)
+
+
+def test_every_error_is_public():
+    defined = {name for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)}
+    assert defined == {name for name in mlusim.__all__ if name.endswith("Error")}
+
+
+def test_what_a_type_checker_sees_is_what_there_is():
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    guard = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.name: node.module for node in guard.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert {*seen, "__version__"} == set(mlusim.__all__)
+    for name, module in seen.items():
+        if module != "mlusim":
+            assert getattr(sys.modules[module], name) is getattr(mlusim, name)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"^module 'mlusim' has no attribute 'Devise'$"):
+        mlusim.Devise  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'Devise'"):
+        exec("from mlusim import Devise")  # noqa: S102

@@ -1,0 +1,82 @@
+"""Every operator of the project is sound: in all strategies, in all tiers, on three generations of the board."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlusim import ops
+from mlusim.errors import PlanError
+from mlusim.hardware import Board, board
+from mlusim.kernels import flat_plan, gather_plan, reverse_plan, reverse_sequence_plan, scatter_plan, tin_shift_plan
+from mlusim.ops.bitcast_convert import STRATEGIES as BITCAST
+
+RNG = np.random.default_rng(0)
+BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
+# NRAM sizes, of which some operator has each of its tiers with the shapes below.
+NRAM_BYTES = (None, 1 << 14, 1 << 11)
+
+
+def on(name: str, nram_bytes: int | None) -> Board:
+    chosen = board(name)
+    return chosen if nram_bytes is None else chosen.replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
+
+
+X = RNG.standard_normal((3, 6, 8, 75)).astype(np.float32)
+SHIFTS = np.array([[1, -2], [0, 7], [-1, 3]], np.int32)
+INDEX = RNG.integers(-6, 6, (3, 4, 8, 75)).astype(np.int64)
+TUPLES = np.stack([RNG.integers(0, 3, (5, 4)), RNG.integers(0, 6, (5, 4))], axis=-1).astype(np.int32)
+LENGTHS = np.array([6, 0, 3], np.int32)
+
+CALLS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = {
+    "tin_shift_forward": (ops.tin_shift_forward, (X, SHIFTS), {}, tin_shift_plan.STRATEGIES),
+    "tin_shift_backward": (ops.tin_shift_backward, (X, SHIFTS), {"rule": "adjoint"}, tin_shift_plan.STRATEGIES),
+    "reverse outer": (ops.reverse, (X, [0, 2]), {}, reverse_plan.STRATEGIES),
+    "reverse inner": (ops.reverse, (X, [1, 3]), {}, reverse_plan.STRATEGIES),
+    "reverse all": (ops.reverse, (X, [0, 1, 2, 3]), {}, reverse_plan.STRATEGIES),
+    "reverse none": (ops.reverse, (X, []), {}, reverse_plan.STRATEGIES),
+    "reverse_sequence": (ops.reverse_sequence, (X, LENGTHS), {}, reverse_sequence_plan.STRATEGIES),
+    "gather": (ops.gather, (X, INDEX, 1), {}, gather_plan.STRATEGIES),
+    "gather_nd standard": (ops.gather_nd, (X, TUPLES), {"mode": "standard"}, gather_plan.STRATEGIES),
+    "scatter": (ops.scatter, (X, INDEX, X[:, :4], 1), {}, scatter_plan.STRATEGIES),
+    "scatter_nd standard": (
+        ops.scatter_nd,
+        (X, TUPLES, RNG.standard_normal((5, 4, 8, 75)).astype(np.float32)),
+        {"mode": "standard"},
+        scatter_plan.STRATEGIES,
+    ),
+    "cast narrower": (ops.cast, (X, "float16"), {}, flat_plan.STRATEGIES),
+    "cast wider": (ops.cast, (X.astype(np.float16), "float32"), {}, flat_plan.STRATEGIES),
+    "cast in two steps": (ops.cast, (RNG.integers(-9, 9, (40, 75)), "float16"), {}, flat_plan.STRATEGIES),
+    "bitcast_convert narrower": (ops.bitcast_convert, (X, "uint8"), {}, BITCAST),
+}
+CASES = [(name, strategy) for name, (*_, strategies) in CALLS.items() for strategy in strategies]
+
+
+@pytest.mark.parametrize("nram_bytes", NRAM_BYTES)
+@pytest.mark.parametrize("device", BOARDS)
+@pytest.mark.parametrize(("name", "strategy"), CASES)
+def test_an_operator_is_sound(name, strategy, device, nram_bytes):
+    function, arguments, options, _ = CALLS[name]
+    try:
+        result = function(*arguments, device=on(device, nram_bytes), strategy=strategy, check=True, **options)
+    except PlanError as error:
+        pytest.skip(error.message)
+    assert result.report.ok
+    assert result.report.records == len(result.log)
+
+
+def test_no_operator_is_missing():
+    named = {name.split()[0] for name in CALLS} | {"flip"}  # flip is reverse
+    assert named == {name for name in ops.__all__ if not name.startswith("plan_")}
+
+
+def test_the_sizes_reach_every_tier():
+    reached = set()
+    for nram_bytes in NRAM_BYTES:
+        for length in (75, 2000):
+            shape = (1, 6, 2, length)
+            reached.add(ops.plan_tin_shift(shape, device=on("mlu370-x4", nram_bytes)).tier)
+    assert reached == {1, 2, 3}

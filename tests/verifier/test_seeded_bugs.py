@@ -1,0 +1,106 @@
+"""The matrix of seeded bugs: each kernel with one thing wrong at a time is found out, and the sound one is not blamed."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import mlusim
+
+
+def helper(name: str) -> ModuleType:
+    """A module beside this file; tests are no package."""
+    spec = importlib.util.spec_from_file_location(f"verifier_{name}", Path(__file__).with_name(f"{name}.py"))
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+CASES = helper("sound_kernels").cases()
+mutants = helper("mutants").mutants
+
+ONE_PIPE = "loads and stores share the core's IO pipe, which is in order"
+NO_TURN = "the bound moves within the last stride: the loop makes the same turns"
+END = "the end of the task waits for all its pipes"
+BARRIER = "the barrier that follows waits for all pipes of the core"
+OTHER_BOARD = "this path is for boards with aligned vector operands, and is not taken here"
+AGAIN = "the first turn only loads, and loads the same bytes to the same place once more"
+
+# What does not change what the kernel does, by case and mutant, and why.
+EQUIVALENT: dict[tuple[str, str], str] = {
+    ("copy", "no sync_io"): ONE_PIPE,
+    ("copy", "no sync_io (2)"): ONE_PIPE,
+    ("copy", "range(core.task_id * 4, x.shape[0], core.task_dim * 4) argument 1 +1"): NO_TURN,
+    ("copy", "range(core.task_id * 4, x.shape[0], core.task_dim * 4) argument 1 -1"): NO_TURN,
+    ("add", "loop over range(len(tiles) + 2) does its first turn twice"): AGAIN,
+    ("gather", "not waited for: core.memcpy(out[first:first + count], rows[0:count])"): ONE_PIPE,
+    ("gather", "range(core.task_id * 4, index.shape[0], core.task_dim * 4) argument 1 +1"): NO_TURN,
+    ("gather", "range(core.task_id * 4, index.shape[0], core.task_dim * 4) argument 1 -1"): NO_TURN,
+    ("sum", "not waited for: core.memcpy(partial[core.core_id], total)"): BARRIER,
+    ("sum", "not waited for: core.memcpy(out, total)"): END,
+    ("staged add", "loop over range(x.shape[0] + 2) does its first turn twice"): AGAIN,
+    ("staged add", "not waited for: core.memcpy(left, held[slot, begin:begin + part])"): (
+        "the blocking copy that follows is on the same Move pipe, which is in order"
+    ),
+    ("staged add", "not waited for: core.memcpy(done[slot, begin:begin + part], left)"): BARRIER,
+    **{
+        (
+            f"tin_shift tier {tier}",
+            "not waited for: core.memcpy(buffer(first, last), x[n, source + first:source + last, c])",
+        ): ONE_PIPE
+        for tier in (1, 2)
+    },
+    ("tin_shift tier 3", "not waited for: core.memcpy(chunk, x[n, source, c, left:right])"): ONE_PIPE,
+    (
+        "tin_shift tight",
+        "not waited for: core.memcpy(block[first:last], x[n, source + first:source + last, c:c_end])",
+    ): ONE_PIPE,
+    ("tin_shift tight", "no sync (2)"): OTHER_BOARD,
+    ("tin_shift pingpong", "no sync_compute"): OTHER_BOARD,
+    ("tin_shift pingpong", "not waited for: core.memcpy(*loaded)"): END,
+}
+
+MUTANTS = [(name, mutant, kernel) for name, case in CASES.items() for mutant, kernel in mutants(case.kernel)]
+ORDER_KINDS = {"race", "task-race"}
+
+
+def verify(name, kernel):
+    case = CASES[name]
+    return mlusim.verify(
+        kernel, *case.arguments, reference=case.reference, max_operations=20_000, **case.options
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_sound_kernel_is_not_blamed(name):
+    report = verify(name, CASES[name].kernel)
+    assert report.ok, report.text()
+
+
+@pytest.mark.parametrize(("name", "mutant", "kernel"), MUTANTS, ids=[f"{one}: {other}" for one, other, _ in MUTANTS])
+def test_a_seeded_bug_is_found(name, mutant, kernel):
+    report = verify(name, kernel)
+    if (name, mutant) in EQUIVALENT:
+        assert report.ok, f"listed as equivalent ({EQUIVALENT[name, mutant]}), but:\n{report.text()}"
+        return
+    assert not report.ok
+    if mutant.startswith(("no sync", "not waited for")):
+        # A missing sync is found as one, whether or not the values came out right.
+        assert ORDER_KINDS & {finding.kind for finding in report.errors}, report.text()
+
+
+def test_what_is_listed_as_equivalent_exists():
+    assert set(EQUIVALENT) <= {(name, mutant) for name, mutant, _ in MUTANTS}
+
+
+def test_the_matrix_is_large():
+    kinds = ("no sync", "not waited for", "twice", "skips", "extent", "upper", "lower", "argument")
+    assert len(MUTANTS) - len(EQUIVALENT) > 200
+    assert all(any(kind in mutant for _, mutant, _ in MUTANTS) for kind in kinds)
