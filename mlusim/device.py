@@ -74,6 +74,7 @@ class Device:
         self._default_queue: Queue | None = None
         self._launches: list[Launch] = []
         self._broken = ""
+        self._running = False
 
     @property
     def log(self) -> Log:
@@ -181,7 +182,7 @@ class Device:
         """
         if dim is None:
             dim = self.default_dim(kind)
-        grid = (dim, 1, 1) if isinstance(dim, int) else dim
+        grid: Any = (int(dim), 1, 1) if isinstance(dim, int | np.integer) else tuple(dim)
         if queue is not None and queue.chip is not self._chip:
             raise LaunchError("the queue belongs to another device: make one with this device's queue()")
         if queue is None:
@@ -208,6 +209,16 @@ class Device:
         """
         if self._broken:
             raise InputError(f"this device stopped with an error ({self._broken}): make a new one")
+        if self._running:
+            raise InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")
+        self._running = True
+        try:
+            self._run()
+        finally:
+            self._running = False
+        self.log.host_waits.append(len(self.log.launches))
+
+    def _run(self) -> None:
         environment = self._chip.environment
         step = environment.step
         forgotten: list[str] = []
@@ -232,7 +243,6 @@ class Device:
         if forgotten:
             self._broken = "AwaitError"
             raise AwaitError(forgotten[0])
-        self.log.host_waits.append(len(self.log.launches))
 
     def verify(self, *, rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
         """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises where it has errors.

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.analysis.by_line import LineTime, time_by_line
+from mlusim.analysis.floor import Floor, floor_of
 from mlusim.analysis.metrics import Metrics, measure
+from mlusim.analysis.records import Records
 from mlusim.hardware import Board
 from mlusim.log import Log
 from mlusim.units import PS_PER_US
@@ -53,6 +56,16 @@ class Result:
     def metrics(self) -> Metrics:
         """All figures of the run, computed from the log when first asked for."""
         return measure(self.log, self.board, theory_ops=self.theory_ops)
+
+    @cached_property
+    def floor(self) -> Floor:
+        """The time that no split could beat, and where the time above it went."""
+        return floor_of(Records(self.log, self.board), self.metrics)
+
+    @cached_property
+    def lines(self) -> list[LineTime]:
+        """The source lines of the kernel by the time that they took, most first."""
+        return time_by_line(Records(self.log, self.board))
 
     @property
     def time_ps(self) -> int:

@@ -37,6 +37,9 @@ ORDER = (
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 
+# Doors upwards that a module opens for its user, inside a function that is called late.
+DOORS = {("device", "verifier")}
+
 # What a kernel engineer's file may know: the kernel-facing API, the board, and what copies cost.
 KERNEL_FACING = {
     "mlusim.cores.core",
@@ -109,8 +112,7 @@ def test_arrows_go_one_way(path: Path) -> None:
         if module.split(".")[0] != "mlusim" or room == "__init__":
             continue
         other = room_of(module)
-        # A module may open a door upwards for its user, inside a function that is called late.
-        if other != room and RANK[other] >= RANK[room] and top:
+        if other != room and RANK[other] >= RANK[room] and (top or (room, other) not in DOORS):
             wrong.append(f"{path.name}:{line}: {room} imports {module}")
     assert not wrong
 
@@ -135,11 +137,11 @@ def test_memory_knows_nothing_of_cores_and_kernels() -> None:
 
 def test_simpy_is_imported_in_a_handful_of_files() -> None:
     users = sorted(
-        str(path.relative_to(PACKAGE)) for path in FILES if any(m.split(".")[0] == "simpy" for m, _, _ in imports(path))
+        path.relative_to(PACKAGE).as_posix()
+        for path in FILES
+        if any(m.split(".")[0] == "simpy" for m, _, _ in imports(path))
     )
-    assert users
-    assert len(users) <= 5
-    assert all(user.split(os.sep)[0] in ("memory", "cores", "device.py") for user in users), users
+    assert users == ["device.py", "memory/clock.py"]
 
 
 def test_simpy_is_not_modified() -> None:

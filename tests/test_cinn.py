@@ -176,7 +176,11 @@ def test_totals_are_the_sums_and_the_gaps():
         assert result.bus_bytes[side] == sum(step.bus_bytes[side] for step in launched)
     for direction, total in result.bytes_requested.items():
         assert total == sum(step.bytes_requested.get(direction, 0) for step in launched)
-    assert result.metrics.theory_io_bytes == 6 * 40 * 4 + 5 * 40 * 8 + 5 * 4 + 5 * 40 * 2
+    assert result.metrics.compulsory_bytes == {"read": 6 * 40 * 4 + 5 * 40 * 8 + 5 * 4, "write": 5 * 40 * 2}
+    assert result.metrics.theory_io_bytes == sum(result.metrics.compulsory_bytes.values())
+    seconds = result.time_ps / 10**12
+    expected = result.metrics.theory_io_bytes / seconds / board.dram_bandwidth_bytes_per_s
+    assert result.io_efficiency == pytest.approx(expected)
 
 
 def test_a_net_holds_no_more_memory_than_it_needs():

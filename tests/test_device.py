@@ -153,7 +153,8 @@ def test_gdram_is_finite() -> None:
     first = device.alloc(3000, np.int8)
     with pytest.raises(
         AllocationError,
-        match=r"^gdram\.alloc of 2 000 B .*does not fit: 4 096 B usable in the GDRAM of mlu370-x4, 3 072 B in use, largest fr",
+        match=r"^gdram\.alloc of 2 000 B .*does not fit: 4 096 B usable in the GDRAM of mlu370-x4, 3 072 B in use, "
+        r"largest free range 1 024 B$",
     ):
         device.alloc(2000, np.int8)
     device.free(first)

@@ -132,7 +132,7 @@ def test_records_stand_in_program_order(device: Device) -> None:
     names = [device.log.ops[op] for op in columns["op"]]
     assert names == ["memcpy", "sync_io", "add", "select", "memcpy", "sync", "load", "store", "scalar", "memcpy"]
     assert [PIPES[pipe] for pipe in columns["pipe"]] == (
-        "io sync vector vector move sync scalar scalar scalar io".split()
+        ["io", "sync", "vector", "vector", "move", "sync", "scalar", "scalar", "scalar", "io"]
     )
     assert (np.diff(columns["issue_ps"]) > 0).all()
 

@@ -23,6 +23,8 @@ at each moment. Memory cores are not MLU cores and are left out; a copy to SRAM 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mlusim.analysis.intervals import Integers, clip, gaps, intervals, lengths, no_intervals, union
@@ -53,8 +55,9 @@ def where_time_went(records: Records) -> Integers:
     spent = np.zeros((cores, len(CAUSES)), np.int64)
     causes = list(CAUSES)
     covered, before = no_intervals(), np.zeros(cores, np.int64)
-    for cause, layer in _layers(records):
-        covered = union(covered, clip(layer[layer[:, 0] < cores], low, high))
+    for layer in layers(records):
+        some = intervals(layer.track, layer.start_ps, layer.stop_ps)
+        cause, covered = layer.cause, union(covered, clip(some[some[:, 0] < cores], low, high))
         after = lengths(covered, cores)
         spent[:, causes.index(cause)] += after - before
         before = after
@@ -62,7 +65,17 @@ def where_time_went(records: Records) -> Integers:
     return spent
 
 
-def _layers(records: Records) -> list[tuple[str, Integers]]:
+class Layer(NamedTuple):
+    """Times on units that one cause covers, each with the number of its source line; -1: no operation's."""
+
+    cause: str
+    track: Integers
+    start_ps: Integers
+    stop_ps: Integers
+    line: Integers
+
+
+def layers(records: Records) -> list[Layer]:
     """What covers a core's time, first come first served."""
     unit, pipe = records.unit, records.pipe
     issue, start, end = records.issue_ps, records.start_ps, records.end_ps
@@ -72,22 +85,25 @@ def _layers(records: Records) -> list[tuple[str, Integers]]:
     computes = (pipe == VECTOR) | (pipe == TENSOR)
     queued = records.is_copy & (records.detail == BLOCKING)
 
-    def layer(chosen: Flags, from_ps: Integers, to_ps: Integers) -> Integers:
-        return intervals(unit[chosen], from_ps[chosen], to_ps[chosen])
+    def layer(cause: str, chosen: Flags, from_ps: Integers, to_ps: Integers) -> Layer:
+        return Layer(cause, unit[chosen], from_ps[chosen], to_ps[chosen], records.line[chosen])
+
+    def without_line(cause: str, some: Integers) -> Layer:
+        return Layer(cause, some[:, 0], some[:, 1], some[:, 2], np.full(len(some), NONE))
 
     tasks = intervals(records.task_unit, records.task_start_ps, records.task_end_ps)
     return [
-        ("transfer", layer(is_io & shared, moving, alone_end)),
-        ("bandwidth_wait", layer(shared, alone_end, end)),
-        ("on_chip_copy", layer(is_move, start, end)),
-        ("vector", layer(computes, start, end)),
-        ("scalar", layer(pipe == SCALAR, start, records.free_ps)),
-        ("dma_latency", layer(is_io, start, moving)),
-        ("scalar", layer(records.is_posted, start, end)),
-        ("sync", layer(pipe == SYNC, start, end)),
-        ("bandwidth_wait", layer(queued, issue, start)),
-        ("issue", tasks),
-        ("launch", _launch_overhead(records, tasks)),
+        layer("transfer", is_io & shared, moving, alone_end),
+        layer("bandwidth_wait", shared, alone_end, end),
+        layer("on_chip_copy", is_move, start, end),
+        layer("vector", computes, start, end),
+        layer("scalar", pipe == SCALAR, start, records.free_ps),
+        layer("dma_latency", is_io, start, moving),
+        layer("scalar", records.is_posted, start, end),
+        layer("sync", pipe == SYNC, start, end),
+        layer("bandwidth_wait", queued, issue, start),
+        without_line("issue", tasks),
+        without_line("launch", _launch_overhead(records, tasks)),
     ]
 
 

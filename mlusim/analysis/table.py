@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.floor import LOSSES, expected_error, rests_on
 from mlusim.hardware.describe import assumed_fields
 from mlusim.kernels.plan import TIER_NAMES
 from mlusim.units import PS_PER_US, format_bytes, group_digits
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 FORMAT = "mlusim-summary/1"
 _HERTZ_PER_MHZ = 10**6
 _BYTES_PER_GB = 10**9
+_LINES = 5
 
 
 class Row(NamedTuple):
@@ -29,7 +32,7 @@ class Row(NamedTuple):
 
 def rows(result: Result) -> list[Row]:
     """The summary: time, bytes, efficiencies with the vendor's verdict, bottleneck, tier, memory, where time went."""
-    return [*_figures(result), *_split(result), *_causes(result)]
+    return [*_figures(result), *_split(result), *_losses(result), *_lines(result), *_causes(result)]
 
 
 def render(table: Iterable[Row], width: int = 120) -> str:
@@ -50,6 +53,8 @@ def _figures(result: Result) -> list[Row]:
     metrics, board = result.metrics, result.board
     table = [
         Row("time", us_text(metrics.time_ps), f"model of {board.name}, not a measurement"),
+        Row("expected error", "", expected_error(board)),
+        _floor(result),
         Row("cycles", group_digits(metrics.cycles), f"at {board.clock_hz / _HERTZ_PER_MHZ:g} MHz"),
     ]
     for name, nbytes in metrics.bytes_requested.items():
@@ -102,6 +107,41 @@ def _causes(result: Result) -> list[Row]:
         for position, (name, total) in enumerate(shares)
         if total
     ]
+
+
+def _floor(result: Result) -> Row:
+    floor = result.floor
+    by_compute = floor.compute_ps > floor.io_ps
+    what = "the operator's work on all cores" if by_compute else "compulsory bytes at peak bandwidth"
+    times = f"; the run takes {result.time_ps / floor.time_ps:.2f} x" if floor.time_ps else ""
+    return Row("floor", us_text(floor.time_ps), f"{what}: no split is faster{times}")
+
+
+def _losses(result: Result) -> list[Row]:
+    floor, cores = result.floor, result.board.cores
+    above_ps = result.time_ps - floor.time_ps
+    if not above_ps:
+        return []
+    table = [Row("above the floor", us_text(above_ps), f"rests most on {', '.join(rests_on(result.board, floor))}")]
+    for name, total in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
+        if total:
+            table.append(Row("", us_text(total // cores), f"{LOSSES[name]} ({percent(total / cores / above_ps)})"))
+    return table
+
+
+def _lines(result: Result) -> list[Row]:
+    """The source lines that cost most, each with its first cause."""
+    total_ps = result.metrics.core_time_ps
+    table: list[Row] = []
+    for line in result.lines:
+        if line.line and len(table) < _LINES:
+            causes = line.spent_ps
+            most = list(CAUSES)[int(causes.argmax())]
+            place = f"{PurePath(line.file).name}:{line.line}"
+            share = percent(int(causes.sum()) / total_ps)
+            note = f"{place} {line.function}: most of it {CAUSES[most]}"
+            table.append(Row("" if table else "time by line", share, note))
+    return table
 
 
 def us_text(time_ps: int) -> str:
@@ -160,6 +200,24 @@ def to_json(result: Result) -> dict[str, Any]:
         },
         "time_ps": metrics.time_ps,
         "time_us": metrics.time_ps / PS_PER_US,
+        "expected_error": expected_error(board),
+        "floor": {
+            "time_ps": result.floor.time_ps,
+            "io_ps": result.floor.io_ps,
+            "compute_ps": result.floor.compute_ps,
+            "above_core_ps": dict(result.floor.losses_ps),
+            "above_by_core_ps": [dict(zip(LOSSES, core, strict=True)) for core in result.floor.core_losses_ps.tolist()],
+            "rests_on": rests_on(board, result.floor),
+        },
+        "lines": [
+            {
+                "file": PurePath(line.file).name,
+                "line": line.line,
+                "function": line.function,
+                "core_ps": {name: spent for name, spent in zip(CAUSES, line.spent_ps.tolist(), strict=True) if spent},
+            }
+            for line in result.lines
+        ],
         "cycles": metrics.cycles,
         "bytes_requested": dict(metrics.bytes_requested),
         "bus_bytes": dict(metrics.bus_bytes),

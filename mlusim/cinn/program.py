@@ -170,8 +170,11 @@ class _Run:
                 outputs[variable.name] = array.copy() if view.allocation in taken else array
                 taken.add(view.allocation)
         self._free(len(program))
-        moved = sum(variable.nbytes for variable in (*program.inputs, *program.outputs))
-        return NetResult(program.name, program.board, device.log, tuple(steps), outputs, theory_io_bytes=moved)
+        compulsory = {
+            "read": sum(variable.nbytes for variable in program.inputs),
+            "write": sum(variable.nbytes for variable in program.outputs),
+        }
+        return NetResult(program.name, program.board, device.log, tuple(steps), outputs, compulsory_bytes=compulsory)
 
     def _free(self, position: int) -> None:
         """Give back the memory of which no variable is used after this position."""

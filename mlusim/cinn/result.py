@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -55,14 +55,14 @@ class NetResult:
         steps: tuple[Step, ...],
         outputs: Mapping[str, np.ndarray[Any, Any]],
         *,
-        theory_io_bytes: int,
+        compulsory_bytes: Mapping[str, int],
     ) -> None:
         self.name = name
         self.board = board
         self.log = log
         self.steps = steps
         self.outputs = outputs
-        self._theory_io_bytes = theory_io_bytes
+        self._compulsory_bytes = compulsory_bytes
 
     def __getitem__(self, output: str | Variable) -> np.ndarray[Any, Any]:
         name = output.name if isinstance(output, Variable) else output
@@ -73,9 +73,11 @@ class NetResult:
 
     @cached_property
     def metrics(self) -> Metrics:
-        """All figures of the whole run. theory_io_bytes: inputs and outputs of the net, once, no intermediates."""
+        """All figures of the whole run; compulsory are the net's inputs and outputs, once, and no intermediates."""
         theory_ops = sum(step.result.theory_ops for step in self.steps)
-        return measure(self.log, self.board, theory_ops=theory_ops, theory_io_bytes=self._theory_io_bytes)
+        theory_io_bytes = sum(self._compulsory_bytes.values())
+        metrics = measure(self.log, self.board, theory_ops=theory_ops, theory_io_bytes=theory_io_bytes)
+        return replace(metrics, compulsory_bytes=self._compulsory_bytes)
 
     @property
     def time_ps(self) -> int:

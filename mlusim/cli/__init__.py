@@ -6,8 +6,6 @@ when they run, so that `mlusim --help` answers at once.
 
 from __future__ import annotations
 
-from mlusim.cli.program import program
+from mlusim.cli.program import program as main
 
 __all__ = ["main"]
-
-main = program

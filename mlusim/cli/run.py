@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from mlusim.ops.common import Call
+    from mlusim.ops.sensitivity import Sensitivity
     from mlusim.result import Result
 
     Array = np.ndarray[Any, Any]
@@ -139,6 +141,9 @@ def _make_run(entry: Entry) -> click.Command:
         click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance."),
         click.option("--dry-run", is_flag=True, help="Plan only: run nothing."),
         click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what."),
+        click.option(
+            "--sensitivity", is_flag=True, help="Show how the time moves with each uncertain parameter, 20 % each way."
+        ),
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
         output_options,
     )
@@ -188,6 +193,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     explain: bool,
     dry_run: bool,
     check: bool,
+    sensitivity: bool,
     no_data: bool,
     as_json: bool,
     quiet: bool,
@@ -213,10 +219,19 @@ def _run(  # noqa: PLR0913 - the options of the command
     from mlusim.ops.common import run as run_call
 
     result = run_call(call, data=not no_data, progress=not quiet, check=check or None)
-    finish(result, target=target, report=report, as_json=as_json, quiet=quiet, spaced=explain, checked=check)
+    finish(
+        result,
+        target=target,
+        report=report,
+        as_json=as_json,
+        quiet=quiet,
+        spaced=explain,
+        checked=check,
+        call=call if sensitivity else None,
+    )
 
 
-def finish(
+def finish(  # noqa: PLR0913
     result: Result,
     *,
     target: Path | None,
@@ -225,6 +240,7 @@ def finish(
     quiet: bool,
     spaced: bool = False,
     checked: bool = False,
+    call: Call | None = None,
     title: str = "",
 ) -> None:
     """Write the result and the report, print the summary."""
@@ -249,6 +265,12 @@ def finish(
     if checked and result.report is not None:
         written["verification"] = result.report.to_json()
         lines.append(f"\n{result.report.text()}")
+    moved: list[Sensitivity] = []
+    if call is not None:
+        from mlusim.ops.sensitivity import sensitivity
+
+        moved = sensitivity(call)
+        written["sensitivity"] = [one._asdict() for one in moved]
     if as_json:
         show.print_json(to_json(result) | written)
     elif not quiet:
@@ -257,5 +279,12 @@ def finish(
         if title:
             show.print_text(title)
         show.print_summary(result, rows(result))
+        if call is not None:
+            show.print_text("\nTime with one parameter 20 % smaller and larger:")
+            show.print_columns(
+                ("parameter", "-20 %", "+20 %", "source"),
+                [(one.field, f"{100 * one.less:+.1f} %", f"{100 * one.more:+.1f} %", one.source) for one in moved],
+                right=(1, 2),
+            )
         for line in lines:
             show.print_text(line)

@@ -2,8 +2,8 @@
 
 An element gather by scalar code, or a loop of row copies by index, is one operation here: N instructions, their
 addresses as an array, their total cost; NumPy does the numerics at once. A kernel has no Python loop over elements.
-Addresses come from the kernel as an array of registers, or as `Addresses`: worked out, turn by turn of the loop, from
-index tuples in NRAM.
+Rows come from the kernel as an array of registers, as a list in NRAM, or as `Addresses`: worked out, turn by turn of
+the loop, from index tuples in NRAM.
 """
 
 from __future__ import annotations
@@ -14,24 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.cores.pipe import Transfer
+from mlusim.cores.offsets import OffsetOperations
 from mlusim.cores.rows import Loop, Rows, check_apart, check_rows, move_rows, row_bytes_of, row_numbers, turns_of
-from mlusim.cores.scalar import ScalarOperations
 from mlusim.cores.task import SUSPEND
-from mlusim.dtypes import is_integer
-from mlusim.errors import CopyError, OperandError
-from mlusim.log import IO, MOVE, NO_OPERAND, NONE, SCALAR
+from mlusim.errors import MissingDataError, OperandError
+from mlusim.log import NO_OPERAND, SCALAR, VECTOR
 from mlusim.memory.addresses import Addresses, Indices
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.copy import CopyShape, check_row
-from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
-from mlusim.memory.loops import address_cycles, most_row_units, row_units, rows_cost, scalar_copy_cycles
+from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.loops import address_cycles, scalar_copy_cycles
 from mlusim.memory.view import View
 
-_REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, MemoryKind.NRAM)
 
-
-class CountedOperations(ScalarOperations):
+class CountedOperations(OffsetOperations):
     """Loops of a core that stand for many instructions each."""
 
     async def load_array(self, source: View) -> np.ndarray[Any, Any]:
@@ -53,8 +48,8 @@ class CountedOperations(ScalarOperations):
 
         Args:
             dst, src: contiguous views (rows, ...) in this core's NRAM, rows equally large; rank 1 copies elements.
-            dst_rows, src_rows: row numbers, all of equal count: int64 in registers, or `Addresses`; None stands for
-                0, 1, 2, ... Turns that a window of the addresses leaves out copy nothing.
+            dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in
+                NRAM; None stands for 0, 1, 2, ... Turns that a window of the addresses leaves out copy nothing.
             extra_cycles: scalar cycles per turn beyond addresses, loads, stores and the loop.
 
         A repeated destination keeps its last value. Cost: `mlusim.memory.loops.scalar_copy_cycles`. Raises
@@ -85,9 +80,11 @@ class CountedOperations(ScalarOperations):
             0,
             self._operand(dst),
             self._operand(src),
-            self._operand(loop.index) if loop.index is not None else NO_OPERAND,
+            self._operand(loop.indices[0]) if loop.indices else NO_OPERAND,
         )
-        self._keep_addresses(record, loop.dst_rows, loop.src_rows)
+        if loop.indices[1:]:
+            self._log.more_operands[record] = [self._operand(view) for view in loop.indices[1:]]
+        self._keep_addresses(record, loop)
         if task.pending_io or task.pending_move:
             if task.until(end_ps):
                 await SUSPEND
@@ -104,8 +101,8 @@ class CountedOperations(ScalarOperations):
 
         Args:
             dst, src: views (rows, ...) whose rows are contiguous and equally large; rank 1 copies elements.
-            dst_rows, src_rows: row numbers, all of equal count: int64 in registers, or `Addresses`; None stands for
-                0, 1, 2, ... Turns that a window of the addresses leaves out copy nothing.
+            dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in
+                NRAM; None stands for 0, 1, 2, ... Turns that a window of the addresses leaves out copy nothing.
             blocking: each copy is waited for before the next is issued, as a loop of plain `__memcpy` does; otherwise
                 they are issued back to back (`__memcpy_async`) and only the last is waited for.
 
@@ -125,23 +122,42 @@ class CountedOperations(ScalarOperations):
         self._rows(dst, src, loop, "memcpy_rows", frame, how="blocking" if blocking else "queued")
         await SUSPEND
 
-    def gather(self, dst: View, src: View, offsets: View, mask: View | None = None) -> None:
-        """dst[i] = src[offsets[i]] by one `__gather`, from arch 592 on: asynchronous.
+    async def collect(self, dst: View, src: View, mask: View, *, known: Addresses | None = None) -> int:
+        """dst[:n] = the elements of src where mask is not 0, in order; gives n: `__bang_collect`, `__bang_count` (B).
 
         Args:
-            dst: (count, ...) in NRAM; rows contiguous.
-            src: (rows, ...) in GDRAM, LDRAM or this core's NRAM; rows of the same size.
-            offsets: count integers in NRAM, row numbers of `src` (the instruction's byte offsets over the row size).
-            mask: count elements in NRAM; where one is 0, the row of `dst` stays as it is.
+            dst: in NRAM; room for all elements of `src`; what lies behind the n kept ones is not written.
+            src, mask: in NRAM, as many elements each; mask may have any element type.
+            known: what a timing-only run counts instead: the lookups within the windows of these addresses, which
+                stand for the elements of `src`.
 
-        On the IO pipe, or the Move pipe within NRAM. Time: `mlusim.memory.loops.rows_cost`, whatever offsets and mask
-        hold. Raises `OperandError` before arch 592, `AccessError` for a row outside `src`.
+        Two vector instructions, and a wait for the vector pipe: the count goes to a register. Raises `OperandError` for
+        operands that do not fit, `MissingDataError` where a timing-only run knows neither mask nor addresses.
         """
-        self._by_offsets("gather", dst, src, offsets, mask, sys._getframe(1))
-
-    def scatter(self, dst: View, src: View, offsets: View, mask: View | None = None) -> None:
-        """dst[offsets[i]] = src[i] by one `__scatter`, from arch 592 on, from NRAM. In order; else as `gather`."""
-        self._by_offsets("scatter", dst, src, offsets, mask, sys._getframe(1))
+        frame = sys._getframe(1)
+        if mask.size != src.size or dst.size < src.size or dst.dtype != src.dtype:
+            raise OperandError(f"collect of {src!r} by {mask!r} to {dst!r}: one type, a mask for each, room for all")
+        check_apart("collect", dst, src)
+        check_apart("collect", dst, mask)
+        if not self._chip.data and known is None:
+            raise MissingDataError("collect in a timing-only run, which has no mask: name the addresses as `known`")
+        counts: list[int] = []
+        core: Any = self
+        core._vector(
+            "collect",
+            frame,
+            dst.reshape(-1)[: src.size],
+            (src, mask),
+            partial(_collect, dst, src, mask, counts),
+            passes=2,
+            same_size=False,
+        )
+        await core._sync("sync_compute", 1 << VECTOR, frame)
+        self._unit.apply_until(self._task.now_ps)
+        if not counts and known is not None:
+            _, kept = known.resolve("collect")
+            return known.count if kept is None else len(kept)
+        return counts[0]
 
     def _loop(self, name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> Loop:
         """Work out and check the addresses of a loop, from what is in NRAM now."""
@@ -151,146 +167,44 @@ class CountedOperations(ScalarOperations):
         self._unit.apply_until(self._task.now_ps)
         rows: list[Indices | None] = []
         kept: Indices | None = None
-        address, index = 0, None
+        address = 0
+        indices: list[View] = []
         for view, wanted in zip((dst, src), given, strict=True):
-            if not isinstance(wanted, Addresses):
-                check_rows(name, view, wanted, turns)
-                rows.append(wanted)
+            if isinstance(wanted, Addresses):
+                if wanted.index is not None:
+                    self._check_index(name, wanted.index)
+                    indices.append(wanted.index)
+                wanted.check(name, view.shape[0], view)
+                moves = wanted.positional or wanted.base > 0
+                address += address_cycles(self.board, len(wanted.axes), wanted.narrowed, positional=moves)
+                numbers, left = wanted.resolve(name)
+                rows.append(numbers)
+                kept = left if kept is None else kept
                 continue
-            index = index if wanted.index is None else wanted.index
-            self._check_index(name, wanted.index)
-            wanted.check(name, view.shape[0], view)
-            moves = wanted.positional or wanted.base > 0
-            address += address_cycles(self.board, len(wanted.axes), wanted.narrowed, positional=moves)
-            numbers, left = wanted.resolve(name)
-            rows.append(numbers)
-            kept = left if kept is None else kept
+            numbers_or_none: Indices | None = None
+            if isinstance(wanted, View):
+                self._check_index(name, wanted)
+                indices.append(wanted)
+                address += self.board.scalar_nram_cycles
+                if self._chip.data:
+                    numbers_or_none = wanted.typed().reshape(-1).astype(np.int64)
+            else:
+                numbers_or_none = wanted
+            if wanted is None or numbers_or_none is not None:
+                check_rows(name, view, numbers_or_none, turns)
+            rows.append(numbers_or_none)
+        unread = any(isinstance(side, View) for side in given)
         if kept is None:
-            return Loop(turns, turns, rows[0], rows[1], address, index)
+            return Loop(turns, turns, rows[0], rows[1], address, tuple(indices), unread)
         if isinstance(given[0], Addresses) and isinstance(given[1], Addresses):
             raise OperandError(f"{name} by two addresses, one of them within a window: give row numbers for the other")
         other = 1 if isinstance(given[0], Addresses) else 0
         numbers_of_other = rows[other]
         rows[other] = kept if numbers_of_other is None else numbers_of_other[kept]
-        return Loop(turns, len(kept), rows[0], rows[1], address, index)
+        return Loop(turns, len(kept), rows[0], rows[1], address, tuple(indices), unread)
 
-    def _check_index(self, name: str, index: View | None) -> None:
-        if index is None:
-            return
-        if index.allocation.memory is not self._unit.nram or not index.is_contiguous:
-            raise OperandError(f"{name} with {index!r}: indices, offsets and masks are contiguous in this core's NRAM")
-        check_usable(index.allocation, write=False)
 
-    def _by_offsets(self, name: str, dst: View, src: View, offsets: View, mask: View | None, frame: Any) -> None:
-        if not self.board.has_gather:
-            raise OperandError(
-                f"__{name} exists from arch 592 on and {self.board.name} is arch {self.board.arch}: load the offsets "
-                "with load_array and use memcpy_rows or scalar_copy"
-            )
-        if not is_integer(offsets.dtype) or not offsets.size:
-            raise OperandError(f"{name} with offsets {offsets!r}: they are integers, one or more")
-        if mask is not None and mask.size != offsets.size:
-            raise OperandError(f"{name} with mask {mask!r} for {offsets.size} offsets: it has one element for each")
-        for view in (offsets, mask):
-            self._check_index(name, view)
-        far, near = (dst, src) if name == "scatter" else (src, dst)
-        if far.memory not in _REACHED_BY_OFFSETS or near.memory is not MemoryKind.NRAM:
-            raise CopyError(f"{name} from {src!r} to {dst!r}: it goes from NRAM to NRAM, GDRAM or LDRAM or back")
-        check_apart(name, dst, src)
-        self._unit.apply_until(self._task.now_ps)
-        check_rows(name, near, None, offsets.size)
-        rows: Indices | None = None
-        kept: Indices | None = None
-        if self._chip.data:
-            rows = offsets.typed().reshape(-1).astype(np.int64)
-            if mask is not None:
-                kept = np.flatnonzero(mask.typed())
-                rows = rows[kept]
-            check_rows(name, far, rows, len(rows))
-        count = offsets.size if rows is None else len(rows)
-        dst_rows, src_rows = (rows, kept) if name == "scatter" else (kept, rows)
-        loop = Loop(offsets.size, count, dst_rows, src_rows, 0, offsets)
-        self._rows(dst, src, loop, name, frame, how="instruction", mask=mask)
-
-    def _rows(
-        self, dst: View, src: View, loop: Loop, name: str, frame: Any, *, how: str, mask: View | None = None
-    ) -> None:
-        """One transfer that stands for the row copies of a loop."""
-        row_bytes = row_bytes_of(name, dst)
-        if row_bytes != row_bytes_of(name, src) or dst.itemsize != src.itemsize:
-            raise CopyError(f"{name} of rows of {src!r} to rows of {dst!r}: rows must be equally large")
-        for view, write in ((dst, True), (src, False)):
-            self._check_reach(view.allocation.memory)
-            check_usable(view.allocation, write=write)
-        direction = DIRECTIONS.get((src.memory, dst.memory))
-        if direction is None:
-            raise CopyError(f"no __memcpy goes {src.memory.value} to {dst.memory.value}; stage the bytes through NRAM")
-        if how == "queued" and not direction.asynchronous:
-            raise CopyError(f"memcpy_async has no {direction.name}: use memcpy_rows(..., blocking=True)")
-        check_row(direction, row_bytes, dst, src, self.board.arch, self.board.dram_unit_bytes)
-        by_engine = how == "instruction"
-        # The instruction takes its time for every offset, masked or not.
-        count = loop.turns if by_engine else loop.kept
-        shape = self._rows_shape(dst, src, loop, direction, row_bytes, count, by_engine=by_engine)
-        self._begin()
-        unit, task = self._unit, self._task
-        cost = rows_cost(
-            self.board, shape, how, turns=loop.turns, address=loop.address, memory_core=unit.is_memory_core
-        )
-        off_chip = direction.off_chip
-        record = self._record(
-            name,
-            IO if off_chip else MOVE,
-            frame,
-            task.now_ps,
-            task.now_ps,
-            NONE,
-            count,
-            shape.nbytes,
-            int(not by_engine),
-            self._operand(dst),
-            self._operand(src),
-            self._operand(loop.index) if loop.index is not None else NO_OPERAND,
-            alone_ps=cost.alone_ps,
-            bus_read=shape.bus_read_bytes,
-            bus_write=shape.bus_write_bytes,
-            direction=DIRECTION_CODES[direction],
-        )
-        if mask is not None:
-            self._log.more_operands[record] = [self._operand(mask)]
-        self._keep_addresses(record, loop.dst_rows, loop.src_rows)
-        effect = None
-        if self._chip.data and loop.kept:
-            effect = partial(move_rows, dst, src, loop.dst_rows, loop.src_rows, loop.kept)
-        if off_chip:
-            task.pending_io += 1
-        else:
-            task.pending_move += 1
-        if direction is Direction.GDRAM2SRAM:
-            unit = unit.cluster.memory_core
-        pipe = unit.io if off_chip else unit.move
-        pipe.submit(Transfer(pipe, task, record, task.now_ps, cost, effect, not by_engine))
-
-    def _rows_shape(
-        self, dst: View, src: View, loop: Loop, direction: Direction, row_bytes: int, count: int, *, by_engine: bool
-    ) -> CopyShape:
-        """What the rows of a loop move, and on which bus units."""
-        unit_bytes = self.board.dram_unit_bytes
-
-        def on_bus(view: View, rows: Indices | None) -> tuple[int, int]:
-            if not view.memory.off_chip:
-                return 0, 0
-            if by_engine:
-                return most_row_units(view, count, row_bytes, unit_bytes)
-            return row_units(view, rows, count, row_bytes, unit_bytes)
-
-        bus_read, _ = on_bus(src, loop.src_rows)
-        bus_write, partly = on_bus(dst, loop.dst_rows)
-        return CopyShape(
-            direction, row_bytes * count, row_bytes, count, (), (), bus_read + partly, bus_write, count > 1
-        )
-
-    def _keep_addresses(self, record: int, dst_rows: Indices | None, src_rows: Indices | None) -> None:
-        kept = {key: rows for key, rows in (("dst", dst_rows), ("src", src_rows)) if rows is not None}
-        if kept:
-            self._log.addresses[record] = kept
+def _collect(dst: View, src: View, mask: View, counts: list[int]) -> None:
+    kept = src.raw().reshape(-1)[mask.typed().reshape(-1) != 0]
+    dst.raw().reshape(-1)[: len(kept)] = kept
+    counts.append(len(kept))

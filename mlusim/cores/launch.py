@@ -8,6 +8,7 @@ Not modelled: the host's own time (a launch costs it about 6 us, HARDWARE.md), p
 from __future__ import annotations
 
 import inspect
+import math
 from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -69,6 +70,28 @@ class Job:
             self.launch.job_done(self)
 
 
+class Grid:
+    """The places of a grid that wait for their turn, x fastest: a grid may have 2^48 of them, so none is held.
+
+    `width` is how many tasks along x are placed at once.
+    """
+
+    def __init__(self, dim: tuple[int, int, int], width: int) -> None:
+        self._width = width
+        self._jobs = (dim[0] // width, dim[1], dim[2])
+        self._left = math.prod(self._jobs)
+
+    def __len__(self) -> int:
+        return self._left
+
+    def popleft(self) -> tuple[int, int, int]:
+        """The next place; its x is that of its first task."""
+        x, y, z = self._jobs
+        rest, i = divmod(x * y * z - self._left, x)
+        self._left -= 1
+        return i * self._width, rest % y, rest // y
+
+
 class Launch:
     """One launch of a kernel: the function, its grid, and what has run of it.
 
@@ -89,9 +112,7 @@ class Launch:
         self.index = len(chip.log.launches)
         self.done = False
         chip.log.launches.append(LaunchRecord(self.name, kind, dim, queue.index, -1))
-        width = self.union * chip.board.cores_per_cluster if self.union else 1
-        x, y, z = dim
-        self.waiting = deque((i * width, j, k) for k in range(z) for j in range(y) for i in range(x // width))
+        self.waiting = Grid(dim, self.union * chip.board.cores_per_cluster if self.union else 1)
         self.running: list[Job] = []
         self._waves = 0
 

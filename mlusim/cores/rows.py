@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.memory.addresses import Addresses, Indices
+from mlusim.memory.copy import CopyShape
+from mlusim.memory.kinds import Direction
+from mlusim.memory.loops import most_row_units, row_units
 from mlusim.memory.view import View
 
-Rows = Indices | Addresses | None
+Rows = Indices | Addresses | View | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +25,11 @@ class Loop:
     Attributes:
         turns: turns of the loop.
         kept: turns that copy a row; the others lie outside a window.
-        dst_rows, src_rows: row numbers of those, None for 0, 1, 2, ...
+        dst_rows, src_rows: row numbers of those; None for 0, 1, 2, ..., or where a timing-only run does not know them.
         address: scalar cycles of each turn to work its addresses out.
-        index: the NRAM view that they come from.
+        indices: the NRAM views that they come from.
+        unread: whether the bus is charged for the worst rows there are, because nobody on the board, or in a
+            timing-only run, has read the numbers.
     """
 
     turns: int
@@ -31,7 +37,8 @@ class Loop:
     dst_rows: Indices | None
     src_rows: Indices | None
     address: int
-    index: View | None
+    indices: tuple[View, ...]
+    unread: bool = False
 
 
 def row_bytes_of(name: str, view: View) -> int:
@@ -46,9 +53,7 @@ def row_bytes_of(name: str, view: View) -> int:
 
 def turns_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
     """Turns of a loop. Raises `AccessError` where the sides differ or there is none, `CopyError` without rows."""
-    given = [
-        rows.count if isinstance(rows, Addresses) else len(rows) for rows in (dst_rows, src_rows) if rows is not None
-    ]
+    given = [_count_of(rows) for rows in (dst_rows, src_rows) if rows is not None]
     for view in (dst, src):
         if not view.shape:
             raise CopyError(f"{name} of {view!r}: it needs an axis of rows")
@@ -61,9 +66,17 @@ def turns_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) ->
     return given[0]
 
 
+def _count_of(rows: Indices | Addresses | View) -> int:
+    if isinstance(rows, Addresses):
+        return rows.count
+    return rows.size
+
+
 def row_numbers(name: str, rows: Any) -> Rows:
-    """The row numbers that a kernel gives, checked: addresses, or one axis of integers."""
-    if rows is None or isinstance(rows, Addresses):
+    """The row numbers that a kernel gives, checked: addresses, a list in NRAM, or one axis of integers."""
+    if isinstance(rows, View) and not is_integer(rows.dtype):
+        raise OperandError(f"{name} by rows {rows!r}: they are integers")
+    if rows is None or isinstance(rows, Addresses | View):
         return rows
     array = np.asarray(rows)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
@@ -99,6 +112,22 @@ def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
     if low < 0 or high >= extent:
         bad = low if low < 0 else high
         raise AccessError(f"{name}: index {bad} is outside {view!r}, which has {extent}")
+
+
+def rows_shape(dst: View, src: View, loop: Loop, direction: Direction, count: int, unit_bytes: int) -> CopyShape:
+    """What `count` rows of a loop move, and on which bus units."""
+    row_bytes = row_bytes_of("rows", dst)
+
+    def on_bus(view: View, rows: Indices | None) -> tuple[int, int]:
+        if not view.memory.off_chip:
+            return 0, 0
+        if loop.unread:
+            return most_row_units(view, count, row_bytes, unit_bytes)
+        return row_units(view, rows, count, row_bytes, unit_bytes)
+
+    bus_read, _ = on_bus(src, loop.src_rows)
+    bus_write, partly = on_bus(dst, loop.dst_rows)
+    return CopyShape(direction, row_bytes * count, row_bytes, count, (), (), bus_read + partly, bus_write, count > 1)
 
 
 def move_rows(dst: View, src: View, dst_rows: Indices | None, src_rows: Indices | None, count: int) -> None:

@@ -205,7 +205,8 @@ _ALL: _Layer = {
     **_from("measured: between queued kernels, queue warm", "mlu590-m9", queued_kernel_gap_ps=120 * PS_PER_NS),
     **_from("measured: a second wave against a loop in the kernel", "mlu590-h8", wave_ps=2_400 * PS_PER_NS),
     **_from(
-        "ASSUMED: 48 cores take 0.24 us, within the 0 to 0.6 us that copies on mlu590-m9 leave beside the latencies",
+        "ASSUMED: breaks the step of equal tasks; 48 cores take 0.24 us. A fit would spend tens of nanoseconds on "
+        "copies of 2 to 17 MB, and a small launch would be slower with more tasks",
         core_start_skew_ps=5 * PS_PER_NS,
     ),
     **_from("ASSUMED: a round trip within the cluster, as sram_latency_ps", cluster_barrier_ps=100 * PS_PER_NS),

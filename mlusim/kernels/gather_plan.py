@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from mlusim.kernels.index_tiles import IndexForm
 from mlusim.kernels.indexing import Extents, blocks
-from mlusim.kernels.lookup_cost import LOAD, STORE, box_cost, how_to_select, predict, rows_ps, select_ps
+from mlusim.kernels.lookup_cost import INSTRUCTION, LOAD, STORE, Costs, Spent, how_to_select, predict, scalar_address
 from mlusim.kernels.lookup_plan import (
     Candidate,
     Job,
@@ -137,21 +137,23 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_extents: Extents, room: 
     row = values // turns
     slab_box = lookups.slab_of((0,) * len(shape), sizes)[1]
     how = how_to_select(board, row, itemsize, form)
-    load = box_cost(board, LOAD, lookups.x_shape, slab_box, itemsize)
-    store = box_cost(board, STORE, shape, sizes, itemsize)
     parts = math.prod(ceil_div(extent, size) for extent, size in zip(free_extents, free_sizes, strict=True))
     tiles = slabs * parts
     tasks = min(board.cores, tiles)
     each_task = ceil_div(tiles, tasks)
     # A task's run of tiles may begin and end within a slab.
     loads = min(each_task, ceil_div(each_task, parts) + (1 if each_task % parts else 0))
-    busy_ps: float = loads * load.alone_ps + each_task * store.alone_ps
-    work = tiles * store.work + max(slabs, tasks) * load.work
+    costs = Costs(board, tasks)
+    tile = costs.box(STORE, shape, sizes, itemsize)
     if lookups.columns:
         columns = lookups.columns
-        index = box_cost(board, LOAD, (*lookups.positions, columns), (*positions, columns), job.index_itemsize)
-        busy_ps += each_task * (index.alone_ps + select_ps(board, how, row, itemsize, turns, 1.0, form))
-        work += tiles * index.work
+        tile += costs.box(LOAD, (*lookups.positions, columns), (*positions, columns), job.index_itemsize)
+        if how == INSTRUCTION:
+            tile += costs.select_at_once(row, itemsize, turns, form)
+        else:
+            tile += costs.select(how, row, itemsize, turns, turns, scalar_address(board, form))
+    load = costs.box(LOAD, lookups.x_shape, slab_box, itemsize)
+    spent = Spent(loads * load.time_ps + each_task * tile.time_ps, max(slabs, tasks) * load.work + tiles * tile.work)
     first = len(leading(lookups))
     whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
     slab_bytes = math.prod(slab_box) * itemsize
@@ -161,7 +163,7 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_extents: Extents, room: 
         tier=1 if whole else 2,
         sizes=sizes,
         tiles=tiles,
-        predicted_ps=predict(board, busy_ps, work),
+        predicted_ps=predict(board, spent),
         nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
         order=(*lookups.tied, *lookups.free),
         arithmetic=(
@@ -199,20 +201,22 @@ def _row_candidates(job: Job) -> Iterator[Candidate]:
     turns = math.prod(position_sizes)
     shape = lookups.value_shape
     tiles = math.prod(ceil_div(extent, size) for extent, size in zip(shape, sizes, strict=True))
-    each_task = ceil_div(tiles, min(board.cores, tiles))
-    columns = lookups.columns
-    index = box_cost(board, LOAD, (*lookups.positions, columns), (*position_sizes, columns), job.index_itemsize)
-    rows = rows_ps(board, LOAD, row * itemsize, turns, 1.0, form)
-    store = box_cost(board, STORE, shape, sizes, itemsize)
-    vectors_ps = board.cycles_ps(form.vector_cycles(board, turns)) if board.has_gather else 0
-    busy_ps = each_task * (index.alone_ps + rows.alone_ps + vectors_ps + store.alone_ps)
+    tasks = min(board.cores, tiles)
+    costs, columns = Costs(board, tasks), lookups.columns
+    tile = costs.box(STORE, shape, sizes, itemsize)
+    tile += costs.box(LOAD, (*lookups.positions, columns), (*position_sizes, columns), job.index_itemsize)
+    if board.has_gather:
+        tile += costs.rows_at_once(LOAD, row * itemsize, turns, form)
+    else:
+        tile += costs.rows(LOAD, row * itemsize, turns, address=scalar_address(board, form))
+    spent = Spent(ceil_div(tiles, tasks) * tile.time_ps, tiles * tile.work)
     buffers = _buffers(job, form, turns * row, turns)
     yield Candidate(
         strategy="rows",
         tier=3,
         sizes=sizes,
         tiles=tiles,
-        predicted_ps=predict(board, busy_ps, tiles * (index.work + rows.work + store.work)),
+        predicted_ps=predict(board, spent),
         nram_bytes=nram_bytes(board, buffers),
         order=tuple(range(len(shape))),
         arithmetic=(

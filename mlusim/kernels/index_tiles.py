@@ -7,12 +7,14 @@ add. What depends on the place of a lookup alone is a table in NRAM.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.kernels.indexing import Extents, copy_box, front
 from mlusim.memory.addresses import Addresses
@@ -42,8 +44,17 @@ class IndexForm:
         """Bytes of a row number."""
         return 8 if self.wide else 4
 
-    def buffers(self, index_itemsize: int) -> dict[str, int]:
-        """Bytes for each lookup of the buffers beside the index that offsets take on arch 592, by name."""
+    def lists(self, board: Board) -> bool:
+        """Whether lookups outside the window are left out by vector instructions, which give a list of the others.
+
+        On 2xx they would need aligned operands; there the scalar loop that copies compares each.
+        """
+        return self.narrowed > 0 and not board.needs_aligned_vectors
+
+    def buffers(self, board: Board, index_itemsize: int) -> dict[str, int]:
+        """Bytes for each lookup of the buffers beside the index that vector instructions take, by name."""
+        if not (board.has_gather or self.lists(board)):
+            return {}
         width = self.width()
         sizes = {"converted": self.columns * width} if index_itemsize != width else {}
         if index_itemsize <= width:
@@ -55,18 +66,21 @@ class IndexForm:
                 sizes["columns"] = self.columns * width
         if self.positional:
             sizes["places"] = width
+        if self.narrowed:
+            sizes["turns"] = width
         return sizes
 
     def buffer_bytes(self, board: Board, index_itemsize: int) -> tuple[int, ...]:
         """Bytes for each lookup of every buffer of NRAM that `IndexTiles` takes on a board."""
         if not self.columns:
             return ()
-        made = self.buffers(index_itemsize).values() if board.has_gather else ()
-        return (self.columns * index_itemsize, *made)
+        return (self.columns * index_itemsize, *self.buffers(board, index_itemsize).values())
 
     def vector_cycles(self, board: Board, lookups: int) -> int:
-        """Cycles of the vector instructions that make offsets of as many lookups."""
-        instructions = 5 * self.columns + 3 * self.narrowed + 2 * self.positional + 2
+        """Cycles of the vector instructions that make row numbers, or lists, of as many lookups."""
+        instructions = 4 * self.columns + 2 * self.narrowed + 2 * self.positional + 2
+        if self.lists(board):
+            instructions += 4
         beats = -(-lookups * self.width() // board.vector_bytes_per_cycle)
         return instructions * (board.vector_startup_cycles + beats)
 
@@ -84,16 +98,16 @@ class IndexTiles:
     def __init__(self, core: Core, dtype: np.dtype[Any], lookups: int, form: IndexForm) -> None:
         self._core = core
         self._form = form
+        self._lookups = lookups
         self._index = core.nram.alloc(lookups * form.columns, dtype, "index")
         self._loaded = cache(partial(front, self._index))
-        if core.board.has_gather:
-            width = np.dtype(f"i{form.width()}")
-            sizes = form.buffers(dtype.itemsize)
-            self._buffers = {
-                name: core.nram.alloc(lookups * size // width.itemsize, width, name) for name, size in sizes.items()
-            }
-            self._work = cache(self._workspace)
-            self._places_of: tuple[Extents, Extents] | None = None
+        width = np.dtype(f"i{form.width()}")
+        self._buffers = {
+            name: core.nram.alloc(lookups * size // width.itemsize, width, name)
+            for name, size in form.buffers(core.board, dtype.itemsize).items()
+        }
+        self._work = cache(self._workspace)
+        self._counted: dict[str, tuple[Extents, Extents]] = {}
 
     async def load(self, index: View) -> View:
         """Load a box of the index; its last axis is that of the columns."""
@@ -113,15 +127,14 @@ class IndexTiles:
         if len(work.planes) > 1:
             core.transpose(work.transposed, work.converted)
         spare, mask = work.spare, None
+        unsigned = np.dtype(f"u{self._form.width()}")
         for column, (axis, plane) in enumerate(zip(addresses.axes, work.planes, strict=True)):
-            core.lt(spare, plane, 0)
-            core.mul(spare, spare, axis.extent)
-            core.add(plane, plane, spare)
+            # As unsigned numbers, negative values are beyond every extent: the smaller of both is the one that counts.
+            core.add(spare, plane, axis.extent)
+            core.min(plane.view(unsigned), plane.view(unsigned), spare.view(unsigned))
             if axis.start:
                 core.sub(plane, plane, axis.start)
             if axis.narrowed:
-                # Below the window is negative, and as an unsigned number beyond every window.
-                unsigned = np.dtype(f"u{plane.itemsize}")
                 inside = work.mask if mask is None else spare
                 core.lt(inside.view(unsigned), plane.view(unsigned), axis.stop - axis.start)
                 if mask is not None:
@@ -132,7 +145,7 @@ class IndexTiles:
             if column:
                 core.add(work.planes[0], work.planes[0], plane)
         if addresses.positional:
-            core.add(work.planes[0], work.planes[0], self._places(addresses))
+            core.add(work.planes[0], work.planes[0], self._table("places", addresses.shape, addresses.steps))
         if addresses.base:
             core.add(work.planes[0], work.planes[0], addresses.base)
         return work.planes[0], mask
@@ -157,22 +170,35 @@ class IndexTiles:
         mask = self._buffers["mask"][:count] if "mask" in self._buffers else free[free.size - count :]
         return _Workspace(loaded, converted, transposed, tuple(transposed), spare, mask)
 
-    def _places(self, addresses: Addresses) -> View:
-        """The part of the rows that depends on the place of the lookup, made once for a shape: by doubling."""
-        core, table = self._core, self._buffers["places"]
-        wanted = (addresses.shape, addresses.steps)
-        if wanted != self._places_of:
-            self._places_of = wanted
+    async def lists(self, addresses: Addresses) -> tuple[View, View, int]:
+        """Lists of the row numbers of the lookups within the windows, and of their turns, and how many these are."""
+        core = self._core
+        work = self._work(addresses.count)
+        rows, mask = self.offsets(addresses)
+        if mask is None:
+            raise PlanError("a window that leaves nothing out has no need of lists: take the offsets as they are")
+        turns = self._table("turns", (self._lookups,), (1,))[: addresses.count]
+        count = await core.collect(work.spare, rows, mask, known=addresses)
+        if count:
+            # The row numbers are in the list: their place is free.
+            await core.collect(rows, turns, mask, known=addresses)
+        return work.spare[:count], rows[:count], count
+
+    def _table(self, name: str, shape: Extents, steps: Extents) -> View:
+        """Of a place the sum of its coordinates times steps, made once for a shape: by doubling."""
+        core, table = self._core, self._buffers[name]
+        if self._counted.get(name) != (shape, steps):
+            self._counted[name] = (shape, steps)
             core.fill(table[:1], 0)
             inner = 1
-            for extent, step in zip(reversed(addresses.shape), reversed(addresses.steps), strict=True):
+            for extent, step in zip(reversed(shape), reversed(steps), strict=True):
                 done = 1
                 while done < extent:
                     more = min(done, extent - done)
                     core.add(table[done * inner : (done + more) * inner], table[: more * inner], done * step)
                     done += more
                 inner *= extent
-        return table[: addresses.count]
+        return table[: math.prod(shape)]
 
 
 class _Workspace(NamedTuple):

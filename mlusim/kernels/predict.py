@@ -2,7 +2,8 @@
 
 A tile is loaded, computed and stored. The busiest task cannot be faster than its chain of these at the speed of its
 ports, and all tasks together not faster than the DRAM. Not predicted: how the transfers of different cores meet. Tasks
-that overlap their stages are taken to read and write at the same time throughout, others never to.
+that overlap their stages are taken to read and write at the same time but for the first loads and the last stores,
+others never to.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mlusim.memory.kinds import Direction
 from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.units import PS_PER_S, ceil_div
 
-# How far these predictions are off, and so how close two of them say nothing about which is faster.
+# Two predictions that are this close say nothing about which is faster.
 TOLERANCE = 0.05
 
 
@@ -73,20 +74,24 @@ def predict_ps(board: Board, tile: TileCost, *, tiles: int, tasks: int, overlapp
     load_work, store_work = tile.loads * tile.load.work, tile.stores * tile.store.work
     latency_ps = tile.load.latency_ps + tile.store.latency_ps
     own_ps = tile.compute_ps + tile.scalar_ps
+    once_ps = latency_ps + load_ps + own_ps + store_ps + issue_ps
     if overlapped:
         # The load's start-up passes while the store before it moves its bytes.
         hidden_ps = min(store_ps, tile.load.latency_ps - tile.store.latency_ps)
-        turn_ps = max(load_ps + store_ps + latency_ps - max(hidden_ps, 0) + issue_ps, own_ps)
-        chain_ps = latency_ps + load_ps + own_ps + store_ps + issue_ps + (each - 1) * turn_ps
-        dram_ps = tiles * (load_work + store_work) / (rate * board.dram_mixed_efficiency) + latency_ps
-        busy_ps = max(chain_ps, dram_ps)
+        chain_ps = once_ps + (each - 1) * max(once_ps - own_ps - max(hidden_ps, 0), own_ps)
+        # The first loads and the last stores have the DRAM to themselves; in between it reads and writes.
+        mixed = (each - 1) / each
+        slowdown = (1 - mixed) + mixed / board.dram_mixed_efficiency
+        dram_ps = tiles * (load_work + store_work) / rate * slowdown + latency_ps + own_ps
     else:
+        chain_ps = each * once_ps
         # Equal tiles keep in step: all load, all compute, all store, and meanwhile the DRAM does one thing or nothing.
         load_ps = max(load_ps, load_work * tiles / (each * rate))
         store_ps = max(store_ps, store_work * tiles / (each * rate))
-        busy_ps = each * (latency_ps + load_ps + own_ps + store_ps + issue_ps)
-    fixed_ps = board.kernel_start_ps + tasks * board.core_start_skew_ps + board.kernel_end_ps
-    return fixed_ps + round(busy_ps)
+        dram_ps = each * (latency_ps + load_ps + own_ps + store_ps)
+    # The core that starts last has its chain before it, and the DRAM is busy before that.
+    busy_ps = max(tasks * board.core_start_skew_ps + chain_ps, dram_ps)
+    return board.kernel_start_ps + round(busy_ps) + board.kernel_end_ps
 
 
 def _cost(

@@ -49,6 +49,9 @@ class _Candidate:
     predicted_ps: int
 
 
+_Tier = tuple[int, str]
+
+
 def plan_reverse(
     board: Board, shape: Sequence[int], axes: Sequence[int], itemsize: int, strategy: str, operator: str = "reverse"
 ) -> Plan:
@@ -124,7 +127,7 @@ def _plan(
     # Tiles of one size follow each other in a task, so that its buffers change their size once.
     order = np.argsort(-sizes, kind="stable")
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
-    tier, why = _tier(groups, first, cut, unit_elements, itemsize)
+    tier, why = _tier(groups, first, cut, unit_elements, itemsize, buffer_bytes(board, buffers))
     return Plan(
         operator=operator,
         strategy=chosen.means.name,
@@ -225,13 +228,17 @@ def _choose(candidates: list[_Candidate]) -> _Candidate:
     return max(eligible, key=merit)
 
 
-def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int) -> tuple[int, str]:
+def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int, capacity: int) -> _Tier:
+    """What is cut, and why: an axis for which there is no room, or one for which there are cores to spare."""
     unit = f"a slice of {_n(unit_elements * itemsize)} B"
     if cut.pivot < first or (cut.pivot == first and cut.parts == 1):
         return 1, f"{unit} fits, up to {_n(cut.elements // unit_elements)} in a tile"
     parts = f"{_n(cut.parts)} parts of up to {_n(cut.elements * itemsize)} B"
+    if unit_elements * itemsize <= capacity:
+        parts += f", though it would fit, to occupy {cut.tasks} cores"
     if cut.pivot == len(groups) - 1 and cut.parts > 1:
-        return 3, f"a row of {_n(groups[-1].extent * itemsize)} B is cut into chunks, {parts}"
+        row = f"a row of {_n(groups[-1].extent * itemsize)} B" if cut.pivot != first else unit
+        return 3, f"{row} is cut into chunks, {parts}"
     return 2, f"{unit} is cut along its outer axes, {parts}"
 
 

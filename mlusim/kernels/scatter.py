@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.kernels.indexing import Box, Extents, Lookups, boxed, copy_box, copy_box_async, front
-from mlusim.kernels.lookup_cost import MOVES
+from mlusim.kernels.lookup_cost import SCALAR
 from mlusim.kernels.plan import Plan, Tile
 from mlusim.kernels.scatter_plan import Chunk
+from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -92,8 +93,10 @@ class Updates:
         self._how: str = plan.parameters.get("how", "")
         self._tuples = index.reshape(*self._lookups.positions, self._lookups.columns)
         self._src = src
-        self._values = core.nram.alloc(self._chunk.turns * self._chunk.row, src.dtype, "values")
         self._reader = IndexTiles(core, index.dtype, self._chunk.turns, plan.parameters["form"])
+        self._listed = plan.parameters["form"].lists(core.board)
+        if self._chunk.held:
+            self._values = core.nram.alloc(self._chunk.held * self._chunk.row, src.dtype, "values")
 
     async def apply(self, window: Box, counted: Box, rows_for: Callable[[Box], View]) -> None:
         """Let the updates of a box of the output happen, in order.
@@ -110,21 +113,62 @@ class Updates:
             index = await self._reader.load(origin)
             addresses = lookups.addresses((start, stop), counted, index, origin, window=window)
             rows = rows_for((start, stop))
-            source = boxed(self._src, start, stop)
-            values = front(self._values, source.shape)
-            taken = values.reshape(addresses.count, *rows.shape[1:])
-            if core.board.has_gather:
-                offsets, mask = self._reader.offsets(addresses)
-                copy_box_async(core, values, source)
-                await core.sync()
-                core.scatter(rows, taken, offsets, mask)
-                await core.sync()
+            if self._chunk.fetch:
+                await self._fetch(rows, self._rows_of_src(start, stop), addresses)
                 continue
-            await copy_box(core, values, source)
-            if self._how and self._how != MOVES:
-                await core.scalar_copy(rows, taken, dst_rows=addresses)
+            source = boxed(self._src, start, stop)
+            loaded = front(self._values, source.shape)
+            values = loaded.reshape(addresses.count, *rows.shape[1:])
+            if self._listed:
+                copy_box_async(core, loaded, source)
+                to, turns, count = await self._reader.lists(addresses)
+                await core.sync_io()
+                if count:
+                    await self._copy(rows, values, to, turns)
+            elif core.board.has_gather:
+                copy_box_async(core, loaded, source)
+                offsets, _ = self._reader.offsets(addresses)
+                await core.sync()
+                core.scatter(rows, values, offsets)
+                await core.sync()
             else:
-                await core.memcpy_rows(rows, taken, dst_rows=addresses, blocking=False)
+                await copy_box(core, loaded, source)
+                await self._copy(rows, values, addresses, None)
+
+    async def _copy(self, rows: View, values: View, to: Addresses | View, turns: View | None) -> None:
+        """Copy values to rows of NRAM or GDRAM, one after the other."""
+        if self._how == SCALAR:
+            await self._core.scalar_copy(rows, values, to, turns)
+        else:
+            await self._core.memcpy_rows(rows, values, to, turns, blocking=False)
+
+    async def _fetch(self, rows: View, source: View, addresses: Addresses) -> None:
+        """Copy the listed rows of src to those of NRAM, or through NRAM to those of GDRAM."""
+        core = self._core
+        to, turns, count = await self._reader.lists(addresses)
+        if not self._chunk.held:
+            if count:
+                await core.memcpy_rows(rows, source, to, turns, blocking=False)
+            return
+        for first in range(0, count, self._chunk.held):
+            part = slice(first, min(first + self._chunk.held, count))
+            values = front(self._values, (part.stop - first, *rows.shape[1:]))
+            await core.memcpy_rows(values, source, None, turns[part], blocking=False)
+            await core.memcpy_rows(rows, values, to[part], None, blocking=False)
+
+    def _rows_of_src(self, start: Extents, stop: Extents) -> View:
+        """The rows of src that a chunk of lookups has: these follow each other, their inner axes being whole."""
+        lookups = self._lookups
+        rank = len(lookups.positions)
+        rows = self._src.reshape(math.prod(lookups.positions), -1)
+        low, first = 0, 0
+        for axis, extent in enumerate(lookups.value_shape):
+            if axis < rank:
+                low = low * extent + start[axis]
+            else:
+                first = first * extent + start[axis]
+        sizes = [high - begin for begin, high in zip(start, stop, strict=True)]
+        return rows[low : low + math.prod(sizes[:rank]), first : first + math.prod(sizes[rank:])]
 
 
 def _chunks(lookups: Lookups, values: Box, sizes: Extents) -> Iterator[Box]:

@@ -1,10 +1,13 @@
 """How scatter and scatter_nd are split: by what they write, so that each place has one core and keeps the last update.
 
 slab   A core loads a box of x, lets the updates that reach it happen in NRAM, and stores it. Tier 1 where a unit, that
-       is all of the indexed axes at one coordinate of the leading tied ones, stays whole; tier 2 where it is cut, along
-       tied axes further in, or along indexed axes: then a core reads updates that are not for it, and leaves them out.
-rows   A core copies its region of x to the output and lets each update happen in GDRAM. Tier 3. Regions are boxes of
-       tied axes, and windows of indexed axes where there are fewer of those than cores.
+       is all of the indexed axes at one coordinate of the leading tied ones, stays whole; tier 2 where it is cut.
+rows   A core copies its region of x to the output and lets each update happen in GDRAM. Tier 3.
+
+Boxes and regions are parts of tied axes, and windows of indexed axes where those are too few or too large. A core with
+a window reads all the index that may concern it and leaves out what does not: from arch 300 on by vector instructions,
+which give lists of the updates for it, before in the scalar loop. In standard mode it may then fetch the rows that are
+listed, instead of all.
 
 Which it is, is decided by predicted time (`mlusim.kernels.lookup_cost`), index values taken to be spread evenly.
 """
@@ -19,7 +22,7 @@ import numpy as np
 
 from mlusim.kernels.index_tiles import IndexForm
 from mlusim.kernels.indexing import Extents, blocks
-from mlusim.kernels.lookup_cost import LOAD, STORE, box_cost, how_to_select, predict, rows_ps, select_ps
+from mlusim.kernels.lookup_cost import LOAD, STORE, Costs, Spent, how_to_select, predict, scalar_address
 from mlusim.kernels.lookup_plan import (
     Candidate,
     Job,
@@ -50,12 +53,16 @@ class Chunk:
         sizes: values along each axis, at most.
         turns, row: lookups, and values of each.
         count: chunks of a region, at most.
+        fetch: whether rows are fetched by list, instead of all of src.
+        held: lookups whose values NRAM holds at once.
     """
 
     sizes: Extents
     turns: int
     row: int
     count: int
+    fetch: bool
+    held: int
 
 
 def plan_scatter(job: Job) -> Plan:
@@ -132,14 +139,13 @@ def _copy_candidate(job: Job) -> Candidate:
     limit = min(board.nram_usable_bytes // job.itemsize, ceil_div(elements, board.cores))
     sizes = blocks(shape, limit)
     tiles = _boxes_in(shape, sizes)
-    both = [box_cost(board, direction, shape, sizes, job.itemsize) for direction in (LOAD, STORE)]
-    busy_ps = ceil_div(tiles, board.cores) * sum(cost.alone_ps for cost in both)
+    spent = _copied(job, Costs(board, min(tiles, board.cores)), sizes)
     return Candidate(
         strategy="slab",
         tier=1 if tiles <= 1 or elements * job.itemsize <= board.nram_usable_bytes else 2,
         sizes=sizes,
         tiles=tiles,
-        predicted_ps=predict(board, busy_ps, tiles * sum(cost.work for cost in both)),
+        predicted_ps=predict(board, Spent(ceil_div(tiles, board.cores) * spent.time_ps, tiles * spent.work)),
         nram_bytes=nram_bytes(board, [math.prod(sizes) * job.itemsize]),
         arithmetic=(f"{_n(limit)} elements at once: NRAM, or an equal share of each core",),
         order=(),
@@ -160,9 +166,9 @@ def _slab_candidates(job: Job) -> Iterator[Candidate]:
         for windows in sorted({fewest, max(fewest, ceil_div(board.cores, regions))}):
             tied_left, indexed_left = tied_limit, ceil_div(each, windows)
             while tied_left:
-                candidate = _slab_candidate(job, blocks(tied, tied_left), blocks(indexed, indexed_left))
-                if candidate:
-                    yield candidate
+                found = list(_slab_candidate(job, blocks(tied, tied_left), blocks(indexed, indexed_left)))
+                yield from found
+                if found:
                     break
                 # Halve the box of x until a lookup fits beside it.
                 tied_left, indexed_left = (
@@ -170,47 +176,43 @@ def _slab_candidates(job: Job) -> Iterator[Candidate]:
                 )
 
 
-def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Candidate | None:
+def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Iterator[Candidate]:
     board, itemsize, lookups = job.board, job.itemsize, job.lookups
     shape = lookups.x_shape
     sizes = _sizes(job, tied_sizes, indexed_sizes)
     slab_bytes = math.prod(sizes) * itemsize
     form = _form(job, sizes)
-    chunk = _chunk(job, sizes, form, board.nram_usable_bytes - nram_bytes(board, [slab_bytes]), whole_rows=True)
-    if chunk is None:
-        return None
-    how = how_to_select(board, chunk.row, itemsize, form)
+    room = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
     tiles = _boxes_in(shape, sizes)
-    kept = math.prod(sizes[axis] / shape[axis] for axis in lookups.axes)
-    load, store = (box_cost(board, direction, shape, sizes, itemsize) for direction in (LOAD, STORE))
-    reading_ps, reading_work = _reading(job, chunk)
-    update_ps = reading_ps + select_ps(board, how, chunk.row, itemsize, chunk.turns, kept, form)
-    each_task = ceil_div(tiles, min(board.cores, tiles))
-    busy_ps = each_task * (load.alone_ps + store.alone_ps + chunk.count * update_ps)
-    buffers = _buffers(job, form, chunk)
+    costs = Costs(board, min(board.cores, tiles))
     first = len(leading(lookups))
-    return Candidate(
-        strategy="slab",
-        tier=1 if sizes[first:] == shape[first:] else 2,
-        sizes=sizes,
-        tiles=tiles * (2 + 3 * chunk.count),
-        predicted_ps=predict(board, busy_ps, tiles * (load.work + store.work + chunk.count * reading_work)),
-        nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
-        arithmetic=(
-            f"a box {list(sizes)} of x: {_n(slab_bytes)} B",
-            _words(chunk, buffers),
-            f"{_n(chunk.count)} chunks of updates for each box, by {how}; {100 * kept:.3g} % of them are for it",
-        ),
-        order=(),
-        parameters={
-            "strategy": "slab",
-            "regions": sizes,
-            "tile": math.prod(sizes),
-            "form": form,
-            "how": how,
-            "chunk": chunk,
-        },
-    )
+    for fetch in _ways_to_read(job, form):
+        chunk = _chunk(job, sizes, form, room, strategy="slab", fetch=fetch)
+        if chunk is None:
+            continue
+        how = how_to_select(board, chunk.row, itemsize, form)
+        spent = (
+            _copied(job, costs, sizes) + _updated(job, "slab", costs, chunk, form, _kept(job, sizes), how) * chunk.count
+        )
+        buffers = _buffers(job, form, chunk)
+        yield Candidate(
+            strategy="slab",
+            tier=1 if sizes[first:] == shape[first:] else 2,
+            sizes=sizes,
+            tiles=tiles * (2 + 3 * chunk.count),
+            predicted_ps=predict(board, Spent(ceil_div(tiles, costs.tasks) * spent.time_ps, tiles * spent.work)),
+            nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
+            arithmetic=(f"a box {list(sizes)} of x: {_n(slab_bytes)} B", *_words(job, chunk, form, buffers, how)),
+            order=(),
+            parameters={
+                "strategy": "slab",
+                "regions": sizes,
+                "tile": math.prod(sizes),
+                "form": form,
+                "how": how,
+                "chunk": chunk,
+            },
+        )
 
 
 def _row_candidates(job: Job) -> Iterator[Candidate]:
@@ -221,9 +223,8 @@ def _row_candidates(job: Job) -> Iterator[Candidate]:
         most = min(ceil_div(board.cores, ceil_div(coordinates, tied_limit)), each)
         windows = 1
         while windows < 2 * most:
-            yield from _row_candidate(
-                job, blocks(tied, tied_limit), blocks(indexed, ceil_div(each, min(windows, most)))
-            )
+            indexed_limit = ceil_div(each, min(windows, most))
+            yield from _row_candidate(job, blocks(tied, tied_limit), blocks(indexed, indexed_limit))
             windows *= 2
 
 
@@ -232,44 +233,82 @@ def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Ite
     shape = lookups.x_shape
     regions = _sizes(job, tied_sizes, indexed_sizes)
     form = _form(job, regions, in_whole=True)
-    chunk = _chunk(job, regions, form, board.nram_usable_bytes, whole_rows=False)
-    if chunk is None:
-        return
     sizes = blocks(regions, board.nram_usable_bytes // itemsize)
     staged = math.prod(sizes)
-    tiles = _boxes_in(regions, sizes)
-    kept = math.prod(regions[axis] / shape[axis] for axis in lookups.axes)
-    load, store = (box_cost(board, direction, shape, sizes, itemsize) for direction in (LOAD, STORE))
-    reading_ps, reading_work = _reading(job, chunk)
-    rows = rows_ps(board, STORE, chunk.row * itemsize, chunk.turns, kept, form)
-    vectors_ps = board.cycles_ps(form.vector_cycles(board, chunk.turns)) if board.has_gather else 0
-    region_ps = tiles * (load.alone_ps + store.alone_ps) + chunk.count * (reading_ps + rows.alone_ps + vectors_ps)
-    count = _boxes_in(shape, regions)
-    work = count * (tiles * (load.work + store.work) + chunk.count * (reading_work + rows.work))
-    buffers = _buffers(job, form, chunk)
-    yield Candidate(
-        strategy="rows",
-        tier=3,
-        sizes=sizes,
-        tiles=count * (2 * tiles + 3 * chunk.count),
-        predicted_ps=predict(board, ceil_div(count, min(board.cores, count)) * region_ps, work),
-        nram_bytes=max(nram_bytes(board, [staged * itemsize]), nram_bytes(board, buffers)),
-        arithmetic=(
-            _words(chunk, buffers),
-            f"{_n(chunk.count)} chunks of updates for each region, {100 * kept:.3g} % of them for it, "
-            + ("by the scatter instruction" if board.has_gather else "by a copy each"),
-        ),
-        order=(),
-        parameters={
-            "strategy": "rows",
-            "regions": regions,
-            "tile": staged,
-            "form": form,
-            "chunk": chunk,
-            # Updates happen in GDRAM, over the copy of x.
-            "rewrites": True,
-        },
+    tiles, count = _boxes_in(regions, sizes), _boxes_in(shape, regions)
+    costs = Costs(board, min(board.cores, count))
+    for fetch in _ways_to_read(job, form):
+        chunk = _chunk(job, regions, form, board.nram_usable_bytes, strategy="rows", fetch=fetch)
+        if chunk is None:
+            continue
+        updates = _updated(job, "rows", costs, chunk, form, _kept(job, regions), "")
+        spent = _copied(job, costs, sizes) * tiles + updates * chunk.count
+        buffers = _buffers(job, form, chunk)
+        yield Candidate(
+            strategy="rows",
+            tier=3,
+            sizes=sizes,
+            tiles=count * (2 * tiles + 3 * chunk.count),
+            predicted_ps=predict(board, Spent(ceil_div(count, costs.tasks) * spent.time_ps, count * spent.work)),
+            nram_bytes=max(nram_bytes(board, [staged * itemsize]), nram_bytes(board, buffers)),
+            arithmetic=_words(job, chunk, form, buffers, "a copy each"),
+            order=(),
+            parameters={
+                "strategy": "rows",
+                "regions": regions,
+                "tile": staged,
+                "form": form,
+                "chunk": chunk,
+            },
+        )
+
+
+def _copied(job: Job, costs: Costs, sizes: Extents) -> Spent:
+    """A box of x into NRAM and out again."""
+    shape, itemsize = job.lookups.x_shape, job.itemsize
+    return costs.box(LOAD, shape, sizes, itemsize) + costs.box(STORE, shape, sizes, itemsize)
+
+
+def _updated(job: Job, strategy: str, costs: Costs, chunk: Chunk, form: IndexForm, part: float, how: str) -> Spent:
+    """A chunk of updates, `part` of which are kept; how: values are copied within NRAM."""
+    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    rank, columns = len(lookups.positions), lookups.columns
+    row_bytes = chunk.row * itemsize
+    spent = costs.box(LOAD, (*lookups.positions, columns), (*chunk.sizes[:rank], columns), job.index_itemsize)
+    if not chunk.fetch:
+        spent += costs.box(LOAD, lookups.value_shape, chunk.sizes, itemsize)
+    kept = max(math.ceil(chunk.turns * part), 1)
+    if form.lists(board):
+        spent += Spent(board.cycles_ps(form.vector_cycles(board, chunk.turns)))
+        one, both = board.scalar_nram_cycles, 2 * board.scalar_nram_cycles
+        if strategy == "rows":
+            spent += costs.rows(STORE, row_bytes, kept, address=one if chunk.fetch else both)
+            return spent + costs.rows(LOAD, row_bytes, kept, address=one) if chunk.fetch else spent
+        if chunk.fetch:
+            return spent + costs.rows(LOAD, row_bytes, kept, address=both)
+        return spent + costs.select(how, chunk.row, itemsize, kept, kept, both)
+    address = scalar_address(board, form)
+    if strategy == "rows":
+        return spent + (
+            costs.rows_at_once(STORE, row_bytes, chunk.turns, form)
+            if board.has_gather
+            else costs.rows(STORE, row_bytes, kept, turns=chunk.turns, address=address)
+        )
+    return spent + (
+        costs.select_at_once(chunk.row, itemsize, chunk.turns, form)
+        if board.has_gather
+        else costs.select(how, chunk.row, itemsize, chunk.turns, kept, address)
     )
+
+
+def _ways_to_read(job: Job, form: IndexForm) -> tuple[bool, ...]:
+    """Whether to fetch rows by list. One by one, the elements of an aligned src are not worth it."""
+    return (False, True) if form.lists(job.board) and not job.lookups.aligned else (False,)
+
+
+def _kept(job: Job, sizes: Extents) -> float:
+    """The part of the updates that a window keeps, where index values are spread evenly."""
+    return math.prod(sizes[axis] / job.lookups.x_shape[axis] for axis in job.lookups.axes)
 
 
 def _axes(job: Job) -> tuple[Extents, Extents]:
@@ -295,18 +334,26 @@ def _form(job: Job, sizes: Extents, *, in_whole: bool = False) -> IndexForm:
     return job.form(positional=tied, narrowed=sum(sizes[axis] < lookups.x_shape[axis] for axis in lookups.axes))
 
 
-def _chunk(job: Job, sizes: Extents, form: IndexForm, room: int, *, whole_rows: bool) -> Chunk | None:
+def _chunk(job: Job, sizes: Extents, form: IndexForm, room: int, strategy: str, *, fetch: bool) -> Chunk | None:
     """The most updates of a box of x that NRAM takes at once; None where not one row fits."""
-    lookups, board = job.lookups, job.board
+    lookups, board, itemsize = job.lookups, job.board, job.itemsize
     extents = lookups.values_of((0,) * len(sizes), sizes)[1]
     rank = len(lookups.positions)
     each = form.buffer_bytes(board, job.index_itemsize)
     left = room - (len(each) + 1) * (board.vector_alignment_bytes - 1)
     rows = extents[rank:]
-    row_sizes = rows if whole_rows else blocks(rows, max((left - sum(each)) // job.itemsize, 1))
+    row_sizes = rows
+    if strategy == "rows":
+        # Rows that are fetched have a quarter of the room, lists and index the rest.
+        row_sizes = blocks(rows, max((left // 4 if fetch else left - sum(each)) // itemsize, 1))
     row = math.prod(row_sizes)
-    fits = left // (sum(each) + row * job.itemsize)
-    if fits < 1:
+    held = 0
+    if not fetch:
+        fits = left // (sum(each) + row * itemsize)
+    else:
+        held = left // 4 // (row * itemsize) if strategy == "rows" else 0
+        fits = (left - held * row * itemsize) // sum(each)
+    if fits < 1 or (fetch and strategy == "rows" and not held):
         return None
     tied = tuple(axis for axis in lookups.tied if axis < rank)
     tied_sizes = blocks(tuple(extents[axis] for axis in tied), fits)
@@ -314,26 +361,32 @@ def _chunk(job: Job, sizes: Extents, form: IndexForm, room: int, *, whole_rows: 
     size_of = dict(zip((*tied, *lookups.free), (*tied_sizes, *free_sizes), strict=True))
     turns = math.prod(size_of.values())
     chosen = (*(size_of[axis] for axis in range(rank)), *row_sizes)
-    return Chunk(sizes=chosen, turns=turns, row=row, count=_boxes_in(extents, chosen))
+    return Chunk(
+        sizes=chosen,
+        turns=turns,
+        row=row,
+        count=_boxes_in(extents, chosen),
+        fetch=fetch,
+        held=min(held, turns) if fetch else turns,
+    )
 
 
 def _buffers(job: Job, form: IndexForm, chunk: Chunk) -> list[int]:
     each = form.buffer_bytes(job.board, job.index_itemsize)
-    return [chunk.turns * chunk.row * job.itemsize, *(chunk.turns * nbytes for nbytes in each)]
+    values = [chunk.held * chunk.row * job.itemsize] if chunk.held else []
+    return [*values, *(chunk.turns * nbytes for nbytes in each)]
 
 
-def _words(chunk: Chunk, buffers: list[int]) -> str:
-    values, index = _n(buffers[0]), _n(sum(buffers[1:]))
-    return f"{_n(chunk.turns)} lookups of {_n(chunk.row)} values at once: {values} B and {index} B of index"
-
-
-def _reading(job: Job, chunk: Chunk) -> tuple[int, float]:
-    """Time and DRAM work of loading the index and the values of a chunk."""
-    lookups, board = job.lookups, job.board
-    rank, columns = len(lookups.positions), lookups.columns
-    index = box_cost(board, LOAD, (*lookups.positions, columns), (*chunk.sizes[:rank], columns), job.index_itemsize)
-    values = box_cost(board, LOAD, lookups.value_shape, chunk.sizes, job.itemsize)
-    return index.alone_ps + values.alone_ps, index.work + values.work
+def _words(job: Job, chunk: Chunk, form: IndexForm, buffers: list[int], how: str) -> tuple[str, ...]:
+    if form.lists(job.board):
+        how = f"listed by vector instructions, then {'fetched by a copy each' if chunk.fetch else how}"
+    return (
+        (
+            f"{_n(chunk.turns)} lookups at once, {_n(chunk.held)} of them with {_n(chunk.row)} values: "
+            f"{_n(sum(buffers))} B"
+        ),
+        f"{_n(chunk.count)} chunks of updates for each region, {how}",
+    )
 
 
 def _boxes_in(shape: Extents, sizes: Extents) -> int:

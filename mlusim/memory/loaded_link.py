@@ -31,7 +31,7 @@ def carried(offered: float, capacity: float, growth: float) -> float:
     demand = offered / capacity
     linear = 1 + demand
     # The form of the quadratic's smaller root that loses no digits, and holds at growth = 1 too.
-    return capacity * 2 * demand / (linear + sqrt(linear * linear + 4 * (growth - 1) * demand))
+    return capacity * 2 * demand / (linear + sqrt(max(linear * linear + 4 * (growth - 1) * demand, 0.0)))
 
 
 class LoadedLink(Link):
@@ -84,7 +84,7 @@ class LoadedLink(Link):
         # As `carried`, inlined for performance.
         demand = offered / (self._mixed_rate if self._readers and self._writers else self._rate)
         linear = 1 + demand
-        part = 2 / (linear + sqrt(linear * linear + 4 * (self._growth - 1) * demand))
+        part = 2 / (linear + sqrt(max(linear * linear + 4 * (self._growth - 1) * demand, 0.0)))
         soonest = _INFINITE
         for limit, clock in clocks.items():
             rate = clock.rate = limit * part

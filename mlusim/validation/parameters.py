@@ -85,17 +85,6 @@ GROUPS = (
                 why="what the smallest kernel takes besides its store",
             ),
             Parameter(
-                fields=("core_start_skew_ps",),
-                first=15_000,
-                low=1_000,
-                high=60_000,
-                step=500,
-                known_on="mlu590-m9",
-                families=(),
-                rests_on=(*_COPIES, "concat-16x8.4MB"),
-                why="what a launch on all cores takes beyond one on a cluster",
-            ),
-            Parameter(
                 fields=("dram_mixed_efficiency",),
                 first=0.9,
                 low=0.6,

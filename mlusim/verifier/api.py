@@ -90,8 +90,8 @@ def verify(  # noqa: PLR0913
             given.append(on.upload(argument, name, keep_data=True))
         elif isinstance(argument, View):
             raise InputError(
-                f"{name} is {argument!r}: verify makes a device of its own, so it takes arrays and Output(shape, dtype); "
-                "for a device with views of your own launch there and call device.verify()"
+                f"{name} is {argument!r}: verify makes a device of its own, so it takes arrays and Output(shape, "
+                "dtype); for a device with views of your own launch there and call device.verify()"
             )
         else:
             given.append(argument)
@@ -104,7 +104,13 @@ def verify(  # noqa: PLR0913
     except MlusimError as error:
         stopped = error
     report = check_log(
-        on.log, record, name=getattr(kernel, "__name__", "kernel"), plan=plan, rewrites=rewrites, stopped=stopped
+        on.log,
+        record,
+        name=getattr(kernel, "__name__", "kernel"),
+        plan=plan,
+        rewrites=rewrites,
+        outputs=tuple(outputs),
+        stopped=stopped,
     )
     if stopped is not None or not data:
         return report
@@ -123,7 +129,7 @@ def _names(kernel: Kernel, count: int) -> list[str]:
     return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]
 
 
-def _against_reference(  # noqa: PLR0913, PLR0917
+def _against_reference(
     device: Device,
     results: dict[str, Array],
     outputs: dict[str, View],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.kernels.plan import Plan
@@ -12,7 +11,7 @@ from mlusim.log import Log
 from mlusim.verifier.accesses import accesses_of
 from mlusim.verifier.balance import balance_of, memory_traffic, traffic_of
 from mlusim.verifier.coverage import Coverage
-from mlusim.verifier.findings import ERROR, Finding
+from mlusim.verifier.findings import KINDS, Finding
 from mlusim.verifier.hints import find_redundant
 from mlusim.verifier.joins import Space
 from mlusim.verifier.memory import find_left, find_uninitialised, find_unused
@@ -29,6 +28,7 @@ def check_log(
     name: str = "",
     plan: Plan | None = None,
     rewrites: bool | tuple[str, ...] = (),
+    outputs: tuple[str, ...] = (),
     stopped: BaseException | None = None,
     left: bool = False,
 ) -> Report:
@@ -41,6 +41,7 @@ def check_log(
         plan: the split that the run should follow, proved too. Its parameter `rewrites` says that the kernel writes
             elements again by intent.
         rewrites: outputs that may be written more than once, by name; True for all.
+        outputs: tensors that are to be written, by name: an error even where no operation touches them.
         stopped: the error that ended the run early. Then what was never written is no finding.
         left: report memory of the host that was not given back.
 
@@ -57,10 +58,10 @@ def check_log(
     races = Races(log, columns, accesses, space, order).find()
     found += races
     found += find_uninitialised(log, columns, accesses, order)
-    uses, wrong = Coverage(log, accesses, order, plan, rewrites).look()
+    uses, wrong = Coverage(log, accesses, order, plan, rewrites, outputs).look()
     if stopped is None:
         found += wrong
-        found += find_unused(log, accesses)
+        found += find_unused(log, accesses, outputs)
         if not races:
             found += find_redundant(log, columns, accesses, space, order)
     if left:
@@ -81,8 +82,9 @@ def check_log(
 
 
 def sort_findings(found: Iterable[Finding]) -> list[Finding]:
-    """Errors first, else as they come."""
-    return sorted(found, key=lambda finding: finding.severity != ERROR)
+    """Errors before hints, causes before what comes of them."""
+    order = list(KINDS)
+    return sorted(found, key=lambda finding: order.index(finding.kind))
 
 
 def prove(plan: Plan) -> list[Finding]:

@@ -47,7 +47,7 @@ def differs(log: Log, identity: int, result: Array, expected: Array, tolerance: 
         nbytes=int((stops - starts).sum()),
         sites=writer,
         rule="the output equals the reference" + (f" within {tolerance:g} of it" if tolerance else ", bit by bit"),
-        remedy="look at where this store has its bytes from" if writer else "nobody writes this element: see above or below",
+        remedy="look at where this store has its bytes from" if writer else "nobody writes this element",
         fields={"elements": len(wrong)},
     )
 

@@ -21,14 +21,14 @@ def describe(allocation: AllocationRecord, starts: Integers, stops: Integers) ->
     itemsize = dtype_of(allocation.dtype).itemsize
     amount = f"{group_digits(nbytes)} B"
     if math.prod(allocation.shape) * itemsize != allocation.nbytes or not allocation.shape or not nbytes:
-        low, high = (int(starts.min()), int(stops.max())) if len(starts) else (0, 0)
-        part = "" if high - low == nbytes else "part of "
-        return f"{part}bytes {group_digits(low)} to {group_digits(high)} of {allocation.name}, {amount}"
+        first, last = (int(starts.min()), int(stops.max())) if len(starts) else (0, 0)
+        part = "" if last - first == nbytes else "part of "
+        return f"{part}bytes {group_digits(first)} to {group_digits(last)} of {allocation.name}, {amount}"
     low, high = bounding_box(allocation.shape, starts // itemsize, -(-stops // itemsize))
     enclosed = math.prod((high - low).tolist()) * itemsize
     text = ", ".join(
-        str(first) if last - first == 1 else f"{first}:{last}"
-        for first, last in zip(low.tolist(), high.tolist(), strict=True)
+        str(begin) if end - begin == 1 else f"{begin}:{end}"
+        for begin, end in zip(low.tolist(), high.tolist(), strict=True)
     )
     part = "" if enclosed == nbytes else "part of "
     return f"{part}{allocation.name}[{text}], {amount}"

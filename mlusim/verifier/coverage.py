@@ -63,6 +63,7 @@ class Coverage:
         log, accesses, order: of the run.
         plan: the split that it should follow, or None.
         rewrites: names of outputs that the kernel may write more than once, or True for all.
+        outputs: names of tensors that the kernel is to write.
     """
 
     log: Log
@@ -70,6 +71,7 @@ class Coverage:
     order: Order
     plan: Plan | None = None
     rewrites: bool | tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
     def look(self) -> tuple[list[TensorUse], list[Finding]]:
         """What happened to each tensor, and what is wrong with it."""
@@ -79,7 +81,7 @@ class Coverage:
             if allocation.task != NONE or not allocation.nbytes or not self.log.launches:
                 continue
             some = np.flatnonzero(self.accesses.alloc == identity)
-            if not len(some) and identity != output:
+            if not len(some) and identity != output and allocation.name not in self.outputs:
                 use = _untouched(allocation)
             else:
                 use, more = self._tensor(identity, allocation, some, self.plan if identity == output else None)
@@ -168,7 +170,7 @@ class Coverage:
             nearest = int(np.argmin(np.abs(behind)))
             sites = (self._site(int(written[nearest]), "nearby", plan, int(self.accesses.low[written[nearest]])),)
         whole = nbytes == allocation.nbytes
-        by_plan = f" The plan gives {describe_tile(plan, int(starts[0]))}." if plan is not None else ""
+        by_plan = f"\nthe plan gives {describe_tile(plan, int(starts[0]))}." if plan is not None else ""
         return Finding(
             kind="never-written",
             title=f"{allocation.name} is never written"
@@ -180,7 +182,7 @@ class Coverage:
             nbytes=nbytes,
             sites=sites,
             rule="every byte of an output is written exactly once; these keep what was in memory",
-            remedy=f"look for a bound that is too small, or a tile that is skipped.{by_plan}",
+            remedy=f"look for a bound that is too small, or a tile that is skipped{by_plan}",
         )
 
     def _again(
@@ -203,8 +205,8 @@ class Coverage:
             nbytes=int((stops - starts).sum()),
             sites=sites,
             rule="every byte of an output is written exactly once",
-            remedy="look for a bound that is too large, or a tile that is done twice; where it is meant, say so: "
-            f"rewrites=({allocation.name!r},)",
+            remedy="look for a bound that is too large, or a tile that is done twice\n"
+            f"where it is meant, say so: rewrites=({allocation.name!r},)",
         )
 
     def _against_plan(

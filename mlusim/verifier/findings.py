@@ -12,16 +12,8 @@ from mlusim.units import format_ns, group_digits
 
 ERROR, HINT = "error", "hint"
 
-# Titles by kind; a test walks them.
+# What each kind is, in the order in which a report tells them: causes before what comes of them.
 KINDS = {
-    "race": "two operations of one task touch the same bytes, and nothing orders them",
-    "task-race": "two tasks touch the same bytes, and nothing orders them",
-    "uninitialised": "bytes are read that nobody has written",
-    "never-written": "bytes of an output are never written",
-    "written-again": "bytes of an output are written more than once",
-    "not-planned": "the run does not do what its plan says",
-    "bad-plan": "the plan does not hold",
-    "wrong-value": "the output differs from the reference",
     "hang": "tasks wait for what never comes",
     "endless": "a task does not end",
     "access": "an access outside an allocation or a view, or a write to an input",
@@ -30,6 +22,14 @@ KINDS = {
     "operand": "an operand that an instruction does not take",
     "await": "a blocking operation that was not awaited",
     "stopped": "the run stopped with another error",
+    "bad-plan": "the plan does not hold",
+    "race": "two operations of one task touch the same bytes, and nothing orders them",
+    "task-race": "two tasks touch the same bytes, and nothing orders them",
+    "uninitialised": "bytes are read that nobody has written",
+    "never-written": "bytes of an output are never written",
+    "written-again": "bytes of an output are written more than once",
+    "not-planned": "the run does not do what its plan says",
+    "wrong-value": "the output differs from the reference",
     "unused": "an allocation is never used",
     "left": "memory is left allocated",
     "redundant-sync": "a sync orders nothing",
@@ -103,7 +103,7 @@ class Finding:
         nbytes: how many they are.
         sites: the operations, the first one first.
         rule: what the hardware says.
-        remedy: what to do.
+        remedy: what to do; a line for each way.
         times: how often it happened; the sites are of the first time.
         fields: further numbers, for machines.
     """
@@ -142,7 +142,10 @@ class Finding:
             lines.append(f"  bytes  {self.where}")
         if self.times > 1:
             lines.append(f"  times  {group_digits(self.times)}; shown is the first")
-        lines += [f"  {name:<6} {text}" for name, text in (("rule", self.rule), ("remedy", self.remedy)) if text]
+        for name, text in (("rule", self.rule), ("remedy", self.remedy)):
+            if text:
+                first, *more = text.split("\n")
+                lines += [f"  {name:<6} {first}", *(f"         {line}" for line in more)]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ holds is not its content, whatever it is.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,17 +66,11 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
                 ),
                 1,
             )
-    return [_times(finding, times) for finding, times in found.values()]
-
-
-def _times(finding: Finding, times: int) -> Finding:
-    from dataclasses import replace
-
-    return replace(finding, times=times)
+    return [replace(finding, times=times) for finding, times in found.values()]
 
 
 def _in_allocation(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
-    """Reads of one allocation that come before the writes of their bytes: row, the bytes, and whether some are known."""
+    """Reads of one allocation before the writes of their bytes: row, these bytes, and whether others are known."""
     some = accesses.where(rows)
     reads = ~some.write
     if not some.write.any():
@@ -92,15 +87,12 @@ def _in_allocation(accesses: Accesses, order: Order, rows: Integers) -> list[tup
     for index in late.tolist():
         touched = cells.of(index)
         record = int(some.record[index])
-        bad = touched[earliest[touched] >= record]
         # A write that nothing orders against the read is a race, and reported as one: whether it came first is luck.
         place = int(order.place[record])
         bad = [
             cell
-            for cell in bad.tolist()
-            if earliest[cell] == _NEVER
-            or order.before(place, int(order.place[earliest[cell]]))
-            or earliest[cell] == record
+            for cell, first in zip(touched.tolist(), earliest[touched].tolist(), strict=True)
+            if first in (_NEVER, record) or (first > record and order.before(place, int(order.place[first])))
         ]
         if bad:
             chosen = np.zeros(len(cells), bool)
@@ -110,15 +102,15 @@ def _in_allocation(accesses: Accesses, order: Order, rows: Integers) -> list[tup
     return result
 
 
-def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
-    """Allocations that no operation touches."""
+def find_unused(log: Log, accesses: Accesses, besides: tuple[str, ...] = ()) -> list[Finding]:
+    """Allocations that no operation touches, `besides` those of the host with these names."""
     used = np.zeros(len(log.allocations), bool)
     used[accesses.alloc] = True
     names: dict[tuple[str, str, str], list[int]] = {}
     for identity in np.flatnonzero(~used).tolist():
         record = log.allocations[identity]
         # An operator without work launches nothing and touches nothing.
-        if record.nbytes and (record.task != NONE or log.launches):
+        if record.nbytes and (record.task != NONE or (log.launches and record.name not in besides)):
             names.setdefault((record.name, record.memory, "task" if record.task != NONE else "host"), []).append(
                 identity
             )
@@ -143,12 +135,13 @@ def find_left(log: Log) -> list[Finding]:
     left = [record for record in log.allocations if record.end_ps < 0 and record.task == NONE]
     if not left:
         return []
+    count = "1 allocation" if len(left) == 1 else f"{len(left)} allocations"
     names = ", ".join(f"{record.name} ({format_bytes(record.nbytes)})" for record in left[:4])
     more = f" and {len(left) - 4} more" if len(left) > 4 else ""  # noqa: PLR2004
     return [
         Finding(
             kind="left",
-            title=f"{len(left)} allocations of GDRAM are not given back: {names}{more}",
+            title=f"{count} of GDRAM not given back: {names}{more}",
             remedy="device.free(view), or cnrtFree, for each when it is done with",
             nbytes=sum(record.nbytes for record in left),
         )

@@ -85,7 +85,7 @@ class Order:
         barriers = [log.ops.index(name) for name in BARRIERS if name in log.ops]
         self.is_barrier: Flags = np.isin(op, barriers) & union[launch_of_task[self.task]] if len(task) else self.is_sync
         self.lane = self._lanes(op, pipe)
-        self.blocks: Flags = self._blocking(op, pipe)
+        self.blocks: Flags = self._blocking(pipe)
         self.done = self._done()
 
     def _lanes(self, op: Integers, pipe: Integers) -> Integers:
@@ -101,7 +101,7 @@ class Order:
             lane[to_sram & ~memory_core[self.task]] = MEMORY_CORE_IO
         return lane
 
-    def _blocking(self, op: Integers, pipe: Integers) -> Flags:
+    def _blocking(self, pipe: Integers) -> Flags:
         copies = ((pipe == IO) | (pipe == MOVE)) & (self.detail == BLOCKING)
         blocking: Flags = copies | ((pipe == SCALAR) & (self.lane != POSTED))
         return blocking

@@ -110,7 +110,7 @@ class Races:
         sync, pipe = _WAITS[lane]
         blocking = ""
         if first.operation == "memcpy" and lane != POSTED:
-            blocking = f", or make the copy at {first.place} a blocking one, `await core.memcpy(...)`"
+            blocking = f"\nor wait for the copy at {first.place}: `await core.memcpy(...)`"
         return Finding(
             kind="race",
             title=title,
@@ -156,7 +156,7 @@ class Races:
             return (
                 "synchronize",
                 "launches of different queues have no order",
-                "put both launches on one queue, or device.synchronize() between them",
+                "put both launches on one queue\nor device.synchronize() between them",
             )
         if jobs[0] != jobs[1]:
             kind = self.log.launches[jobs[0][0]].kind
@@ -165,12 +165,12 @@ class Races:
                 if kind == "BLOCK"
                 else f"jobs of a {kind} grid have no order among them: no barrier spans them"
             )
-            return "", rule, f"{own_bytes}, or split the kernel into two launches on one queue"
+            return "", rule, f"{own_bytes}\nor split the kernel into two launches on one queue"
         if self.log.tasks[tasks[0]].cluster == self.log.tasks[tasks[1]].cluster:
             sync, all_of = "sync_cluster", "all cores of the cluster and its memory core"
         else:
             sync, all_of = "sync_all", "all cores and memory cores of the union"
-        remedy = f"`await core.{sync}()` in {all_of}, after {first.place} and before {second.place}; or {own_bytes}"
+        remedy = f"`await core.{sync}()` in {all_of}, after {first.place} and before {second.place}\nor {own_bytes}"
         return sync, "cores run side by side; only a barrier orders what one does before what another does", remedy
 
 

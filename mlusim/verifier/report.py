@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from mlusim.errors import VerificationError
+from mlusim.errors import InputError, VerificationError
 from mlusim.log import Log
-from mlusim.units import format_bytes, group_digits
+from mlusim.units import GIB, KIB, MIB, group_digits
 from mlusim.verifier.balance import Balance, LineTraffic
 from mlusim.verifier.coverage import TensorUse
 from mlusim.verifier.findings import ERROR, HINT, Finding
@@ -89,6 +91,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """For a machine: JSON types only."""
+        moved = self.memories.items()
         return {
             "name": self.name,
             "board": self.board,
@@ -102,9 +105,26 @@ class Report:
                 for use in self.tensors
             ],
             "balance": None if self.balance is None else asdict(self.balance) | {"evenness": self.balance.evenness},
-            "memories": {memory: {"read": read, "written": written} for memory, (read, written) in self.memories.items()},
+            "memories": {memory: {"read": read, "written": written} for memory, (read, written) in moved},
             "traffic": [asdict(line) | {"efficiency": line.efficiency} for line in self.traffic],
         }
+
+    def draw(self, path: str | os.PathLike[str]) -> Path:
+        """Draw each output, coloured by the task that wrote it, red where nobody did, black where more than one did.
+
+        Args:
+            path: of a .png or .svg file. Raises `InputError` for another, and where there is no log.
+        """
+        from mlusim.analysis.proof_picture import draw_proof
+        from mlusim.analysis.style import drawing, save
+        from mlusim.verifier.proof_map import proof_maps
+
+        target = Path(path)
+        if target.suffix not in {".png", ".svg"} or self.log is None:
+            raise InputError(f"draw to {target}: it is a .png or .svg file, of a report that has a log")
+        with drawing():
+            save(draw_proof(proof_maps(self.log), "Split proof", self._headline(colour=False)), target)
+        return target
 
     def _headline(self, *, colour: bool) -> str:
         def count(number: int, what: str) -> str:
@@ -115,7 +135,8 @@ class Report:
         text = verdict + (f", {count(hints, 'hint')}" if hints else "")
         if colour:
             text = f"{_BOLD}{_RED if errors else _GREEN}{text}{_END}"
-        looked = f"{group_digits(self.records)} operations of {count(self.tasks, 'task')}"
+        operations = "1 operation" if self.records == 1 else f"{group_digits(self.records)} operations"
+        looked = f"{operations} of {count(self.tasks, 'task')}"
         return f"{self.name} on {self.board}: {text} ({looked})"
 
     def _proof(self) -> Iterator[str]:
@@ -128,11 +149,11 @@ class Report:
         on_bus = sum(line.bus_bytes for line in self.traffic)
         if on_bus and compulsory:
             yield (
-                f"  dram     {format_bytes(on_bus)} on the bus, {on_bus / compulsory:.2f} x every tensor once "
-                f"({format_bytes(compulsory)})"
+                f"  dram     {_size(on_bus)} on the bus, {on_bus / compulsory:.2f} x every tensor once "
+                f"({_size(compulsory)})"
             )
         moved = [
-            f"{memory.upper()} read {format_bytes(read)}, written {format_bytes(written)}"
+            f"{memory.upper()} read {_size(read)}, written {_size(written)}"
             for memory, (read, written) in self.memories.items()
             if read + written
         ]
@@ -142,14 +163,22 @@ class Report:
             if line.bus_bytes:
                 yield (
                     f"  line     {line.place:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
-                    f"{format_bytes(line.bytes_requested)} for {format_bytes(line.bus_bytes)} on the bus: "
+                    f"{_size(line.bytes_requested)} for {_size(line.bus_bytes)} on the bus: "
                     f"{100 * line.efficiency:.1f} % useful"
                 )
             else:
                 yield (
                     f"  line     {line.place:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
-                    f"{format_bytes(line.bytes_requested)} on chip"
+                    f"{_size(line.bytes_requested)} on chip"
                 )
+
+
+def _size(nbytes: int) -> str:
+    """Bytes in short; the JSON has them all."""
+    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if nbytes >= size:
+            return f"{nbytes / size:.4g} {unit}"
+    return f"{nbytes} B"
 
 
 def _use(use: TensorUse) -> str:
@@ -160,10 +189,10 @@ def _use(use: TensorUse) -> str:
         return reads + (f"; {100 * use.unread_bytes / use.nbytes:.1f} % never" if use.unread_bytes else "")
     faults = []
     if use.unwritten_bytes:
-        faults.append(f"{format_bytes(use.unwritten_bytes)} never written")
+        faults.append(f"{_size(use.unwritten_bytes)} never written")
     if use.rewritten_bytes:
-        faults.append(f"{format_bytes(use.rewritten_bytes)} written more than once")
-    text = ", ".join(faults) or f"every byte written exactly once ({format_bytes(use.nbytes)})"
+        faults.append(f"{_size(use.rewritten_bytes)} written more than once")
+    text = ", ".join(faults) or f"every byte of {group_digits(use.nbytes)} written exactly once"
     return text + (f"; read back {use.times_read:.2f} times" if use.bytes_read else "")
 
 
@@ -171,11 +200,11 @@ def _balance(balance: Balance) -> Iterator[str]:
     yield (
         f"  balance  {'1 task' if balance.tasks == 1 else f'{balance.tasks} tasks'}, {balance.idle_tasks} idle; "
         f"{balance.cores} cores, {balance.idle_cores} "
-        f"without a task; busiest writes {format_bytes(balance.busiest_bytes)}, mean "
-        f"{format_bytes(round(balance.mean_bytes))}: {100 * balance.evenness:.1f} % even"
+        f"without a task; busiest writes {_size(balance.busiest_bytes)}, mean "
+        f"{_size(round(balance.mean_bytes))}: {100 * balance.evenness:.1f} % even"
     )
     if balance.tiles:
         yield (
-            f"  stores   {group_digits(balance.tiles)} to outputs, most of {format_bytes(balance.tile_bytes)}; "
+            f"  stores   {group_digits(balance.tiles)} to outputs, most of {_size(balance.tile_bytes)}; "
             f"{group_digits(balance.tail_tiles)} smaller"
         )

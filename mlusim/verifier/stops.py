@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -66,21 +67,22 @@ def stop_finding(error: BaseException, log: Log, order: Order) -> Finding:
 
 def _hang(log: Log, order: Order) -> Finding | None:
     """Who waits at which barrier, and who of those that it counts has returned."""
-    end = log.columns()["end_ps"][order.record]
-    waiting = np.flatnonzero(order.is_barrier & (end < 0))
+    open_tasks = [task for task, record in enumerate(log.tasks) if record.end_ps < 0]
+    last = order.first[np.array(open_tasks, np.int64) + 1] - 1
+    waiting = last[order.is_barrier[last]] if len(log) else last
     if not len(waiting):
         return None
     lines: dict[int, list[int]] = {}
     for place in waiting.tolist():
         lines.setdefault(int(order.line[place]), []).append(place)
-    sites = tuple(site_of(log, int(order.record[places[0]]), "waits", "sync") for places in lines.values())
+    sites = tuple(
+        replace(site_of(log, int(order.record[places[0]]), "waits", "sync"), end_ps=-1) for places in lines.values()
+    )
     tasks = order.task[waiting].tolist()
     jobs = {job_of(log, task) for task in tasks}
-    returned = [
-        task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and job_of(log, task) in jobs
-    ]
+    returned = [task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and job_of(log, task) in jobs]
     at = "; ".join(
-        f"at {site.place} {_names(log, order.task[places].tolist())}"
+        f"{site.place} {_names(log, order.task[places].tolist())}"
         for site, places in zip(sites, lines.values(), strict=True)
     )
     gone = f"; returned: {_names(log, returned)}" if returned else "; nobody has returned"
@@ -104,7 +106,8 @@ def _names(log: Log, tasks: list[int]) -> str:
     parts = []
     for names, one, many in ((cores, "task", "tasks"), (memory, "memory core of cluster", "memory cores of clusters")):
         if names:
-            shown = ", ".join(names[:_NAMED_TASKS]) + (f" and {len(names) - _NAMED_TASKS} more" if len(names) > _NAMED_TASKS else "")
+            beyond = len(names) - _NAMED_TASKS
+            shown = ", ".join(names[:_NAMED_TASKS]) + (f" and {beyond} more" if beyond > 0 else "")
             parts.append(f"{one if len(names) == 1 else many} {shown}")
     return " and ".join(parts)
 

@@ -5,7 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.by_line import time_by_line
+from mlusim.analysis.floor import floor_of
 from mlusim.analysis.metrics import measure
+from mlusim.analysis.records import Records
 from mlusim.device import Device
 from mlusim.hardware import board
 
@@ -52,6 +55,20 @@ def program(steps):
     return kernel
 
 
+def assert_lines_sum_to_the_causes(device, on, metrics):
+    lines = time_by_line(Records(device.log, on))
+    assert all((line.spent_ps >= 0).all() for line in lines)
+    total = sum((line.spent_ps for line in lines), np.zeros(len(CAUSES), np.int64))
+    assert dict(zip(CAUSES, total.tolist(), strict=True)) == dict(metrics.where_time_went)
+
+
+def assert_losses_sum_to_what_is_above_the_floor(device, on, metrics):
+    floor = floor_of(Records(device.log, on), metrics)
+    assert (floor.core_losses_ps >= 0).all()
+    assert (floor.core_losses_ps.sum(axis=1) == metrics.time_ps - floor.time_ps).all()
+    assert sum(floor.losses_ps.values()) == on.cores * (metrics.time_ps - floor.time_ps)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.sampled_from(BOARDS),
@@ -73,6 +90,8 @@ def test_causes_sum_to_the_time_of_every_core(on, launches, two_queues):
     assert (metrics.core_causes_ps >= 0).all()
     assert (metrics.core_causes_ps.sum(axis=1) == metrics.time_ps).all()
     assert sum(metrics.where_time_went.values()) == metrics.core_time_ps == on.cores * metrics.time_ps
+    assert_lines_sum_to_the_causes(device, on, metrics)
+    assert_losses_sum_to_what_is_above_the_floor(device, on, metrics)
     assert (metrics.task_busy_ps >= 0).all()
     assert (metrics.task_idle_ps >= 0).all()
     used = {task.cluster * on.cores_per_cluster + task.core for task in device.log.tasks if not task.is_memory_core}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from mlusim.device import Device
 from mlusim.errors import HangError, InputError, KernelError
 from mlusim.hardware import board
 from mlusim.memory.view import View
+from mlusim.units import format_ns
 
 X4 = board("mlu370-x4")
 ISSUE = X4.cycles_ps(X4.issue_cycles)
@@ -139,15 +141,18 @@ def test_sync_all_ipu_on_the_memory_core(run: Any) -> None:
 
     with pytest.raises(
         KernelError,
-        match=r"^memory core of cluster 0, test_barriers\.py:\d+, at 700 ns: sync_all_ipu on the memory core: it is the barr"
-        r"ier without them; use sync_all$",
+        match=r"^memory core of cluster 0, test_barriers\.py:\d+, at [\d .]+ ns: sync_all_ipu on the memory core: it "
+        r"is the barrier without them; use sync_all$",
     ):
         run(kernel, dim=4, kind="UNION1")
 
 
 # Hangs
 
-ADVICE = "A barrier counts every participant, the memory core too (sync_all_ipu: without memory cores): let all of them reach it"
+ADVICE = (
+    "A barrier counts every participant, the memory core too (sync_all_ipu: without memory cores): "
+    "let all of them reach it"
+)
 
 
 def hang(run: Any, kernel: Any, *, dim: Any = 4, kind: str = "UNION1") -> str:
@@ -160,8 +165,8 @@ def hang(run: Any, kernel: Any, *, dim: Any = 4, kind: str = "UNION1") -> str:
 
 
 def line_of(text: str) -> int:
-    with open(__file__, encoding="utf-8") as file:
-        return next(number for number, line in enumerate(file, 1) if text in line)
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines(keepends=True)
+    return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
 async def memory_core_leaves(core: Core) -> None:
@@ -176,7 +181,7 @@ def test_the_memory_core_has_returned(run: Any) -> None:
     start = X4.kernel_start_ps
     waits = "; ".join(
         f"task {k} (cluster 0, core {k}) waits in sync_cluster at test_barriers.py:{line} since "
-        f"{(start + k * X4.core_start_skew_ps + X4.cycles_ps(10 * k) + 2 * ISSUE) // 1000} ns"
+        f"{format_ns(start + k * X4.core_start_skew_ps + X4.cycles_ps(10 * k) + 2 * ISSUE)}"
         for k in range(4)
     )
     assert hang(run, memory_core_leaves) == (
@@ -202,7 +207,7 @@ def test_a_core_has_returned(run: Any, name: str) -> None:
     )
     for k in (0, 1, 3):
         assert re.search(
-            rf"; task {k} \(cluster 0, core {k}\) waits in {name} at test_barriers\.py:\d+ since \d+ ns", text
+            rf"; task {k} \(cluster 0, core {k}\) waits in {name} at test_barriers\.py:\d+ since [\d .]+ ns", text
         )
     assert text.endswith(f". Returned already: task 2 (cluster 0, core 2). {ADVICE}")
     assert line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from mlusim.device import Device
 from mlusim.errors import AccessError, AllocationError, CopyError, KernelError
 from mlusim.memory.kinds import Direction
 from mlusim.memory.view import Pointer, View
+from mlusim.units import format_ns
 
 GDRAM2NRAM, NRAM2GDRAM, NRAM2NRAM = Direction.GDRAM2NRAM, Direction.NRAM2GDRAM, Direction.NRAM2NRAM
 QUICK = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -152,7 +154,7 @@ def test_every_memcpy_of_the_tin_shift_document_as_printed(run: Any, dtype: str,
                     hw_size * sizeof_t,
                     channel_size * hw_size * sizeof_t,
                     t_size - 1 + t_shift,
-                )  # noqa: E501
+                )
             await core.memcpy(
                 output + index,
                 data_nram,
@@ -161,7 +163,7 @@ def test_every_memcpy_of_the_tin_shift_document_as_printed(run: Any, dtype: str,
                 channel_size * hw_size * sizeof_t,
                 hw_size * sizeof_t,
                 t_size - 1,
-            )  # noqa: E501
+            )
             # fmt: on
 
     run(kernel, x, shifts, out, device=device, dim=4)
@@ -260,8 +262,8 @@ async def one_copy(core: Core, dst: Any, src: Any, *rest: Any) -> None:
 
 def line_of(text: str) -> int:
     """Number of the line of this file that contains the text."""
-    with open(__file__, encoding="utf-8") as file:
-        return next(number for number, line in enumerate(file, 1) if text in line)
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
 
 
 @pytest.mark.parametrize(
@@ -287,10 +289,9 @@ def test_a_refused_copy_names_task_line_and_time(run: Any, rest: tuple[Any, ...]
     device = Device()
     x, out = device.upload(np.zeros(100, np.int32)), device.alloc(100, np.int32)
     line = line_of("await core.memcpy(dst, src, *rest)")
-    start_ns = device.board.kernel_start_ps // 1000
     with pytest.raises(KernelError) as caught:
         run(one_copy, out, x, *rest, device=device)
-    place = f"task 0 (cluster 0, core 0), test_copies.py:{line}, at {start_ns} ns: "
+    place = f"task 0 (cluster 0, core 0), test_copies.py:{line}, at {format_ns(device.board.kernel_start_ps)}: "
     assert str(caught.value).startswith(place + message)
     assert isinstance(caught.value, CopyError | AccessError)
 
@@ -384,8 +385,8 @@ def test_another_cores_memory_is_out_of_reach(run: Any, memory: str, write: bool
 
     with pytest.raises(
         CopyError,
-        match=rf"^task 1 \(cluster 0, core 1\), test_copies\.py:\d+, at .*: this core cannot reach the {memory.upper()} of "
-        r"cluster 0 core 0 of mlu370-x4: stage the bytes through SRAM or GDRAM of one device$",
+        match=rf"^task 1 \(cluster 0, core 1\), test_copies\.py:\d+, at .*: this core cannot reach the "
+        rf"{memory.upper()} of cluster 0 core 0 of mlu370-x4: stage the bytes through SRAM or GDRAM of one device$",
     ):
         run(kernel, dim=4, kind="UNION1")
 
@@ -427,6 +428,20 @@ def test_pointers_move_by_elements_and_bytes(run: Any) -> None:
 
     run(kernel, x, out, device=device)
     assert device.download(out).tolist() == [5, 6, 7, 8]
+
+
+def test_single_elements(run: Any) -> None:
+    """Views of rank 0 copy too."""
+    device = Device()
+    x, out = device.upload(np.arange(6.0).reshape(2, 3)), device.alloc((), np.float64)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        cell = core.nram.alloc((), np.float64)
+        await core.memcpy(cell, x[1, 2])
+        core.memcpy_async(out, cell)
+
+    run(kernel, x, out, device=device)
+    assert device.download(out) == 5
 
 
 def test_move_is_the_move_pipe_and_nram_only(run: Any) -> None:

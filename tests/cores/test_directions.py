@@ -101,8 +101,8 @@ def test_the_memory_core_has_neither_nram_nor_wram(run: Any) -> None:
     for name in ("nram", "wram"):
         with pytest.raises(
             KernelError,
-            match=rf"^memory core of cluster 0, test_directions\.py:\d+, at .* ns: the memory core has no {name.upper()}: "
-            "return early",
+            match=rf"^memory core of cluster 0, test_directions\.py:\d+, at .* ns: the memory core has no "
+            rf"{name.upper()}: return early",
         ):
             run(kernel, name, dim=4, kind="UNION1")
 
@@ -235,7 +235,8 @@ def test_the_cluster_must_agree_on_a_name(run: Any) -> None:
         run(kernel, True, dim=4, kind="UNION1")
     with pytest.raises(
         AllocationError,
-        match=r": sram\.alloc of 'cells' as int32 \[5\]: another core of the cluster made it int32 \[4\]; all must agree$",
+        match=r": sram\.alloc of 'cells' as int32 \[5\]: another core of the cluster made it int32 \[4\]; all must "
+        r"agree$",
     ):
         run(kernel, False, dim=4, kind="UNION1")
 

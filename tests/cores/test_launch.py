@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim.cores.core import Core
+from mlusim.cores.launch import Grid
 from mlusim.device import Device
 from mlusim.errors import LaunchError
 from mlusim.hardware import board, presets
@@ -119,8 +121,8 @@ def test_the_boards_limit_of_union(one: Any) -> None:
             device.synchronize()
         else:
             refused(
-                rf"nothing: UNION{union} needs {union} clusters at once; {one.name} takes at most UNION{one.max_union} and "
-                rf"has {one.clusters} clusters$",
+                rf"nothing: UNION{union} needs {union} clusters at once; {one.name} takes at most "
+                rf"UNION{one.max_union} and has {one.clusters} clusters$",
                 nothing,
                 device=device,
                 dim=dim,
@@ -133,7 +135,8 @@ def test_the_boards_limit_of_union(one: Any) -> None:
 )
 def test_dim_x_is_a_multiple_of_4_n(kind: str, x: int, width: int, near: int) -> None:
     refused(
-        rf"nothing: dim\.x = {x} for {kind}: it must be a multiple of {width} \(4 cores x {width // 4} clusters\); try {near}$",
+        rf"nothing: dim\.x = {x} for {kind}: it must be a multiple of {width} \(4 cores x {width // 4} clusters\); "
+        rf"try {near}$",
         nothing,
         dim=(x, 1, 1),
         kind=kind,
@@ -149,6 +152,40 @@ def test_an_axis_is_1_to_65535(dim: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("dim", [(4,), (4, 1), (4, 1, 1, 1), (4.0, 1, 1), ("4", 1, 1)])
 def test_a_grid_is_three_integers(dim: Any) -> None:
     refused(rf"nothing: dim {re.escape(str(dim))}: a grid is three integers \(x, y, z\), or one$", nothing, dim=dim)
+
+
+@pytest.mark.parametrize("dim", [[4, 2, 1], np.array([4, 2, 1]), (np.int64(4), 2, np.uint8(1))])
+def test_a_grid_may_be_any_sequence(run: Any, dim: Any) -> None:
+    device = run(nothing, dim=dim, kind="UNION1")
+    assert sorted({task.task_id for task in device.log.tasks}) == list(range(8))
+    assert len(run(nothing, dim=np.int32(3)).log.tasks) == 3
+
+
+def test_the_largest_grid_takes_no_memory() -> None:
+    """2^48 tasks are a legal launch; whoever waits for its end is on their own."""
+    Device().launch(nothing, dim=(65535, 65535, 65535), kind="BLOCK")
+
+
+@pytest.mark.parametrize(("dim", "width"), [((3, 1, 1), 1), ((2, 3, 4), 1), ((8, 1, 3), 4), ((16, 5, 2), 8)])
+def test_places_are_taken_x_first(dim: tuple[int, int, int], width: int) -> None:
+    grid = Grid(dim, width)
+    expected = [(x, y, z) for z in range(dim[2]) for y in range(dim[1]) for x in range(0, dim[0], width)]
+    assert len(grid) == len(expected)
+    assert [grid.popleft() for _ in expected] == expected
+    assert not grid
+
+
+def test_clusters_of_one_core(run: Any) -> None:
+    """Arch 322 has one core in a cluster."""
+    device = run(nothing, device=X4.replace(cores_per_cluster=1), dim=(2, 3, 1), kind="UNION2")
+    assert sorted(task.core for task in device.log.tasks) == [0] * 6 + [0x80] * 6
+    refused(
+        r"nothing: dim\.x = 3 for UNION2: it must be a multiple of 2 \(1 cores x 2 clusters\); try 4$",
+        nothing,
+        device=Device(X4.replace(cores_per_cluster=1)),
+        dim=3,
+        kind="UNION2",
+    )
 
 
 def test_what_is_no_kernel() -> None:
@@ -316,7 +353,7 @@ def check_exclusive(device: Device) -> None:
         spans.setdefault((task.cluster, task.core), []).append((task.start_ps, task.end_ps))
     for here in spans.values():
         here.sort()
-        assert all(one[1] <= two[0] for one, two in zip(here, here[1:], strict=False))
+        assert all(one[1] <= two[0] for one, two in pairwise(here))
 
 
 def test_block_tasks_do_not_enter_the_clusters_of_a_union() -> None:
@@ -490,6 +527,4 @@ def test_any_mix_of_launches(launches: list[tuple[str, int, int, int]], clusters
                 assert task.end_ps <= start or task.start_ps >= start
     for queue in range(3):
         mine = [one for one in device.log.launches if one.queue == queue]
-        assert all(
-            one.end_ps + X4.queued_kernel_gap_ps <= two.start_ps for one, two in zip(mine, mine[1:], strict=False)
-        )
+        assert all(one.end_ps + X4.queued_kernel_gap_ps <= two.start_ps for one, two in pairwise(mine))

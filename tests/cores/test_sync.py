@@ -194,7 +194,7 @@ def test_a_buffer_reused_before_its_store_is_done(run: Any) -> None:
 
 def test_effects_come_at_completion_for_other_cores_too(run: Any) -> None:
     """A reader that does not wait for the writer of another cluster sees what was there before."""
-    device = Device()
+    device = Device(X4.replace(dma_read_latency_ps=800_000, dma_write_latency_ps=300_000, core_start_skew_ps=5_000))
     cell, out = device.alloc(1, np.int32), device.alloc(8, np.int32)
 
     async def kernel(core: Core, cell: View, out: View) -> None:

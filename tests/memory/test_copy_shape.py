@@ -98,12 +98,11 @@ def test_bytes_are_those_of_numpys_copy(data: st.DataObject) -> None:
     dst, src = (strided_view(data, kind, shape, source=side == 1) for side, kind in enumerate(kinds))
     if DIRECTIONS.get((kinds[1], kinds[0])) is None:
         return
-    try:
-        copy = by_views(dst, src)
-    except CopyError as error:
-        assert "needs 3 nested strides" in str(error)
-        assert len(shape) == 3
+    if loops_needed(dst, src) > 2:
+        with pytest.raises(CopyError, match="needs 3 nested strides"):
+            by_views(dst, src)
         return
+    copy = by_views(dst, src)
     lowest = [
         view.offset + sum(min(0, (n - 1) * s) for n, s in zip(shape, view.strides, strict=True)) for view in (dst, src)
     ]
@@ -122,6 +121,17 @@ def test_bytes_are_those_of_numpys_copy(data: st.DataObject) -> None:
     first = wanted[min(wanted)]
     assert {to: origin + first for to, origin in moved.items()} == wanted
     assert copy.nbytes == 2 * int(np.prod(shape)) == copy.segments * copy.segment_bytes
+
+
+def loops_needed(dst: View, src: View) -> int:
+    """Axes that neither follow the one within them on both sides, nor are the segment itself."""
+    axes = [(n, d, s) for n, d, s in zip(dst.shape, dst.strides, src.strides, strict=True) if n > 1]
+    count, inner = 0, (dst.itemsize, src.itemsize)
+    for extent, to, origin in reversed(axes):
+        to, origin = (to, origin) if to > 0 else (-to, -origin)  # noqa: PLW2901 - the destination runs forwards
+        count += (to, origin) != inner
+        inner = (extent * to, extent * origin)
+    return count
 
 
 def strided_view(data: st.DataObject, kind: MemoryKind, shape: tuple[int, ...], *, source: bool) -> View:
@@ -300,13 +310,11 @@ def test_what_the_instruction_takes(size: int, strides: tuple[int, ...]) -> None
 def test_destination_segments_never_overlap(size: int, outer: tuple[int, int], inner: tuple[int, int]) -> None:
     written = addresses(size, (outer, inner))
     strides = (inner[1], inner[0] - 1, outer[1], outer[0] - 1)
-    try:
-        by_bytes(size, *strides, size, inner[0] * outer[0] - 1, 0, 0)
-    except CopyError as error:
-        assert "segments would overlap" in str(error)
-        assert len(set(written)) < len(written) or any(n > 1 and s < size for n, s in (outer, inner))
+    if len(set(written)) < len(written) or any(n > 1 and s < size for n, s in (outer, inner)):
+        with pytest.raises(CopyError, match="segments would overlap"):
+            by_bytes(size, *strides, size, inner[0] * outer[0] - 1, 0, 0)
     else:
-        assert len(set(written)) == len(written)
+        assert by_bytes(size, *strides, size, inner[0] * outer[0] - 1, 0, 0).segment_bytes == size
 
 
 @pytest.mark.parametrize("arch", [220, 270, 290])
@@ -348,22 +356,22 @@ def test_the_direction_must_be_that_of_the_pointers(direction: Direction) -> Non
         else:
             with pytest.raises(
                 CopyError,
-                match=rf"^memcpy says {direction.name} but copies from <.*> to <.*>: the direction of these pointers is "
-                rf"{other.name}$",
+                match=rf"^memcpy says {direction.name} but copies from <.*> to <.*>: the direction of these pointers "
+                rf"is {other.name}$",
             ):
                 pointer_copy_shape(dst, src, 128, direction, (), 372, UNIT)
 
 
 def test_asynchronous_directions() -> None:
-    listed = """GDRAM2GDRAM GDRAM2LDRAM GDRAM2SRAM GDRAM2NRAM GDRAM2WRAM SRAM2GDRAM SRAM2NRAM SRAM2WRAM NRAM2GDRAM NRAM2SRAM
-        NRAM2NRAM NRAM2WRAM WRAM2SRAM WRAM2NRAM"""
+    listed = """GDRAM2GDRAM GDRAM2LDRAM GDRAM2SRAM GDRAM2NRAM GDRAM2WRAM SRAM2GDRAM SRAM2NRAM SRAM2WRAM NRAM2GDRAM
+        NRAM2SRAM NRAM2NRAM NRAM2WRAM WRAM2SRAM WRAM2NRAM"""
     assert {direction.name for direction in Direction if direction.asynchronous} == set(listed.split())
 
 
 def test_directions_are_those_of_the_headers() -> None:
-    listed = """GDRAM2NRAM NRAM2GDRAM LDRAM2NRAM NRAM2LDRAM GDRAM2WRAM WRAM2GDRAM LDRAM2WRAM WRAM2LDRAM NRAM2NRAM NRAM2WRAM
-        WRAM2NRAM GDRAM2SRAM SRAM2GDRAM LDRAM2SRAM SRAM2LDRAM SRAM2NRAM NRAM2SRAM SRAM2WRAM WRAM2SRAM GDRAM2GDRAM
-        GDRAM2LDRAM LDRAM2GDRAM SRAM2SRAM"""
+    listed = """GDRAM2NRAM NRAM2GDRAM LDRAM2NRAM NRAM2LDRAM GDRAM2WRAM WRAM2GDRAM LDRAM2WRAM WRAM2LDRAM NRAM2NRAM
+        NRAM2WRAM WRAM2NRAM GDRAM2SRAM SRAM2GDRAM LDRAM2SRAM SRAM2LDRAM SRAM2NRAM NRAM2SRAM SRAM2WRAM WRAM2SRAM
+        GDRAM2GDRAM GDRAM2LDRAM LDRAM2GDRAM SRAM2SRAM"""
     assert {direction.name for direction in Direction} == set(listed.split())
     for direction in Direction:
         assert direction.off_chip == ("DRAM" in direction.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ def run(rate: float, ports: list[float], wishes: list[Wish], mixed: float = 1.0,
 
 
 def max_min(rate: float, ports: list[float], flows: list[Wish]) -> list[float]:
-    """Progressive filling: all rates grow together, and each stops where its own limit, its port or the link is full."""
+    """Progressive filling: all rates grow together; each stops where its own limit, its port or the link is full."""
     rates = [0.0] * len(flows)
     growing = set(range(len(flows)))
     while growing:
@@ -267,7 +268,7 @@ def test_one_end_begins_the_next_transfer_at_once() -> None:
     link = Link(clock, 1.0, [1.0])
     ended: dict[int, int] = {}
     flows = [Recorded(link, number, wish(100), ended) for number in range(5)]
-    for one, two in zip(flows, flows[1:], strict=False):
+    for one, two in pairwise(flows):
         one.following = two
     link.join(flows[0], 0)
     clock.run()

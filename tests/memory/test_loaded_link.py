@@ -31,8 +31,12 @@ def run(flows: list[tuple[int, Any]], rate: float, ports: list[float], growth: f
     clock = Clock()
     link = dram_link(clock, rate, ports, mixed, growth)
     ended: dict[int, int] = {}
+
+    def join(flow: Flow) -> Any:
+        return lambda _: link.join(flow, clock.now)
+
     for number, (at_ps, how) in enumerate(flows):
-        clock.after(at_ps, lambda _, flow=Recorded(number, ended, *how): link.join(flow, clock.now))
+        clock.after(at_ps, join(Recorded(number, ended, *how)))
     clock.run()
     return [ended[number] for number in range(len(flows))]
 

@@ -155,7 +155,7 @@ def test_iteration_is_over_the_first_axis() -> None:
     assert len(rows) == len(view) == 3
     for row, expected in zip(rows, array, strict=True):
         assert_same(row, expected)
-    with pytest.raises(TypeError, match="^len\\(\\) of a view of rank 0"):
+    with pytest.raises(TypeError, match=r"^len\(\) of a view of rank 0"):
         len(view[0, 0])
 
 

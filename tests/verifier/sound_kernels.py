@@ -158,9 +158,7 @@ def cases() -> dict[str, Case]:
     one_cluster = {"dim": (4, 1, 1)}
     return {
         "copy": Case(kernel=copy, arguments=(x, Output.like(x)), reference=x, options=one_cluster),
-        "add": Case(
-            kernel=double_buffered_add, arguments=(x, y, Output.like(x)), reference=x + y, options=one_cluster
-        ),
+        "add": Case(kernel=double_buffered_add, arguments=(x, y, Output.like(x)), reference=x + y, options=one_cluster),
         "gather": Case(
             kernel=gather_rows,
             arguments=(x, index, Output((18, 64), x.dtype)),
@@ -170,9 +168,7 @@ def cases() -> dict[str, Case]:
         "sum": Case(
             kernel=cluster_sum, arguments=(x, Output((64,), x.dtype)), reference=x.sum(axis=0), options=one_cluster
         ),
-        "staged add": Case(
-            kernel=staged_add, arguments=(x, y, Output.like(x)), reference=x + y, options=one_cluster
-        ),
+        "staged add": Case(kernel=staged_add, arguments=(x, y, Output.like(x)), reference=x + y, options=one_cluster),
         "tin_shift tier 1": tin_shift("documented", 8192, tin_shift_segments, 1),
         "tin_shift tier 2": tin_shift("documented", 1024, tin_shift_segments, 2),
         "tin_shift tier 3": tin_shift("documented", 256, tin_shift_row_chunks, 3),

@@ -1,4 +1,4 @@
-"""The matrix of seeded bugs: each kernel with one thing wrong at a time is found out, and the sound one is not blamed."""
+"""The matrix of seeded bugs: each kernel with one thing wrong at a time is found out; the sound one is not blamed."""
 
 from __future__ import annotations
 
@@ -73,9 +73,7 @@ ORDER_KINDS = {"race", "task-race"}
 
 def verify(name, kernel):
     case = CASES[name]
-    return mlusim.verify(
-        kernel, *case.arguments, reference=case.reference, max_operations=20_000, **case.options
-    )
+    return mlusim.verify(kernel, *case.arguments, reference=case.reference, max_operations=20_000, **case.options)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,75 @@
+"""Where the time went by source line of the kernel: the causes of `breakdown`, each with who covered the time.
+
+Within a cause a core's picosecond belongs to the operation that began first. Time that is no operation's (issue,
+launch, idle) has no line. The sum over lines is the breakdown, exactly.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mlusim.analysis.breakdown import CAUSES, layers
+from mlusim.analysis.intervals import Integers, clip, intervals, no_intervals, union
+from mlusim.analysis.records import Records
+from mlusim.log import NONE
+
+
+class LineTime(NamedTuple):
+    """Core-picoseconds of one source line by cause, in the order of `CAUSES`. Line 0: of no operation."""
+
+    file: str
+    line: int
+    function: str
+    spent_ps: Integers
+
+
+def time_by_line(records: Records) -> list[LineTime]:
+    """The lines on which the MLU cores spent their time, most first; together they sum to cores times the run's time."""
+    log, cores = records.log, records.board.cores
+    low, high = records.start_of_run_ps, records.end_of_run_ps
+    spent = np.zeros((len(log.lines) + 1, len(CAUSES)), np.int64)
+    causes = list(CAUSES)
+    covered = no_intervals()
+    for layer in layers(records):
+        kept = layer.track < cores
+        track, line = layer.track[kept], layer.line[kept]
+        start, stop = np.clip(layer.start_ps[kept], low, high), np.clip(layer.stop_ps[kept], low, high)
+        own = _first_come(track, start, stop, low, high)
+        own_ps = stop - own - _overlap(covered, track, own, stop, low, high)
+        some = stop > own
+        np.add.at(spent[:, causes.index(layer.cause)], line[some], own_ps[some])
+        covered = union(covered, clip(intervals(track, start, stop), low, high))
+    spent[NONE, causes.index("idle")] += cores * records.time_ps - int((covered[:, 2] - covered[:, 1]).sum())
+    places = [*log.lines[: len(spent) - 1], ("", 0, "")]
+    order = np.argsort(-spent.sum(axis=1), kind="stable")
+    return [LineTime(*places[number][:3], spent[number]) for number in order.tolist() if spent[number].any()]
+
+
+def _first_come(track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:
+    """From when each interval's time is its own: what began before it on its track has it first."""
+    order = np.lexsort((start, track))
+    lift = track[order] * (high - low + 1)
+    reach = np.maximum.accumulate(np.concatenate([[NONE], stop[order] - low + lift]))[:-1]
+    own = np.empty_like(start)
+    own[order] = np.maximum(start[order], np.minimum(reach - lift + low, stop[order]))
+    return own
+
+
+def _overlap(covered: Integers, track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:
+    """How much of each interval a disjoint, sorted set covers; 0 for an empty interval."""
+    if not len(covered):
+        return np.zeros(len(track), np.int64)
+    lift = high - low + 1
+    begin = covered[:, 1] - low + covered[:, 0] * lift
+    length = covered[:, 2] - covered[:, 1]
+    before = np.cumsum(length) - length
+
+    def until(time_ps: Integers) -> Integers:
+        lifted = time_ps - low + track * lift
+        place = np.searchsorted(begin, lifted, side="right") - 1
+        inside = np.clip(lifted - begin[place], 0, length[place]) + before[place]
+        return np.where(place < 0, 0, inside)
+
+    return np.where(stop > start, until(stop) - until(start), 0)

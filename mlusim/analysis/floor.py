@@ -1,0 +1,207 @@
+"""The floor beside the estimate: the time that no split or schedule could beat, and where the rest went.
+
+The floor is the larger of two: the compulsory bytes (inputs and outputs once, but of the inputs no more than the run
+read) at the DRAM's nominal bandwidth, and the operator's operations on all cores' vector pipes. What the simulated
+time has above it is attributed without remainder, core by core. First the floor is taken out of a core's time, in
+this order: bytes moving (of a floor of operations, vector compute first), then what else the core did, its idle time
+last. What is left has the causes of `breakdown`, and of waiting for bandwidth and moving bytes the DRAM's losses come
+first, as long as there is such time:
+
+1. `extra_bytes`: more bytes on the bus than are compulsory: whole units, read-modify-write, bytes moved again;
+2. `contiguous`: contiguous reads and writes below the nominal bandwidth;
+3. `strided`: what strided copies lose beyond that;
+4. `mixed`: reads and writes in flight together;
+5. `shared_bandwidth`: the rest of the waiting: others use the DRAM or the cluster's port, or latency grows with load;
+6. `port`: the rest of the moving: a core's own port is slower than its share of the DRAM.
+
+The order of the work before it is `breakdown`'s: launch, latency, compute, syncs and idle time are what it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.intervals import Integers, intervals, union
+from mlusim.analysis.metrics import Metrics
+from mlusim.analysis.records import Flags, Records
+from mlusim.hardware import Board
+from mlusim.hardware.known_errors import FAMILY_ERRORS
+from mlusim.log import NONE
+from mlusim.units import PS_PER_S, ceil_div
+
+LOSSES: dict[str, str] = {
+    "launch": "launch",
+    "latency": "latency of copies, and issue",
+    "extra_bytes": "DRAM: bytes beyond the compulsory",
+    "contiguous": "DRAM: contiguous access below nominal",
+    "strided": "DRAM: strided access",
+    "mixed": "DRAM: reads and writes mixed",
+    "shared_bandwidth": "waiting for shared bandwidth",
+    "port": "copies at the speed of a core's port",
+    "compute": "compute and on-chip copies, not hidden",
+    "sync": "syncs and barriers",
+    "idle": "imbalance and idle tail",
+}
+
+# Where what is left of a cause of `breakdown` belongs.
+_GROUPS = {
+    "transfer": "port",
+    "bandwidth_wait": "shared_bandwidth",
+    "on_chip_copy": "compute",
+    "vector": "compute",
+    "scalar": "compute",
+    "dma_latency": "latency",
+    "sync": "sync",
+    "issue": "latency",
+    "launch": "launch",
+    "idle": "idle",
+}
+_MOVING_FIRST = [
+    *("transfer", "bandwidth_wait", "vector", "on_chip_copy", "scalar", "dma_latency"),
+    *("sync", "issue", "launch", "idle"),
+]
+_COMPUTE_FIRST = ["vector", *(name for name in _MOVING_FIRST if name != "vector")]
+
+# The parameters that a loss rests on first.
+_RESTS_ON = {
+    "launch": ("kernel_start_ps", "kernel_end_ps", "core_start_skew_ps", "wave_ps", "queued_kernel_gap_ps"),
+    "latency": ("dma_read_latency_ps", "dma_write_latency_ps", "issue_cycles"),
+    "extra_bytes": ("dram_unit_bytes",),
+    "contiguous": ("dram_read_efficiency", "dram_write_efficiency"),
+    "strided": ("dram_strided_read_efficiency", "dram_strided_write_efficiency"),
+    "mixed": ("dram_mixed_efficiency",),
+    "shared_bandwidth": ("dram_latency_growth", "cluster_read_bandwidth_bytes_per_s"),
+    "port": ("core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "dma_segment_ps"),
+    "compute": ("vector_startup_cycles", "scalar_gdram_latency_ps", "move_startup_cycles", "scalar_nram_cycles"),
+    "sync": ("cluster_barrier_ps", "union_barrier_ps"),
+    "idle": (),
+}
+_LISTED = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Floor:
+    """The floor of a run, and what the simulated time has above it.
+
+    Attributes:
+        io_ps: compulsory bytes at the nominal bandwidth.
+        compute_ps: the operator's operations at the peak of all vector pipes.
+        time_ps: the larger of the two, no more than the run's time.
+        core_losses_ps: (cores, losses) picoseconds above the floor of each core by cause, in the order of `LOSSES`;
+            each row sums to the run's time less the floor.
+        losses_ps: the sum over the cores, by name.
+    """
+
+    io_ps: int
+    compute_ps: int
+    time_ps: int
+    losses_ps: Mapping[str, int]
+    core_losses_ps: Integers = field(repr=False)
+
+
+def floor_of(records: Records, metrics: Metrics) -> Floor:
+    """The floor of a run and where the time above it went."""
+    board = records.board
+    least = _compulsory(metrics)
+    io_ps = _time_ps(sum(least.values()), board.dram_bandwidth_bytes_per_s)
+    compute_ps = _time_ps(metrics.theory_ops, metrics.peak_ops_per_s)
+    floor_ps = min(max(io_ps, compute_ps), metrics.time_ps)
+    left = {name: metrics.core_causes_ps[:, place].copy() for place, name in enumerate(CAUSES)}
+    _take(left, _COMPUTE_FIRST if compute_ps > io_ps else _MOVING_FIRST, floor_ps)
+    losses = {name: np.zeros(board.cores, np.int64) for name in LOSSES}
+    for name, lost_ps in _dram_losses(records, sum(least.values())).items():
+        losses[name] += _take(left, ["bandwidth_wait", "transfer"], lost_ps)
+    for name, rest in left.items():
+        losses[_GROUPS[name]] += rest
+    table = np.stack([losses[name] for name in LOSSES], axis=1)
+    totals = {name: int(total) for name, total in zip(LOSSES, table.sum(axis=0), strict=True)}
+    return Floor(io_ps, compute_ps, floor_ps, totals, table)
+
+
+def rests_on(board: Board, floor: Floor) -> list[str]:
+    """The parameters without a public source on which most of the time above the floor rests, most important first."""
+    found: list[str] = []
+    for name, _ in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
+        if floor.losses_ps[name]:
+            found += [key for key in _RESTS_ON[name] if board.sources[key].startswith(("ASSUMED", "fitted"))]
+    return found[:_LISTED]
+
+
+def expected_error(board: Board) -> str:
+    """What is known of the model's error on boards of a family, with its sign."""
+    known = FAMILY_ERRORS.get(board.family)
+    if known is None:
+        return "no measurement of this family: error unknown"
+    mean, low, high = (100 * part for part in known)
+    side = "too fast" if mean < 0 else "too slow"
+    return f"measured kernels of the family: {low:+.0f} to {high:+.0f} %, on the mean {abs(mean):.1f} % {side}"
+
+
+def _compulsory(metrics: Metrics) -> dict[str, int]:
+    return {name: min(nbytes, metrics.bus_bytes[name]) for name, nbytes in metrics.compulsory_bytes.items()}
+
+
+def _time_ps(amount: int, per_s: int) -> int:
+    return ceil_div(amount * PS_PER_S, per_s) if per_s else 0
+
+
+def _take(left: dict[str, Integers], order: list[str], amount_ps: int) -> Integers:
+    """Take up to `amount_ps` of each core from the causes in order; gives what was taken of each core."""
+    wanted = np.full(len(next(iter(left.values()))), amount_ps, np.int64)
+    for name in order:
+        part = np.minimum(wanted, left[name])
+        left[name] -= part
+        wanted -= part
+    return amount_ps - wanted
+
+
+def _dram_losses(records: Records, compulsory: int) -> dict[str, int]:
+    """Time that the DRAM loses to each cause over the whole run."""
+    board = records.board
+    read, write = records.bus_read_bytes, records.bus_write_bytes
+    peak = board.dram_bandwidth_bytes_per_s / PS_PER_S
+    bytes_read, bytes_written = int(read.sum()), int(write.sum())
+    best_read, best_write = 1 / board.dram_read_efficiency, 1 / board.dram_write_efficiency
+    contiguous = bytes_read * (best_read - 1) + bytes_written * (best_write - 1)
+    strided = _is_strided(records)
+    more = int(read[strided].sum()) * (1 / board.dram_strided_read_efficiency - best_read)
+    more += int(write[strided].sum()) * (1 / board.dram_strided_write_efficiency - best_write)
+    return {
+        "extra_bytes": round(max(bytes_read + bytes_written - compulsory, 0) / peak),
+        "contiguous": round(contiguous / peak),
+        "strided": round(more / peak),
+        "mixed": round(_both_ps(records) * (1 - board.dram_mixed_efficiency)),
+    }
+
+
+def _is_strided(records: Records) -> Flags:
+    """Copies whose off-chip side has gaps."""
+    gaps = np.array([not _contiguous(box.shape, box.strides, box.itemsize) for box in records.log.boxes] + [False])
+    columns = records.log.columns()
+    far = np.where(records.is_write, columns["dst_box"], columns["a_box"])
+    return np.asarray(records.is_copy & (far != NONE) & gaps[far])
+
+
+def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    expected = itemsize
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1:
+            if stride != expected:
+                return False
+            expected *= extent
+    return True
+
+
+def _both_ps(records: Records) -> int:
+    """Time in which reads and writes of DRAM are both in flight."""
+    moves = records.is_copy & (records.bus_read_bytes + records.bus_write_bytes > 0)
+    sets = []
+    for chosen in (moves & (records.bus_read_bytes > 0) & ~records.is_write, moves & records.is_write):
+        start = records.moving_ps[chosen]
+        sets.append(union(intervals(np.zeros(len(start), np.int64), start, records.end_ps[chosen])))
+    lengths = [int((part[:, 2] - part[:, 1]).sum()) for part in (*sets, union(*sets))]
+    return lengths[0] + lengths[1] - lengths[2]

@@ -1,0 +1,76 @@
+"""The split proof as numbers of a picture: who wrote each sampled element of a tensor, or nobody, or several."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlusim.dtypes import dtype_of
+from mlusim.log import NONE, Log
+from mlusim.verifier.accesses import accesses_of
+from mlusim.verifier.boxes import Integers
+from mlusim.verifier.cells import Cells
+
+NOBODY, AGAIN = -1, -2
+MOST_ROWS, MOST_COLUMNS = 480, 960
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProofMap:
+    """One output, flattened to two axes.
+
+    Attributes:
+        name, shape: the tensor.
+        split: axes before it make the rows, the others the columns.
+        rows, columns: sampled rows and columns.
+        writer: (rows, columns) task that wrote each; `NOBODY`, or `AGAIN` where more than one write did.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    split: int
+    rows: Integers
+    columns: Integers
+    writer: Integers
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows and columns of the flattened tensor."""
+        return math.prod(self.shape[: self.split]), math.prod(self.shape[self.split :])
+
+
+def proof_maps(log: Log) -> list[ProofMap]:
+    """A map of each tensor of the host that kernels may write, and that has elements."""
+    accesses = accesses_of(log, log.columns())
+    task = log.columns()["task"]
+    maps = []
+    for identity, record in enumerate(log.allocations):
+        if record.task != NONE or record.read_only or not record.nbytes:
+            continue
+        some = accesses.where((accesses.alloc == identity) & accesses.write)
+        cells = Cells(some, record.nbytes)
+        times, total = cells.count(), cells.count(task[some.record])
+        writer = np.where(times == 1, total, np.where(times == 0, NOBODY, AGAIN))
+        shape = record.shape or (1,)
+        split = _split(shape)
+        rows = _samples(math.prod(shape[:split]), MOST_ROWS)
+        columns = _samples(math.prod(shape[split:]), MOST_COLUMNS)
+        byte = (rows[:, None] * math.prod(shape[split:]) + columns) * dtype_of(record.dtype).itemsize
+        place = np.searchsorted(cells.cuts, byte.reshape(-1), side="right") - 1
+        maps.append(ProofMap(record.name, shape, split, rows, columns, writer[place].reshape(byte.shape)))
+    return maps
+
+
+def _split(shape: tuple[int, ...]) -> int:
+    """The split nearest to a square."""
+    return min(
+        range(len(shape)),
+        key=lambda split: abs(math.log(math.prod(shape[:split])) - math.log(math.prod(shape[split:]))),
+    )
+
+
+def _samples(extent: int, most: int) -> Integers:
+    count = min(extent, most)
+    return np.arange(count, dtype=np.int64) * extent // max(count, 1)

@@ -1,0 +1,196 @@
+"""Laws that times obey on every board, whatever the parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlusim.analysis.floor import floor_of
+from mlusim.analysis.metrics import measure
+from mlusim.analysis.records import Records
+from mlusim.device import Device
+from mlusim.hardware import board
+from mlusim.units import PS_PER_S, ceil_ps
+
+BOARDS = ["mlu370-x4", "mlu590-m9", "mlu290-m5", "mlu270-s4"]
+FASTER = [
+    *("dram_bandwidth_bytes_per_s", "core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s"),
+    *("cluster_read_bandwidth_bytes_per_s", "cluster_write_bandwidth_bytes_per_s", "clock_hz"),
+]
+few = settings(max_examples=20, deadline=None)
+boards = st.sampled_from(BOARDS)
+elements = st.integers(1, 1500).map(lambda units: 32 * units)
+
+
+async def there_and_back(core, x, out, turns):
+    """Blocking: load, compute, store."""
+    held = core.nram.alloc(x.shape[-1], x.dtype)
+    for _ in range(turns):
+        await core.memcpy(held, x[core.task_id])
+        core.add(held, held, 1.0)
+        await core.sync()
+        await core.memcpy(out[core.task_id], held)
+
+
+def run(on, count, tasks=1, turns=1, kernel=there_and_back, data=False, array=None):
+    device = Device(on, data=data)
+    x = device.upload(np.broadcast_to(np.float32(0), (tasks, count)) if array is None else array)
+    out = device.alloc((tasks, count), np.float32)
+    device.launch(kernel, x, out, turns, dim=tasks, kind="BLOCK")
+    device.synchronize()
+    return device
+
+
+def time_ps(device):
+    launch = device.log.launches[0]
+    return launch.end_ps - launch.start_ps
+
+
+@few
+@given(boards, elements, st.integers(1, 3))
+def test_one_cores_time_is_the_closed_form(name, count, turns):
+    on = board(name)
+    nbytes = 4 * count
+    units = -(-nbytes // 64) * 64
+    capacity = on.dram_bandwidth_bytes_per_s
+
+    def transfer_ps(port, efficiency):
+        demand = port / efficiency / capacity
+        part = min(1, 1 / demand)
+        if on.dram_latency_growth:
+            root = ((1 + demand) ** 2 + 4 * (on.dram_latency_growth - 1) * demand) ** 0.5
+            part = 2 / (1 + demand + root)
+        return ceil_ps(units * PS_PER_S / (port * part))
+
+    load = on.dma_read_latency_ps + transfer_ps(on.core_read_bandwidth_bytes_per_s, on.dram_read_efficiency)
+    store = on.dma_write_latency_ps + transfer_ps(on.core_write_bandwidth_bytes_per_s, on.dram_write_efficiency)
+    compute = on.cycles_ps(on.vector_startup_cycles + -(-nbytes // on.vector_bytes_per_cycle))
+    # The sync waits for the vector pipe; load, add and store are issued one by one.
+    each = 3 * on.cycles_ps(on.issue_cycles) + load + compute + store
+    syncs = on.cycles_ps(on.issue_cycles)
+    total = on.kernel_start_ps + turns * each + on.kernel_end_ps
+    assert total <= time_ps(run(on, count, turns=turns)) + turns <= total + turns * (syncs + 3)
+
+
+@few
+@given(boards, st.integers(2, 16))
+def test_k_equal_cores_on_a_saturated_link_take_k_times(name, k):
+    on = board(name)
+    slow = on.replace(dram_bandwidth_bytes_per_s=10**9, core_start_skew_ps=0, dram_latency_growth=0.0)
+
+    async def load(core, x, out, turns):
+        await core.memcpy(core.nram.alloc(x.shape[-1], x.dtype), x[core.task_id])
+
+    def moving_ps(tasks):
+        return time_ps(run(slow, 16384, tasks, kernel=load)) - fixed_ps
+
+    fixed_ps = on.kernel_start_ps + on.kernel_end_ps + on.dma_read_latency_ps + on.cycles_ps(on.issue_cycles)
+    assert moving_ps(k) == pytest.approx(k * moving_ps(1), abs=2 * k)
+
+
+@few
+@given(boards, elements, st.sampled_from(FASTER), st.integers(2, 4))
+def test_one_cores_time_and_the_floor_never_grow_with_more_bandwidth_or_clock(name, count, field, times):
+    on = board(name)
+    faster = on.replace(**{field: times * getattr(on, field)})
+    before, after = run(on, count), run(faster, count)
+    assert time_ps(after) <= time_ps(before)
+    floors = [
+        floor_of(Records(device.log, device.board), measure(device.log, device.board, theory_ops=count)).time_ps
+        for device in (before, after)
+    ]
+    assert floors[1] <= floors[0]
+
+
+@few
+@given(boards, st.integers(1, 8), st.integers(1, 200), st.integers(0, 30))
+def test_bytes_equal_hand_counts(name, tasks, count, offset):
+    async def kernel(core, x, out, turns):
+        held = core.nram.alloc(count, x.dtype)
+        await core.memcpy(held, x[core.task_id, offset : offset + count])
+        await core.memcpy(out[core.task_id, offset : offset + count], held)
+
+    device = run(board(name), 256, tasks, kernel=kernel)
+    metrics = measure(device.log, device.board)
+    # Rows are 1024 B, so every one of them begins on a unit.
+    first, last = 4 * offset, 4 * (offset + count)
+    touched = -(-last // 64) - first // 64
+    whole = max(0, last // 64 - -(-first // 64))
+    assert metrics.bytes_requested == {"GDRAM2NRAM": 4 * tasks * count, "NRAM2GDRAM": 4 * tasks * count}
+    assert metrics.bus_bytes == {"read": 64 * tasks * (touched + touched - whole), "write": 64 * tasks * touched}
+
+
+@few
+@given(boards, st.integers(1, 8), st.integers(0, 2**32 - 1))
+def test_time_does_not_depend_on_data_that_no_scalar_load_reads_nor_on_whether_there_is_any(name, tasks, seed):
+    array = np.random.default_rng(seed).standard_normal((tasks, 4096)).astype(np.float32)
+    times = {
+        time_ps(run(board(name), 4096, tasks, data=True, array=array)),
+        time_ps(run(board(name), 4096, tasks, data=True, array=np.zeros_like(array))),
+        time_ps(run(board(name), 4096, tasks)),
+    }
+    assert len(times) == 1
+
+
+def rate(name, *, write, strided):
+    """Bytes per picosecond of one kind of access by all cores."""
+    on = board(name)
+    rows, width = 64, 1024
+
+    async def kernel(core, x, out, turns):
+        held = core.nram.alloc((rows, width), np.float32)
+        far = (out if write else x)[core.task_id].reshape(2 * rows, width)
+        far = far[::2] if strided else far[:rows]
+        for _ in range(8):
+            if write:
+                core.memcpy_async(far, held)
+            else:
+                core.memcpy_async(held, far)
+        await core.sync()
+
+    device = run(on, 2 * rows * width, on.cores, kernel=kernel)
+    return 1 / time_ps(device)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_order_of_the_kinds_of_access(name):
+    rates = [rate(name, write=write, strided=strided) for strided in (False, True) for write in (False, True)]
+    assert rates == sorted(rates, reverse=True)
+    assert len(set(rates)) == len(rates)
+
+
+# Not MLU270: where two tasks fill the DRAM, more of them only mix its reads and writes, and cost 2 % more.
+@pytest.mark.parametrize("name", [name for name in BOARDS if name != "mlu270-s4"])
+@pytest.mark.parametrize("total", [1 << 24, 1 << 28])
+def test_more_tasks_are_never_slower_with_equal_work_up_to_one_a_core(name, total):
+    # Work that is long against a launch: in a small one the skew of the starts, some ns for each core, shows.
+    on = board(name)
+    times = []
+
+    async def kernel(core, x, out, turns):
+        count = x.shape[1]
+        most = min(count, 32768)
+        held = core.nram.alloc(most, x.dtype)
+        for start in range(0, count, most):
+            await core.memcpy(held[: min(most, count - start)], x[core.task_id, start : min(start + most, count)])
+            await core.memcpy(out[core.task_id, start : min(start + most, count)], held[: min(most, count - start)])
+
+    tasks = 1
+    while tasks <= on.cores:
+        times.append(time_ps(run(on, total // 4 // tasks, tasks, kernel=kernel)))
+        tasks *= 2
+    assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+@pytest.mark.parametrize("useful", [1, 2, 4, 16, 32, 63])
+def test_a_store_of_part_of_a_unit_is_at_most_x_over_128_efficient(name, useful):
+    async def kernel(core, x, out, turns):
+        held = core.nram.alloc(useful, np.uint8)
+        await core.memcpy(out.view(np.uint8)[core.task_id, :useful], held)
+
+    device = run(board(name), 64, 4, kernel=kernel)
+    bus = measure(device.log, device.board).bus_bytes
+    assert 4 * useful / (bus["read"] + bus["write"]) == useful / 128

@@ -1,0 +1,41 @@
+"""How the time moves with a parameter, against hand-made moves."""
+
+import numpy as np
+import pytest
+
+from mlusim.hardware import board
+from mlusim.ops.common import Input
+from mlusim.ops.sensitivity import movable, moved, sensitivity
+from mlusim.ops.tin_shift import FORWARD
+
+
+@pytest.fixture
+def call():
+    x, shifts = np.zeros((1, 8, 8, 64), np.float32), np.zeros((1, 2), np.int32)
+    inputs = Input(name="x", array=x), Input(name="shifts", array=shifts, keep_data=True)
+    return FORWARD.prepare(board("mlu370-x4"), "documented", *inputs)
+
+
+def test_changes_come_by_size_and_name_uncertain_parameters(call):
+    found = sensitivity(call)
+    swings = [one.swing for one in found]
+    assert swings == sorted(swings, reverse=True)
+    assert all(one.source.startswith(("ASSUMED", "fitted")) for one in found)
+    latency = next(one for one in found if one.field == "dma_read_latency_ps")
+    assert latency.less < 0 < latency.more
+
+
+def test_a_parameter_moves_by_its_part_or_as_far_as_the_rules_allow():
+    on = board("mlu370-x4")
+    assert moved(on, "dma_read_latency_ps", 1.2).dma_read_latency_ps == round(1.2 * on.dma_read_latency_ps)
+    mixed = on.dram_mixed_efficiency
+    assert moved(on, "dram_mixed_efficiency", 0.8).dram_mixed_efficiency == pytest.approx(0.8 * mixed)
+    assert moved(on, "dram_mixed_efficiency", 1.2).dram_mixed_efficiency == pytest.approx(1, abs=1e-4)
+    read = moved(on, "dram_read_efficiency", 0.8).dram_read_efficiency
+    assert on.dram_write_efficiency < read < on.dram_write_efficiency + 1e-4
+
+
+def test_what_a_source_says_does_not_move():
+    names = movable(board("mlu370-x4"))
+    assert "dma_read_latency_ps" in names
+    assert not {"dram_bandwidth_bytes_per_s", "vector_bytes_per_cycle", "scalar_add_cycles", "nram_bytes"} & set(names)

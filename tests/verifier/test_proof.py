@@ -1,0 +1,153 @@
+"""The split proof: who wrote what, how often what was read, how even it is, what it moved, and against its plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import Output, Tiles, verify
+from mlusim.kernels.tin_shift import tin_shift_segments
+from mlusim.verifier.balance import memory_traffic
+from mlusim.verifier.check import check_log, prove
+from mlusim.verifier.proof_map import AGAIN, NOBODY, proof_maps
+
+X = np.arange(2 * 5 * 4 * 96, dtype=np.float32).reshape(2, 5, 4, 96)
+SHIFTS = np.array([[1, -2], [0, 7]], np.int32)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return mlusim.ops.tin_shift_forward(X, SHIFTS, check=True)
+
+
+def test_figures_of_a_sound_split(result):
+    report = result.report
+    x, shifts, output = report.tensors
+    assert (output.unwritten_bytes, output.rewritten_bytes, output.bytes_written) == (0, 0, X.nbytes)
+    kept = sum(max(5 - abs(int(k)), 0) for k in SHIFTS.reshape(-1)) * 2 * 96 * 4
+    assert x.bytes_read == kept
+    assert x.unread_bytes == X.nbytes - kept
+    assert (x.least_reads, x.most_reads) == (0, 1)
+    assert (shifts.least_reads, shifts.most_reads, shifts.bytes_read) == (2, 2, 8 * 4)
+    assert report.balance.tiles == 8
+    assert report.balance.idle_cores == result.board.cores - 8
+    assert report.balance.evenness == 1
+    assert report.memories["gdram"] == (kept + 8 * 4, X.nbytes)
+    lines = {line.operation: line for line in report.traffic}
+    assert lines["load"].efficiency == 4 / 64
+    assert {line.operations for line in report.traffic} == {6, 8}
+    assert json.dumps(report.to_json())
+
+
+def test_a_tail_tile_and_an_idle_task_are_counted():
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc((4, 8), x.dtype)
+        for row in range(core.task_id * 4, x.shape[0], core.task_dim * 4):
+            last = min(row + 4, x.shape[0])
+            await core.memcpy(held[0 : last - row], x[row:last])
+            await core.memcpy(out[row:last], held[0 : last - row])
+
+    x = np.ones((10, 8), np.float32)
+    balance = verify(kernel, x, Output.like(x), dim=4).check().balance
+    assert (balance.tasks, balance.idle_tasks, balance.tiles, balance.tail_tiles) == (4, 1, 3, 1)
+    assert balance.tile_bytes == 4 * 8 * 4
+    assert balance.evenness == pytest.approx(80 / 4 / 32)
+
+
+def test_a_plan_is_proved_before_anything_runs(result):
+    plan = result.plan
+    assert prove(plan) == []
+    tiles = plan.tiles
+    short = dataclasses.replace(plan, tiles=Tiles(tiles.task[1:], tiles.start[1:], tiles.stop[1:], 8))
+    (finding,) = prove(short)
+    assert finding.kind == "bad-plan"
+    assert finding.title.startswith("elements [0, 0, 0, 0] to [1, 5, 1, 96] of the output [2, 5, 4, 96] are written 0")
+
+
+def test_a_run_is_compared_with_its_plan(result):
+    plan = result.plan
+    moved = dataclasses.replace(
+        plan, tiles=Tiles(np.roll(plan.tiles.task, 1), plan.tiles.start, plan.tiles.stop, plan.nram_bytes)
+    )
+    report = check_log(result.log, result.board, plan=moved)
+    (finding,) = report.errors
+    assert finding.kind == "not-planned"
+    assert finding.title == "task 0 writes what the plan gives to task 7"
+    assert finding.where == f"output[0:2, 0:5, 0:4, 0:96], {len('1234')}".replace(", 4", ", 15 360 B")
+    assert finding.sites[0].tile == "tile 0 of task 7"
+    assert finding.rule.endswith("them to tile 0 of task 7, [0, 0, 0, 0] to [1, 5, 1, 96]")
+
+
+def test_what_the_plan_gives_is_named_where_it_is_not_written(result):
+    class Skips:
+        """A plan's tiles, of which a kernel sees all but one."""
+
+        def __init__(self, plan):
+            self.plan = plan
+
+        def __getattr__(self, name):
+            return getattr(self.plan, name)
+
+        def tiles_of(self, task):
+            return () if task == 3 else self.plan.tiles_of(task)
+
+    async def kernel(core, x, shifts, out):
+        await tin_shift_segments(core, x, shifts, out, Skips(result.plan), 1)
+
+    report = verify(kernel, X, SHIFTS, Output.like(X), plan=result.plan)
+    (finding,) = report.errors
+    assert finding.title == "1 920 B (1.875 KiB) of out are never written, in 5 ranges"
+    assert finding.where.startswith("out[0, 0:5, 3, 0:96], 1 920 B; the first is out[0, 0, 3, 0:96], 384 B")
+    assert finding.remedy.endswith("\nthe plan gives them to tile 0 of task 3, [0, 0, 3, 0] to [1, 5, 4, 96].")
+
+
+def test_a_later_launch_may_write_again():
+    async def kernel(core, x, out):
+        held = core.nram.alloc(x.shape, x.dtype)
+        await core.memcpy(held, x)
+        await core.memcpy(out, held)
+
+    device = mlusim.Device()
+    x, out = device.upload(X), device.alloc(X.shape, X.dtype)
+    for _ in range(2):
+        device.launch(kernel, x, out, kind="BLOCK", dim=1)
+    device.synchronize()
+    assert device.verify().check().tensors[1].times_written == 2
+
+
+def test_the_picture_shows_who_nobody_and_twice(tmp_path):
+    async def kernel(core, x, out):
+        held = core.nram.alloc(x.shape, x.dtype)
+        await core.memcpy(held, x)
+        await core.memcpy(out[core.task_id * 2 : core.task_id * 2 + 3], held[0:3])
+
+    x = np.ones((8, 6), np.float32)
+    report = verify(kernel, x, Output.like(x), kind="BLOCK", dim=3)
+    (one,) = proof_maps(report.log)
+    assert one.writer[:, 0].tolist() == [0, 0, AGAIN, 1, AGAIN, 2, 2, NOBODY]
+    assert (one.writer == one.writer[:, :1]).all()
+    first = report.draw(tmp_path / "proof.png").read_bytes()
+    assert first.startswith(b"\x89PNG")
+    assert report.draw(tmp_path / "again.png").read_bytes() == first
+    with pytest.raises(mlusim.InputError, match=r"^draw to .*proof.pdf: it is a \.png or \.svg file"):
+        report.draw(tmp_path / "proof.pdf")
+
+
+def test_switches_of_an_operator(result):
+    assert result.report is not None
+    assert mlusim.ops.tin_shift_forward(X, SHIFTS, check=False).report is None
+    # The fixture of this test suite checks what says nothing.
+    assert mlusim.ops.tin_shift_forward(X, SHIFTS).report.ok
+    assert memory_traffic(result.log, check_accesses(result.log))["gdram"] == result.report.memories["gdram"]
+
+
+def check_accesses(log):
+    from mlusim.verifier.accesses import accesses_of
+
+    return accesses_of(log, log.columns())
