@@ -97,7 +97,9 @@ class TestReverse:
         assert same_bits(reverse(x, [0, 2], device=on(name, 4096), strategy=strategy), np.flip(x, (0, 2)))
 
     @pytest.mark.parametrize("strategy", [*STRATEGIES])
-    @pytest.mark.parametrize(("nram_bytes", "shape"), [(1 << 16, (64, 9, 16)), (4096, (3, 64, 128)), (1024, (2, 3, 3000))])
+    @pytest.mark.parametrize(
+        ("nram_bytes", "shape"), [(1 << 16, (64, 9, 16)), (4096, (3, 64, 128)), (1024, (2, 3, 3000))]
+    )
     @pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 2), (1, 2)])
     def test_all_tiers(self, axes, nram_bytes, shape, strategy):
         x = RNG.integers(-(2**31), 2**31, shape).astype(np.int32)
@@ -149,7 +151,11 @@ class TestReverse:
         [
             ((2, 3), 2, r"^reverse: axis=2 of a tensor of rank 2: an axis is in \[-2, 2\); the last one is 1 or -1$"),
             ((2, 3), [0, -3], r"^reverse: axis=-3 of a tensor of rank 2"),
-            ((2, 3), [1, -1], r"^reverse: axis=\[1, -1\] names axis 1 of a tensor of rank 2 2 times, as 1 and -1: give "),
+            (
+                (2, 3),
+                [1, -1],
+                r"^reverse: axis=\[1, -1\] names axis 1 of a tensor of rank 2 2 times, as 1 and -1: give ",
+            ),
             ((2, 3), [0, 1, 0], r"names axis 0 of a tensor of rank 2 2 times, as 0 and 0: give each axis once$"),
             ((), 0, r"^reverse: axis=0 of a tensor of rank 0, which has no axes$"),
             ((2, 3), 1.0, r"^reverse: axis=1\.0 is not an integer"),
@@ -228,7 +234,9 @@ class TestReverseSequence:
 
     @pytest.mark.parametrize("strategy", [*SEQUENCE_STRATEGIES])
     @pytest.mark.parametrize("name", BOARDS)
-    @pytest.mark.parametrize(("nram_bytes", "shape"), [(1 << 16, (70, 6, 4)), (2048, (5, 200, 4)), (1024, (3, 4, 1500))])
+    @pytest.mark.parametrize(
+        ("nram_bytes", "shape"), [(1 << 16, (70, 6, 4)), (2048, (5, 200, 4)), (1024, (3, 4, 1500))]
+    )
     @pytest.mark.parametrize("axes", [(1, 0), (0, 1), (2, 0), (0, 2), (1, 2)])
     def test_all_tiers(self, axes, nram_bytes, shape, name, strategy):
         x = bits(shape, np.int16)
@@ -254,11 +262,26 @@ class TestReverseSequence:
     @pytest.mark.parametrize(
         ("shape", "lengths", "axes", "message"),
         [
-            ((4,), np.zeros(4, np.int32), (1, 0), r"^reverse_sequence: x has shape \[4\], rank 1: it needs .* rank 2 or more"),
+            (
+                (4,),
+                np.zeros(4, np.int32),
+                (1, 0),
+                r"^reverse_sequence: x has shape \[4\], rank 1: it needs .* rank 2 or more",
+            ),
             ((4, 5), np.zeros(4, np.int32), (2, 0), r"^reverse_sequence: seq_axis=2 of a tensor of rank 2"),
             ((4, 5), np.zeros(4, np.int32), (1, -3), r"^reverse_sequence: batch_axis=-3 of a tensor of rank 2"),
-            ((4, 5), np.zeros(4, np.int32), (1, -1), r"seq_axis=1 and batch_axis=-1 are one axis of x, of rank 2: they"),
-            ((4, 5), np.zeros(5, np.int32), (1, 0), r"seq_lengths has shape \[5\] and x, of shape \[4, 5\], has 4 batch"),
+            (
+                (4, 5),
+                np.zeros(4, np.int32),
+                (1, -1),
+                r"seq_axis=1 and batch_axis=-1 are one axis of x, of rank 2: they",
+            ),
+            (
+                (4, 5),
+                np.zeros(5, np.int32),
+                (1, 0),
+                r"seq_lengths has shape \[5\] and x, of shape \[4, 5\], has 4 batch",
+            ),
             ((4, 5), np.zeros((4, 1), np.int32), (1, 0), r"seq_lengths is \[4\], one length for each$"),
             ((4, 5), np.zeros(4, np.int16), (1, 0), r"seq_lengths is int16: lengths are int32 or int64"),
             ((4, 5), np.zeros(4), (1, 0), r"seq_lengths is float64: .*seq_lengths\.astype\('int32'\)$"),
@@ -280,7 +303,7 @@ def onnx_cases(module: str) -> list[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         pytest.importorskip("onnx")
-        from onnx import helper  # noqa: PLC0415
+        from onnx import helper
 
         cases = pytest.importorskip(f"onnx.backend.test.case.node.{module}")
         found: list[Any] = []

@@ -26,7 +26,7 @@ class LineTime(NamedTuple):
 
 
 def time_by_line(records: Records) -> list[LineTime]:
-    """The lines on which the MLU cores spent their time, most first; together they sum to cores times the run's time."""
+    """The lines on which the MLU cores spent their time, most first; they sum to cores times the run's time."""
     log, cores = records.log, records.board.cores
     low, high = records.start_of_run_ps, records.end_of_run_ps
     spent = np.zeros((len(log.lines) + 1, len(CAUSES)), np.int64)

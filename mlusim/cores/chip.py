@@ -65,6 +65,7 @@ class Chip:
             [rate / PS_PER_S for rate in ports],
             board.dram_mixed_efficiency,
             board.dram_latency_growth,
+            board.dram_mixing_ps,
         )
         self.gdram = Memory(
             MemoryKind.GDRAM,

@@ -22,7 +22,11 @@ from mlusim.memory.view import Pointer, View
 
 
 class CopyOperations(Operations):
-    """Copies of a core, over its IO and Move pipes."""
+    """Copies of a core, over its IO and Move pipes.
+
+    Not modelled: an SRAM2SRAM copy loads the SRAM of the cluster it comes from only, and one from DRAM to DRAM the read
+    port of its cluster only.
+    """
 
     def memcpy(
         self, dst: View | Pointer, src: View | Pointer, size: int = 0, direction: Direction | None = None, *strides: int

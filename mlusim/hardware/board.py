@@ -61,6 +61,7 @@ class Board:
         dram_strided_read_efficiency: the same for strided reads; less than for contiguous writes.
         dram_strided_write_efficiency: the same for strided writes; the least of the four.
         dram_mixed_efficiency: factor on top of those four while reads and writes are in flight together.
+        dram_mixing_ps: reads and writes this close in time count as in flight together.
         dram_latency_growth: g of a latency that grows with the DRAM's load u, L0 (1 + g u / (1 - u)); 0: constant.
         core_read_bandwidth_bytes_per_s: port of one core, reads from DRAM; its requests in flight over their latency.
         core_write_bandwidth_bytes_per_s: port of one core, writes to DRAM.
@@ -137,6 +138,7 @@ class Board:
     dram_strided_read_efficiency: float
     dram_strided_write_efficiency: float
     dram_mixed_efficiency: float
+    dram_mixing_ps: int
     dram_latency_growth: float
     core_read_bandwidth_bytes_per_s: int
     core_write_bandwidth_bytes_per_s: int

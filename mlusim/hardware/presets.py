@@ -165,8 +165,13 @@ _ALL: _Layer = {
         dma_read_latency_ps=800 * PS_PER_NS,
     ),
     **_from(
-        "ASSUMED: less than a read's, as nothing comes back; fill-one leaves some 0.3 us beside start and end",
+        "ASSUMED: less than a read's, as nothing comes back; the measurements do not tell it from kernel_start_ps",
         dma_write_latency_ps=300 * PS_PER_NS,
+    ),
+    **_from(
+        "ASSUMED: longer than equal tasks of MLU590 that are in step take to load or store an NRAM, so that no time "
+        "hangs on that step",
+        dram_mixing_ps=10_000 * PS_PER_NS,
     ),
     **_from("ASSUMED: none, as no measurement but MLU290's asks for it", dram_latency_growth=0.0),
     # On chip

@@ -59,7 +59,8 @@ def means_of(groups: tuple[Group, ...], pivot: int, name: str) -> Means:
     if name == "mirror":
         segment = pivot
     elif name == "mixed":
-        segment = last
+        # The group before the last, which stays, is contiguous with it until the mirror.
+        segment = last - groups[last].flipped
     else:
         segment = last + groups[last].flipped
     segment = max(segment, pivot)

@@ -77,14 +77,27 @@ class Link:
         rate: bytes of work per picosecond.
         port_rates: for each shared port, bytes per picosecond that its transfers have together.
         mixed_factor: what is left of `rate` while reads and writes are in flight together.
+        mixing_ps: reads and writes count as together, too, for this long after the last of one kind has ended. It is
+            looked at when a transfer joins or leaves.
     """
 
-    def __init__(self, environment: Clock, rate: float, port_rates: list[float], mixed_factor: float = 1.0) -> None:
+    def __init__(
+        self,
+        environment: Clock,
+        rate: float,
+        port_rates: list[float],
+        mixed_factor: float = 1.0,
+        mixing_ps: int = 0,
+    ) -> None:
         self._environment = environment
         self._alarm = Alarm(self._ring)
         self._schedule: Any = environment.schedule
         self._rate = rate
         self._mixed_rate = rate * mixed_factor
+        self._mixing_ps = mixing_ps
+        self._mixed = False
+        self._reads_until = -1
+        self._writes_until = -1
         self._port_rates = port_rates
         self._port_flows: list[list[Flow]] = [[] for _ in port_rates]
         self._clocks: dict[float, _Clock] = {}
@@ -124,9 +137,12 @@ class Link:
         if self._telling:
             return
         # One more transfer never makes another one faster, so the timer stands unless this one is done before it.
-        if self._armed_ps >= now and clock.heap[0][2] is not flow:
-            level = (self._mixed_rate if self._readers and self._writers else self._rate) / self._flows
+        mixed = (self._readers or now < self._reads_until) and (self._writers or now < self._writes_until)
+        # Where mixing is over, all are faster.
+        if self._armed_ps >= now and clock.heap[0][2] is not flow and (mixed or not self._mixed):
+            level = (self._mixed_rate if mixed else self._rate) / self._flows
             if level <= self._port_floor and level <= min(clocks):
+                self._mixed = bool(mixed)
                 for clock in clocks.values():
                     clock.rate = level
                 return
@@ -152,7 +168,7 @@ class Link:
         clocks = self._clocks
         if not clocks:
             return
-        left = self._mixed_rate if self._readers and self._writers else self._rate
+        left = self._capacity(now)
         level = left / self._flows
         if level > self._port_floor or level > min(clocks):
             level = self._level(left)
@@ -175,6 +191,13 @@ class Link:
                 due_ps = now
             self._armed_ps = due_ps
             self._schedule(self._alarm, 1, due_ps - now)
+
+    def _capacity(self, now: int) -> float:
+        """Work per picosecond that the link does now."""
+        self._mixed = bool(
+            (self._readers or now < self._reads_until) and (self._writers or now < self._writes_until)
+        )
+        return self._mixed_rate if self._mixed else self._rate
 
     def _level(self, left: float) -> float:
         """The rate at which the transfers that no port limits share what the others leave."""
@@ -242,8 +265,12 @@ class Link:
             self._port_flows[flow.port].remove(flow)
             self._unsettled.add(flow.port)
             traffic = flow.traffic
-            self._readers -= traffic & 1
-            self._writers -= traffic >> 1
+            if traffic & 1:
+                self._readers -= 1
+                self._reads_until = now + self._mixing_ps
+            if traffic >> 1:
+                self._writers -= 1
+                self._writes_until = now + self._mixing_ps
         self._flows -= len(done)
         # Those who are told of the end often begin the next transfer: share once, after all of them.
         self._telling = True

@@ -38,9 +38,15 @@ class LoadedLink(Link):
     """A `Link` on which every transfer slows down with the load. `growth` is g above; the rest as `Link` has it."""
 
     def __init__(
-        self, environment: Clock, rate: float, port_rates: list[float], mixed_factor: float, growth: float
+        self,
+        environment: Clock,
+        rate: float,
+        port_rates: list[float],
+        mixed_factor: float,
+        mixing_ps: int,
+        growth: float,
     ) -> None:
-        super().__init__(environment, rate, port_rates, mixed_factor)
+        super().__init__(environment, rate, port_rates, mixed_factor, mixing_ps)
         self._growth = growth
         # Ports that hold some of their transfers below their own limit.
         self._full: set[int] = set()
@@ -82,7 +88,7 @@ class LoadedLink(Link):
         for limit, clock in clocks.items():
             offered += limit * clock.flows
         # As `carried`, inlined for performance.
-        demand = offered / (self._mixed_rate if self._readers and self._writers else self._rate)
+        demand = offered / self._capacity(now)
         linear = 1 + demand
         part = 2 / (linear + sqrt(max(linear * linear + 4 * (self._growth - 1) * demand, 0.0)))
         soonest = _INFINITE
@@ -105,9 +111,14 @@ class LoadedLink(Link):
 
 
 def dram_link(
-    environment: Clock, rate: float, port_rates: list[float], mixed_factor: float = 1.0, growth: float = 0.0
+    environment: Clock,
+    rate: float,
+    port_rates: list[float],
+    mixed_factor: float = 1.0,
+    growth: float = 0.0,
+    mixing_ps: int = 0,
 ) -> Link:
     """The link for a board whose latency grows with the load, or does not."""
     if growth:
-        return LoadedLink(environment, rate, port_rates, mixed_factor, growth)
-    return Link(environment, rate, port_rates, mixed_factor)
+        return LoadedLink(environment, rate, port_rates, mixed_factor, mixing_ps, growth)
+    return Link(environment, rate, port_rates, mixed_factor, mixing_ps)

@@ -20,7 +20,7 @@ from mlusim.log import IO, MOVE, SCALAR
 from mlusim.memory.addresses import Addresses, IndexedAxis
 from mlusim.memory.view import View
 
-X4, H8 = (board(name).replace(dram_latency_growth=0.0) for name in ("mlu370-x4", "mlu590-h8"))
+X4, H8 = (board(name).replace(dram_latency_growth=0.0, dram_mixing_ps=0) for name in ("mlu370-x4", "mlu590-h8"))
 PS = 10**12
 PLACE = r"^task 0 \(cluster 0, core 0\), test_counted\.py:\d+, at [\d .]+ ns: "
 QUICK = settings(max_examples=60, deadline=None)

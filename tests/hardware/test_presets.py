@@ -42,14 +42,16 @@ mlu590-m9dg   592        8     4  1850 2304    5120        0  512  512 2048     
 ASSUMED_EVERYWHERE = [
     *("gdram_bytes", "ldram_bytes_per_core"),
     *("dram_read_efficiency", "dram_strided_read_efficiency", "dram_strided_write_efficiency"),
+    "dram_mixing_ps",
     *("cluster_read_bandwidth_bytes_per_s", "cluster_write_bandwidth_bytes_per_s", "memory_core_bandwidth_bytes_per_s"),
+    "dma_write_latency_ps",
     *("sram_bandwidth_bytes_per_s", "core_sram_bandwidth_bytes_per_s", "sram_latency_ps"),
     *("move_bytes_per_cycle", "move_startup_cycles", "vector_startup_cycles"),
     *("scalar_loop_cycles", "scalar_sram_cycles", "issue_cycles"),
     *("kernel_end_ps", "core_start_skew_ps", "cluster_barrier_ps", "union_barrier_ps"),
 ]
 # Fitted to measurements of one board, or of one family.
-FITTED_ON_590 = ["dma_read_latency_ps", "dma_write_latency_ps", "kernel_start_ps"]
+FITTED_ON_590 = ["dma_read_latency_ps", "kernel_start_ps"]
 FITTED_ON_290 = ["core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "dram_latency_growth"]
 # Stated by the vendor for MLU370 only.
 RULES_OF_370 = [

@@ -64,9 +64,11 @@ class TestPlan:
 
     def test_tiers(self):
         on = small("mlu370-x4", 4096)
-        fits, cut = (ops.plan_cast((count,), "float32", "float16", device=on) for count in (64, 1 << 16))
+        fits, cut = (
+            ops.plan_cast((count,), "float32", "float16", device=on, strategy="pingpong") for count in (64, 1 << 18)
+        )
         assert (fits.tier, cut.tier) == (1, 2)
-        assert "fit in 1 tile; pingpong" in fits.reason
+        assert "the 64 elements of a core fit in 1 tile; pingpong" in fits.reason
         assert "are cut in" in cut.reason
         assert cut.arithmetic[0] == "4 096 B of NRAM // (2 x 6 B) = 320 elements"
 

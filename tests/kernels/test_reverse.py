@@ -118,7 +118,9 @@ class TestTime:
 
     @pytest.mark.parametrize("name", ["mlu270-s4", "mlu370-x4", "mlu590-h8"])
     @pytest.mark.parametrize("strategy", ["strided", "mirror", "mixed"])
-    @pytest.mark.parametrize(("shape", "axis"), [((64, 2048), 1), ((3000, 100), 0), ((4, 50, 60, 70), (1, 3)), ((1000,), 0)])
+    @pytest.mark.parametrize(
+        ("shape", "axis"), [((64, 2048), 1), ((3000, 100), 0), ((4, 50, 60, 70), (1, 3)), ((1000,), 0)]
+    )
     def test_predictions_are_near(self, name, strategy, shape, axis):
         result = ops.flip(np.zeros(shape, np.int16), axis, device=name, strategy=strategy, data=False)
         assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.15)
@@ -126,7 +128,8 @@ class TestTime:
     def test_a_segment_for_each_element_is_what_strided_pays_on_the_last_axis(self):
         shape = (32, 4096)
         strided, mirror = (
-            ops.flip(np.zeros(shape, np.float32), 1, strategy=strategy, data=False) for strategy in ("strided", "mirror")
+            ops.flip(np.zeros(shape, np.float32), 1, strategy=strategy, data=False)
+            for strategy in ("strided", "mirror")
         )
         segments_ps = math.prod(shape) * strided.board.dma_segment_ps / strided.board.cores
         assert segments_ps < strided.time_ps < 1.2 * segments_ps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -52,7 +53,7 @@ class TestGroups:
         shape, axes = drawn
         x = np.arange(math.prod(shape)).reshape(shape)
         groups = coalesce(shape, axes)
-        assert all(one.flipped != other.flipped for one, other in zip(groups, groups[1:], strict=False))
+        assert all(one.flipped != other.flipped for one, other in pairwise(groups))
         merged = x.reshape([group.extent for group in groups])
         turned = np.flip(merged, [axis for axis, group in enumerate(groups) if group.flipped])
         assert np.array_equal(turned.reshape(shape), np.flip(x, axes))
@@ -79,13 +80,15 @@ class TestGroups:
 
     @pytest.mark.parametrize(
         ("name", "segment", "passes"),
-        [("mirror", 0, (0, 1, 2)), ("mixed", 2, (2,)), ("strided", 3, ())],
+        [("mirror", 0, (0, 1, 2)), ("mixed", 1, (2,)), ("strided", 3, ())],
     )
     def test_means_of_a_reversed_row(self, name, segment, passes):
         means = means_of(coalesce((4, 5, 6), (0, 2)), 0, name)
         assert (means.segment, means.passes) == (segment, passes)
 
-    @pytest.mark.parametrize(("name", "segment", "passes"), [("mirror", 0, (0, 1)), ("mixed", 1, ()), ("strided", 1, ())])
+    @pytest.mark.parametrize(
+        ("name", "segment", "passes"), [("mirror", 0, (0, 1)), ("mixed", 1, ()), ("strided", 1, ())]
+    )
     def test_means_of_a_row_that_stays(self, name, segment, passes):
         means = means_of(coalesce((4, 5), (0,)), 0, name)
         assert (means.segment, means.passes) == (segment, passes)
@@ -105,7 +108,8 @@ class TestPlans:
         plan = plan_reverse(small(name, nram_bytes), shape, axes, itemsize, strategy)
         plan.check()
         assert math.prod(plan.output_shape) == math.prod(shape)
-        assert plan.strategy in {strategy} if strategy != "auto" else plan.strategy in STRATEGIES
+        assert strategy in {plan.strategy, "auto"}
+        assert plan.strategy in STRATEGIES
         assert plan.nram_bytes <= nram_bytes
         assert plan.tasks <= plan.board.cores
         counts = np.bincount(plan.tiles.task, minlength=plan.tasks)
@@ -153,7 +157,9 @@ class TestPlans:
     )
     def test_auto_takes_what_the_cost_functions_say(self, name, shape, axis, wins):
         plan = public_plan(shape, axis, device=name)
-        times = {strategy: public_plan(shape, axis, device=name, strategy=strategy).predicted_ps for strategy in STRATEGIES}
+        times = {
+            strategy: public_plan(shape, axis, device=name, strategy=strategy).predicted_ps for strategy in STRATEGIES
+        }
         assert plan.strategy == wins
         assert plan.predicted_ps == times[wins] <= 1.06 * min(times.values())
 

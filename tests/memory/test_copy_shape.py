@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from itertools import product
 from typing import Any
 
@@ -166,6 +167,34 @@ def test_bus_bytes_are_of_the_off_chip_sides() -> None:
     assert (inside.bus_read_bytes, inside.bus_write_bytes, inside.strided) == (0, 0, False)
     through = by_views(buffer(LDRAM, (64,)), buffer(GDRAM, (64,)))
     assert (through.bus_read_bytes, through.bus_write_bytes) == (64, 64)
+
+
+@given(data=st.data())
+@settings(max_examples=150)
+def test_bus_bytes_of_any_views(data: st.DataObject) -> None:
+    """Each contiguous run of the destination is a segment, wherever its side of the copy begins and runs to."""
+    rows, row = data.draw(st.integers(2, 9)), data.draw(st.integers(1, 150))
+    gaps = [data.draw(st.integers(1, 90)) for _ in range(2)]
+    backwards = [data.draw(st.booleans()) for _ in range(2)]
+    wholes = [buffer(GDRAM, (rows, row + gap)) for gap in gaps]
+    dst, src = (
+        whole[:: -1 if back else 1, data.draw(st.integers(0, gap)) :][:, :row]
+        for whole, gap, back in zip(wholes, gaps, backwards, strict=True)
+    )
+    copy = by_views(dst, src)
+
+    def units(view: View) -> tuple[int, int]:
+        touched = partial = 0
+        for number in range(rows):
+            start = view.offset + number * view.strides[0]
+            covered = Counter(byte // 64 for byte in range(start, start + row))
+            touched += len(covered)
+            partial += sum(count < 64 for count in covered.values())
+        return 64 * touched, 64 * partial
+
+    written, read_first = units(dst)
+    assert copy.bus_write_bytes == written
+    assert copy.bus_read_bytes == units(src)[0] + read_first
 
 
 def test_strided_is_what_the_dram_sees() -> None:

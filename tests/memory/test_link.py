@@ -44,10 +44,12 @@ class Recorded(Flow):
             self.link.join(self.following, now)
 
 
-def run(rate: float, ports: list[float], wishes: list[Wish], mixed: float = 1.0, growth: float = 0.0) -> dict[int, int]:
+def run(
+    rate: float, ports: list[float], wishes: list[Wish], mixed: float = 1.0, *, mixing_ps: int = 0, growth: float = 0.0
+) -> dict[int, int]:
     """When each transfer is done on the link of a board."""
     clock = Clock()
-    link = dram_link(clock, rate, ports, mixed, growth)
+    link = dram_link(clock, rate, ports, mixed, mixing_ps=mixing_ps, growth=growth)
     ended: dict[int, int] = {}
 
     def join(flow: Flow) -> Any:
@@ -107,15 +109,18 @@ def port_then_link(rate: float, ports: list[float], flows: list[Wish]) -> list[f
     return shares(rate, limits)
 
 
-def fluid(rate: float, ports: list[float], wishes: list[Wish], mixed: float, rule: Any) -> dict[int, float]:
+def fluid(
+    rate: float, ports: list[float], wishes: list[Wish], mixed: float, rule: Any, mixing_ps: int = 0
+) -> dict[int, float]:
     """When each transfer is done, in exact fluid time."""
     now = 0.0
+    until_ps = {READ: -1.0, WRITE: -1.0}
     waiting = sorted(range(len(wishes)), key=lambda k: wishes[k].at_ps)
     left: dict[int, float] = {}
     ended: dict[int, float] = {}
     while waiting or left:
         flows = [wishes[k] for k in left]
-        both = any(f.traffic & READ for f in flows) and any(f.traffic & WRITE for f in flows)
+        both = all(now < until_ps[kind] or any(f.traffic & kind for f in flows) for kind in (READ, WRITE))
         rates = dict(zip(left, rule(rate * mixed if both else rate, ports, flows), strict=True))
         until = min((left[k] / rates[k] for k in left), default=float("inf"))
         arrival = wishes[waiting[0]].at_ps - now if waiting else float("inf")
@@ -126,6 +131,7 @@ def fluid(rate: float, ports: list[float], wishes: list[Wish], mixed: float, rul
             if left[k] <= 1e-9:
                 ended[k] = now
                 del left[k]
+                until_ps |= {kind: now + mixing_ps for kind in (READ, WRITE) if wishes[k].traffic & kind}
         while waiting and wishes[waiting[0]].at_ps <= now:
             k = waiting.pop(0)
             left[k] = wishes[k].work
@@ -164,10 +170,20 @@ def assert_agrees(ended: dict[int, int], ideal: dict[int, float]) -> None:
         assert abs(ended[k] - expected) <= len(ideal) + 1, (k, ended[k], expected)
 
 
-@given(rate=RATES, ports=PORTS, wishes=wish_lists(ratio_by_port=True), mixed=st.sampled_from([1.0, 0.94]))
+@given(
+    rate=RATES,
+    ports=PORTS,
+    wishes=wish_lists(ratio_by_port=True),
+    mixed=st.sampled_from([1.0, 0.94, 0.5]),
+    mixing_ps=st.sampled_from([0, 10**9]),
+)
 @settings(max_examples=250, deadline=None)
-def test_sharing_is_max_min_fair(rate: float, ports: list[float], wishes: list[Wish], mixed: float) -> None:
-    assert_agrees(run(rate, ports, wishes, mixed), fluid(rate, ports, wishes, mixed, max_min))
+def test_sharing_is_max_min_fair(
+    rate: float, ports: list[float], wishes: list[Wish], mixed: float, mixing_ps: int
+) -> None:
+    assert_agrees(
+        run(rate, ports, wishes, mixed, mixing_ps=mixing_ps), fluid(rate, ports, wishes, mixed, max_min, mixing_ps)
+    )
 
 
 @given(rate=RATES, ports=PORTS, wishes=wish_lists(ratio_by_port=False), mixed=st.sampled_from([1.0, 0.94]))
@@ -206,7 +222,7 @@ def loaded(growth: float) -> Any:
 def test_a_loaded_link_slows_everyone_by_one_factor(
     rate: float, ports: list[float], wishes: list[Wish], mixed: float, growth: float
 ) -> None:
-    assert_agrees(run(rate, ports, wishes, mixed, growth), fluid(rate, ports, wishes, mixed, loaded(growth)))
+    assert_agrees(run(rate, ports, wishes, mixed, growth=growth), fluid(rate, ports, wishes, mixed, loaded(growth)))
 
 
 @given(wishes=wish_lists(ratio_by_port=True), rate=RATES)
@@ -261,6 +277,14 @@ def test_the_factor_ends_with_the_last_of_a_kind() -> None:
     # Together 0.4 each until 250 are done after 625 ps; the reader's last 250 go alone.
     ended = run(1.0, [9.0], [wish(500, 9.0), wish(250, 9.0, traffic=WRITE)], 0.8)
     assert ended == {1: 625, 0: 875}
+
+
+def test_mixing_lasts_a_while_after_the_last_of_a_kind() -> None:
+    """Two readers behind a writer: what joins or leaves within the time still finds the link mixed."""
+    wishes = [wish(80, 9.0, traffic=WRITE), wish(80, 9.0, at_ps=150), wish(100, 9.0, at_ps=10_000)]
+    # The writer ends at 80; until 280 reads count as mixed with it, and by 10 000 that is over.
+    assert run(1.0, [9.0], wishes, 0.8, mixing_ps=200) == {0: 80, 1: 250, 2: 10_100}
+    assert run(1.0, [9.0], wishes, 0.8) == {0: 80, 1: 230, 2: 10_100}
 
 
 def test_one_end_begins_the_next_transfer_at_once() -> None:
