@@ -42,9 +42,12 @@ def time_by_line(records: Records) -> list[LineTime]:
         np.add.at(spent[:, causes.index(layer.cause)], line[some], own_ps[some])
         covered = union(covered, clip(intervals(track, start, stop), low, high))
     spent[NONE, causes.index("idle")] += cores * records.time_ps - int((covered[:, 2] - covered[:, 1]).sum())
-    places = [*log.lines[: len(spent) - 1], ("", 0, "")]
-    order = np.argsort(-spent.sum(axis=1), kind="stable")
-    return [LineTime(*places[number][:3], spent[number]) for number in order.tolist() if spent[number].any()]
+    found = []
+    for number in np.argsort(-spent.sum(axis=1), kind="stable").tolist():
+        if spent[number].any():
+            file, line_number, function = log.lines[number] if number < len(log.lines) else ("", 0, "")
+            found.append(LineTime(file, line_number, function, spent[number]))
+    return found
 
 
 def _first_come(track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.intervals import Integers, intervals, union
+from mlusim.analysis.intervals import Integers, gaps, intervals, union
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.records import Flags, Records
 from mlusim.hardware import Board
@@ -197,11 +197,18 @@ def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int)
 
 
 def _both_ps(records: Records) -> int:
-    """Time in which reads and writes of DRAM are both in flight."""
+    """Time in which bytes move and reads and writes of DRAM are together, as the link counts it."""
+    low, high = records.start_of_run_ps, records.end_of_run_ps
     moves = records.is_copy & (records.bus_read_bytes + records.bus_write_bytes > 0)
-    sets = []
-    for chosen in (moves & (records.bus_read_bytes > 0) & ~records.is_write, moves & records.is_write):
+    reads = moves & (records.bus_read_bytes > 0) & ~records.is_write
+    without = []
+    for chosen, more_ps in (
+        (moves, 0),
+        (reads, records.board.dram_mixing_ps),
+        (moves & records.is_write, records.board.dram_mixing_ps),
+    ):
         start = records.moving_ps[chosen]
-        sets.append(union(intervals(np.zeros(len(start), np.int64), start, records.end_ps[chosen])))
-    lengths = [int((part[:, 2] - part[:, 1]).sum()) for part in (*sets, union(*sets))]
-    return lengths[0] + lengths[1] - lengths[2]
+        some = union(intervals(np.zeros(len(start), np.int64), start, records.end_ps[chosen] + more_ps))
+        without.append(gaps(some, 1, low, high))
+    together = gaps(union(*without), 1, low, high)
+    return int((together[:, 2] - together[:, 1]).sum())

@@ -152,8 +152,11 @@ class CountedOperations(OffsetOperations):
             passes=2,
             same_size=False,
         )
+        record = self._unit.vector_record
         await core._sync("sync_compute", 1 << VECTOR, frame)
         self._unit.apply_until(self._task.now_ps)
+        if counts:
+            self._log.addresses[record] = {"dst": np.arange(counts[0])}
         if not counts and known is not None:
             _, kept = known.resolve("collect")
             return known.count if kept is None else len(kept)

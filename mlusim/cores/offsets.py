@@ -138,6 +138,9 @@ class OffsetOperations(ScalarOperations):
 
     def _keep_addresses(self, record: int, loop: Loop) -> None:
         kept = {key: rows for key, rows in (("dst", loop.dst_rows), ("src", loop.src_rows)) if rows is not None}
+        if loop.unread and not self._chip.data:
+            # A timing-only run does not know which rows these are.
+            kept["unknown"] = np.empty(0, np.int64)
         if kept:
             self._log.addresses[record] = kept
 

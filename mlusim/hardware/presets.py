@@ -361,8 +361,8 @@ def find_preset(name: str) -> Board:
 
 
 @cache
-def preset(name: str) -> Board:
-    """The preset of that exact name, one object for all who ask."""
+def preset(name: str, *, fitted: bool = True) -> Board:
+    """The preset of that exact name, one object for all who ask; `fitted=False`: as it was before any calibration."""
     row = next(row for row in _ROWS if row.name == name)
     values: dict[str, Any] = {
         "family": row.family,
@@ -375,7 +375,7 @@ def preset(name: str) -> Board:
         "gdram_bytes": row.gdram_gib * GIB,
     }
     sources = _ROW_SOURCES | _ROW_NOTES.get(name, {})
-    for field, entry in (_ALL | _FAMILIES[row.family] | _fitted(row.family)).items():
+    for field, entry in (_ALL | _FAMILIES[row.family] | (_fitted(row.family) if fitted else {})).items():
         value = entry.value
         values[field] = value.nbytes * values["clock_hz"] if isinstance(value, _PerCycle) else value
         known = entry.known_on in {"", name, row.family}

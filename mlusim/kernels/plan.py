@@ -86,7 +86,7 @@ class Tiles:
 
     def elements(self) -> Integers:
         """(tiles,) elements of each box."""
-        return np.prod(self.stop - self.start, axis=1, dtype=np.int64)
+        return np.asarray(np.prod(self.stop - self.start, axis=1, dtype=np.int64))
 
 
 def _corners(bounds: Any, count: int) -> Integers:

@@ -19,9 +19,9 @@ from mlusim.hardware import Board
 from mlusim.kernels.pivot import Cut, pivot_cuts, tiles_in_words
 from mlusim.kernels.plan import Plan, Tiles
 from mlusim.kernels.predict import TOLERANCE, TileCost, load_cost, move_ps, predict_ps, store_cost
-from mlusim.kernels.split import MAX_SEGMENTS, Integers, boxes, buffer_bytes, cut_evenly, in_turn
+from mlusim.kernels.split import MAX_SEGMENTS, Integers, boxes, buffer_bytes, cut_evenly, in_runs
 from mlusim.memory.view import View
-from mlusim.units import PS_PER_US, group_digits, round_up
+from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
 
 STRATEGIES: dict[str, str] = {
     "auto": "whichever of the others the board's cost functions say is faster",
@@ -156,8 +156,6 @@ def plan_reverse_sequence(
     chosen = _choose(choices)
     cut = chosen.cut
     start, stop = _boxes(layout, cut)
-    sizes = np.prod(stop - start, axis=1)
-    order = np.argsort(-sizes, kind="stable")
     buffers = _buffers(chosen.name, overlapped=chosen.overlapped)
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
     entry_bytes = layout.rows * layout.row * itemsize
@@ -188,7 +186,7 @@ def plan_reverse_sequence(
         dim=(cut.tasks, 1, 1),
         output_shape=layout.shape,
         itemsize=itemsize,
-        tiles=Tiles(in_turn(sizes[order], cut.tasks), start[order], stop[order], nram_bytes),
+        tiles=Tiles(in_runs(cut.tiles, cut.tasks), start, stop, nram_bytes),
         nram_bytes=nram_bytes,
         parameters={
             "layout": layout,
@@ -228,7 +226,10 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
     sizes = (cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows)
     entries, rows, row = sizes[cut.pivot - 1]
     nbytes = cut.elements * itemsize
-    lengths_ps = min(entries, layout.batch) * board.scalar_gdram_latency_ps
+    # Tasks take runs of tiles, so that those of one entry are mostly one task's, which loads its length once.
+    each = ceil_div(cut.tiles, cut.tasks)
+    lengths = entries * each if cut.pivot == 1 else ceil_div(each, cut.tiles // (layout.outer * layout.entries))
+    lengths_ps = min(lengths, layout.batch) * board.scalar_gdram_latency_ps // each
     as_it_lies = _as_it_lies(layout, entries, rows, row, itemsize)
     store = store_cost(board, *as_it_lies)
     if staged:

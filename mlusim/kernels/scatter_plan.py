@@ -111,6 +111,8 @@ def plan_scatter(job: Job) -> Plan:
         nram_bytes=chosen.nram_bytes,
         parameters={
             **chosen.parameters,
+            # The rows of x are stored first, and those that are looked up again over them.
+            "rewrites": chosen.parameters["strategy"] == "rows",
             "lookups": lookups,
             "regions": Tiles(tasks, region_start, region_stop, chosen.nram_bytes),
         },

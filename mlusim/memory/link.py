@@ -194,9 +194,7 @@ class Link:
 
     def _capacity(self, now: int) -> float:
         """Work per picosecond that the link does now."""
-        self._mixed = bool(
-            (self._readers or now < self._reads_until) and (self._writers or now < self._writes_until)
-        )
+        self._mixed = bool((self._readers or now < self._reads_until) and (self._writers or now < self._writes_until))
         return self._mixed_rate if self._mixed else self._rate
 
     def _level(self, left: float) -> float:

@@ -108,8 +108,6 @@ def run(
     array = None
     if data:
         array = device.download(output if call.output_shape is None else output.reshape(call.output_shape))
-        # A view may lie in the caller's own array.
-        array.flags.writeable = not call.view
     # A device is a web of references that Python frees late; the tensors must not wait for that.
     for view in inputs if call.view else (*inputs, output):
         device.free(view)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mlusim.hardware import Board, board
+from mlusim.hardware.presets import ALIASES, preset
 from mlusim.validation.measurements import BOUND, SINGLE, Measurement, measurements
 from mlusim.validation.parameters import GROUPS, Group, Parameter
 from mlusim.validation.recreate import recreate, simulated_us
@@ -88,8 +89,8 @@ def fields_of(group: Group, values: Sequence[float]) -> Values:
 
 
 def board_with(name: str, values: Mapping[str, float]) -> Board:
-    """A board with some fields set, each in the type of the field."""
-    on = board(name)
+    """A board, as it was before any calibration, with some fields set, each in the type of the field."""
+    on = preset(ALIASES.get(name, name), fitted=False)
     return on.replace(
         **{field: value if isinstance(getattr(on, field), float) else round(value) for field, value in values.items()}
     )

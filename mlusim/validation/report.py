@@ -53,11 +53,7 @@ class Outcome:
 
 
 _ONE_SOURCE = frozenset(
-    name
-    for group in GROUPS
-    for parameter in group.parameters
-    if parameter.single_source
-    for name in parameter.rests_on
+    name for group in GROUPS for parameter in group.parameters if parameter.single_source for name in parameter.rests_on
 )
 
 

@@ -12,6 +12,8 @@ from mlusim.verifier.boxes import Geometry, Integers, geometry_of, geometry_of_r
 
 # Operations that stand for many row copies: of their operands only the rows that moved count.
 BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter")
+# Writes as many elements as its mask keeps.
+COLLECT = "collect"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +28,7 @@ class Accesses:
         low, high: bytes of the allocation that it lies in, [low, high).
         write: whether it writes.
         geometries: what the numbers stand for.
+        vague: allocations of which a timing-only run does not know what was touched; these accesses are left out.
     """
 
     record: Integers
@@ -36,6 +39,7 @@ class Accesses:
     high: Integers
     write: np.ndarray[Any, np.dtype[np.bool_]]
     geometries: list[Geometry]
+    vague: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.record)
@@ -51,6 +55,7 @@ class Accesses:
             self.high[chosen],
             self.write[chosen],
             self.geometries,
+            self.vague,
         )
 
     def of(self, row: int) -> tuple[Geometry, int]:
@@ -80,13 +85,25 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
             geometries.append(geometry)
     chosen = number[box]
     _narrow_to_rows(log, columns, (record, box, side), chosen, geometries)
+    vague = _leave_out_unknown(log, (record, alloc, side), chosen)
     kept = chosen != NONE
     if not kept.all():
         record, alloc, offset, chosen, write = (part[kept] for part in (record, alloc, offset, chosen, write))
     starts = np.array([geometry.start for geometry in geometries], np.int64)
     stops = np.array([geometry.stop for geometry in geometries], np.int64)
     low, high = (offset + starts[chosen], offset + stops[chosen]) if geometries else (offset, offset)
-    return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries)
+    return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries, vague)
+
+
+def _leave_out_unknown(log: Log, table: tuple[Integers, Integers, Integers], chosen: Integers) -> frozenset[int]:
+    """Drop the accesses of unknown rows, and give the allocations that they touch."""
+    unknown = [record for record, kept in log.addresses.items() if "unknown" in kept]
+    if not unknown:
+        return frozenset()
+    record, alloc, side = table
+    dropped = np.isin(record, unknown) & (side < 2)  # noqa: PLR2004
+    chosen[dropped] = NONE
+    return frozenset(alloc[dropped].tolist())
 
 
 def _narrow_to_rows(
@@ -97,9 +114,10 @@ def _narrow_to_rows(
     geometries: list[Geometry],
 ) -> None:
     """Give counted operations the geometry of the rows that they moved, by number, or the first of so many."""
-    codes = [log.ops.index(name) for name in BY_ROWS if name in log.ops]
+    codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT) if name in log.ops]
     if not codes:
         return
+    collect = log.ops.index(COLLECT) if COLLECT in log.ops else NONE
     record, box, side = table
     known: dict[tuple[int, int], int] = {}
     for row in np.flatnonzero(np.isin(columns["op"][record], codes) & (side < 2)).tolist():  # noqa: PLR2004
@@ -108,6 +126,8 @@ def _narrow_to_rows(
         if not row_bytes:
             continue
         kept = log.addresses.get(int(record[row]), {}).get("src" if side[row] else "dst")
+        if kept is None and columns["op"][record[row]] == collect:
+            continue
         if kept is None:
             moved = int(columns["bytes_requested"][record[row]]) // row_bytes
             key = (int(box[row]), moved)

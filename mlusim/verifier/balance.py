@@ -11,7 +11,7 @@ import numpy as np
 from mlusim.hardware import Board
 from mlusim.log import IO, MOVE, SCALAR, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers
+from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.order import Order
 
 
@@ -126,9 +126,8 @@ def traffic_of(log: Log, columns: dict[str, Integers]) -> list[LineTraffic]:
     moved = np.flatnonzero(np.isin(columns["pipe"], (IO, MOVE, SCALAR)) & (columns["bytes_requested"] > 0))
     if not len(moved):
         return []
-    key = np.stack([columns["line"][moved], columns["op"][moved]])
-    kinds, inverse, times = np.unique(key, axis=1, return_inverse=True, return_counts=True)
-    inverse = inverse.reshape(-1)
+    by_line, by_op = columns["line"][moved], columns["op"][moved]
+    first, inverse, times = alike(by_line, by_op)
     bus = columns["bus_read_bytes"] + columns["bus_write_bytes"]
 
     def total(values: Any) -> list[int]:
@@ -144,7 +143,11 @@ def traffic_of(log: Log, columns: dict[str, Integers]) -> list[LineTraffic]:
             bus_bytes=on_bus,
         )
         for (line, op), count, requested, on_bus in zip(
-            kinds.T.tolist(), times, total(columns["bytes_requested"]), total(bus), strict=True
+            np.stack([by_line, by_op])[:, first].T.tolist(),
+            times,
+            total(columns["bytes_requested"]),
+            total(bus),
+            strict=True,
         )
     ]
     return sorted(lines, key=lambda one: (-one.bus_bytes, -one.bytes_requested))

@@ -179,3 +179,17 @@ def expand(first: Integers, last: Integers) -> tuple[Integers, Integers]:
     total = int(counts.sum())
     begins = np.cumsum(counts) - counts
     return rows, np.arange(total, dtype=np.int64) - np.repeat(begins - first, counts)
+
+
+def alike(*columns: np.ndarray[Any, Any]) -> tuple[Integers, Integers, Integers]:
+    """Rows with equal values in all columns as one: the first of each kind, the kind of each row, rows of each kind."""
+    order = np.lexsort(columns)
+    new = np.zeros(len(order), bool)
+    new[:1] = True
+    for column in columns:
+        values = column[order]
+        new[1:] |= values[1:] != values[:-1]
+    kind = np.empty(len(order), np.int64)
+    kind[order] = np.cumsum(new) - 1
+    starts = np.flatnonzero(new)
+    return order[starts], kind, np.diff(np.append(starts, len(order)))

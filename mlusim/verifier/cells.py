@@ -73,10 +73,17 @@ class Cells:
 
     def count(self, weight: Any = True) -> Integers:  # noqa: FBT002
         """By cell, the sum of the weights of the accesses that touch it; a weight is a number or one by access."""
-        weights = np.broadcast_to(np.asarray(weight, np.int64), (self.accesses,))[self.row]
-        # Whole numbers in float64, exact to 2**53.
+        given = np.broadcast_to(np.asarray(weight), (self.accesses,))
+        first, last, weights = self.first, self.last, None
+        if given.dtype == bool:
+            if not given.all():
+                chosen = given[self.row]
+                first, last = first[chosen], last[chosen]
+        else:
+            # Whole numbers in float64, exact to 2**53.
+            weights = given[self.row]
         size = len(self.cuts)
-        steps = np.bincount(self.first, weights, size) - np.bincount(self.last, weights, size)
+        steps = np.bincount(first, weights, size) - np.bincount(last, weights, size)
         return np.cumsum(steps)[:-1].astype(np.int64)
 
     def mixed(self, label: Integers, among: Flags) -> Flags:
@@ -106,7 +113,8 @@ class Cells:
         number, total = self.count(among), self.count(np.where(among, when, 0))
         earliest[number == 1] = total[number == 1]
         if (number > 1).any():
-            runs = np.flatnonzero(among[self.row])
+            several = np.concatenate(([0], np.cumsum(number > 1)))
+            runs = np.flatnonzero(among[self.row] & (several[self.last] > several[self.first]))
             runs = runs[np.argsort(-when[self.row[runs]], kind="stable")]
             times = when[self.row[runs]]
             bounds = zip(self.first[runs].tolist(), self.last[runs].tolist(), times.tolist(), strict=True)

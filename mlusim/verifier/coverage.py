@@ -128,7 +128,7 @@ class Coverage:
             rewritten_bytes=int(nbytes[again > 1].sum()),
         )
         found: list[Finding] = []
-        if allocation.read_only:
+        if allocation.read_only or identity in self.accesses.vague:
             return use, found
         if use.unwritten_bytes and identity not in self.log.host_writes:
             found.append(self._never(allocation, cells, writes == 0, some, plan))

@@ -46,7 +46,10 @@ def find_redundant(
 
 def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[list[int]]:
     """Source lines of syncs; those that meet in one barrier together, because one of them alone cannot go."""
-    lines = sorted({int(line) for line in columns["line"][columns["pipe"] == SYNC]})
+    is_sync = columns["pipe"] == SYNC
+    # What else has a record on its line waits by itself, and cannot do without.
+    others = {int(line) for line in columns["line"][~is_sync]}
+    lines = sorted({int(line) for line in columns["line"][is_sync]} - others)
     together: list[set[int]] = []
     for _, places in order.rounds:
         met = {int(line) for line in columns["line"][order.record[places]]}

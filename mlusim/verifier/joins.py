@@ -14,7 +14,7 @@ import numpy as np
 
 from mlusim.log import SYNC, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers, expand, overlap, shared
+from mlusim.verifier.boxes import Integers, alike, expand, overlap, shared
 from mlusim.verifier.cells import Cells
 from mlusim.verifier.order import ASYNCHRONOUS_LANES, LANES, Order, in_order
 
@@ -93,9 +93,9 @@ def between_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pa
 def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator[Pairs]:
     place = order.place[accesses.record[rows]]
     task, segment = order.task[place], order.segment[place]
-    # What a task does between two barriers with the same bytes is one access here.
-    key = np.stack([task, segment, accesses.offset[rows], accesses.geometry[rows], accesses.write[rows]])
-    _, first = np.unique(key, axis=1, return_index=True)
+    # What a source line of a task does between two barriers with the same bytes is one access here.
+    line = order.line[place]
+    first, _, _ = alike(task, segment, line, accesses.offset[rows], accesses.geometry[rows], accesses.write[rows])
     rows, task, segment = rows[first], task[first], segment[first]
     group = order.group[task]
     for launches in order.cuts_launches():
@@ -117,7 +117,10 @@ def _across_groups(
         return
     some = accesses.where(rows)
     cells = Cells(some, int(some.high.max()))
-    contested = cells.mixed(group, (cells.count() > 1) & (cells.count(some.write) > 0))
+    several = cells.count() > 1
+    if not several.any():
+        return
+    contested = cells.mixed(group, several & (cells.count(some.write) > 0))
     kept = np.flatnonzero(cells.touching(contested))
     kept = kept[np.argsort(some.low[kept], kind="stable")]
     if not len(kept):
@@ -169,11 +172,13 @@ def touching(accesses: Accesses, a: Integers, b: Integers, delta: Any = 0) -> In
     """
     if not len(a):
         return a
-    key = np.stack([accesses.geometry[a], accesses.geometry[b], accesses.offset[a] - accesses.offset[b] + delta])
-    kinds, inverse = np.unique(key, axis=1, return_inverse=True)
+    one, other = accesses.geometry[a], accesses.geometry[b]
+    apart = accesses.offset[a] - accesses.offset[b] + delta
+    first, kind, _ = alike(one, other, apart)
     geometries = accesses.geometries
-    hit = [overlap(geometries[one], apart, geometries[other], 0) for one, other, apart in kinds.T.tolist()]
-    return np.flatnonzero(np.array(hit, bool)[inverse.reshape(-1)])
+    places = zip(one[first].tolist(), other[first].tolist(), apart[first].tolist(), strict=True)
+    hit = [overlap(geometries[mine], between, geometries[theirs], 0) for mine, theirs, between in places]
+    return np.flatnonzero(np.array(hit, bool)[kind])
 
 
 def shared_bytes(accesses: Accesses, a: int, b: int, delta: int = 0) -> Pairs:

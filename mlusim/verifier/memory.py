@@ -14,7 +14,7 @@ import numpy as np
 from mlusim.log import NONE, Log
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers
+from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.cells import Cells
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, site_of
@@ -26,7 +26,7 @@ _NEVER = np.iinfo(np.int64).max
 def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> list[Finding]:
     """Reads of bytes that nothing before them has written, those of equal source lines and buffers as one."""
     known = np.array([record.read_only for record in log.allocations], bool)
-    known[list(log.host_writes)] = True
+    known[[*log.host_writes, *accesses.vague]] = True
     some = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
     read = np.zeros(len(log.allocations), bool)
     read[accesses.alloc[some[~accesses.write[some]]]] = True
@@ -35,54 +35,47 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
         return []
     # Bytes once written stay so: of equal accesses the first tells.
     line = np.where(accesses.write[some], NONE, columns["line"][accesses.record[some]])
-    key = np.stack([accesses.alloc[some], accesses.offset[some], accesses.geometry[some], accesses.write[some], line])
-    _, first = np.unique(key, axis=1, return_index=True)
-    some = some[first]
-    alloc = accesses.alloc[some]
-    by_alloc = np.argsort(alloc, kind="stable")
-    some, alloc = some[by_alloc], alloc[by_alloc]
+    some = some[
+        alike(accesses.alloc[some], accesses.offset[some], accesses.geometry[some], accesses.write[some], line)[0]
+    ]
     found: dict[tuple[Any, ...], tuple[Finding, int]] = {}
-    for rows in np.split(some, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1):
-        for row, starts, stops, ever in _in_allocation(accesses, order, np.sort(rows)):
-            record = int(accesses.record[row])
-            allocation = log.allocations[int(accesses.alloc[row])]
-            key_of = (int(columns["line"][record]), allocation.name, allocation.memory)
-            if key_of in found:
-                finding, times = found[key_of]
-                found[key_of] = (finding, times + 1)
-                continue
-            site = site_of(log, record, "reads", LANES[int(order.lane[order.place[record]])])
-            found[key_of] = (
-                Finding(
-                    kind="uninitialised",
-                    title=f"{site.operation} reads {allocation.name}, part of which nobody has written"
-                    if ever
-                    else f"{site.operation} reads {allocation.name} before anything is written there",
-                    where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
-                    nbytes=int((stops - starts).sum()),
-                    sites=(site,),
-                    rule="fresh memory holds what was there before, never zeros (here 0xFF in every byte)",
-                    remedy="write these bytes first (memcpy, fill, write_zero), or read only those that were written",
-                ),
-                1,
-            )
+    for row, starts, stops, ever in _too_early(accesses, order, np.sort(some)):
+        record = int(accesses.record[row])
+        allocation = log.allocations[int(accesses.alloc[row])]
+        key_of = (int(columns["line"][record]), allocation.name, allocation.memory)
+        if key_of in found:
+            finding, times = found[key_of]
+            found[key_of] = (finding, times + 1)
+            continue
+        site = site_of(log, record, "reads", LANES[int(order.lane[order.place[record]])])
+        found[key_of] = (
+            Finding(
+                kind="uninitialised",
+                title=f"{site.operation} reads {allocation.name}, part of which nobody has written"
+                if ever
+                else f"{site.operation} reads {allocation.name} before anything is written there",
+                where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
+                nbytes=int((stops - starts).sum()),
+                sites=(site,),
+                rule="fresh memory holds what was there before, never zeros (here 0xFF in every byte)",
+                remedy="write these bytes first (memcpy, fill, write_zero), or read only those that were written",
+            ),
+            1,
+        )
     return [replace(finding, times=times) for finding, times in found.values()]
 
 
-def _in_allocation(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
-    """Reads of one allocation before the writes of their bytes: row, these bytes, and whether others are known."""
+def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
+    """Reads before the writes of their bytes: row, these bytes of its allocation, and whether others are known."""
+    # All allocations behind each other, as one.
+    length = np.zeros(int(accesses.alloc[rows].max()) + 1, np.int64)
+    np.maximum.at(length, accesses.alloc[rows], accesses.high[rows])
+    base = np.cumsum(length) - length
     some = accesses.where(rows)
-    reads = ~some.write
-    if not some.write.any():
-        result = []
-        for row in rows.tolist():
-            geometry, offset = accesses.of(row)
-            starts, stops = geometry.segments()
-            result.append((row, starts + offset, stops + offset, False))
-        return result
-    cells = Cells(some, int(some.high.max()))
+    some = replace(some, offset=some.offset + base[some.alloc])
+    cells = Cells(some, int(length.sum()))
     earliest = cells.first_of(some.record, among=some.write)
-    late = np.flatnonzero(reads & (cells.most(earliest, reads) >= some.record))
+    late = np.flatnonzero(~some.write & (cells.most(earliest, ~some.write) >= some.record))
     result = []
     for index in late.tolist():
         touched = cells.of(index)
@@ -98,24 +91,29 @@ def _in_allocation(accesses: Accesses, order: Order, rows: Integers) -> list[tup
             chosen = np.zeros(len(cells), bool)
             chosen[bad] = True
             starts, stops = cells.runs(chosen)
-            result.append((int(rows[index]), starts, stops, len(bad) < len(touched)))
+            shift = base[some.alloc[index]]
+            result.append((int(rows[index]), starts - shift, stops - shift, len(bad) < len(touched)))
     return result
 
 
 def find_unused(log: Log, accesses: Accesses, besides: tuple[str, ...] = ()) -> list[Finding]:
-    """Allocations that no operation touches, `besides` those of the host with these names."""
+    """Allocations that no task touches that makes them, `besides` those of the host with these names."""
     used = np.zeros(len(log.allocations), bool)
     used[accesses.alloc] = True
+    used[list(accesses.vague)] = True
     names: dict[tuple[str, str, str], list[int]] = {}
-    for identity in np.flatnonzero(~used).tolist():
-        record = log.allocations[identity]
+    in_use = set()
+    for identity, record in enumerate(log.allocations):
         # An operator without work launches nothing and touches nothing.
         if record.nbytes and (record.task != NONE or (log.launches and record.name not in besides)):
-            names.setdefault((record.name, record.memory, "task" if record.task != NONE else "host"), []).append(
-                identity
-            )
+            key = (record.name, record.memory, "task" if record.task != NONE else f"host {identity}")
+            names.setdefault(key, []).append(identity)
+            if used[identity]:
+                in_use.add(key)
     found = []
     for (name, memory, by), identities in names.items():
+        if (name, memory, by) in in_use:
+            continue
         record = log.allocations[identities[0]]
         who = f"task {log.tasks[record.task].task_id} allocates" if by == "task" else "the host gives"
         found.append(

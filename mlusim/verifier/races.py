@@ -8,7 +8,7 @@ import numpy as np
 
 from mlusim.log import IO, MOVE, VECTOR, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers
+from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.joins import Space, between_tasks, shared_bytes, within_tasks
@@ -60,14 +60,13 @@ class Races:
             return []
         accesses, line = self.accesses, self.columns["line"]
         one, other = accesses.record[a], accesses.record[b]
-        key = np.stack([line[one], line[other], self._memory[accesses.alloc[a]], one, other])
+        memory = self._memory[accesses.alloc[a]]
         # Of what two operations share, a read of what was written tells most, and two writes least.
         dulness = 2 * (accesses.write[b] & accesses.write[a]) + (~accesses.write[a])
         order = np.lexsort((dulness, other, one))
-        _, met = np.unique(key[:, order], axis=1, return_index=True)
-        met = order[met]
-        met = met[np.lexsort((other[met], one[met]))]
-        _, first, times = np.unique(key[:3, met], axis=1, return_index=True, return_counts=True)
+        # lexsort is stable, so the first of each kind is the first in this order.
+        met = order[np.sort(alike(one[order], other[order], memory[order])[0])]
+        first, _, times = alike(line[one[met]], line[other[met]], memory[met])
         chosen = sorted(zip(first.tolist(), times.tolist(), strict=True))
         return [(int(a[met[index]]), int(b[met[index]]), count) for index, count in chosen]
 

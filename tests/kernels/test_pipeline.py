@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlusim import ops
+from mlusim.hardware import board
 from mlusim.kernels.pipeline import run_stages
 from mlusim.kernels.plan import Tiles
+from mlusim.log import IO, NONE, SYNC, Log
 
 
 class Recorder:
@@ -84,3 +87,46 @@ def test_buffers_that_take_turns_are_free_again():
     for position in range(2, 6):
         assert when["load", position] > when["compute", position - 2]
         assert when["compute", position] > when["store", position - 2]
+
+
+def shared_buffers(log: Log) -> list[tuple[int, int]]:
+    """Records of a task between the same two syncs, one a copy to or from GDRAM, of which one writes what one reads."""
+    found = []
+    held: dict[int, list[tuple[int, int, int, int]]] = {}
+    columns = log.columns()
+    rows = zip(*(columns[name].tolist() for name in ("task", "pipe", "dst_alloc", "a_alloc")), strict=True)
+    for record, (task, pipe, written, read) in enumerate(rows):
+        if pipe == SYNC:
+            held[task] = []
+            continue
+        for other, other_pipe, other_written, other_read in held.setdefault(task, []):
+            shared = {written, read} & {other_written, other_read} - {NONE}
+            both_loads = pipe == other_pipe == IO and written == other_written
+            if IO in {pipe, other_pipe} and shared and read != other_read and not both_loads:
+                found.append((other, record))
+        held[task].append((record, pipe, written, read))
+    return found
+
+
+X = np.random.default_rng(1).standard_normal((6, 50, 40)).astype(np.float32)
+CALLS = {
+    "cast": lambda on: ops.cast(X, "float16", device=on, strategy="pingpong"),
+    "copy": lambda on: ops.cast(X, "float32", device=on, strategy="pingpong"),
+    "no mirror": lambda on: ops.flip(X, 1, device=on, strategy="strided"),
+    "one mirror": lambda on: ops.flip(X, 2, device=on, strategy="mirror"),
+    "two mirrors": lambda on: ops.flip(X, 1, device=on, strategy="mirror"),
+    "three mirrors": lambda on: ops.flip(X, [0, 2], device=on, strategy="mirror"),
+    "sequence, strided": lambda on: ops.reverse_sequence(X, np.full(6, 33), device=on, strategy="strided"),
+    "sequence, staged": lambda on: ops.reverse_sequence(X, np.full(6, 33), device=on, strategy="staged"),
+}
+
+
+@pytest.mark.parametrize("name", ["mlu270-s4", "mlu370-x4"])
+@pytest.mark.parametrize("call", CALLS)
+def test_no_buffer_is_copied_and_used_between_the_same_syncs(call, name):
+    # One core of little NRAM, so that it has several tiles, and copies for which more tiles cost nothing.
+    on = board(name).replace(nram_bytes=1 << 14, nram_reserved_bytes=0, clusters=1, cores_per_cluster=1, max_union=1)
+    result = CALLS[call](on.replace(dma_read_latency_ps=0, dma_write_latency_ps=0, dma_segment_ps=0))
+    assert len(result.plan.tiles) > 2
+    assert result.plan.parameters["overlapped"]
+    assert not shared_buffers(result.log)
