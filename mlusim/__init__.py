@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlusim import cinn, errors, mluop, ops
+    from mlusim import cinn, errors, mluop, ops, verifier
     from mlusim.cores.core import Core
     from mlusim.device import Device
     from mlusim.errors import (
@@ -83,6 +83,7 @@ __all__ = [
     "mluop",
     "ops",
     "presets",
+    "verifier",
     "verify",
 ]
 
@@ -105,7 +106,7 @@ _HOMES = {
     "presets": "mlusim.hardware",
     "verify": "mlusim.verifier.api",
 }
-_MODULES = frozenset({"cinn", "errors", "mluop", "ops"})
+_MODULES = frozenset({"cinn", "errors", "mluop", "ops", "verifier"})
 
 
 def __getattr__(name: str) -> Any:

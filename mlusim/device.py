@@ -116,7 +116,10 @@ class Device:
         return View.of(allocation, array.shape, dtype)
 
     def alloc(self, shape: int | tuple[int, ...], dtype: object, name: str = "output") -> View:
-        """Allocate GDRAM that kernels may write. Holds 0xFF bytes. Raises `AllocationError` where it does not fit."""
+        """Allocate GDRAM that kernels may write. Holds 0xFF bytes, or anything where it is large.
+
+        Raises `AllocationError` where it does not fit.
+        """
         element = dtype_of(dtype)
         extents = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
         extents = tuple(int(extent) for extent in extents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -13,3 +14,30 @@ from mlusim.verifier import checked
 def verify_operators() -> Iterator[None]:
     with checked():
         yield
+
+
+@pytest.fixture(scope="session")
+def onnx_cases():
+    """onnx_cases(module): name, attributes, inputs and outputs of ONNX's own node tests of an operator."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("onnx")
+        from onnx import helper
+
+    def collect(module):
+        with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+            warnings.simplefilter("ignore")
+            cases = pytest.importorskip(f"onnx.backend.test.case.node.{module}")
+            found = []
+
+            def expect(node, inputs, outputs, name, **_):
+                attributes = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+                found.append((name, attributes, inputs, outputs))
+
+            patch.setattr(cases, "expect", expect)
+            for kind in [kind for kind in vars(cases).values() if isinstance(kind, type)]:
+                for name in [name for name in dir(kind) if name.startswith("export")]:
+                    getattr(kind, name)()
+        return found
+
+    return collect

@@ -23,7 +23,7 @@ def board(name_or_path: str | PathLike[str] | Board) -> Board:
     if isinstance(name_or_path, Board):
         return name_or_path
     if isinstance(name_or_path, PathLike) or (isinstance(name_or_path, str) and _is_path(name_or_path)):
-        from mlusim.hardware.toml_board import board_from_toml  # noqa: PLC0415 - only a user's own board needs it
+        from mlusim.hardware.toml_board import board_from_toml
 
         return board_from_toml(fspath(name_or_path))
     if not isinstance(name_or_path, str):

@@ -98,7 +98,7 @@ def to_toml(board: Board) -> str:
 
 
 def _read(place: Path) -> dict[str, Any]:
-    import tomllib  # noqa: PLC0415 - presets do not need it
+    import tomllib
 
     try:
         text = place.read_text(encoding="utf-8-sig")

@@ -12,12 +12,15 @@ import numpy as np
 
 from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.kinds import MemoryKind
-from mlusim.units import format_bytes, group_digits, round_up
+from mlusim.units import MIB, format_bytes, group_digits, round_up
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
 # Fresh memory holds this in every byte: NaN as a float, -1 as a signed integer, and seldom a right answer.
 POISON = 0xFF
+# Filling a large tensor costs the host as much as moving it does. Beyond this size off-chip memory holds what the host
+# gives; that a kernel left bytes of it unwritten is for the verifier to find.
+_POISONED_BYTES = 16 * MIB
 
 
 class Allocation:
@@ -131,6 +134,8 @@ class Memory:
 
     def _bytes(self, allocation: Allocation) -> Bytes:
         if self.kind.off_chip:
+            if allocation.nbytes > _POISONED_BYTES:
+                return np.empty(allocation.nbytes, np.uint8)
             return np.full(allocation.nbytes, POISON, np.uint8)
         if self._buffer is None:
             self._buffer = np.empty(self.usable_bytes, np.uint8)

@@ -29,6 +29,7 @@ class TensorUse:
         bytes_read, bytes_written: by all operations together.
         least_reads, most_reads: of any byte.
         unread_bytes, unwritten_bytes, rewritten_bytes: never read, never written, written more than once.
+        known: False where a timing-only run does not know which rows were touched: these are left out.
     """
 
     name: str
@@ -43,6 +44,7 @@ class TensorUse:
     unread_bytes: int
     unwritten_bytes: int
     rewritten_bytes: int
+    known: bool = True
 
     @property
     def times_read(self) -> float:
@@ -126,6 +128,7 @@ class Coverage:
             unread_bytes=int(nbytes[reads == 0].sum()),
             unwritten_bytes=int(nbytes[writes == 0].sum()),
             rewritten_bytes=int(nbytes[again > 1].sum()),
+            known=identity not in self.accesses.vague,
         )
         found: list[Finding] = []
         if allocation.read_only or identity in self.accesses.vague:

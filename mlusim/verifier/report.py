@@ -182,6 +182,8 @@ def _size(nbytes: int) -> str:
 
 
 def _use(use: TensorUse) -> str:
+    if not use.known:
+        return "a timing-only run does not know which rows were touched"
     if use.is_input:
         if not use.bytes_read:
             return "never read"

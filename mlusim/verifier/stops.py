@@ -53,7 +53,7 @@ def stop_finding(error: BaseException, log: Log, order: Order) -> Finding:
             return found
         return Finding(kind="hang", title=error.message)
     text = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
-    kind = _KINDS.get(type(error), "stopped")
+    kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "stopped")
     place = error.where if isinstance(error, MlusimError) else ""
     source = _source(error.__traceback__)
     return Finding(

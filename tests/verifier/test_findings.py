@@ -265,6 +265,15 @@ def test_a_hang_at_two_barriers():
     assert len(finding.sites) == 2
 
 
+def test_a_task_that_does_nothing_for_ever_is_stopped():
+    async def kernel(core, x):
+        while True:
+            pass
+
+    finding = only(verify(kernel, X, stall_s=0.3, **ONE), "endless")
+    assert finding.title.startswith("no operation issued for 0.3 s: a loop that neither issues nor awaits anything?")
+
+
 def test_a_task_that_never_ends_is_stopped():
     async def kernel(core, x):
         while True:
@@ -359,6 +368,30 @@ def test_hints_are_no_errors():
   rule   a sync is needed only between operations of different pipes, or cores, on the same bytes
   remedy drop it if no other path needs it; the other syncs order all that ran here""",
     )
+
+
+def test_a_buffer_that_some_tasks_use_is_used():
+    async def kernel(core, x, out):
+        held = [core.nram.alloc(8, x.dtype, f"held {turn}") for turn in range(2)]
+        for row in range(core.task_id, 3, 2):
+            await core.memcpy(held[row // 2], x[row])
+            await core.memcpy(out[row], held[row // 2])
+
+    assert verify(kernel, X[:3], Output((3, 8)), kind="BLOCK", dim=2).findings == ()
+
+
+def test_a_wait_inside_an_instruction_is_no_redundant_sync():
+    async def kernel(core, x, out, count):
+        values, mask, kept = (core.nram.alloc(64, x.dtype, name) for name in ("values", "mask", "kept"))
+        await core.memcpy(values, x.reshape(-1))
+        core.lt(mask, values, 8.0)
+        number = await core.collect(kept, values, mask)
+        assert number == 8
+        await core.memcpy(out[:count], kept[:count])
+
+    assert verify(kernel, X, Output((8,)), 8, reference=X[0], **ONE).findings == ()
+    report = verify(kernel, X, Output((9,)), 9, **ONE)
+    assert only(report, "uninitialised").where == "kept[8], 4 B in NRAM"
 
 
 def test_of_two_syncs_in_a_row_only_one_is_redundant():

@@ -1,0 +1,49 @@
+"""`mlusim validate` and `mlusim run --sensitivity`, as a user calls them."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from mlusim.cli import main
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, arguments)
+
+
+def test_a_row_by_name_with_its_figures(tmp_path):
+    done = call("validate", "copy-8.4MB", "fill-one", "--plot", str(tmp_path / "errors.png"))
+    assert done.exit_code == 0, done.output
+    assert "copy-8.4MB" in done.output
+    assert "single source" in done.output
+    assert "fit       2 rows: mean error" in done.output
+    assert "left out  1 rows" in done.output
+    assert (tmp_path / "errors.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_json():
+    found = json.loads(call("validate", "copy-1", "--json").output)
+    assert [row["id"] for row in found["rows"]] == ["copy-1.57MB"]
+    assert found["rows"][0]["measured_us"] == 4.16
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nonsense"], "no measurement begins with 'nonsense'; there are copy-8.4MB, "),
+        (["fill-one", "--plot", "a.pdf"], "--plot a.pdf: name a .svg or .png file"),
+    ],
+)
+def test_mistakes(arguments, message):
+    done = call("validate", *arguments)
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_sensitivity_of_a_run():
+    done = call("run", "tin_shift", "--shape", "1,8,8,64", "--sensitivity", "--json", "--seed", "1")
+    assert done.exit_code == 0, done.output
+    moved = json.loads(done.output)["sensitivity"]
+    assert {"field", "source", "less", "more"} == set(moved[0])
+    assert "dma_read_latency_ps" in [one["field"] for one in moved]

@@ -1,0 +1,252 @@
+"""gather, gather_nd, scatter and scatter_nd as a user calls them, against plain loops, NumPy and onnx."""
+
+import re
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from mlusim import ops
+from mlusim.errors import InputError
+from mlusim.hardware import board
+
+BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
+STRATEGIES = ("auto", "slab", "rows")
+DTYPES = ("bool", "int8", "uint16", "float32", "int64", "complex128")
+
+
+def small_board(name, usable_bytes):
+    return board(name).replace(nram_bytes=usable_bytes + 1024, nram_reserved_bytes=1024)
+
+
+def any_bits(rng, shape, dtype):
+    dtype = np.dtype(dtype)
+    return rng.integers(0, 256, (*shape, dtype.itemsize), np.uint8).view(dtype).reshape(shape)
+
+
+def bits(array):
+    array = np.ascontiguousarray(array)
+    return array.reshape(-1).view(np.uint8)
+
+
+def untouched(array):
+    """Elements that NumPy moves without looking at them: bool bytes other than 0 and 1 stay as they are."""
+    return np.ascontiguousarray(array).view(f"V{array.dtype.itemsize}")
+
+
+def gather_loop(x, index, axis):
+    x = untouched(x)
+    out = np.empty(index.shape, x.dtype)
+    for place in np.ndindex(index.shape):
+        source = list(place)
+        source[axis] = index[place]
+        out[place] = x[tuple(source)]
+    return out
+
+
+def scatter_loop(x, index, src, axis):
+    out, src = untouched(x).copy(), untouched(src)
+    for place in np.ndindex(index.shape):
+        target = list(place)
+        target[axis] = index[place]
+        out[tuple(target)] = src[place]
+    return out
+
+
+@st.composite
+def element_cases(draw):
+    rank = draw(st.integers(1, 4))
+    shape = tuple(draw(st.integers(1, 5)) for _ in range(rank))
+    axis = draw(st.integers(-rank, rank - 1))
+    wanted = [draw(st.integers(0, extent)) for extent in shape]
+    wanted[axis] = draw(st.integers(0, 9))
+    seed = draw(st.integers(0, 2**32 - 1))
+    dtype = draw(st.sampled_from(DTYPES))
+    index_dtype = draw(st.sampled_from(["int32", "int64"]))
+    where = draw(st.sampled_from(BOARDS))
+    usable = draw(st.sampled_from([None, 2048, 8192]))
+    strategy = draw(st.sampled_from(STRATEGIES))
+    return (
+        shape,
+        axis,
+        tuple(wanted),
+        seed,
+        dtype,
+        index_dtype,
+        small_board(where, usable) if usable else where,
+        strategy,
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(element_cases())
+def test_gather_is_the_loop(case):
+    shape, axis, wanted, seed, dtype, index_dtype, device, strategy = case
+    rng = np.random.default_rng(seed)
+    x = any_bits(rng, shape, dtype)
+    index = rng.integers(-shape[axis], shape[axis], wanted).astype(index_dtype)
+    kept = x.copy(), index.copy()
+    result = ops.gather(x, index, axis, device=device, strategy=strategy)
+    result.plan.check()
+    assert result.output.shape == wanted
+    np.testing.assert_array_equal(bits(result.output), bits(gather_loop(x, index, axis % len(shape))))
+    np.testing.assert_array_equal(bits(x), bits(kept[0]))
+    np.testing.assert_array_equal(index, kept[1])
+    same = ops.gather_nd(x, index[..., None], axes=[axis], device=device)
+    np.testing.assert_array_equal(bits(same.output), bits(result.output))
+
+
+@settings(max_examples=150, deadline=None)
+@given(element_cases())
+def test_scatter_is_the_loop_and_the_last_wins(case):
+    shape, axis, wanted, seed, dtype, index_dtype, device, strategy = case
+    rng = np.random.default_rng(seed)
+    x = any_bits(rng, shape, dtype)
+    index = rng.integers(-shape[axis], shape[axis], wanted).astype(index_dtype)
+    src = any_bits(rng, tuple(extent + int(rng.integers(0, 2)) for extent in wanted), dtype)
+    result = ops.scatter(x, index, src, axis, device=device, strategy=strategy)
+    result.plan.check()
+    np.testing.assert_array_equal(bits(result.output), bits(scatter_loop(x, index, src, axis % len(shape))))
+    src = src[tuple(slice(extent) for extent in wanted)]
+    same = ops.scatter_nd(x, index[..., None], src, axes=[axis], device=device)
+    np.testing.assert_array_equal(bits(same.output), bits(result.output))
+
+
+@st.composite
+def standard_cases(draw):
+    rank = draw(st.integers(1, 4))
+    shape = tuple(draw(st.integers(1, 4)) for _ in range(rank))
+    depth = draw(st.integers(0, rank))
+    places = tuple(draw(st.integers(0, 4)) for _ in range(draw(st.integers(0, 2))))
+    return shape, depth, places, draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(BOARDS))
+
+
+@settings(max_examples=120, deadline=None)
+@given(standard_cases())
+def test_standard_mode_is_tensorflows(case):
+    shape, depth, places, seed, device = case
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(shape)
+    index = np.stack([rng.integers(-n, n, places) for n in shape[:depth]], -1) if depth else np.zeros((*places, 0), int)
+    gathered = ops.gather_nd(x, index, mode="standard", device=device).output
+    expected = np.empty(places + shape[depth:])
+    scattered = x.copy()
+    updates = rng.standard_normal(expected.shape)
+    for place in np.ndindex(places):
+        expected[place] = x[tuple(index[place])]
+        scattered[tuple(index[place])] = updates[place]
+    np.testing.assert_array_equal(gathered, expected)
+    np.testing.assert_array_equal(ops.scatter_nd(x, index, updates, mode="standard", device=device).output, scattered)
+
+
+@pytest.mark.parametrize("device", BOARDS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_thousands_of_duplicates_across_cores(device, strategy):
+    rng = np.random.default_rng(7)
+    x = np.zeros((3, 500), np.float32)
+    index = rng.integers(0, 3, (2000, 500))
+    src = np.arange(index.size, dtype=np.float32).reshape(index.shape)
+    expected = x.copy()
+    for row in range(len(index)):
+        np.put_along_axis(expected, index[row : row + 1], src[row : row + 1], 0)
+    result = ops.scatter(x, index, src, 0, device=device, strategy=strategy)
+    np.testing.assert_array_equal(result.output, expected)
+    flat = ops.scatter_nd(x.reshape(-1), index[:, :1] % 3, src[:, 0], mode="standard", device=device)
+    last = {int(place) % 3: row for row, place in enumerate(index[:, 0])}
+    for place, row in last.items():
+        assert flat.output[place] == src[row, 0]
+
+
+@pytest.mark.parametrize("device", BOARDS)
+def test_the_documents_examples(device):
+    a = np.arange(12, dtype=np.float32).reshape(4, 3)
+    index = np.array([[0, 1, 1], [3, 2, 0]])
+    b = ops.gather(a, index, 0, device=device).output
+    np.testing.assert_array_equal(b, [[0, 4, 5], [9, 7, 2]])
+    c = ops.scatter(np.zeros((4, 3), np.float32), index, b, 0, device=device).output
+    np.testing.assert_array_equal(c, [[0, 0, 2], [0, 4, 5], [0, 7, 0], [9, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, i: ops.gather(x, i, 1), r"gather: index\[1, 0\] = 3: axis 1 of x has 3 elements"),
+        (lambda x, i: ops.gather(x, i - 5, 0), r"gather: index\[0, 0\] = -5: axis 0 of x has 4 elements"),
+        (lambda x, i: ops.gather(x, i, 2), r"axis=2"),
+        (lambda x, i: ops.gather(x, i.astype(np.float32), 0), r"int32 or int64"),
+        (lambda x, i: ops.gather(x, i[0], 0), r"rank"),
+        (lambda x, i: ops.gather(x, np.zeros((2, 4), int), 0), r"index"),
+        (lambda x, i: ops.gather_nd(x, np.zeros((3, 1), int)), r"fit mode='standard'"),
+        (lambda x, i: ops.scatter(x, i, x[:1], 0), r"src"),
+        (lambda x, i: ops.scatter(x, i, x.astype(np.float64), 0), r"float64"),
+        (lambda x, i: ops.scatter(x, i + 2**40, x, 0), r"1099511627776"),
+        (lambda x, i: ops.scatter_nd(x, np.array([[9, 0]]), x[0, :1], mode="standard"), r"= 9"),
+        (lambda x, i: ops.gather(x, i, 0, strategy="fast"), r"strategy='fast'"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, message):
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    before = x.copy()
+    with pytest.raises(InputError) as caught:
+        call(x, np.array([[0, 1, 1], [3, 2, 0]]))
+    assert re.search(message, str(caught.value)), str(caught.value)
+    np.testing.assert_array_equal(x, before)
+
+
+@pytest.mark.parametrize("device", BOARDS)
+def test_strides_of_the_caller_do_not_matter(device):
+    base = np.arange(2 * 6 * 8, dtype=np.int32).reshape(2, 6, 8)
+    x = base[:, ::-2, 1::3].transpose(2, 0, 1)
+    index = np.broadcast_to(np.array([[[1], [0]]]), (3, 2, 3))
+    expected = np.take_along_axis(x, np.ascontiguousarray(index), 2)
+    np.testing.assert_array_equal(ops.gather(x, index, 2, device=device).output, expected)
+    src = np.broadcast_to(np.int32(7), index.shape)
+    np.testing.assert_array_equal(
+        bits(ops.scatter(x, index, src, 2, device=device).output), bits(scatter_loop(x, index, src, 2))
+    )
+
+
+@pytest.mark.parametrize("device", BOARDS)
+@pytest.mark.parametrize("data_shape", [(0, 3), (4, 0), (1,), (2, 1, 2, 1, 2, 1, 2)])
+def test_odd_shapes(device, data_shape):
+    x = np.arange(int(np.prod(data_shape)), dtype=np.int16).reshape(data_shape)
+    wanted = (0, *data_shape[1:]) if data_shape[0] == 0 else data_shape
+    index = np.zeros(wanted, np.int32)
+    np.testing.assert_array_equal(bits(ops.gather(x, index, 0, device=device).output), bits(gather_loop(x, index, 0)))
+    src = np.ones(wanted, np.int16)
+    np.testing.assert_array_equal(
+        bits(ops.scatter(x, index, src, 0, device=device).output), bits(scatter_loop(x, index, src, 0))
+    )
+
+
+def test_bytes_travel_and_time_passes():
+    x = np.arange(4096, dtype=np.float32).reshape(64, 64)
+    index = np.zeros((64, 64), np.int32)
+    for device in BOARDS:
+        result = ops.gather(x, index, 0, device=device)
+        assert sum(result.bytes_requested.values()) >= x.nbytes + index.nbytes
+        assert result.bus_bytes["write"] >= result.output.nbytes
+        assert result.time_us > 0
+        assert ops.gather(x, index, 0, device=device, data=False).output is None
+
+
+def excluded(attributes):
+    """A reduction and batch dimensions are not part of these operators."""
+    return attributes.get("reduction", b"none") != b"none" or attributes.get("batch_dims", 0)
+
+
+@pytest.mark.parametrize(
+    ("module", "call", "least"),
+    [
+        ("gatherelements", lambda inputs, axis: ops.gather(*inputs, axis), 3),
+        ("gathernd", lambda inputs, _: ops.gather_nd(*inputs, mode="standard"), 2),
+        ("scatterelements", lambda inputs, axis: ops.scatter(*inputs, axis), 3),
+        ("scatternd", lambda inputs, _: ops.scatter_nd(*inputs, mode="standard"), 1),
+    ],
+)
+def test_onnx_node_tests(onnx_cases, module, call, least):
+    cases = [case for case in onnx_cases(module) if not excluded(case[1])]
+    assert len(cases) >= least
+    for name, attributes, inputs, (expected,) in cases:
+        np.testing.assert_array_equal(call(inputs, attributes.get("axis", 0)).output, expected, err_msg=name)
