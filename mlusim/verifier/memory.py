@@ -57,7 +57,7 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
                 where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
                 nbytes=int((stops - starts).sum()),
                 sites=(site,),
-                rule="fresh memory holds what was there before, never zeros (here 0xFF in every byte)",
+                rule="fresh memory holds whatever was there before, not zeros",
                 remedy="write these bytes first (memcpy, fill, write_zero), or read only those that were written",
             ),
             1,

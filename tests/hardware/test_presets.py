@@ -218,7 +218,7 @@ def test_unknown_boards(asked: str, message: str) -> None:
 
 def test_reading_toml_is_not_part_of_the_import() -> None:
     code = "import sys, mlusim.hardware; mlusim.hardware.presets(); print('tomllib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 

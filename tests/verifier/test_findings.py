@@ -156,7 +156,7 @@ def test_bytes_that_nobody_wrote():
   reads  HERE  await core.memcpy(out, held)
          task 0, cluster 0 core 0, io pipe, TIME ns to TIME ns
   bytes  held[0:8, 6:8], 64 B in NRAM
-  rule   fresh memory holds what was there before, never zeros (here 0xFF in every byte)
+  rule   fresh memory holds whatever was there before, not zeros
   remedy write these bytes first (memcpy, fill, write_zero), or read only those that were written""",
     )
 
