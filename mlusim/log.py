@@ -114,8 +114,8 @@ class Log:
 
     `ops` are operation names; `lines` (file, line, function); `addresses` holds, for counted operations, the array of
     element or row offsets by record (and `unknown` where a timing-only run does not know them); `host_waits` how many
-    launches there were each time the host waited for them all; `host_writes` allocations, other than inputs, whose bytes
-    the host wrote.
+    launches there were each time the host waited for them all; `host_writes` allocations, other than inputs, whose
+    bytes the host wrote.
     """
 
     def __init__(self, board: str) -> None:
