@@ -1,0 +1,64 @@
+"""gather and scatter of 4 M elements with their data, by each strategy and board, against NumPy.
+
+    python benchmarks/bench_gather_scatter.py
+
+NumPy's take_along_axis and put_along_axis take turns with the simulated run in one process. The shapes differ in what
+one lookup can address: a slab that fits in NRAM, one that must be cut, and one that does not fit.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from time import perf_counter
+
+import numpy as np
+
+from mlusim import ops
+
+SHAPES = {"slab fits": (65_536, 64), "slab is cut": (2_048, 2_048), "slab does not fit": (1, 4_194_304)}
+BOARDS = ("mlu370-x4", "mlu590-h8")
+STRATEGIES = ("slab", "rows")
+ROUNDS, BOUND = 3, 20.0
+
+
+def main() -> None:
+    rng = np.random.default_rng(0)
+    print(f"{'operator':8} {'shape':18} {'board':10} {'strategy':8} {'tier':>4} {'numpy':>9} {'mlusim':>9} ratio")
+    worst = 0.0
+    for words, shape in SHAPES.items():
+        x = rng.standard_normal(shape, np.float32)
+        index = rng.integers(0, shape[1], shape).astype(np.int32)
+        wide = index.astype(np.int64)
+        for name in ("gather", "scatter"):
+            for board in BOARDS:
+                for strategy in STRATEGIES:
+                    if strategy == "slab" and words == "slab does not fit":
+                        continue  # an error of the planner, which says so
+                    ratios, numpy_s, ours_s = [], [], []
+                    for _ in range(ROUNDS):
+                        begin = perf_counter()
+                        if name == "gather":
+                            expected = np.take_along_axis(x, wide, 1)
+                        else:
+                            expected = x.copy()
+                            np.put_along_axis(expected, wide, x, 1)
+                        numpy_s.append(perf_counter() - begin)
+                        begin = perf_counter()
+                        if name == "gather":
+                            result = ops.gather(x, index, 1, device=board, strategy=strategy)
+                        else:
+                            result = ops.scatter(x, index, x, 1, device=board, strategy=strategy)
+                        ours_s.append(perf_counter() - begin)
+                        assert result.output is not None
+                        assert np.array_equal(result.output, expected)
+                        ratios.append(ours_s[-1] / numpy_s[-1])
+                    worst = max(worst, median(ratios))
+                    print(
+                        f"{name:8} {words:18} {board:10} {strategy:8} {result.plan.tier:4} "
+                        f"{1e3 * median(numpy_s):6.0f} ms {1e3 * median(ours_s):6.0f} ms {median(ratios):5.1f}"
+                    )
+    print(f"worst ratio {worst:.1f}, bound {BOUND:.0f}")
+
+
+if __name__ == "__main__":
+    main()
