@@ -3,8 +3,9 @@
     python benchmarks/bench_dma.py
 
 Every core of a BLOCK launch loads a row and stores it, over and over, on a board whose DRAM is slowed down so that all
-of them wait for it: an MLU370-X4, and for 64 cores an MLU290, whose latency grows with the load. The time of the same number of `np.copyto` calls of the same size is taken off. Processor time
-of the one thread is measured, the least of several rounds: other processes disturb it little.
+of them wait for it: an MLU370-X4, and for 64 cores an MLU290, whose latency grows with the load. The time of the same
+number of `np.copyto` calls of the same size is taken off. Processor time of the one thread is measured, the least of
+several rounds: other processes disturb it little.
 """
 
 from __future__ import annotations

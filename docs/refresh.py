@@ -54,7 +54,7 @@ class Page:
         self.environment = personal | {
             "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            # A page may change a file within the second in which it ran: bytecode of the first would pass for the second.
+            # A page may change a file within the second in which it ran, and bytecode is told apart by seconds.
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONWARNINGS": "error",
             "NO_COLOR": "1",
