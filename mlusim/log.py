@@ -105,7 +105,8 @@ class Box:
     itemsize: int
 
 
-_FIRST_ROOM = 1024
+# Memory is found as it is written to, so room for a few thousand records costs a small run nothing.
+_FIRST_ROOM = 16384
 pack_record = struct.Struct(f"{WIDTH}q").pack_into
 
 
@@ -135,7 +136,7 @@ class Log:
         self.host_waits: list[int] = []
         self.host_writes: set[int] = set()
         self._op_codes: dict[str, int] = {}
-        self._line_codes: dict[tuple[int, int], int] = {}
+        self.line_codes: dict[tuple[int, int], int] = {}
         self._code_objects: list[CodeType] = []
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
 
@@ -170,7 +171,7 @@ class Log:
         code = frame.f_code
         # id() and not the code object: hashing one walks its constants. The list keeps it from being reused.
         key = (id(code), frame.f_lasti)
-        number = self._line_codes.get(key)
+        number = self.line_codes.get(key)
         if number is None:
             self._code_objects.append(code)
             place = (code.co_filename, frame.f_lineno, code.co_name)
@@ -179,7 +180,7 @@ class Log:
             else:
                 number = len(self.lines)
                 self.lines.append(place)
-            self._line_codes[key] = number
+            self.line_codes[key] = number
         return number
 
     def box(self, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:

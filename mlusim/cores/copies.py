@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable
 from functools import partial
-from operator import setitem
+from sys import _getframe
 from typing import Any
 
 import numpy as np
@@ -40,7 +39,7 @@ class CopyOperations(Operations):
 
         Raises `CopyError`, `AccessError`, `AllocationError` as the hardware forbids.
         """
-        self._copy(dst, src, size, direction, strides, BLOCKING, sys._getframe(1))
+        self._copy(dst, src, size, direction, strides, BLOCKING, _getframe(1))
         return self._task.suspending
 
     def memcpy_async(
@@ -50,13 +49,13 @@ class CopyOperations(Operations):
 
         Arguments and errors as `memcpy`. Not from LDRAM and not between SRAMs (B).
         """
-        self._copy(dst, src, size, direction, strides, ASYNCHRONOUS, sys._getframe(1))
+        self._copy(dst, src, size, direction, strides, ASYNCHRONOUS, _getframe(1))
 
     def move(self, dst: View, src: View) -> None:
         """On-chip NRAM to NRAM move, issued to the Move pipe; asynchronous. Raises `CopyError` for other memories."""
         if dst.memory is not MemoryKind.NRAM or src.memory is not MemoryKind.NRAM:
             raise CopyError(f"move from {src!r} to {dst!r}: it stays in NRAM; use memcpy or memcpy_async")
-        self._copy(dst, src, 0, None, (), ASYNCHRONOUS, sys._getframe(1))
+        self._copy(dst, src, 0, None, (), ASYNCHRONOUS, _getframe(1))
 
     def _copy(
         self,
@@ -102,7 +101,7 @@ class CopyOperations(Operations):
                     self._log.box(dst.shape, dst.strides, dst.itemsize),
                     self._log.box(src.shape, src.strides, src.itemsize),
                 )
-            effect = partial(setitem, dst.raw(), ..., src.raw()) if self._has_data else None
+            effect = (dst.raw(), src.raw()) if self._has_data else None
         if dst_allocation.freed or src_allocation.freed or dst_allocation.read_only:
             check_usable(src_allocation, write=False)
             check_usable(dst_allocation, write=True)
@@ -120,6 +119,12 @@ class CopyOperations(Operations):
         record = log.count
         if record == log.room:
             log.grow()
+        # As `log.line`, inlined for performance.
+        line = log.line_codes.get((id(frame.f_code), frame.f_lasti))
+        if line is None:
+            line = log.line(frame)
+        # A pipe that has nothing to do starts at once; `pipe.start` does the rest for the others.
+        starts = pipe.current is None and form.has_work and pipe.twin is None
         op, nbytes, bus_read, bus_write, direction_code, alone_ps = form.columns
         pack_record(
             log.data,
@@ -127,11 +132,11 @@ class CopyOperations(Operations):
             op,
             task.index,
             form.pipe,
-            log.line(frame),
+            line,
             issue_ps,
             issue_ps,
             NONE,
-            0,
+            form.cost.latency_ps if starts else 0,
             alone_ps,
             1,
             nbytes,
@@ -154,8 +159,11 @@ class CopyOperations(Operations):
         transfer = Transfer(pipe, task, record, issue_ps, form.cost, effect, blocking)
         if blocking:
             task.unawaited = record
-        if pipe.current is None:
-            pipe.start(transfer, issue_ps, self._chip.environment.now)
+        if starts:
+            pipe.current = transfer
+            pipe.link.join(transfer, issue_ps + transfer.latency_ps, self._environment.now)
+        elif pipe.current is None:
+            pipe.start(transfer, issue_ps, self._environment.now)
         else:
             pipe.queue.append(transfer)
 
@@ -214,12 +222,23 @@ class CopyOperations(Operations):
 class CopyForm:
     """A copy's geometry as the pipes and the log need it."""
 
-    __slots__ = ("asynchronous", "by_memory_core", "columns", "cost", "direction", "dst_box", "pipe", "src_box")
+    __slots__ = (
+        "asynchronous",
+        "by_memory_core",
+        "columns",
+        "cost",
+        "direction",
+        "dst_box",
+        "has_work",
+        "pipe",
+        "src_box",
+    )
 
     def __init__(self, chip: Any, unit: Any, shape: CopyShape, dst_box: int, src_box: int) -> None:
         direction = shape.direction
         self.direction = direction
         self.cost = copy_cost(chip.board, shape, memory_core=unit.is_memory_core)
+        self.has_work = self.cost.work > 0
         self.by_memory_core = direction is Direction.GDRAM2SRAM
         self.pipe = IO if direction.source.off_chip or direction.destination.off_chip else MOVE
         self.asynchronous = direction.asynchronous

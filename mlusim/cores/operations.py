@@ -28,6 +28,7 @@ class Operations:
         self._unit: Unit = unit
         self._chip: Chip = chip
         self._log: Log = chip.log
+        self._environment = chip.environment
         self._has_data = chip.data
         self._max_operations = chip.max_operations
         self._issue_ps = chip.board.cycles_ps(chip.board.issue_cycles)

@@ -7,7 +7,10 @@ transfer before it. The bytes move when the transfer completes.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mlusim.log import END, LATENCY, START, WAITED_FOR, WIDTH
 from mlusim.memory.link import WRITE, Flow, Link
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
 class Transfer(Flow):
     """One copy in a pipe, and a flow on its link while it moves.
 
-    `effect` moves the bytes; `task` issued it, and waits for it where `blocks` is true.
+    `effect` moves the bytes: a call, or the arrays (to, from), or None in a timing-only run. `task` issued it, and
+    waits for it where `blocks` is true.
     """
 
     __slots__ = ("blocks", "effect", "issue_ps", "latency_ps", "pipe", "record", "task")
@@ -56,11 +60,18 @@ class Transfer(Flow):
                 if unit.late_effects:
                     # A pipe is in order: what waits for its sync comes before what was issued after it.
                     unit.apply_late(io=pipe is not unit.move, move=pipe is unit.move)
-                effect()
+                if effect.__class__ is tuple:
+                    to, origin = effect
+                    to[...] = origin
+                else:
+                    effect()
+            elif effect.__class__ is tuple:
+                unit.late_effects.append((pipe, partial(np.copyto, *effect)))
             else:
                 unit.late_effects.append((pipe, effect))
-        if pipe.queue:
-            following = pipe.queue.popleft()
+        queue = pipe.queue
+        if queue:
+            following = queue.popleft()
             pipe.log.data[following.record * WIDTH + WAITED_FOR] = record
             following.pipe.start(following, max(now, following.issue_ps), now)
         else:
@@ -136,17 +147,13 @@ class DmaPipe:
         data = self.log.data
         data[position + START] = start_ps
         data[position + LATENCY] = ready_ps - start_ps
-        if ready_ps != now:
+        if transfer.work:
+            self.link.join(transfer, ready_ps, now)
+        elif ready_ps != now:
             transfer.callbacks = self._when_ready
             self._schedule(transfer, 1, ready_ps - now)
-        elif transfer.work:
-            self.link.join(transfer, now)
         else:
             transfer.done(now)
 
     def _ready(self, transfer: Transfer) -> None:
-        now = self._environment.now
-        if transfer.work:
-            self.link.join(transfer, now)
-        else:
-            transfer.done(now)
+        transfer.done(self._environment.now)

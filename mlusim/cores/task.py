@@ -193,7 +193,8 @@ class Task:
         else:
             self.pending_io -= 1
         if transfer.blocks:
-            self.now_ps = max(self.now_ps, now)
+            if now > self.now_ps:
+                self.now_ps = now
             self.resume()
         elif self._then is not None:
             self._drained(transfer.record, now)

@@ -6,11 +6,16 @@ leaves, so the link keeps one virtual clock per distinct limit ("class"): all tr
 and a transfer is done when its class's clock has advanced by its work. Joining and leaving touch the transfers of one
 cluster and the handful of classes, never all transfers: that is what keeps thousands of copies by 64 cores cheap.
 
+When a transfer will have started up is known when it begins to. So joining is no event of the simulation: those who
+have joined since the last completion are counted in at the next one, each at its own time, and the timer of that one
+looks ahead at those who are still to join before it.
+
 Work is counted in bytes of DRAM time: a transfer that uses the DRAM at efficiency e has 1/e bytes of work a byte.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from heapq import heappop, heappush
 from math import ceil
 from typing import Any
@@ -77,8 +82,7 @@ class Link:
         rate: bytes of work per picosecond.
         port_rates: for each shared port, bytes per picosecond that its transfers have together.
         mixed_factor: what is left of `rate` while reads and writes are in flight together.
-        mixing_ps: reads and writes count as together, too, for this long after the last of one kind has ended. It is
-            looked at when a transfer joins or leaves.
+        mixing_ps: reads and writes count as together, too, for this long after the last of one kind has ended.
     """
 
     def __init__(
@@ -94,13 +98,19 @@ class Link:
         self._schedule: Any = environment.schedule
         self._rate = rate
         self._mixed_rate = rate * mixed_factor
-        self._mixing_ps = mixing_ps
-        self._mixed = False
+        self._mixing_ps = mixing_ps if mixed_factor < 1 else 0
+        # When mixing is over by itself, because one kind has ended; else never.
+        self._mixed_until = _INFINITE
         self._reads_until = -1
         self._writes_until = -1
         self._port_rates = port_rates
         self._port_flows: list[list[Flow]] = [[] for _ in port_rates]
         self._clocks: dict[float, _Clock] = {}
+        self._least_limit = _INFINITE
+        # Whether any transfer has changed its clock: heaps may then hold it twice.
+        self._moved = False
+        # The rate of all clocks where it is one, because the link is full; else 0.
+        self._common_rate = 0.0
         self._flows = 0
         self._readers = 0
         self._writers = 0
@@ -111,78 +121,99 @@ class Link:
         # Ports whose transfers may stand at a wrong limit. That does not matter while the whole link is so full that
         # no transfer reaches `_port_floor`, the least that any of these ports gives one.
         self._unsettled: set[int] = set()
+        # Who is still to join, by time.
+        self._arrivals: list[tuple[int, int, Flow]] = []
         self._port_floor = _INFINITE
 
-    def join(self, flow: Flow, now: int) -> None:
-        """Begin a transfer now."""
-        clocks = self._clocks
-        elapsed = now - self._updated_ps
-        if elapsed:
-            self._updated_ps = now
-            for clock in clocks.values():
-                clock.served += clock.rate * elapsed
+    def join(self, flow: Flow, ready_ps: int, now: int) -> None:
+        """Begin a transfer at `ready_ps`, now or later."""
         self._order = flow.order = self._order + 1
-        self._flows += 1
-        traffic = flow.traffic
-        self._readers += traffic & 1
-        self._writers += traffic >> 1
-        port = flow.port
-        flows = self._port_flows[port]
-        flows.append(flow)
-        clock = self._set_clock(flow, flow.limit, flow.work)
-        self._unsettled.add(port)
-        floor = self._port_rates[port] / len(flows)
-        if floor < self._port_floor:
-            self._port_floor = floor
-        if self._telling:
-            return
-        # One more transfer never makes another one faster, so the timer stands unless this one is done before it.
-        mixed = (self._readers or now < self._reads_until) and (self._writers or now < self._writes_until)
-        # Where mixing is over, all are faster.
-        if self._armed_ps >= now and clock.heap[0][2] is not flow and (mixed or not self._mixed):
-            level = (self._mixed_rate if mixed else self._rate) / self._flows
-            if level <= self._port_floor and level <= min(clocks):
-                self._mixed = bool(mixed)
+        insort(self._arrivals, (ready_ps, flow.order, flow))
+        # The timer stands where it rings first; and those who are told of an end share once, after all of them.
+        if not (self._telling or now <= self._armed_ps <= ready_ps):
+            self._admit(now)
+            elapsed = now - self._updated_ps
+            self._updated_ps = now
+            for clock in self._clocks.values():
+                clock.served += clock.rate * elapsed
+            self._arm(now)
+
+    def _admit(self, now: int) -> None:
+        """Let everybody join whose time has come, each at its own time. The clocks stand at the last of these."""
+        arrivals = self._arrivals
+        clocks = self._clocks
+        updated_ps = self._updated_ps
+        while arrivals and arrivals[0][0] <= now:
+            joined_ps, order, flow = arrivals.pop(0)
+            elapsed = joined_ps - updated_ps
+            if elapsed:
+                updated_ps = joined_ps
                 for clock in clocks.values():
-                    clock.rate = level
-                return
-        self._share(now)
+                    clock.served += clock.rate * elapsed
+            # As `_set_clock`, inlined for performance.
+            limit = flow.limit
+            if limit not in clocks:
+                self._add_clock(limit)
+            clock = flow.clock = clocks[limit]
+            clock.flows += 1
+            flow.finish = finish = clock.served + flow.work
+            heappush(clock.heap, (finish, order, flow))
+            self._flows += 1
+            traffic = flow.traffic
+            self._readers += traffic & 1
+            self._writers += traffic >> 1
+            port = flow.port
+            flows = self._port_flows[port]
+            flows.append(flow)
+            self._unsettled.add(port)
+            floor = self._port_rates[port] / len(flows)
+            if floor < self._port_floor:
+                self._port_floor = floor
+            self._share(joined_ps)
+        self._updated_ps = updated_ps
 
-    def _set_clock(self, flow: Flow, limit: float, remaining: float) -> _Clock:
-        clock = self._clocks.get(limit)
-        if clock is None:
-            clock = self._clocks[limit] = _Clock(limit)
-        clock.flows += 1
-        flow.clock = clock
-        flow.finish = finish = clock.served + remaining
-        heappush(clock.heap, (finish, flow.order, flow))
-        return clock
+    def _add_clock(self, limit: float) -> None:
+        self._clocks[limit] = _Clock(limit)
+        if limit < self._least_limit:
+            self._least_limit = limit
 
-    def _leave(self, clock: _Clock) -> None:
-        clock.flows -= 1
-        if not clock.flows:
-            del self._clocks[clock.limit]
+    def _drop_clock(self, clock: _Clock) -> None:
+        del self._clocks[clock.limit]
+        if clock.limit == self._least_limit:
+            self._least_limit = min(self._clocks, default=_INFINITE)
 
     def _share(self, now: int) -> None:
-        """Set the rate of every clock and the time of the next completion."""
-        clocks = self._clocks
-        if not clocks:
-            return
+        """Set the rate of every clock."""
         left = self._capacity(now)
-        level = left / self._flows
-        if level > self._port_floor or level > min(clocks):
-            level = self._level(left)
+        rate = left / self._flows
+        if rate <= self._port_floor and rate <= self._least_limit:
+            self._common_rate = rate
+            for clock in self._clocks.values():
+                clock.rate = rate
+            return
+        self._common_rate = 0.0
+        level = self._level(left)
+        for limit, clock in self._clocks.items():
+            clock.rate = limit if limit < level else level
+
+    def _arm(self, now: int) -> None:
+        """Set the timer for the next completion; it may ring too early, never too late."""
+        if self._moved:
+            self._drop_moved()
         soonest = _INFINITE
-        for limit, clock in clocks.items():
-            rate = clock.rate = limit if limit < level else level
-            heap = clock.heap
-            finish, order, flow = heap[0]
-            while flow.clock is not clock or flow.order != order or flow.finish != finish:
-                heappop(heap)
-                finish, order, flow = heap[0]
-            due = (finish - clock.served) / rate
+        for clock in self._clocks.values():
+            due = (clock.heap[0][0] - clock.served) / clock.rate
             if due < soonest:
                 soonest = due
+        arrivals = self._arrivals
+        if arrivals:
+            if arrivals[0][0] - now < soonest:
+                soonest = self._look_ahead(soonest, now)
+        elif not self._flows:
+            return
+        if self._mixed_until - now < soonest:
+            # Everybody is faster from then on.
+            soonest = self._mixed_until - now
         # As units.ceil_ps, inlined for performance.
         due_ps = now + ceil(soonest - TICK_TOLERANCE)
         # A timer that rings too early is set again; only one that would ring too late must be replaced.
@@ -192,10 +223,76 @@ class Link:
             self._armed_ps = due_ps
             self._schedule(self._alarm, 1, due_ps - now)
 
+    def _drop_moved(self) -> None:
+        """Take from the tops of the heaps who has another clock by now."""
+        for clock in self._clocks.values():
+            heap = clock.heap
+            finish, order, flow = heap[0]
+            while flow.clock is not clock or flow.order != order or flow.finish != finish:
+                heappop(heap)
+                finish, order, flow = heap[0]
+
+    def _look_ahead(self, soonest: float, now: int) -> float:
+        """When the next transfer is done, from now, given those who join before it. It may say too early.
+
+        While the link is full that is worked out; else, at best, nobody slows down for who joins.
+        """
+        if not self._flows:
+            return self._first_ahead(now)
+        rate = self._common_rate
+        flows = self._flows
+        added = 0
+        for ready_ps, _, flow in self._arrivals:
+            ahead = ready_ps - now
+            if ahead >= soonest:
+                break
+            work = flow.work
+            if not rate:
+                # It has the link for itself at best.
+                alone = ahead + work / min(flow.limit, self._rate)
+                if alone < soonest:
+                    soonest = alone
+                continue
+            added += 1
+            slower = rate * flows / (flows + 1)
+            flows += 1
+            port = flow.port
+            if slower > flow.limit or slower * (len(self._port_flows[port]) + added) > self._port_rates[port]:
+                # What its port withholds from it is left to the others.
+                return ahead
+            left = (soonest - ahead) * rate
+            if work < left:
+                left = work
+            rate = slower
+            soonest = ahead + left / rate
+        return soonest
+
+    def _first_ahead(self, now: int) -> float:
+        """The same on an empty link: when the first to join is done alone, or things change before."""
+        ready_ps, _, flow = self._arrivals[0]
+        other_until = self._writes_until if flow.traffic & READ else self._reads_until
+        if ready_ps < other_until or flow.traffic == READ_AND_WRITE:
+            rate, until_ps = self._mixed_rate, float(other_until)
+        else:
+            rate, until_ps = self._rate, _INFINITE
+        soonest = ready_ps - now + flow.work / (flow.limit if flow.limit < rate else rate)
+        if len(self._arrivals) > 1:
+            until_ps = min(until_ps, self._arrivals[1][0])
+        return min(soonest, max(until_ps, ready_ps) - now)
+
     def _capacity(self, now: int) -> float:
         """Work per picosecond that the link does now."""
-        self._mixed = bool((self._readers or now < self._reads_until) and (self._writers or now < self._writes_until))
-        return self._mixed_rate if self._mixed else self._rate
+        self._mixed_until = _INFINITE
+        if self._readers:
+            if self._writers:
+                return self._mixed_rate
+            if now < self._writes_until:
+                self._mixed_until = self._writes_until
+                return self._mixed_rate
+        elif now < self._reads_until:
+            self._mixed_until = self._reads_until
+            return self._mixed_rate
+        return self._rate
 
     def _level(self, left: float) -> float:
         """The rate at which the transfers that no port limits share what the others leave."""
@@ -227,21 +324,30 @@ class Link:
             clock = flow.clock
             assert clock is not None  # noqa: S101 - for the type checker
             if clock.limit != limit:
+                self._moved = True
                 remaining = flow.finish - clock.served
-                self._leave(clock)
-                self._set_clock(flow, limit, remaining)
+                clock.flows -= 1
+                if not clock.flows:
+                    self._drop_clock(clock)
+                if limit not in self._clocks:
+                    self._add_clock(limit)
+                clock = flow.clock = self._clocks[limit]
+                clock.flows += 1
+                flow.finish = clock.served + remaining
+                heappush(clock.heap, (flow.finish, flow.order, flow))
 
     def _ring(self, _: object) -> None:
         now = self._environment.now
         if now != self._armed_ps:
             return
         self._armed_ps = -1
+        self._admit(now)
         elapsed = now - self._updated_ps
         self._updated_ps = now
         done: list[Flow] = []
         for clock in self._clocks.values():
             rate = clock.rate
-            served = clock.served = clock.served + rate * elapsed
+            clock.served = served = clock.served + rate * elapsed
             heap = clock.heap
             # What would be due within the tolerance of a tick is due now, or the timer would ring here for ever.
             horizon = served + rate * _TWO_TICKS
@@ -251,6 +357,14 @@ class Link:
                     done.append(flow)
                     # One that left this clock and came back stands in its heap twice.
                     flow.finish = _INFINITE
+        if done:
+            self._complete(done, now)
+        elif now >= self._mixed_until:
+            self._share(now)
+        self._arm(now)
+
+    def _complete(self, done: list[Flow], now: int) -> None:
+        """Let transfers leave, and tell whom it concerns."""
         if len(done) > 1:
             done.sort(key=_order)
         for flow in done:
@@ -259,9 +373,10 @@ class Link:
             assert left is not None  # noqa: S101 - for the type checker
             left.flows -= 1
             if not left.flows:
-                del self._clocks[left.limit]
-            self._port_flows[flow.port].remove(flow)
-            self._unsettled.add(flow.port)
+                self._drop_clock(left)
+            port = flow.port
+            self._port_flows[port].remove(flow)
+            self._unsettled.add(port)
             traffic = flow.traffic
             if traffic & 1:
                 self._readers -= 1
@@ -275,7 +390,13 @@ class Link:
         for flow in done:
             flow.done(now)
         self._telling = False
-        self._share(now)
+        if self._arrivals and self._arrivals[0][0] <= now:
+            self._admit(now)
+        elif self._flows:
+            self._share(now)
+        else:
+            self._common_rate = 0.0
+            self._mixed_until = _INFINITE
 
 
 def _port_rate(flow: Flow) -> float:

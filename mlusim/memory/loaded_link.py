@@ -11,14 +11,10 @@ thirds of nominal, which no limit of core, cluster and chip together gives.
 
 from __future__ import annotations
 
-from heapq import heappop
-from math import ceil, sqrt
+from math import sqrt
 
 from mlusim.memory.clock import Clock
 from mlusim.memory.link import Flow, Link
-from mlusim.units import TICK_TOLERANCE
-
-_INFINITE = float("inf")
 
 
 def carried(offered: float, capacity: float, growth: float) -> float:
@@ -53,14 +49,12 @@ class LoadedLink(Link):
         # The fastest that any transfer so far could pass its port.
         self._fastest = 0.0
 
-    def join(self, flow: Flow, now: int) -> None:
-        """Begin a transfer now."""
-        # No rate is below this floor, so `Link.join` never takes its short cut for a link that is full.
-        self._port_floor = -1.0
+    def join(self, flow: Flow, ready_ps: int, now: int) -> None:
+        """Begin a transfer at `ready_ps`, now or later."""
         alone = flow.limit / flow.ratio
         if alone > self._fastest:
             self._fastest = alone
-        super().join(flow, now)
+        super().join(flow, ready_ps, now)
 
     def _settle_ports(self) -> None:
         for port in self._unsettled:
@@ -81,8 +75,6 @@ class LoadedLink(Link):
 
     def _share(self, now: int) -> None:
         clocks = self._clocks
-        if not clocks:
-            return
         self._settle_ports()
         offered = 0.0
         for limit, clock in clocks.items():
@@ -91,23 +83,8 @@ class LoadedLink(Link):
         demand = offered / self._capacity(now)
         linear = 1 + demand
         part = 2 / (linear + sqrt(max(linear * linear + 4 * (self._growth - 1) * demand, 0.0)))
-        soonest = _INFINITE
         for limit, clock in clocks.items():
-            rate = clock.rate = limit * part
-            heap = clock.heap
-            finish, order, flow = heap[0]
-            while flow.clock is not clock or flow.order != order or flow.finish != finish:
-                heappop(heap)
-                finish, order, flow = heap[0]
-            due = (finish - clock.served) / rate
-            if due < soonest:
-                soonest = due
-        due_ps = now + ceil(soonest - TICK_TOLERANCE)
-        if self._armed_ps < now or due_ps < self._armed_ps:
-            if due_ps < now:
-                due_ps = now
-            self._armed_ps = due_ps
-            self._schedule(self._alarm, 1, due_ps - now)
+            clock.rate = limit * part
 
 
 def dram_link(

@@ -123,7 +123,11 @@ class View:
         # Inlined for performance: every copy of every kernel passes here.
         shape, strides, offset = self.shape, self.strides, self.offset
         if key.__class__ is int and shape and 0 <= key < shape[0]:
-            return View(self.allocation, offset + key * strides[0], shape[1:], strides[1:], self.dtype)
+            view = View(self.allocation, offset + key * strides[0], shape[1:], strides[1:], self.dtype)
+            raw = self._raw
+            if raw is not None and len(shape) > 1:
+                view._raw = raw[key]
+            return view
         items: tuple[Any, ...] = key if key.__class__ is tuple else (key,)
         rank = len(shape)
         new_shape: list[int] = []
@@ -162,7 +166,12 @@ class View:
         if axis < rank:
             new_shape += shape[axis:]
             new_strides += strides[axis:]
-        return View(self.allocation, offset, tuple(new_shape), tuple(new_strides), self.dtype)
+        view = View(self.allocation, offset, tuple(new_shape), tuple(new_strides), self.dtype)
+        raw = self._raw
+        if raw is not None and new_shape:
+            # Cheaper than an array made anew.
+            view._raw = raw[key]
+        return view
 
     def reshape(self, *shape: int | tuple[int, ...]) -> View:
         """The same elements in another shape; needs contiguous elements. One extent may be -1."""
@@ -219,7 +228,10 @@ class View:
         return View(self.allocation, self.offset, shape, tuple(strides), self.dtype)
 
     def raw(self) -> np.ndarray[Any, Any]:
-        """The bytes as unsigned integers of the element's width: what moves without being looked at."""
+        """The bytes as unsigned integers of the element's width: what moves without being looked at.
+
+        A slice of a view whose array has been made takes its own from it.
+        """
         if self._raw is None:
             buffer: Any = self.allocation.buffer
             if buffer is None or 0 in self.shape:

@@ -33,7 +33,7 @@ def run(flows: list[tuple[int, Any]], rate: float, ports: list[float], growth: f
     ended: dict[int, int] = {}
 
     def join(flow: Flow) -> Any:
-        return lambda _: link.join(flow, clock.now)
+        return lambda _: link.join(flow, clock.now, clock.now)
 
     for number, (at_ps, how) in enumerate(flows):
         clock.after(at_ps, join(Recorded(number, ended, *how)))
