@@ -495,7 +495,7 @@ def test_handle_faults(caplog, device):
     assert mluOpCreate("mlu370-x4") == (BAD, None)
     assert "device is of type str, not a mlusim.Device: mluOpCreate(Device('mlu370-x4'))" in caplog.text
     assert mluOpCreate(device, strategy="fast") == (BAD, None)
-    assert "strategy = 'fast': it is one of documented, shipped" in caplog.text
+    assert "strategy = 'fast': it is one of auto, documented, shipped" in caplog.text
     assert mluOpDestroy(None) == BAD
     handle = created(device)
     assert mluOpDestroy(handle) == MLUOP_STATUS_SUCCESS

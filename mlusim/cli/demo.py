@@ -10,7 +10,7 @@ import click
 from mlusim.cli import show
 from mlusim.cli.entries import ENTRIES
 from mlusim.cli.operators import prepare
-from mlusim.cli.options import check_directory, device_option, output_options, report_option
+from mlusim.cli.options import check_directory, device_option, output_options, report_option, save_run_option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,30 +41,33 @@ Examples:
 
 @click.command(help=_HELP)
 @device_option
-@click.option("--strategy", metavar="NAME", default="documented", show_default=True, help="See `mlusim compare`.")
+@click.option("--strategy", metavar="NAME", default="auto", show_default=True, help="See `mlusim compare`.")
 @click.option("--out", "-o", metavar="FILE", help="Write the shifted clips there, as .npy.")
 @report_option
+@save_run_option
 @click.option("--save", metavar="DIR", help="Write the inputs there, clip.npy and shifts.npy, for `mlusim run`.")
 @click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance.")
 @output_options
-def demo(
+def demo(  # noqa: PLR0913 - the options of the command
     *,
     device: Any,
     strategy: str,
     out: str | None,
     report: str | None,
+    save_run: str | None,
     save: str | None,
     explain: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Shift the colours of a photograph in time, on a simulated board."""
-    from mlusim.cli.files import check_output, write_array
+    from mlusim.cli.files import check_file, check_output, write_array
     from mlusim.cli.run import finish
     from mlusim.ops.common import run
 
     target = check_output("--out", out) if out is not None else None
     check_directory("--report", report)
+    saved = check_file("--save-run", save_run) if save_run is not None else None
     check_directory("--save", save)
     clips, shifts = make_clips()
     if save is not None:
@@ -87,7 +90,7 @@ def demo(
             f"{channels} channels of {group_digits(pixels)} pixels, {clips.dtype}\n"
             f"{record.name} on {device.name}; red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
         )
-    finish(result, target=target, report=report, as_json=as_json, quiet=quiet, title=title)
+    finish(result, target=target, report=report, saved=saved, as_json=as_json, quiet=quiet, title=title)
     if report is not None and result.output is not None:
         from mlusim.analysis.film import draw_film
         from mlusim.analysis.table import us_text
@@ -97,7 +100,7 @@ def demo(
             film,
             [("before", pictures(clips[0])), ("after", pictures(result.output[0]))],
             f"Red, green and blue shifted by {', '.join(f'{shift:+d}' for shift in _SHIFTS[0])} frames",
-            f"{record.name} on {device.name}, strategy {result.plan.strategy}: {us_text(result.time_ps)} by the model",
+            f"{record.name} on {device.name}, strategy {result.strategy}: {us_text(result.time_ps)} by the model",
         )
         if not (as_json or quiet):
             show.print_text(f"before and after: {film}")

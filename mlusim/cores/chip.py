@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mlusim.cores.launch import Job, Queue
 from mlusim.cores.unit import Unit
 from mlusim.hardware.board import Board
@@ -74,6 +76,9 @@ class Chip:
             alignment_bytes=board.vector_alignment_bytes,
             data=data,
         )
+        # What the geometry of copies and vector instructions decides, worked out once for all cores.
+        self.copy_forms: dict[Any, Any] = {}
+        self.vector_forms: dict[Any, Any] = {}
         self.queues: list[Queue] = []
         self.barriers = 0
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]

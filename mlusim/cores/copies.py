@@ -174,7 +174,11 @@ class CopyOperations(Operations):
         # Between SRAMs the target is any cluster of the union.
         if shape.direction is not Direction.SRAM2SRAM or all(to is not c.sram for c in self._task.job.clusters):
             self._check_reach(to)
-        return CopyForm(self._chip, self._unit, shape, dst_box, src_box)
+        key = (shape, dst_box, src_box, self._unit.is_memory_core)
+        form: CopyForm | None = self._chip.copy_forms.get(key)
+        if form is None:
+            form = self._chip.copy_forms[key] = CopyForm(self._chip, self._unit, shape, dst_box, src_box)
+        return form
 
     def _byte_form(
         self,

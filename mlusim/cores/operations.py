@@ -35,7 +35,7 @@ class Operations:
         self._unit_bytes = chip.board.dram_unit_bytes
         self._copy_forms: dict[Any, CopyForm] = unit.copy_forms
         self._aligned_vectors = chip.board.needs_aligned_vectors
-        self._vector_forms: dict[Any, Any] = unit.vector_forms
+        self._vector_forms: dict[Any, Any] = chip.vector_forms
         self.board = chip.board
 
     def _begin(self) -> None:

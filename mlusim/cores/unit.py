@@ -36,7 +36,6 @@ class Unit:
         "nram",
         "stored_ps",
         "task",
-        "vector_forms",
         "vector_free_ps",
         "vector_record",
         "wram",
@@ -52,9 +51,8 @@ class Unit:
         self.vector_record = -1
         # When the last scalar store to off-chip memory lands.
         self.stored_ps = 0
-        # Copies and vector instructions whose operands this unit has checked, by their geometry.
+        # Copies whose operands are within this unit's reach, by their geometry.
         self.copy_forms: dict[Any, Any] = {}
-        self.vector_forms: dict[Any, Any] = {}
         self.effects: deque[tuple[int, Callable[[], None]]] = deque()
         self.late_effects: list[tuple[DmaPipe, Callable[[], None]]] = []
         self.io = DmaPipe(self, chip.dram, 2 * cluster.index, 2 * cluster.index + 1)

@@ -213,10 +213,12 @@ class VectorOperations(Operations):
         passes: int = 1,
         same_size: bool = True,
     ) -> None:
+        nram = self._unit.nram
         for view in (dst, *sources):
-            if view.allocation.freed:
-                check_usable(view.allocation, write=view is dst)
-        key = (name, passes, dst.allocation.memory, dst.shape, dst.strides, dst.dtype, *map(_geometry, sources))
+            allocation = view.allocation
+            if allocation.freed or allocation.memory is not nram:
+                self._check_vector_operand(name, view, write=view is dst)
+        key = (name, passes, dst.shape, dst.strides, dst.dtype, *map(_geometry, sources))
         form = self._vector_forms.get(key)
         if form is None:
             form = self._vector_forms[key] = self._vector_form(name, dst, sources, passes, same_size=same_size)
@@ -302,7 +304,7 @@ class VectorOperations(Operations):
 
 
 def _geometry(view: View) -> tuple[Any, ...]:
-    return view.allocation.memory, view.shape, view.strides, view.dtype
+    return view.shape, view.strides, view.dtype
 
 
 @lru_cache(maxsize=1024)

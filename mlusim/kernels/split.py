@@ -179,10 +179,12 @@ def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integer
     start = np.empty((count, len(cuts)), np.int64)
     stop = np.empty((count, len(cuts)), np.int64)
     inner = count
+    box = np.arange(count)
     for axis, extent in zip(order, parts, strict=True):
         inner //= max(extent, 1)
-        for column, bounds in ((start, cuts[axis][0]), (stop, cuts[axis][1])):
-            column[:, axis] = np.resize(np.repeat(bounds, inner), count)
+        part = box // max(inner, 1) % max(extent, 1)
+        start[:, axis] = np.asarray(cuts[axis][0])[part]
+        stop[:, axis] = np.asarray(cuts[axis][1])[part]
     return start, stop
 
 

@@ -26,6 +26,7 @@ from mlusim.kernels.split import (
     in_turn,
     union1_launch,
 )
+from mlusim.kernels.tin_shift_choice import choose
 from mlusim.units import PS_PER_S, ceil_div, group_digits, round_up
 
 Shape = tuple[int, int, int, int]
@@ -53,6 +54,7 @@ class Strategy:
 
 
 STRATEGIES: dict[str, Strategy] = {
+    "auto": Strategy(summary="batched or pingpong, whichever the board's cost functions say is faster"),
     "documented": Strategy(summary="the document's three tiers: clear the buffer, load the shifted rows, store"),
     "shipped": Strategy(
         summary="as mlu-ops ships it: all of NRAM cleared for every item, clusters counted by floor division",
@@ -84,6 +86,8 @@ def plan_tin_shift(
 
     Raises `PlanError` where the NRAM of the board does not hold one element.
     """
+    if strategy == "auto":
+        return choose(lambda name: plan_tin_shift(board, shape, groups, dtype, name, operator))
     chosen = STRATEGIES[strategy]
     batch, time, channels, hw = shape
     itemsize = dtype.itemsize

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from operator import index as as_index
 from types import EllipsisType
 from typing import Any, SupportsIndex
@@ -94,7 +95,7 @@ class View:
     @property
     def is_contiguous(self) -> bool:
         """Whether its elements follow each other in C order without gaps."""
-        if 0 in self.shape:
+        if self.strides == contiguous_strides(self.shape, self.itemsize) or 0 in self.shape:
             return True
         expected = self.itemsize
         for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
@@ -284,6 +285,7 @@ class Pointer:
         return f"<{dtype_name(self.dtype)}* into {self.allocation.name} ({self.memory.value}) at byte {self.offset}>"
 
 
+@lru_cache(maxsize=4096)
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     """Strides in bytes of a C-contiguous array."""
     strides = []

@@ -33,7 +33,7 @@ def tin_shift_forward(
     shifts: ArrayLike,
     *,
     device: str | Path | Board = "mlu370-x4",
-    strategy: str = "documented",
+    strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
     """out[n, t, c] = x[n, t - k, c] where 0 <= t - k < T, else +0.0, with k = shifts[n, c // (C / G)].
@@ -42,7 +42,8 @@ def tin_shift_forward(
         x: [N, T, C, HW], float16 or float32, contiguous or not. T may be 0; N, C and HW may not.
         shifts: [N, G] int32, C a multiple of G. Any value: |k| >= T gives zeros.
         device: a preset's name, a TOML file, or a board.
-        strategy: "documented", "shipped", "tight", "batched" or "pingpong" (`kernels.tin_shift_plan.STRATEGIES`).
+        strategy: "documented" (the three tiers as mlu-ops describes them), "shipped", "tight", "batched", "pingpong",
+            or "auto", the faster of the last two by prediction (`kernels.tin_shift_plan.STRATEGIES`).
         options: see `RunOptions`.
 
     Returns the result; its output is [N, T, C, HW] of x's dtype, bits as they were (NaN payloads, -0.0).
@@ -58,7 +59,7 @@ def tin_shift_backward(
     rule: str = "mluop",
     *,
     device: str | Path | Board = "mlu370-x4",
-    strategy: str = "documented",
+    strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
     """The backward operator. By default it is NOT the gradient: it shifts the same way as the forward one.
@@ -85,7 +86,7 @@ def plan_tin_shift(
     dtype: object = "float32",
     *,
     device: str | Path | Board = "mlu370-x4",
-    strategy: str = "documented",
+    strategy: str = "auto",
     operator: str = "tin_shift_forward",
 ) -> Plan:
     """The plan of a tin_shift, without running it.

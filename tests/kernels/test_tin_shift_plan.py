@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from mlusim.errors import PlanError
 from mlusim.hardware import Board, board
 from mlusim.kernels.plan import Plan
 from mlusim.kernels.tin_shift_plan import STRATEGIES, plan_tin_shift
+from mlusim.ops import tin_shift_forward
 
 REAL = board("mlu370-x4")
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
@@ -192,7 +195,38 @@ class TestPingpong:
         assert (cut.tier, cut.tiles.stop[:, 1].tolist()) == (2, [8, 9])
 
 
-@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "pingpong"])
+@pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in ("auto", "pingpong")])
 def test_nram_that_holds_no_element(strategy: str) -> None:
     with pytest.raises(PlanError, match="no element of 4 B fits; give the board more nram_bytes"):
         plan_tin_shift(small(127), (1, 2, 2, 2), 1, F32, strategy)
+
+
+class TestAuto:
+    """On boards and shapes that nobody tuned it to; what it picks is not always fastest, but never far from it."""
+
+    @pytest.mark.parametrize("name", ["mlu370-x4", "mlu290-m5", "mlu590-h8", "mlu270-s4"])
+    @pytest.mark.parametrize(
+        ("shape", "groups"),
+        [((4, 8, 64, 196), 4), ((1, 16, 3, 12_544), 3), ((2, 2, 256, 49), 1), ((1, 4, 2, 100_000), 2)],
+    )
+    def test_is_near_the_fastest(self, name: str, shape: tuple[int, int, int, int], groups: int) -> None:
+        x = np.zeros(shape, np.float32)
+        shifts = np.random.default_rng(3).integers(-2, 3, (shape[0], groups)).astype(np.int32)
+        times = {
+            strategy: tin_shift_forward(x, shifts, device=name, strategy=strategy, data=False).time_ps
+            for strategy in STRATEGIES
+        }
+        assert times["auto"] <= 1.2 * min(times.values())
+        assert times["auto"] in (times["batched"], times["pingpong"])
+
+    def test_says_why(self) -> None:
+        plan = plan_tin_shift(board("mlu370-x4"), (4, 8, 64, 196), 4, F32, "auto")
+        assert plan.strategy == "batched"
+        assert re.search(r"; batched [\d.]+ us, pingpong [\d.]+ us predicted$", plan.reason)
+        assert plan.predicted_ps
+
+    def test_takes_what_fits(self) -> None:
+        plan = plan_tin_shift(small(128), (1, 2, 1, 40), 1, F32, "auto")
+        assert plan.strategy == "batched"
+        with pytest.raises(PlanError, match="no element"):
+            plan_tin_shift(small(100), (1, 2, 1, 40), 1, F32, "auto")
