@@ -76,8 +76,8 @@ def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list
 def _row(result: Result) -> Row:
     metrics = result.metrics
     return Row(
-        strategy=result.plan.strategy,
-        tier=result.plan.tier,
+        strategy=result.strategy,
+        tier=result.plan.tier if result.plan else 0,
         time_ps=metrics.time_ps,
         bytes_requested=dict(metrics.bytes_requested),
         bus_bytes=dict(metrics.bus_bytes),
@@ -92,7 +92,7 @@ def _check_equal(one: Result, other: Result) -> None:
     a, b = one.output, other.output
     if a is None or b is None:
         return
-    names = f"{one.operator}: strategies {one.plan.strategy!r} and {other.plan.strategy!r}"
+    names = f"{one.operator}: strategies {one.strategy!r} and {other.strategy!r}"
     rule = "strategies differ in time, never in the result: one of these kernels or plans is wrong"
     if a.shape != b.shape or a.dtype != b.dtype:
         raise MlusimError(f"{names} give {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}; {rule}")

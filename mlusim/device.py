@@ -35,6 +35,9 @@ from mlusim.memory.view import View
 from mlusim.watch import Watch
 
 if TYPE_CHECKING:
+    import os
+
+    from mlusim.result import Result
     from mlusim.verifier.report import Report
 
 DEFAULT_MAX_OPERATIONS = 5_000_000
@@ -74,6 +77,7 @@ class Device:
         self._default_queue: Queue | None = None
         self._launches: list[Launch] = []
         self._broken = ""
+        self._stopped = ""
         self._running = False
 
     @property
@@ -113,7 +117,7 @@ class Device:
         )
         if keep_data:
             allocation.buffer = adopt
-        return View.of(allocation, array.shape, dtype)
+        return _whole(View.of(allocation, array.shape, dtype))
 
     def alloc(self, shape: int | tuple[int, ...], dtype: object, name: str = "output") -> View:
         """Allocate GDRAM that kernels may write. Holds 0xFF bytes, or anything where it is large.
@@ -134,7 +138,7 @@ class Device:
             shape=extents,
             now=self._chip.environment.now,
         )
-        return View.of(allocation, extents, element)
+        return _whole(View.of(allocation, extents, element))
 
     def free(self, view: View) -> None:
         """Give GDRAM back. Raises `AllocationError` where it was given back before, or belongs to another device."""
@@ -236,6 +240,7 @@ class Device:
                 self._check_hang()
         except BaseException as error:
             self._broken = type(error).__name__
+            self._stopped = f"{self._broken}: {error}"
             # The coroutines of other tasks stop here too: not a forgotten await of theirs.
             known = list(forgotten)
             self._close_tasks()
@@ -245,6 +250,7 @@ class Device:
             raise
         if forgotten:
             self._broken = "AwaitError"
+            self._stopped = f"AwaitError: {forgotten[0]}"
             raise AwaitError(forgotten[0])
 
     def verify(self, *, rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
@@ -257,6 +263,32 @@ class Device:
         from mlusim.verifier.check import check_log
 
         return check_log(self.log, self.board, rewrites=rewrites, left=left)
+
+    def result(self, name: str = "", *, theory_ops: int = 0) -> Result:
+        """Everything that ran so far as a result, without plan and output: its figures, its floor, its lines.
+
+        Args:
+            name: what reports call it; by default the names of the kernels.
+            theory_ops: operations that the kernels' purpose needs, for compute_efficiency.
+
+        What runs later is in the same log: ask again for figures that count it.
+        """
+        from mlusim.result import Result
+
+        names = dict.fromkeys(launch.kernel for launch in self.log.launches)
+        return Result(
+            operator=name or ", ".join(names) or "nothing",
+            output=None,
+            board=self.board,
+            plan=None,
+            log=self.log,
+            theory_ops=theory_ops,
+            stopped=self._stopped,
+        )
+
+    def save(self, path: str | os.PathLike[str], name: str = "", *, theory_ops: int = 0) -> Path:
+        """Write everything that ran so far to one file, for `mlusim.load`; also after an error. See `Result.save`."""
+        return self.result(name, theory_ops=theory_ops).save(path)
 
     def _jobs(self) -> Iterator[Job]:
         for launch in self._launches:
@@ -316,3 +348,10 @@ def _forgotten(text: str) -> str:
     if scopes and scopes[-1].endswith(("Core", "Operations")):
         what = f"core.{what}"
     return f"{where}`{what}(...)` was never awaited, so it never happened: write `await {what}(...)`"
+
+
+def _whole(tensor: View) -> View:
+    """A tensor, its array made, so that the arrays of its slices are slices of it: they cost half as much."""
+    if tensor.allocation.buffer is not None:
+        tensor.raw()
+    return tensor

@@ -61,6 +61,8 @@ def log_of_launch(log: Log, launch: int | None, operands: Sequence[Operand], fir
             identity, offset, box = np.array(more, np.int64).T
             moved = zip(*(column.tolist() for column in (*places.of(identity, offset), box)), strict=True)
             one.more_operands[int(new_record[old])] = list(moved)
+    one.loops = {int(new_record[old]): loop for old, loop in log.loops.items() if new_record[old] != NONE}
+    one.byte_copies = [int(new_record[old]) for old in log.byte_copies if new_record[old] != NONE]
     one.ops, one.lines, one.boxes = log.ops, log.lines, log.boxes
     one.tasks = [replace(log.tasks[number], launch=0) for number in tasks]
     one.launches = [] if launch is None else [log.launches[launch]]

@@ -1,4 +1,4 @@
-"""Everything that `--report` writes: pictures as PNG and SVG, summary.json, trace.json."""
+"""Everything that `--report` writes: pictures as PNG and SVG, report.html, summary.json, trace.json."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlusim.analysis.bandwidth import draw_bandwidth
+from mlusim.analysis.page.html import page
 from mlusim.analysis.records import Records
 from mlusim.analysis.style import drawing, save
 from mlusim.analysis.table import percent, to_json, us_text
@@ -55,18 +56,20 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
 
 
 def draw(result: Result) -> dict[str, Callable[[], Figure]]:
-    """Each picture by name, as a function that draws it; call it inside `style.drawing()`."""
+    """Each picture by name, as a function that draws it; inside `style.drawing()`; no tile map without a plan."""
     records = Records(result.log, result.board)
     metrics = result.metrics
     plan = result.plan
     run = f"{result.operator} on {result.board.name}"
-    about = (
-        f"output {' x '.join(map(str, plan.output_shape))}, strategy {plan.strategy}, tier {plan.tier}: "
-        f"{us_text(metrics.time_ps)} by the model, io_efficiency {percent(metrics.io_efficiency)}"
-    )
+    about = f"{us_text(metrics.time_ps)} by the model, io_efficiency {percent(metrics.io_efficiency)}"
+    tile_map = {}
+    if plan is not None:
+        shape = " x ".join(map(str, plan.output_shape))
+        about = f"output {shape}, strategy {plan.strategy}, tier {plan.tier}: {about}"
+        tile_map["tile_map"] = lambda: draw_tile_map(records, plan, f"Tile map: {run}", about)
     return {
         "timeline": lambda: draw_timeline(records, f"Timeline: {run}", about),
-        "tile_map": lambda: draw_tile_map(records, plan, f"Tile map: {run}", about),
+        **tile_map,
         "traffic": lambda: draw_traffic(metrics, f"Bytes by direction: {run}", about),
         "bandwidth": lambda: draw_bandwidth(records, f"DRAM bandwidth: {run}", about),
     }
@@ -81,9 +84,11 @@ def _write_all(result: Result, directory: Path) -> list[Path]:
                 path = directory / f"{name}{suffix}"
                 save(figure, path)
                 made.append(path)
+    whole = directory / "report.html"
+    whole.write_text(page(result), encoding="utf-8", newline="\n")
     summary = directory / "summary.json"
     summary.write_text(json.dumps(to_json(result), indent=2, allow_nan=False) + "\n", encoding="utf-8")
     trace = directory / "trace.json"
     with trace.open("w", encoding="utf-8", newline="\n") as stream:
         stream_trace(Records(result.log, result.board), stream)
-    return [*made, summary, trace]
+    return [whole, *made, summary, trace]

@@ -22,6 +22,37 @@ ORANGE, SKY, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
 GREY, PALE = "#8C8C8C", "#D9D9D9"
 PAPER, INK = "#FFFFFF", "#404040"
 
+# The causes of `breakdown`, and the losses of `floor` in the colours of what they come from: one set for every page.
+CAUSE_COLOURS: dict[str, str] = {
+    "transfer": BLUE,
+    "bandwidth_wait": VERMILION,
+    "on_chip_copy": GREEN,
+    "vector": PURPLE,
+    "scalar": ORANGE,
+    "dma_latency": YELLOW,
+    "sync": SKY,
+    "issue": BLACK,
+    "launch": GREY,
+    "idle": PALE,
+}
+LOSS_COLOURS: dict[str, str] = {
+    "launch": GREY,
+    "latency": YELLOW,
+    "extra_bytes": "#7A3500",
+    "contiguous": "#A34700",
+    "strided": "#E58B4A",
+    "mixed": "#F2BC94",
+    "shared_bandwidth": VERMILION,
+    "port": BLUE,
+    "compute": PURPLE,
+    "sync": SKY,
+    "idle": PALE,
+}
+
+# What is no cause has none of these colours on a page that shows causes: Paul Tol's muted ones.
+MUTED = ("#332288", "#88CCEE", "#44AA99", "#DDCC77", "#CC6677", "#117733", "#AA4499", "#BBBBBB")
+READ, ASKED, WRITE, FLOOR, ROOF = MUTED[0], MUTED[1], MUTED[4], MUTED[5], MUTED[6]
+
 WIDTH_IN = 12.0
 _DPI = 130
 _LINE_IN = 0.22

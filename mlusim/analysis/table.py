@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.floor import LOSSES, expected_error, rests_on
 from mlusim.hardware.describe import assumed_fields
-from mlusim.kernels.plan import TIER_NAMES
+from mlusim.kernels.plan import TIER_NAMES, Plan
 from mlusim.units import PS_PER_US, format_bytes, group_digits
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 def rows(result: Result) -> list[Row]:
     """The summary: time, bytes, efficiencies with the vendor's verdict, bottleneck, tier, memory, where time went."""
-    return [*_figures(result), *_split(result), *_losses(result), *_lines(result), *_causes(result)]
+    return [*figures(result), *split_rows(result), *_losses(result), *_lines(result), *_causes(result)]
 
 
 def render(table: Iterable[Row], width: int = 120) -> str:
@@ -49,7 +49,8 @@ def render(table: Iterable[Row], width: int = 120) -> str:
     return "\n".join(lines)
 
 
-def _figures(result: Result) -> list[Row]:
+def figures(result: Result) -> list[Row]:
+    """Time, bytes, efficiencies with the vendor's verdict, bottleneck."""
     metrics, board = result.metrics, result.board
     table = [
         Row("time", us_text(metrics.time_ps), f"model of {board.name}, not a measurement"),
@@ -75,13 +76,16 @@ def _figures(result: Result) -> list[Row]:
     ]
 
 
-def _split(result: Result) -> list[Row]:
+def split_rows(result: Result) -> list[Row]:
+    """Strategy, tier, and the memory that it takes."""
     metrics, board, plan = result.metrics, result.board, result.plan
-    table = [
-        Row("strategy", plan.strategy, f"{plan.kind} {plan.dim}: {plan.tasks} tasks on {board.cores} cores"),
-        Row("tier", str(plan.tier), f"{TIER_NAMES.get(plan.tier, 'unknown')}: {plan.reason}"),
-        _peak("NRAM", metrics.peak_nram_bytes, board.nram_usable_bytes, "a core"),
-    ]
+    table = []
+    if plan is not None:
+        table += [
+            Row("strategy", plan.strategy, f"{plan.kind} {plan.dim}: {plan.tasks} tasks on {board.cores} cores"),
+            Row("tier", str(plan.tier), f"{TIER_NAMES.get(plan.tier, 'unknown')}: {plan.reason}"),
+        ]
+    table.append(_peak("NRAM", metrics.peak_nram_bytes, board.nram_usable_bytes, "a core"))
     if metrics.peak_sram_bytes:
         table.append(_peak("SRAM", metrics.peak_sram_bytes, board.sram_usable_bytes, "a cluster"))
     return table
@@ -163,9 +167,6 @@ def to_json(result: Result) -> dict[str, Any]:
     """The summary for programs: numbers in the unit that ends their key, a whole `efficiency` or `fraction` is 1."""
     metrics, board, plan = result.metrics, result.board, result.plan
     core_time_ps = metrics.core_time_ps
-    counts = [0] * plan.tasks
-    for task in plan.tiles.task.tolist():
-        counts[task] += 1
     return {
         "format": FORMAT,
         "model": "simulated by mlusim, not measured",
@@ -182,22 +183,7 @@ def to_json(result: Result) -> dict[str, Any]:
             "sram_usable_bytes": board.sram_usable_bytes,
             "assumed_parameters": assumed_fields(board),
         },
-        "plan": {
-            "strategy": plan.strategy,
-            "tier": plan.tier,
-            "tier_name": TIER_NAMES.get(plan.tier, "unknown"),
-            "reason": plan.reason,
-            "unit": plan.unit,
-            "unit_bytes": plan.unit_bytes,
-            "launch_kind": plan.kind,
-            "launch_dim": list(plan.dim),
-            "output_shape": list(plan.output_shape),
-            "output_itemsize_bytes": plan.itemsize,
-            "tiles": len(plan.tiles),
-            "tiles_by_task": counts,
-            "nram_bytes": plan.nram_bytes,
-            "predicted_ps": plan.predicted_ps,
-        },
+        "plan": None if plan is None else _plan_to_json(plan),
         "time_ps": metrics.time_ps,
         "time_us": metrics.time_ps / PS_PER_US,
         "expected_error": expected_error(board),
@@ -254,6 +240,28 @@ def to_json(result: Result) -> dict[str, Any]:
         "tasks": len(result.log.tasks),
         "task_busy_ps": _spread(metrics.task_busy_ps),
         "task_idle_ps": _spread(metrics.task_idle_ps),
+    }
+
+
+def _plan_to_json(plan: Plan) -> dict[str, Any]:
+    counts = [0] * plan.tasks
+    for task in plan.tiles.task.tolist():
+        counts[task] += 1
+    return {
+        "strategy": plan.strategy,
+        "tier": plan.tier,
+        "tier_name": TIER_NAMES.get(plan.tier, "unknown"),
+        "reason": plan.reason,
+        "unit": plan.unit,
+        "unit_bytes": plan.unit_bytes,
+        "launch_kind": plan.kind,
+        "launch_dim": list(plan.dim),
+        "output_shape": list(plan.output_shape),
+        "output_itemsize_bytes": plan.itemsize,
+        "tiles": len(plan.tiles),
+        "tiles_by_task": counts,
+        "nram_bytes": plan.nram_bytes,
+        "predicted_ps": plan.predicted_ps,
     }
 
 

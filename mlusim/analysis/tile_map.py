@@ -41,40 +41,40 @@ def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: 
         figure = new_figure(2.2, title, about)
         nothing_ran(figure.subplots(), "the output has no elements: no tiles")
         return figure
-    core_of_task = _core_of_task(records, plan)
+    cores = core_of_task(records, plan)
     planned = planned_owners(grid, plan.tiles)
-    planned_core = core_of_task[planned.task]
+    planned_core = cores[planned.task]
     panels: list[tuple[str, Integers, Integers]] = [("planned", planned_core, planned.turn)]
-    verdict = "nothing ran"
+    agreed = "nothing ran"
     output = output_allocation(records, plan)
     if output != NONE and records.log.tasks:
         logged = logged_owners(grid, records, output, plan.itemsize)
         logged_core = np.where(logged.task >= 0, records.task_unit[logged.task], NONE)
         same = float((logged_core == planned_core).mean())
-        verdict = _verdict(same, float((logged_core < 0).mean()), logged)
+        agreed = verdict(same, float((logged_core < 0).mean()), logged)
         if same == 1:
             panels = [("planned and logged", planned_core, planned.turn)]
         else:
             panels.append(("logged", logged_core, logged.turn))
     looked = len(grid.rows) * len(grid.columns)
     if looked < grid.row_extent * grid.column_extent:
-        verdict += f"; {group_digits(looked)} of {group_digits(grid.row_extent * grid.column_extent)} cells looked at"
-    figure = new_figure(1.0 + 3.4 * len(panels), title, about, f"{group_digits(len(plan.tiles))} tiles; {verdict}")
+        agreed += f"; {group_digits(looked)} of {group_digits(grid.row_extent * grid.column_extent)} cells looked at"
+    figure = new_figure(1.0 + 3.4 * len(panels), title, about, f"{group_digits(len(plan.tiles))} tiles; {agreed}")
     axes = figure.subplots(len(panels), 2, squeeze=False, sharex=True, sharey=True)
     for row, (origin, core, turn) in enumerate(panels):
         heads = (f"core that writes ({origin})", f"its {'write' if origin == 'logged' else 'iteration'} ({origin})")
         for column, (values, colours, head) in enumerate(((core, "viridis", heads[0]), (turn, "cividis", heads[1]))):
             _panel(figure, axes[row, column], grid, values, colours)
             axes[row, column].set_title(head, fontsize=10)
-        axes[row, 0].set_ylabel(_axis_label(grid, 0, grid.split))
+        axes[row, 0].set_ylabel(axis_label(grid, 0, grid.split))
         if origin != "logged" and len(plan.tiles) <= _FEW_TILES:
             _name_tiles(axes[row], grid, core, turn)
     for column in range(2):
-        axes[-1, column].set_xlabel(_axis_label(grid, grid.split, len(grid.shape) - grid.inner))
+        axes[-1, column].set_xlabel(axis_label(grid, grid.split, len(grid.shape) - grid.inner))
     return figure
 
 
-def _core_of_task(records: Records, plan: Plan) -> Integers:
+def core_of_task(records: Records, plan: Plan) -> Integers:
     """(tasks,) the core that ran each task of the plan, by the log; tasks in turn where it did not run."""
     cores = np.arange(plan.tasks, dtype=np.int64) % max(records.board.cores, 1)
     for task, unit in zip(records.log.tasks, records.task_unit.tolist(), strict=True):
@@ -83,7 +83,8 @@ def _core_of_task(records: Records, plan: Plan) -> Integers:
     return cores
 
 
-def _verdict(same: float, unwritten: float, logged: Owners) -> str:
+def verdict(same: float, unwritten: float, logged: Owners) -> str:
+    """How far the log agrees with the plan, in words."""
     if same == 1:
         return "by the log each part is written by the core that the plan names"
     text = f"by the log {100 * (1 - same):.1f} % is written by another core than planned"
@@ -135,7 +136,7 @@ def _name_tiles(axes: Any, grid: Grid, core: Integers, turn: Integers) -> None:
             panel.text(x, y, str(value), ha="center", va="center", fontsize=8, color=colour, clip_on=True)
 
 
-def _axis_label(grid: Grid, first: int, last: int) -> str:
+def axis_label(grid: Grid, first: int, last: int) -> str:
     """`axes 0 and 1 (2 x 8)`; the axes inside a cell are named with the columns."""
     extents = " x ".join(str(extent) for extent in grid.shape[first:last])
     inner = grid.shape[len(grid.shape) - grid.inner :]

@@ -21,11 +21,14 @@ from mlusim.units import PS_PER_S, PS_PER_US
 if TYPE_CHECKING:
     from mlusim.result import Result
 
-_BOARD_PROCESS = 0
+# Numbers of processes and threads begin above 0, which Perfetto takes for the idle process of Linux.
+_BOARD_PROCESS = 1
 _TASK_THREAD = 0
 # Threads of a core from top to bottom: its task, then its pipes.
 _PIPE_THREADS = {IO: 1, MOVE: 2, VECTOR: 3, TENSOR: 4, SCALAR: 5, SYNC: 6}
 _THREADS_PER_CORE = 8
+# No two processes share a number of a thread, nor does a thread have its process's: that would be its main thread.
+_THREADS_PER_PROCESS = 1000
 _COUNTER_BINS = 500
 _AT_ONCE = 20_000
 
@@ -74,7 +77,12 @@ def _place(records: Records, unit: int) -> tuple[int, int]:
         cluster, core = unit - board.cores, board.cores_per_cluster
     else:
         cluster, core = divmod(unit, board.cores_per_cluster)
-    return cluster + 1, core * _THREADS_PER_CORE
+    process = _BOARD_PROCESS + 1 + cluster
+    return process, process * _THREADS_PER_PROCESS + core * _THREADS_PER_CORE
+
+
+def _queue_thread(queue: int) -> int:
+    return _BOARD_PROCESS * _THREADS_PER_PROCESS + queue
 
 
 def _names(records: Records) -> Iterator[str]:
@@ -82,9 +90,9 @@ def _names(records: Records) -> Iterator[str]:
     units = sorted({unit for unit, _ in used} | set(records.task_unit.tolist()))
     yield from _process(_BOARD_PROCESS, f"board {records.board.name}", -1)
     for queue in sorted({launch.queue for launch in records.log.launches}):
-        yield from _thread(_BOARD_PROCESS, queue, f"launches of queue {queue}")
+        yield from _thread(_BOARD_PROCESS, _queue_thread(queue), f"launches of queue {queue}")
     for process in sorted({_place(records, unit)[0] for unit in units}):
-        yield from _process(process, f"cluster {process - 1}", process)
+        yield from _process(process, f"cluster {process - _BOARD_PROCESS - 1}", process)
     for unit in units:
         process, first = _place(records, unit)
         who = records.unit_name(unit).split(" ", 2)[2]
@@ -95,8 +103,8 @@ def _names(records: Records) -> Iterator[str]:
 
 
 def _process(process: int, name: str, position: int) -> Iterator[str]:
-    yield _metadata("process_name", process, 0, {"name": name})
-    yield _metadata("process_sort_index", process, 0, {"sort_index": position})
+    yield _metadata("process_name", process, None, {"name": name})
+    yield _metadata("process_sort_index", process, None, {"sort_index": position})
 
 
 def _thread(process: int, thread: int, name: str) -> Iterator[str]:
@@ -104,8 +112,9 @@ def _thread(process: int, thread: int, name: str) -> Iterator[str]:
     yield _metadata("thread_sort_index", process, thread, {"sort_index": thread})
 
 
-def _metadata(what: str, process: int, thread: int, arguments: dict[str, object]) -> str:
-    return json.dumps({"ph": "M", "name": what, "pid": process, "tid": thread, "args": arguments})
+def _metadata(what: str, process: int, thread: int | None, arguments: dict[str, object]) -> str:
+    whose = {"pid": process} if thread is None else {"pid": process, "tid": thread}
+    return json.dumps({"ph": "M", "name": what} | whose | {"args": arguments})
 
 
 def _us(time_ps: int) -> str:
@@ -127,7 +136,8 @@ def _launches(records: Records) -> Iterator[str]:
             continue
         end_ps = launch.end_ps if launch.end_ps >= 0 else records.end_of_run_ps
         about = json.dumps({"kind": launch.kind, "dim": list(launch.dim)})[1:-1]
-        yield _slice(json.dumps(launch.kernel), (_BOARD_PROCESS, launch.queue), launch.start_ps, end_ps, about)
+        place = (_BOARD_PROCESS, _queue_thread(launch.queue))
+        yield _slice(json.dumps(launch.kernel), place, launch.start_ps, end_ps, about)
 
 
 def _counters(records: Records) -> Iterator[str]:
@@ -140,11 +150,11 @@ def _counters(records: Records) -> Iterator[str]:
     rates = PS_PER_S / np.diff(edges) / 1e9
     for at, reads, writes in zip(edges[:-1].tolist(), (read * rates).tolist(), (write * rates).tolist(), strict=True):
         yield (
-            f'{{"ph":"C","name":"DRAM GB/s","pid":{_BOARD_PROCESS},"tid":0,"ts":{_us(at)},'
+            f'{{"ph":"C","name":"DRAM GB/s","pid":{_BOARD_PROCESS},"ts":{_us(at)},'
             f'"args":{{"read":{reads:.3f},"write":{writes:.3f}}}}}'
         )
     yield (
-        f'{{"ph":"C","name":"DRAM GB/s","pid":{_BOARD_PROCESS},"tid":0,"ts":{_us(records.end_of_run_ps)},'
+        f'{{"ph":"C","name":"DRAM GB/s","pid":{_BOARD_PROCESS},"ts":{_us(records.end_of_run_ps)},'
         '"args":{"read":0,"write":0}}'
     )
 

@@ -76,8 +76,8 @@ class Program:
         """
         arrays = self._arrays(inputs)
         settings: dict[str, Any] = {**options}
-        check = settings.pop("check", None)
-        run = _Run(self, Device(self.board, **settings), check=check)
+        each = {name: settings.pop(name, None) for name in ("check", "nram_limit_bytes")}
+        run = _Run(self, Device(self.board, **settings), each)
         for variable in self.inputs:
             run.upload(variable, arrays[variable])
         steps = [run.step(position, instruction) for position, instruction in enumerate(self.instructions)]
@@ -111,9 +111,9 @@ class Program:
 class _Run:
     """One execution: where each variable lies, as long as it is needed."""
 
-    def __init__(self, program: Program, device: Device, *, check: bool | None) -> None:
+    def __init__(self, program: Program, device: Device, options: Mapping[str, Any]) -> None:
         self._program = program
-        self._check = check
+        self._options = options
         self._device = device
         self._views: dict[Variable, View] = {}
         self._uploaded: list[Allocation] = []
@@ -147,7 +147,7 @@ class _Run:
                 instruction.attributes,
                 instruction.strategy,
                 output.name,
-                check=self._check,
+                **self._options,
             )
         except InputError as error:
             raise in_context(error, self._program.name, instruction.call, instruction.inputs) from error

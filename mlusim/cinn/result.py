@@ -109,11 +109,22 @@ class NetResult:
         """Bytes of the net's inputs and outputs / (time x peak bandwidth) (P)."""
         return self.metrics.io_efficiency
 
-    def __str__(self) -> str:
-        """A line for each operator and one for the total."""
-        rows = [("output", "operator", "time us", "cycles", "bus read B", "bus write B")]
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Heads, a row for each operator and one for the total."""
+        rows: list[tuple[str, ...]] = [("output", "operator", "time us", "cycles", "bus read B", "bus write B")]
         rows += [(f"{step.instruction.output!r}", step.instruction.call, *_figures(step.result)) for step in self.steps]
         rows.append(("total", "", *_figures(self)))
+        return rows
+
+    def _repr_html_(self) -> str:
+        from mlusim.analysis.notebook import steps_html
+
+        heads, *rows = self._rows()
+        return steps_html(f"net {self.name} on {self.board.name}", heads, rows)
+
+    def __str__(self) -> str:
+        """A line for each operator and one for the total."""
+        rows = self._rows()
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = [f"net {self.name} on {self.board.name}"]
         for row in rows:

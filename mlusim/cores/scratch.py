@@ -83,6 +83,8 @@ class Scratch:
 
     def release(self, keep: int = 0) -> None:
         """Free all but the first `keep` buffers."""
+        # What has ended by now still acts on them.
+        self._task.unit.apply_until(self._task.now_ps)
         while len(self._owned) > keep:
             self._task.chip.free(self._owned.pop(), self._task.now_ps)
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import count, repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +23,7 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 TIER_NAMES = {0: "nothing to do", 1: "whole units", 2: "unit split", 3: "row split"}
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """One box of the output that one task writes in one iteration: [start, stop) along each axis."""
 
     task: int
@@ -74,10 +74,9 @@ class Tiles:
     def of_task(self, task: int) -> Iterator[Tile]:
         """The tiles of one task, in the order in which it writes them."""
         rows = self._rows(task)
-        for iteration, (start, stop, nram) in enumerate(
-            zip(self.start[rows].tolist(), self.stop[rows].tolist(), self.nram_bytes[rows].tolist(), strict=True)
-        ):
-            yield Tile(task, iteration, tuple(start), tuple(stop), nram)
+        starts = map(tuple, self.start[rows].tolist())
+        stops = map(tuple, self.stop[rows].tolist())
+        return map(Tile, repeat(task), count(), starts, stops, self.nram_bytes[rows].tolist())
 
     def __iter__(self) -> Iterator[Tile]:
         """All tiles, task by task."""
@@ -112,6 +111,7 @@ class Plan:
         nram_bytes: NRAM that a core allocates.
         parameters: what the kernel needs besides the tiles.
         predicted_ps: estimate by the board's cost functions, where the planner made one.
+        nram_limit_bytes: the most NRAM of a core that the planner was allowed, where that is not all usable of it.
     """
 
     operator: str
@@ -130,6 +130,12 @@ class Plan:
     nram_bytes: int
     parameters: Mapping[str, Any] = field(default_factory=dict)
     predicted_ps: int | None = None
+    nram_limit_bytes: int | None = None
+
+    @property
+    def allowed_nram_bytes(self) -> int:
+        """NRAM of a core that the plan may use: the limit, or all that is usable on the board."""
+        return self.board.nram_usable_bytes if self.nram_limit_bytes is None else self.nram_limit_bytes
 
     @property
     def tasks(self) -> int:
@@ -152,11 +158,12 @@ class Plan:
         """
         if not self.tier and not len(self.tiles):
             return
-        if len(self.tiles) and int(self.tiles.nram_bytes.max()) > self.board.nram_usable_bytes:
+        if len(self.tiles) and int(self.tiles.nram_bytes.max()) > self.allowed_nram_bytes:
+            whose = f"{self.board.name} has" if self.nram_limit_bytes is None else "its limit is"
             raise PlanError(
                 f"{self.operator}, strategy {self.strategy}: a tile takes "
-                f"{format_bytes(int(self.tiles.nram_bytes.max()))} of NRAM and {self.board.name} has "
-                f"{format_bytes(self.board.nram_usable_bytes)}"
+                f"{format_bytes(int(self.tiles.nram_bytes.max()))} of NRAM and {whose} "
+                f"{format_bytes(self.allowed_nram_bytes)}"
             )
         if len(self.tiles) and int(self.tiles.task.max()) >= self.tasks:
             raise PlanError(f"{self.operator}: a tile of task {int(self.tiles.task.max())} in a grid of {self.tasks}")
@@ -165,10 +172,11 @@ class Plan:
     def explain(self) -> str:
         """The plan in words: unit, tier, arithmetic, launch, tiles per task, balance."""
         usable = self.board.nram_usable_bytes
+        limit = "" if self.nram_limit_bytes is None else f", limited to {format_bytes(self.nram_limit_bytes)}"
         lines = [
             f"{self.operator} on {self.board.name}, strategy {self.strategy}",
             f"  output     {list(self.output_shape)} of {self.itemsize} B",
-            f"  unit       {self.unit}: {format_bytes(self.unit_bytes)}; usable NRAM {format_bytes(usable)}",
+            f"  unit       {self.unit}: {format_bytes(self.unit_bytes)}; usable NRAM {format_bytes(usable)}{limit}",
             f"  tier       {self.tier} ({TIER_NAMES[self.tier]}): {self.reason}",
             *(f"             {line}" for line in self.arithmetic),
             f"  launch     {self.kind}, dim {self.dim}: {self.tasks} tasks on {self.board.cores} cores"

@@ -14,6 +14,7 @@ from mlusim.dtypes import Dtype
 from mlusim.errors import InputError
 from mlusim.kernels.plan import Plan
 from mlusim.memory.view import View
+from mlusim.request import Request
 from mlusim.result import Result
 from mlusim.verifier.switch import is_checked
 
@@ -30,6 +31,8 @@ class RunOptions(TypedDict, total=False):
         max_operations: operations that one task may issue before it counts as endless.
         check: verify the run: races, bytes read unwritten, the split (`mlusim.verifier`). The report is the result's
             `report`, and an error in it is a `VerificationError`. By default off, but in `mlusim.verifier.checked()`.
+        nram_limit_bytes: the most NRAM of a core that the plan may use: smaller tiles, and another tier where that
+            follows. By default all that is usable on the board.
     """
 
     data: bool
@@ -37,6 +40,7 @@ class RunOptions(TypedDict, total=False):
     progress: bool
     max_operations: int
     check: bool
+    nram_limit_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,7 @@ class Call:
         theory_ops: operations that the operator itself needs, for compute_efficiency.
         output_shape: of the result; None: the plan's, which may have merged or split axes.
         view: gives the output as a view of the first input, in a call that moves nothing.
+        request: what it was asked for.
     """
 
     kernel: Callable[..., Coroutine[Any, None, None]]
@@ -77,6 +82,7 @@ class Call:
     theory_ops: int = 0
     output_shape: tuple[int, ...] | None = None
     view: Callable[[View], View] | None = None
+    request: Request | None = None
 
 
 def launch(device: Device, call: Call, inputs: Sequence[View], output: View) -> None:
@@ -118,6 +124,7 @@ def run(
         plan=plan,
         log=device.log,
         theory_ops=call.theory_ops,
+        request=call.request,
     )
     return verified(result, check=check)
 

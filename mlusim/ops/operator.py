@@ -8,7 +8,7 @@ own; `apply_on_device` prepares and runs on a device that holds the tensors, for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +18,11 @@ from numpy.typing import ArrayLike
 from mlusim.analysis.launch_log import Operand, log_of_launch
 from mlusim.device import Device
 from mlusim.dtypes import Dtype, dtype_of
+from mlusim.errors import InputError, PlanError
 from mlusim.hardware import Board, board
 from mlusim.memory.view import View
 from mlusim.ops.common import Call, Input, RunOptions, check_choice, launch, run, verified
+from mlusim.request import Request
 from mlusim.result import Result
 
 
@@ -58,6 +60,24 @@ class Operator:
     reads_values: tuple[str, ...] = ()
     view: Callable[..., View] | None = None
 
+    def call(
+        self, board: Board, strategy: str, *inputs: Input, nram_limit_bytes: int | None = None, **attributes: Any
+    ) -> Call:
+        """Prepare, and note what was asked for, so that it can be planned again on another board.
+
+        nram_limit_bytes: as in `RunOptions`; the planner sees a board with so much usable NRAM, the run the real one.
+        """
+        tensors = ((given.name, given.array.shape, given.array.dtype) for given in inputs)
+        request = Request.of(self.name, strategy, tensors, attributes)
+        if nram_limit_bytes is None:
+            return replace(self.prepare(board, strategy, *inputs, **attributes), request=request)
+        try:
+            prepared = self.prepare(_limited(board, nram_limit_bytes), strategy, *inputs, **attributes)
+        except PlanError as error:
+            raise PlanError(f"with nram_limit_bytes = {nram_limit_bytes}: {error.message}") from None
+        plan = replace(prepared.plan, board=board, nram_limit_bytes=nram_limit_bytes)
+        return replace(prepared, plan=plan, request=replace(request, nram_limit_bytes=nram_limit_bytes))
+
 
 def apply(
     operator: Operator,
@@ -84,7 +104,22 @@ def apply(
         for name, array in zip(operator.tensors, arrays, strict=True)
     ]
     operator.infer(*(tensor_of(given) for given in inputs), **attributes)
-    return run(operator.prepare(board(device), chosen, *inputs, **attributes), **options)
+    settings: dict[str, Any] = {**options}
+    limit = settings.pop("nram_limit_bytes", None)
+    return run(operator.call(board(device), chosen, *inputs, nram_limit_bytes=limit, **attributes), **settings)
+
+
+def _limited(board: Board, nram_limit_bytes: int) -> Board:
+    """The board with no more usable NRAM than that. Raises `InputError` for a limit that is none."""
+    usable = board.nram_usable_bytes
+    if isinstance(nram_limit_bytes, bool) or not isinstance(nram_limit_bytes, int):
+        raise InputError(f"nram_limit_bytes={nram_limit_bytes!r} is not an integer: give it in bytes")
+    if not 0 < nram_limit_bytes <= usable:
+        raise InputError(
+            f"nram_limit_bytes={nram_limit_bytes}: a limit is 1 to {usable}, the usable NRAM of {board.name}; leave it "
+            "off for all of it"
+        )
+    return board.replace(nram_reserved_bytes=board.nram_bytes - nram_limit_bytes)
 
 
 def tensor_of(given: Input) -> Tensor:
@@ -92,7 +127,7 @@ def tensor_of(given: Input) -> Tensor:
     return Tensor(given.name, given.array.shape, dtype_of(given.array.dtype))
 
 
-def apply_on_device(
+def apply_on_device(  # noqa: PLR0913
     operator: Operator,
     device: Device,
     tensors: Sequence[tuple[str, View]],
@@ -102,6 +137,7 @@ def apply_on_device(
     *,
     output: View | None = None,
     check: bool | None = None,
+    nram_limit_bytes: int | None = None,
 ) -> tuple[Result, View]:
     """Prepare and run an operator on tensors in the GDRAM of a device, and wait for it.
 
@@ -113,7 +149,7 @@ def apply_on_device(
         strategy: one of its strategies; None: its default.
         output_name: what reports call the output.
         output: a contiguous view for it; None: it is allocated, or is a view of the input where the operator gives one.
-        check: as in `RunOptions`.
+        check, nram_limit_bytes: as in `RunOptions`.
 
     The values of index tensors are looked at in the simulated memory, a service of the simulator. Returns the profile
     of this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepare` and
@@ -125,7 +161,7 @@ def apply_on_device(
         Input(name=name, array=_array_of(view), keep_data=role in operator.reads_values)
         for role, (name, view) in zip(operator.tensors, tensors, strict=True)
     ]
-    call = operator.prepare(device.board, chosen, *inputs, **attributes)
+    call = operator.call(device.board, chosen, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
     plan = call.plan
     # A prepared call may have merged or split axes; the bytes are the same.
     views = [view.reshape(given.array.shape) for given, (_, view) in zip(call.inputs, tensors, strict=True)]
@@ -148,6 +184,7 @@ def apply_on_device(
         plan=plan,
         log=log_of_launch(device.log, launched, operands, first_record),
         theory_ops=call.theory_ops,
+        request=call.request,
     )
     return verified(profile, check=check), result
 

@@ -79,6 +79,11 @@ class Report:
     def __repr__(self) -> str:
         return f"<report of {self._headline(colour=False)}>"
 
+    def _repr_html_(self) -> str:
+        from mlusim.analysis.notebook import report_html
+
+        return report_html(self)
+
     def text(self, *, colour: bool = False, hints: bool = True) -> str:
         """For a person; `colour` for a terminal; without `hints`, errors and figures only."""
         shown = self.findings if hints else self.errors

@@ -30,7 +30,7 @@ def texts(figure):
 def test_a_report_is_complete_and_the_same_each_time(make_result, tmp_path):
     made = write_report(make_result(), tmp_path / "a" / "new")
     again = write_report(make_result(), tmp_path / "b")
-    assert [path.name for path in made] == [*FILES, "summary.json", "trace.json"]
+    assert [path.name for path in made] == ["report.html", *FILES, "summary.json", "trace.json"]
     assert sorted(path.name for path in (tmp_path / "a" / "new").iterdir()) == sorted(path.name for path in made)
     for first, second in zip(made, again, strict=True):
         content = first.read_bytes()
@@ -38,6 +38,8 @@ def test_a_report_is_complete_and_the_same_each_time(make_result, tmp_path):
         assert len(content) > 5000
         if first.suffix == ".png":
             assert content.startswith(b"\x89PNG\r\n\x1a\n")
+        elif first.suffix == ".html":
+            assert content.startswith(b"<!DOCTYPE html>")
         elif first.suffix == ".svg":
             assert ET.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314
         else:
@@ -52,6 +54,7 @@ def test_other_files_stay_and_old_ones_are_replaced(result, tmp_path, monkeypatc
     assert (tmp_path / "notes.txt").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "notes.txt",
+        "report.html",
         "summary.json",
         "timeline.png",
         "trace.json",
@@ -127,7 +130,7 @@ def test_traffic_has_both_sides_and_what_stays_on_chip(staged_device):
 
 def test_empty_runs_and_small_boards_are_drawn_too(tmp_path):
     empty = mlusim.ops.tin_shift_forward(np.zeros((1, 0, 4, 3), np.float32), np.zeros((1, 2), np.int32))
-    assert len(write_report(empty, tmp_path)) == 10
+    assert len(write_report(empty, tmp_path)) == 11
     tiny = board("mlu370-x4").replace(nram_bytes=4096, nram_reserved_bytes=0)
     x = np.ones((1, 5, 4, 3000), np.float16)
     rows_split = mlusim.ops.tin_shift_forward(x, np.ones((1, 2), np.int32), device=tiny)

@@ -31,9 +31,9 @@ def test_every_track_has_a_name_and_names_are_unique(trace):
         if event["ph"] == "X":
             assert event["tid"] in names[event["pid"]], event
             assert event["pid"] in processes
-    assert processes[0] == "board mlu370-x4"
-    assert processes[1] == "cluster 0"
-    assert {"core 0 task", "core 0 io", "core 3 vector", "memory core io", "core 1 sync"} <= set(names[1].values())
+    assert processes[1] == "board mlu370-x4"
+    assert processes[2] == "cluster 0"
+    assert {"core 0 task", "core 0 io", "core 3 vector", "memory core io", "core 1 sync"} <= set(names[2].values())
     for threads in names.values():
         assert len(set(threads.values())) == len(threads)
 
@@ -54,7 +54,7 @@ def test_nothing_is_missing_and_times_are_exact(trace, staged_device):
     log = staged_device.log
     slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert len(slices) == len(log) + len(log.tasks) + len(log.launches)
-    launches = [event for event in slices if event["pid"] == 0]
+    launches = [event for event in slices if event["pid"] == 1]
     assert [(event["ts"], event["dur"]) for event in launches] == [
         (Decimal(launch.start_ps) / 10**6, Decimal(launch.end_ps - launch.start_ps) / 10**6) for launch in log.launches
     ]
@@ -76,3 +76,44 @@ def test_bandwidth_is_a_counter(trace):
     assert {tuple(event["args"]) for event in counters} == {("read", "write")}
     assert max(event["args"]["read"] for event in counters) > 1
     assert counters[-1]["args"] == {"read": 0, "write": 0}
+
+
+def test_every_event_is_as_the_format_wants_it(trace):
+    """The keys of each kind of event, and the numbers that Perfetto keeps for Linux's idle process left free."""
+    keys = {
+        "X": {"ph", "name", "pid", "tid", "ts", "dur", "args"},
+        "C": {"ph", "name", "pid", "ts", "args"},
+        "M": {"ph", "name", "pid", "args"},
+    }
+    assert set(trace) == {"displayTimeUnit", "otherData", "traceEvents"}
+    assert {event["ph"] for event in trace["traceEvents"]} == set(keys)
+    for event in trace["traceEvents"]:
+        assert set(event) - {"tid"} == keys[event["ph"]] - {"tid"}
+        assert isinstance(event["pid"], int)
+        assert event["pid"] > 0
+        if "tid" in event:
+            assert event["tid"] > 0
+            assert event["tid"] != event["pid"]
+        if event["ph"] == "X":
+            assert event["ts"] >= 0
+            assert event["dur"] >= 0
+        if event["ph"] == "M":
+            assert event["name"] in {"process_name", "process_sort_index", "thread_name", "thread_sort_index"}
+            assert ("tid" in event) == event["name"].startswith("thread")
+            kind = str if event["name"].endswith("name") else int
+            assert [type(value) for value in event["args"].values()] == [kind]
+
+
+def test_tracks_stand_in_the_order_of_the_machine(trace):
+    def named(what):
+        return [event for event in trace["traceEvents"] if event["ph"] == "M" and event["name"] == what]
+
+    order = {event["pid"]: event["args"]["sort_index"] for event in named("process_sort_index")}
+    names = sorted(named("process_name"), key=lambda event: order[event["pid"]])
+    assert [event["args"]["name"] for event in names][:3] == ["board mlu370-x4", "cluster 0", "cluster 1"]
+    place = {event["tid"]: event["args"]["sort_index"] for event in named("thread_sort_index")}
+    threads = [event for event in named("thread_name") if event["pid"] == 2]
+    in_order = [event["args"]["name"] for event in sorted(threads, key=lambda event: place[event["tid"]])]
+    assert in_order[:4] == ["core 0 task", "core 0 io", "core 0 move", "core 0 vector"]
+    assert in_order[-1].startswith("memory core")
+    assert len({event["tid"] for event in named("thread_name")}) == len(named("thread_name"))

@@ -159,3 +159,16 @@ def test_a_copy_in_flight_may_outlive_its_scope(run: Any) -> None:
 
     run(kernel, x, out, device=device)
     assert (device.download(out) == 7).all()
+
+
+def test_what_a_sync_has_waited_for_acts_before_its_scope_ends(run: Any) -> None:
+    """A fill that has ended is no use of a freed buffer, though nothing has looked at its bytes."""
+
+    async def kernel(core: Core) -> None:
+        if core.is_memory_core:
+            return
+        with core.nram.scope():
+            core.fill(core.nram.alloc(128, "int8"), 0)
+            await core.sync()
+
+    run(kernel, dim=4, kind="UNION1")

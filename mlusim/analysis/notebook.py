@@ -1,0 +1,199 @@
+"""How a result shows itself in a notebook: key figures and two small charts, as HTML and SVG without scripts."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlusim.analysis.bandwidth import bus_bytes_over_time
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.floor import expected_error
+from mlusim.analysis.records import Records
+from mlusim.analysis.style import BLACK, CAUSE_COLOURS, INK, PAPER, READ, WRITE
+from mlusim.analysis.table import percent, us_text
+from mlusim.units import PS_PER_S, format_bytes
+
+if TYPE_CHECKING:
+    from mlusim.analysis.metrics import Metrics
+    from mlusim.result import Result
+    from mlusim.verifier.report import Report
+
+_WIDTH, _BAR, _CURVE, _BINS = 640, 18, 70, 160
+# Notebooks have dark themes; these charts do not.
+_BOX = f"background:{PAPER};color:{INK};padding:8px 12px;max-width:680px;font:13px/1.45 system-ui,sans-serif"
+_CELL = "padding:1px 12px 1px 0;text-align:left;background:none;color:" + INK
+
+
+def result_html(result: Result) -> str:
+    """A run in a notebook."""
+    metrics, floor, board = result.metrics, result.floor, result.board
+    bus, least = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
+    facts = [
+        ("time", f"{us_text(metrics.time_ps)}, by the model ({expected_error(board)})"),
+        (
+            "floor",
+            us_text(floor.time_ps)
+            + (f", the run takes {result.time_ps / floor.time_ps:.3g} x" if floor.time_ps else ""),
+        ),
+        ("io_efficiency", f"{percent(metrics.io_efficiency)}; {metrics.verdict}"),
+        ("DRAM bus", format_bytes(bus) + (f", {bus / least:.2f} x the compulsory bytes" if least else "")),
+        ("peak NRAM", format_bytes(metrics.peak_nram_bytes)),
+    ]
+    if result.plan is not None:
+        plan = result.plan
+        facts.insert(0, ("split", f"strategy {plan.strategy}, tier {plan.tier}; {plan.tasks} tasks"))
+    if result.stopped:
+        facts.insert(0, ("stopped", result.stopped))
+    if result.output is not None:
+        facts.append(("output", f"{result.output.dtype} {list(result.output.shape)}"))
+    body = _table(facts)
+    if metrics.time_ps:
+        names = [name for name, total in metrics.where_time_went.items() if total]
+        body += f"<div>where the time went, average core</div>{share_bar(metrics, metrics.time_ps, _WIDTH, _BAR)}"
+        body += swatches(names) + _bandwidth(Records(result.log, board), result.operator)
+    return _box(f"{result.operator} on {board.name}", body)
+
+
+def small_picture(result: Result, longest_ps: int, width: int = 420) -> str:
+    """A run as an SVG file of its own: DRAM bandwidth under the board's peak, over where the time went.
+
+    As wide as the run took beside `longest_ps`. The same run gives the same text.
+    """
+    metrics, records = result.metrics, Records(result.log, result.board)
+    name = f"{result.operator} on {result.board.name}"
+    label = _esc(f"{name}: DRAM bandwidth over {us_text(metrics.time_ps)}, and where the time went")
+    body = f'<text x="0" y="20" font-family="sans-serif" font-size="13" fill="{INK}">nothing ran: no byte moved</text>'
+    if metrics.time_ps:
+        part = width * metrics.time_ps / longest_ps
+        peak = f'<path d="M0 0H{part:.1f}" stroke="{BLACK}" stroke-width="1.5"/>'
+        areas = "".join(_bandwidth_areas(records, part))
+        body = f'<g transform="translate(0 2)">{areas}{peak}</g><g transform="translate(0 {_CURVE + 8})">'
+        body += f"{''.join(_pieces(metrics, part, _BAR))}</g>"
+    height = _CURVE + _BAR + 10
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}"><title>{label}</title>'
+        f'<rect width="{width}" height="{height}" fill="{PAPER}"/>{body}</svg>\n'
+    )
+
+
+def legend_picture() -> str:
+    """The colours of all causes as an SVG file of its own."""
+    columns, step, width = 5, 18, 172
+    items = "".join(
+        f'<rect x="{place % columns * width + 1}" y="{place // columns * step + 3}" width="11" height="11" '
+        f'fill="{CAUSE_COLOURS[name]}" stroke="#666"/><text x="{place % columns * width + 17}" '
+        f'y="{place // columns * step + 13}">{_esc(text)}</text>'
+        for place, (name, text) in enumerate(CAUSES.items())
+    )
+    size = f'width="{columns * width}" height="{(len(CAUSES) + columns - 1) // columns * step + 4}"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="Colours of the causes" {size}>'
+        f'<rect width="100%" height="100%" fill="{PAPER}"/>'
+        f'<g font-family="sans-serif" font-size="11" fill="{INK}">{items}</g></svg>\n'
+    )
+
+
+def report_html(report: Report) -> str:
+    """A verification in a notebook: its text."""
+    colour = "#00664a" if report.ok else "#b00020"
+    style = f"{_BOX};max-width:none;border-left:4px solid {colour};white-space:pre-wrap;font-family:monospace"
+    return f'<pre style="{style}">{_esc(report.text())}</pre>'
+
+
+def steps_html(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The operators of a net in a notebook, a row each."""
+    cell = f"{_CELL};font-variant-numeric:tabular-nums"
+    top = "".join(f'<th style="{cell}">{_esc(head)}</th>' for head in heads)
+    lines = "".join(
+        f"<tr>{''.join(f'<td style={chr(34)}{cell}{chr(34)}>{_esc(one)}</td>' for one in row)}</tr>" for row in rows
+    )
+    return _box(title, f"<table><tr>{top}</tr>{lines}</table>")
+
+
+def share_bar(metrics: Metrics, longest_ps: int, width: int = 160, height: int = 12) -> str:
+    """A bar of the causes of a run's time as SVG; as long as the run beside `longest_ps`."""
+    if not metrics.core_time_ps or not longest_ps:
+        return ""
+    shares = (f"{CAUSES[name]} {percent(share)}" for name, share in _shares(metrics))
+    label = _esc(f"where the time went: {', '.join(shares)}")
+    pieces = "".join(_pieces(metrics, width * metrics.time_ps / longest_ps, height))
+    return (
+        f'<svg role="img" aria-label="{label}" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+        f"{pieces}</svg>"
+    )
+
+
+def _shares(metrics: Metrics) -> list[tuple[str, float]]:
+    return [(name, spent / metrics.core_time_ps) for name, spent in metrics.where_time_went.items() if spent]
+
+
+def _pieces(metrics: Metrics, width: float, height: int) -> Iterator[str]:
+    x = 0.0
+    for name, share in _shares(metrics):
+        words = _esc(f"{CAUSES[name]} {percent(share)}")
+        yield (
+            f'<rect x="{x:.1f}" y="0" width="{width * share:.1f}" height="{height}" fill="{CAUSE_COLOURS[name]}">'
+            f"<title>{words}</title></rect>"
+        )
+        x += width * share
+
+
+def swatches(names: Iterable[str]) -> str:
+    """The legend of the causes."""
+    items = "".join(
+        f'<span style="white-space:nowrap;margin-right:14px"><span style="display:inline-block;width:11px;height:11px;'
+        f'border:1px solid #666;background:{CAUSE_COLOURS[name]};margin-right:5px"></span>{_esc(CAUSES[name])}</span> '
+        for name in names
+    )
+    return f'<div style="font-size:12px;margin:2px 0 8px">{items}</div>'
+
+
+def _bandwidth(records: Records, name: str) -> str:
+    """Bytes on the bus over time, under the board's peak."""
+    peak = records.board.dram_bandwidth_bytes_per_s
+    label = f"DRAM bandwidth of {name} over time, of a peak of {peak / 1e9:g} GB/s"
+    return (
+        f"<div>DRAM bandwidth over {us_text(records.time_ps)}: read dark, write above it; the line is the peak, "
+        f"{peak / 1e9:g} GB/s</div>"
+        f'<svg role="img" aria-label="{_esc(label)}" width="{_WIDTH}" height="{_CURVE + 2}" '
+        f'viewBox="0 -2 {_WIDTH} {_CURVE + 2}" style="max-width:100%">{"".join(_bandwidth_areas(records, _WIDTH))}'
+        f'<path d="M0 0H{_WIDTH}" stroke="{BLACK}" stroke-width="1.5"/></svg>'
+    )
+
+
+def _bandwidth_areas(records: Records, width: float) -> Iterator[str]:
+    """Read, and write on top of it: the larger area first."""
+    edges = np.unique(np.linspace(records.start_of_run_ps, records.end_of_run_ps, _BINS + 1).round().astype(np.int64))
+    read, write = bus_bytes_over_time(records, edges)
+    most = np.diff(edges) / PS_PER_S * records.board.dram_bandwidth_bytes_per_s
+    at = (edges - edges[0]) / (edges[-1] - edges[0]) * width
+    for nbytes, colour in ((read + write, WRITE), (read, READ)):
+        yield _steps(at, nbytes / most, colour)
+
+
+def _steps(at: object, rate: object, colour: str) -> str:
+    points = "".join(
+        f"H{x:.1f}V{_CURVE * (1 - min(y, 1)):.1f}" for x, y in zip(np.asarray(at)[:-1], np.asarray(rate), strict=True)
+    )
+    return f'<path d="M0 {_CURVE}{points}H{np.asarray(at)[-1]:.1f}V{_CURVE}Z" fill="{colour}"/>'
+
+
+def _table(facts: Iterable[tuple[str, str]]) -> str:
+    rows = "".join(
+        f'<tr style="background:none"><th style="{_CELL};font-weight:600;vertical-align:top">{_esc(name)}</th>'
+        f'<td style="{_CELL}">{_esc(value)}</td></tr>'
+        for name, value in facts
+    )
+    return f'<table style="border-collapse:collapse;margin:4px 0 8px;font-size:13px">{rows}</table>'
+
+
+def _box(title: str, body: str) -> str:
+    return f'<div style="{_BOX}"><strong style="font-size:15px">{_esc(title)}</strong>{body}</div>'
+
+
+def _esc(text: object) -> str:
+    return html.escape(str(text), quote=True)

@@ -1,0 +1,231 @@
+"""The timeline of the page: each core's time by cause without remainder, and what its pipes did, as spans on lanes.
+
+The causes are those of `breakdown`. A unit has one lane on which every picosecond belongs to one cause, and below it
+a lane for each pipe that worked; loads and stores of the io pipe have a lane each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlusim.analysis.breakdown import CAUSES, layers
+from mlusim.analysis.intervals import Integers, clip, gaps, intervals, no_intervals, union
+from mlusim.analysis.records import DIRECTION_NAMES, Records
+from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
+
+# More spans than this make a page of several megabytes.
+MAX_SPANS = 120_000
+_MOST_BINS = 1 << 15
+_STRIP = "all its time"
+# From top to bottom.
+LANE_NAMES = (_STRIP, "io load", "io store", "move", "vector", "tensor", "scalar", "sync")
+_LOAD, _STORE, _MOVE, _VECTOR, _TENSOR, _SCALAR, _SYNC = range(1, len(LANE_NAMES))
+_LANE_OF_PIPE = {IO: _LOAD, MOVE: _MOVE, VECTOR: _VECTOR, TENSOR: _TENSOR, SCALAR: _SCALAR, SYNC: _SYNC}
+
+
+class Lane(NamedTuple):
+    """A row of the timeline: whose, and which of `LANE_NAMES`."""
+
+    unit: int
+    kind: int
+
+
+@dataclass(frozen=True, eq=False)
+class CauseSpans:
+    """Spans on lanes, sorted by lane and start; those of a lane do not overlap.
+
+    Attributes:
+        lanes: the rows, unit by unit.
+        lane: (spans,) number of the lane.
+        start_ps, length_ps: (spans,) since the first launch.
+        cause: (spans,) number in `breakdown.CAUSES`.
+        label: (spans,) number in `labels`; NONE where it is a cause alone, or several operations.
+        line: (spans,) number of the log's source line; NONE for none or several.
+        nbytes: (spans,) bytes of its operations.
+        times: (spans,) how many operations.
+        labels: operations and directions of copies.
+        merged: how many spans there were before operations were summed up; 0 where none were.
+        within_ps: operations were summed up within so much time.
+    """
+
+    lanes: list[Lane]
+    lane: Integers
+    start_ps: Integers
+    length_ps: Integers
+    cause: Integers
+    label: Integers
+    line: Integers
+    nbytes: Integers
+    times: Integers
+    labels: list[str]
+    merged: int = 0
+    within_ps: int = 0
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+
+class _Piece(NamedTuple):
+    """Parts of records that one cause covers, on the lanes of units."""
+
+    unit: Integers
+    lane: Integers
+    start: Integers
+    stop: Integers
+    cause: Integers
+    record: Integers
+
+
+def cause_spans(records: Records, most: int = MAX_SPANS) -> CauseSpans:
+    """All spans of a run, summed up where there would be more than `most`."""
+    pieces = [*_strips(records), *_pipes(records)]
+    unit, kind, start, stop, cause, record = (
+        np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*pieces, strict=True)
+    )
+    low, high = records.start_of_run_ps, records.end_of_run_ps
+    start, stop = np.clip(start, low, high), np.clip(stop, low, high)
+    kept = stop > start
+    unit, kind, start, stop, cause, record = (part[kept] for part in (unit, kind, start, stop, cause, record))
+    row = unit * len(LANE_NAMES) + kind
+    rows, lane = np.unique(row, return_inverse=True)
+    order = np.lexsort((start, lane))
+    lane, start, stop, cause, record = (part[order] for part in (lane, start, stop, cause, record))
+    known = record != NONE
+    label = np.where(known, _labels(records)[record], NONE)
+    found = CauseSpans(
+        lanes=[Lane(*divmod(one, len(LANE_NAMES))) for one in rows.tolist()],
+        lane=lane,
+        start_ps=start - low,
+        length_ps=stop - start,
+        cause=cause,
+        label=label,
+        line=np.where(known, records.line[record], NONE) if len(records) else record,
+        nbytes=np.where(known, records.bytes_requested[record], 0) if len(records) else record * 0,
+        times=np.where(known, records.count[record], 0) if len(records) else record * 0,
+        labels=[*DIRECTION_NAMES, *records.log.ops],
+    )
+    return found if len(found) <= most else _summed_up(found, records.time_ps, most)
+
+
+def _labels(records: Records) -> Integers:
+    """(records,) what each is called; one more at the end, for none."""
+    code = np.where(records.direction >= 0, records.direction, len(DIRECTION_NAMES) + records.op)
+    return np.concatenate([code, [NONE]])
+
+
+def _strips(records: Records) -> list[_Piece]:
+    """Each unit's time by cause: what a layer covers and no layer before it does."""
+    low, high, causes = records.start_of_run_ps, records.end_of_run_ps, list(CAUSES)
+    shown = np.unique(np.concatenate([np.arange(records.board.cores), records.engine, records.unit]))
+    if not records.time_ps:
+        return [_strip(no_intervals(), 0)]
+    covered, found = no_intervals(), []
+    for layer in layers(records):
+        some = clip(union(intervals(layer.track, layer.start_ps, layer.stop_ps)), low, high)
+        some = some[np.isin(some[:, 0], shown)]
+        # What is in `some` and not in `covered`: what neither its complement nor `covered` has.
+        own = gaps(union(gaps(some, records.units, low, high), covered), records.units, low, high)
+        found.append(_strip(own, causes.index(layer.cause)))
+        covered = union(covered, some)
+    rest = gaps(covered, records.units, low, high)
+    found.append(_strip(rest[np.isin(rest[:, 0], shown)], causes.index("idle")))
+    return found
+
+
+def _strip(some: Integers, cause: int) -> _Piece:
+    count = len(some)
+    of_no_record = np.full(count, NONE, np.int64)
+    return _Piece(some[:, 0], np.zeros(count, np.int64), some[:, 1], some[:, 2], np.full(count, cause), of_no_record)
+
+
+def _pipes(records: Records) -> list[_Piece]:
+    """What the pipes did: of a copy its start-up, what it would take alone, and what sharing adds."""
+    pipe, start, moving = records.pipe, records.start_ps, records.moving_ps
+    alone_end = moving + records.moving_alone_ps
+    shared = records.is_copy & (records.moving_alone_ps > 0)
+    is_io, is_move = pipe == IO, pipe == MOVE
+    lane = np.array([_LANE_OF_PIPE[code] for code in range(max(_LANE_OF_PIPE) + 1)], np.int64)[pipe]
+    lane = np.where(is_io & records.is_write, _STORE, lane)
+    causes = list(CAUSES)
+
+    def piece(cause: str, chosen: Any, from_ps: Integers, to_ps: Integers) -> _Piece:
+        some = np.flatnonzero(chosen)
+        which = np.full(len(some), causes.index(cause))
+        return _Piece(records.engine[some], lane[some], from_ps[some], to_ps[some], which, some)
+
+    # Without a shared part, all of a copy is its own.
+    own_end = np.where(shared, alone_end, records.end_ps)
+    return [
+        piece("dma_latency", is_io, start, moving),
+        piece("transfer", is_io, moving, own_end),
+        piece("on_chip_copy", is_move, start, own_end),
+        piece("bandwidth_wait", shared, own_end, records.end_ps),
+        piece("vector", (pipe == VECTOR) | (pipe == TENSOR), start, records.end_ps),
+        piece("scalar", pipe == SCALAR, start, records.free_ps),
+        piece("sync", pipe == SYNC, start, records.end_ps),
+    ]
+
+
+def _summed_up(every: CauseSpans, time_ps: int, most: int) -> CauseSpans:
+    """Short spans that begin in one bin of a lane, put together by cause; total times are kept, exactly.
+
+    Those that are as long as a bin stay as they are. What is put together stands at its first span, so nothing
+    overlaps: no long span lies between short ones of one bin.
+    """
+    bins = _MOST_BINS
+    while True:
+        width = -(-time_ps // bins)
+        short = every.length_ps < width
+        key = ((every.lane * bins) + every.start_ps // width) * len(CAUSES) + every.cause
+        groups, group = np.unique(key[short], return_inverse=True)
+        count = len(groups) + int((~short).sum())
+        if count <= most or bins == 1:
+            break
+        # Groups are about as many as bins.
+        bins = max(min(int(0.95 * bins * most / count), bins - 1), 1)
+    rows = np.flatnonzero(short)
+    length = np.bincount(group, every.length_ps[rows], len(groups)).astype(np.int64)
+    first = np.full(len(groups), np.iinfo(np.int64).max)
+    np.minimum.at(first, group, every.start_ps[rows])
+    lane_bin, cause = np.divmod(groups, len(CAUSES))
+    # One after another, from where the first of the bin begins.
+    order = np.lexsort((first, lane_bin))
+    before = np.cumsum(length[order]) - length[order]
+    head = np.concatenate([[True], np.diff(lane_bin[order]) != 0])
+    at = np.maximum.accumulate(np.where(head, np.arange(len(order)), 0))
+    start = np.empty(len(groups), np.int64)
+    start[order] = first[order][at] + before - before[at]
+
+    def common(values: Integers) -> Integers:
+        least, largest = np.full(len(groups), np.iinfo(np.int64).max), np.full(len(groups), NONE)
+        np.minimum.at(least, group, values[rows])
+        np.maximum.at(largest, group, values[rows])
+        return np.where(least == largest, least, NONE)
+
+    def total(values: Integers) -> Integers:
+        sums = np.zeros(len(groups), np.int64)
+        np.add.at(sums, group, values[rows])
+        return sums
+
+    columns = {
+        "lane": lane_bin // bins,
+        "start_ps": start,
+        "length_ps": length,
+        "cause": cause,
+        "label": common(every.label),
+        "line": common(every.line),
+        "nbytes": total(every.nbytes),
+        "times": total(every.times),
+    }
+    whole = {name: np.concatenate([getattr(every, name)[~short], some]) for name, some in columns.items()}
+    order = np.lexsort((whole["start_ps"], whole["lane"]))
+    return CauseSpans(
+        lanes=every.lanes,
+        labels=every.labels,
+        merged=len(every),
+        within_ps=width,
+        **{name: some[order] for name, some in whole.items()},
+    )

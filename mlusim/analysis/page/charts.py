@@ -1,0 +1,304 @@
+"""plotly figures, as plotly's JSON has them: what the numbers of this room look like.
+
+Dictionaries and not plotly's classes: those take longer to import than the charts to make. The tests check them
+against plotly's own schema.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mlusim.analysis.bandwidth import bus_bytes_over_time
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.floor import LOSSES, Floor
+from mlusim.analysis.metrics import Metrics
+from mlusim.analysis.page.occupancy import Occupancy
+from mlusim.analysis.page.roofline import Roofline
+from mlusim.analysis.page.tensors import TensorTraffic
+from mlusim.analysis.records import Records
+from mlusim.analysis.style import (
+    ASKED,
+    BLACK,
+    CAUSE_COLOURS,
+    FLOOR,
+    GREY,
+    INK,
+    LOSS_COLOURS,
+    MUTED,
+    READ,
+    ROOF,
+    WRITE,
+    time_unit,
+)
+from mlusim.units import PS_PER_S, PS_PER_US, group_digits
+
+Figure = dict[str, Any]
+
+_BINS = 400
+_BYTES_PER_GB = 10**9
+_ROW_PX, _AXIS_PX = 34, 90
+_LITTLE = 0.3
+_LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.01, "yanchor": "bottom", "traceorder": "normal"}
+
+
+def short(values: Any, digits: int = 6) -> list[float]:
+    """Numbers as JSON, no longer than they need be."""
+    return [float(f"{value:.{digits}g}") for value in np.asarray(values, float).tolist()]
+
+
+def text(name: str) -> str:
+    """A name that comes from a user: plotly reads some HTML in its labels."""
+    return html.escape(name, quote=False)
+
+
+def axis(title: str, **more: Any) -> dict[str, Any]:
+    """An axis with its name."""
+    return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False} | more
+
+
+def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figure:
+    """Traces with the layout that all charts share."""
+    common = {
+        "height": height_px,
+        "margin": {"l": 60, "r": 16, "t": 12, "b": 50},
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        "paper_bgcolor": "#FFFFFF",
+        "plot_bgcolor": "#FFFFFF",
+        "hoverlabel": {"align": "left", "bgcolor": "#FFFFFF", "font": {"color": "#202020"}},
+        "legend": _LEGEND,
+    }
+    return {"data": traces, "layout": common | layout}
+
+
+def bandwidth(records: Records, floor: Floor) -> Figure:
+    """Bytes on the DRAM bus over time, read and write stacked, with the peak, the mean and the floor."""
+    begin, end = records.start_of_run_ps, records.end_of_run_ps
+    edges = np.unique(np.linspace(begin, end, _BINS + 1).round().astype(np.int64))
+    read, write = bus_bytes_over_time(records, edges)
+    seconds = np.diff(edges) / PS_PER_S
+    unit, scale = time_unit(records.time_ps)
+    at = short((edges - begin) / scale)
+    peak = records.board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
+    bus = int(records.bus_read_bytes.sum() + records.bus_write_bytes.sum())
+    mean = bus * PS_PER_S / records.time_ps / _BYTES_PER_GB
+
+    def area(name: str, nbytes: Any, colour: str) -> dict[str, Any]:
+        rate = short(nbytes / seconds / _BYTES_PER_GB, 5)
+        return {
+            "type": "scatter",
+            "name": name,
+            "x": at,
+            "y": [*rate, rate[-1]],
+            "mode": "lines",
+            "line": {"shape": "hv", "width": 0.5, "color": colour},
+            "stackgroup": "bus",
+            "fillcolor": colour,
+            "hovertemplate": f"{name} %{{y:.1f}} GB/s<extra></extra>",
+        }
+
+    def level(name: str, value: float, dash: str) -> dict[str, Any]:
+        return {
+            "type": "scatter",
+            "name": f"{name}, {value:.1f} GB/s",
+            "x": [at[0], at[-1]],
+            "y": short([value, value]),
+            "mode": "lines",
+            "line": {"color": BLACK, "width": 1.5, "dash": dash},
+            "hoverinfo": "skip",
+        }
+
+    stop = min(floor.io_ps / scale, at[-1])
+    least = {
+        "type": "scatter",
+        "name": "floor: the compulsory bytes at the peak",
+        "x": short([0, 0, stop, stop]),
+        "y": short([0, peak, peak, 0]),
+        "mode": "lines",
+        "line": {"color": FLOOR, "width": 2, "dash": "dot"},
+        "hoverinfo": "skip",
+    }
+    traces = [
+        area("read", read, READ),
+        area("write", write, WRITE),
+        level("peak of the board", peak, "solid"),
+        level("mean of the run", mean, "dash"),
+        least,
+    ]
+    top = 1.06 * max(peak, float(((read + write) / seconds).max()) / _BYTES_PER_GB)
+    return figure(
+        traces,
+        360,
+        xaxis=axis(f"time since the first launch [{unit}]", range=[0, at[-1]]),
+        yaxis=axis("GB/s", range=[0, float(f"{top:.6g}")], gridcolor="#E5E5E5"),
+        hovermode="x unified",
+    )
+
+
+def losses(floor: Floor, cores: int) -> Figure:
+    """What the run has above its floor, by cause, of the average core; the floor itself on top."""
+    found = sorted(((total, name) for name, total in floor.losses_ps.items() if total), reverse=True)
+    names = ["floor", *(LOSSES[name] for _, name in found)]
+    times = [floor.time_ps / PS_PER_US, *(total / cores / PS_PER_US for total, _ in found)]
+    total = sum(times) or 1.0
+    bars = {
+        "type": "bar",
+        "orientation": "h",
+        "y": names,
+        "x": short(times),
+        "marker": {
+            "color": [FLOOR, *(LOSS_COLOURS[name] for _, name in found)],
+            "line": {"color": INK, "width": 0.5},
+        },
+        "text": [f"{time:.2f} us ({100 * time / total:.1f} %)" for time in times],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertemplate": "%{y}: %{text}<extra></extra>",
+    }
+    return figure(
+        [bars],
+        _AXIS_PX + _ROW_PX * len(names),
+        xaxis=axis("us of the average core", range=[0, float(f"{1.3 * max(times):.6g}")], gridcolor="#E5E5E5"),
+        yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6),
+        showlegend=False,
+    )
+
+
+def per_core(records: Records, metrics: Metrics, floor: Floor) -> Figure:
+    """Each core's time by cause."""
+    cores = records.board.cores
+    names = [records.unit_name(unit) for unit in range(cores)]
+    spent = metrics.core_causes_ps / PS_PER_US
+    traces = [
+        {
+            "type": "bar",
+            "name": CAUSES[cause],
+            "x": list(range(cores)),
+            "y": short(spent[:, place]),
+            "customdata": names,
+            "marker": {"color": CAUSE_COLOURS[cause]},
+            "hovertemplate": f"%{{customdata}}<br>{CAUSES[cause]}: %{{y:.2f}} us<extra></extra>",
+        }
+        for place, cause in enumerate(CAUSES)
+        if spent[:, place].any()
+    ]
+    at = floor.time_ps / PS_PER_US
+    line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": at, "y1": at}
+    return figure(
+        traces,
+        340,
+        barmode="stack",
+        bargap=0.15,
+        xaxis=axis("core", dtick=records.board.cores_per_cluster),
+        yaxis=axis("us", gridcolor="#E5E5E5"),
+        showlegend=False,
+        shapes=[line | {"line": {"color": FLOOR, "width": 2, "dash": "dot"}}],
+        annotations=[
+            {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom", "showarrow": False}
+            | {"text": f"floor, {at:.2f} us", "bgcolor": "rgba(255,255,255,0.8)"}
+        ],
+    )
+
+
+def occupancy(one: Occupancy, time_ps: int) -> Figure:
+    """Allocated bytes of one memory over time, by buffer."""
+    unit, scale = time_unit(time_ps)
+    at = short(one.at_ps / scale)
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "name": text(name),
+            "x": at,
+            "y": nbytes.tolist(),
+            "mode": "lines",
+            "line": {"shape": "hv", "width": 0.5, "color": MUTED[place]},
+            "stackgroup": "buffers",
+            "fillcolor": MUTED[place],
+            "hovertemplate": f"{text(name)}: %{{y:,}} B<extra></extra>",
+        }
+        for place, (name, nbytes) in enumerate(zip(one.names, one.nbytes, strict=True))
+    ]
+    end = max(at[-1], float(f"{time_ps / scale:.6g}"))
+    # Little would not be seen beside all that is usable.
+    top = one.usable_bytes if one.peak_bytes > _LITTLE * one.usable_bytes else one.peak_bytes
+    beyond = "" if top == one.usable_bytes else ", beyond the axis"
+    traces.append(
+        {
+            "type": "scatter",
+            "name": f"usable, {group_digits(one.usable_bytes)} B{beyond}",
+            "x": [0, end],
+            "y": [one.usable_bytes, one.usable_bytes],
+            "mode": "lines",
+            "line": {"color": BLACK, "width": 1.5},
+            "hoverinfo": "skip",
+        }
+    )
+    return figure(
+        traces,
+        330,
+        xaxis=axis(f"time since the first launch [{unit}]", range=[0, end]),
+        yaxis=axis("bytes", range=[0, 1.08 * top or 1], gridcolor="#E5E5E5", tickformat="~s"),
+        hovermode="x unified",
+    )
+
+
+def roofline(one: Roofline) -> Figure:
+    """Roofs and the run, on logarithmic axes."""
+    colours = [BLACK, ROOF, FLOOR]
+    traces: list[dict[str, Any]] = []
+    for place, roof in enumerate(one.roofs):
+        look = {"color": GREY, "width": 1, "dash": "dash"} if roof.is_bar else {"color": colours[place], "width": 2}
+        traces.append(
+            {"type": "scatter", "name": roof.name, "x": short(roof.x), "y": short(roof.y), "mode": "lines"}
+            | {"line": look, "hovertemplate": f"{roof.name}: %{{y:.4g}} {one.y_label}<extra></extra>"}
+        )
+    for point, symbol, colour in zip(one.points, ("circle", "diamond-open"), (WRITE, READ), strict=False):
+        traces.append(
+            {"type": "scatter", "name": point.name, "x": short([point.x]), "y": short([point.y]), "mode": "markers"}
+            | {"marker": {"color": colour, "size": 13, "symbol": symbol, "line": {"width": 2, "color": colour}}}
+            | {"hovertemplate": f"{point.name}: %{{y:.4g}} {one.y_label}<extra></extra>"}
+        )
+    return figure(
+        traces,
+        440,
+        xaxis=axis(one.x_label, type="log", gridcolor="#E5E5E5", exponentformat="SI"),
+        yaxis=axis(one.y_label, type="log", gridcolor="#E5E5E5", exponentformat="none", dtick=1),
+    )
+
+
+def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
+    """For each tensor: its compulsory bytes, what kernels asked for, and what went over the bus."""
+    names = [
+        f"{text(tensor.name)} {'x'.join(map(str, tensor.shape))} {tensor.dtype}".rstrip()
+        + ("" if names_before.count(tensor.name) == 0 else f" #{names_before.count(tensor.name) + 1}")
+        for place, tensor in enumerate(tensors)
+        for names_before in [[one.name for one in tensors[:place]]]
+    ]
+    series = (
+        ("compulsory: once", GREY, [tensor.compulsory_bytes for tensor in tensors]),
+        ("asked for by kernels", ASKED, [tensor.read_bytes + tensor.written_bytes for tensor in tensors]),
+        ("on the DRAM bus", READ, [tensor.bus_read_bytes + tensor.bus_write_bytes for tensor in tensors]),
+    )
+    traces = []
+    for name, colour, nbytes in series:
+        ratios = [
+            f"{amount / tensor.compulsory_bytes:.2f} x" if tensor.compulsory_bytes else ""
+            for amount, tensor in zip(nbytes, tensors, strict=True)
+        ]
+        traces.append(
+            {"type": "bar", "orientation": "h", "name": name, "y": names, "x": nbytes, "marker": {"color": colour}}
+            | {"text": ratios if colour != GREY else [""] * len(tensors), "textposition": "outside"}
+            | {"cliponaxis": False, "hovertemplate": f"%{{y}}<br>{name}: %{{x:,}} B %{{text}}<extra></extra>"}
+        )
+    most = max((max(nbytes) for _, _, nbytes in series if nbytes), default=0)
+    return figure(
+        traces,
+        _AXIS_PX + 40 + 70 * len(names),
+        barmode="group",
+        bargap=0.25,
+        xaxis=axis("bytes", range=[0, 1.15 * most or 1], gridcolor="#E5E5E5", tickformat="~s"),
+        yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6),
+    )

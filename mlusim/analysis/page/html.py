@@ -1,0 +1,88 @@
+"""The page of a run as one HTML document. Everything that a user named is escaped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlusim.analysis.floor import expected_error
+from mlusim.analysis.page import charts
+from mlusim.analysis.page.embed import asset, plotly_bundle, script_json
+from mlusim.analysis.page.parts import esc
+from mlusim.analysis.page.sections import Sections
+from mlusim.analysis.records import Records
+from mlusim.hardware.describe import assumed_fields
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.result import Result
+
+
+def page(result: Result, *, home: str = "", bundle: str = "") -> str:
+    """The report of a run as one HTML document; the same run gives the same text.
+
+    Args:
+        result: the run.
+        home: address of a page that lists this one among others.
+        bundle: address of plotly.min.js, for pages that share one; by default it is in the page.
+
+    Raises `InputError` where plotly is not installed.
+    """
+    body = Sections(result, Records(result.log, result.board))
+    sections = "\n".join(body.all())
+    title = f"{result.operator} on {result.board.name}"
+    payload = {
+        "figures": body.figures,
+        "memories": body.memories,
+        "tiles": body.tiles,
+        "timeline": body.timeline,
+        "look": charts.figure([], 0)["layout"],
+    }
+    links = "".join(f'<a href="#{name}">{head}</a>' for name, head in body.heads)
+    back = f'<p><a href="{esc(home)}">All runs</a></p>' if home else ""
+    loads = "It needs plotly.min.js beside it." if bundle else "This page holds all that it shows and loads nothing."
+    script = f'<script src="{esc(bundle)}"></script>' if bundle else f"<script>\n{plotly_bundle()}\n</script>"
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{esc(title)} - mlusim</title>
+<link rel="icon" href="data:,">
+<style>
+{asset("page.css")}</style>
+</head>
+<body>
+<header>
+{back}<h1>{esc(title)}</h1>
+<p class="sub">{esc(_about(result))}</p>
+<p class="model"><strong>A model, not a measurement.</strong> Expected error: {esc(expected_error(result.board))}.</p>
+{_stopped(result)}<nav aria-label="Sections">{links}</nav>
+<noscript><p class="model">The charts need JavaScript; the tables do not.</p></noscript>
+</header>
+<main>
+{sections}
+</main>
+<footer>
+<p>Simulated by mlusim; times are the model's. Parameters of {esc(result.board.name)} without a public source:
+{len(assumed_fields(result.board))}, listed by <code>mlusim devices {esc(result.board.name)}</code>. {loads}</p>
+</footer>
+{script}
+<script type="application/json" id="data">{script_json(payload)}</script>
+<script>
+{asset("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def _about(result: Result) -> str:
+    plan = result.plan
+    tensors = f"output {' x '.join(map(str, plan.output_shape)) or 'of rank 0'}, " if plan is not None else ""
+    split = f"strategy {plan.strategy}, tier {plan.tier}, " if plan is not None else "kernels of the user's own, "
+    return f"{tensors}{split}{group_digits(len(result.log))} records of {group_digits(len(result.log.tasks))} tasks"
+
+
+def _stopped(result: Result) -> str:
+    if not result.stopped:
+        return ""
+    return f'<p class="stopped"><strong>The run stopped with an error.</strong> {esc(result.stopped)}</p>\n'

@@ -1,0 +1,100 @@
+"""What was allocated on chip, when, and under which name: for each NRAM, WRAM and SRAM that a run used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlusim.analysis.records import Integers, Records
+from mlusim.log import NONE, AllocationRecord
+from mlusim.memory.kinds import MemoryKind
+from mlusim.units import round_up
+
+# More steps than this, over all memories, make a page of several megabytes.
+MAX_STEPS = 60_000
+_FEWER_STEPS = 200
+_NAMES = 7
+OTHERS = "others"
+_ON_CHIP = (MemoryKind.NRAM, MemoryKind.SRAM, MemoryKind.WRAM)
+
+
+@dataclass(frozen=True, eq=False)
+class Occupancy:
+    """One memory over time.
+
+    Attributes:
+        name, kind: the memory.
+        usable_bytes: what a kernel may use of it.
+        peak_bytes: the most that was allocated at once, rounding included.
+        names: of its buffers, those that took most first; the rest is `OTHERS`.
+        at_ps: (steps,) since the first launch.
+        nbytes: (names, steps) allocated from each step on.
+        peaks_only: steps were left out: each that is shown is the fullest of a stretch of time.
+    """
+
+    name: str
+    kind: MemoryKind
+    usable_bytes: int
+    peak_bytes: int
+    names: tuple[str, ...]
+    at_ps: Integers
+    nbytes: Integers
+    peaks_only: bool = False
+
+
+def occupancies(records: Records, most: int = MAX_STEPS) -> list[Occupancy]:
+    """Every on-chip memory in which something was allocated; by kind, the fullest first."""
+    board = records.board
+    usable = {
+        MemoryKind.NRAM: board.nram_usable_bytes,
+        MemoryKind.SRAM: board.sram_usable_bytes,
+        MemoryKind.WRAM: board.wram_bytes,
+    }
+    owned: dict[str, list[AllocationRecord]] = {}
+    for record in records.log.allocations:
+        if MemoryKind(record.memory) in _ON_CHIP:
+            owned.setdefault(record.memory_name, []).append(record)
+    found = [_occupancy(name, some, records, usable) for name, some in owned.items()]
+    if sum(one.nbytes.size for one in found) > most:
+        found = [_fewer(one, records.time_ps) for one in found]
+    # A stable sort: of equals the first core is first.
+    return sorted(found, key=lambda one: (_ON_CHIP.index(one.kind), -one.peak_bytes))
+
+
+def _occupancy(name: str, some: list[AllocationRecord], records: Records, usable: dict[MemoryKind, int]) -> Occupancy:
+    kind = MemoryKind(some[0].memory)
+    board = records.board
+    alignment = board.wram_alignment_bytes if kind is MemoryKind.WRAM else board.vector_alignment_bytes
+    low = records.start_of_run_ps
+    size = np.array([max(round_up(record.nbytes, alignment), alignment) for record in some], np.int64)
+    start = np.array([record.start_ps for record in some], np.int64) - low
+    end = np.array([record.end_ps if record.end_ps != NONE else records.end_of_run_ps for record in some], np.int64)
+    end = np.maximum(end - low, start)
+    at = np.unique(np.concatenate([[0], start, end, [records.time_ps]]))
+    names, number = np.unique([record.name for record in some], return_inverse=True)
+    steps = np.zeros((len(names), len(at)), np.int64)
+    np.add.at(steps, (number, np.searchsorted(at, start)), size)
+    np.add.at(steps, (number, np.searchsorted(at, end)), -size)
+    nbytes = np.cumsum(steps, axis=1)
+    order = np.argsort(-nbytes.max(axis=1), kind="stable")
+    nbytes, labels = nbytes[order], [str(names[place]) for place in order.tolist()]
+    if len(labels) > _NAMES + 1:
+        nbytes = np.concatenate([nbytes[:_NAMES], nbytes[_NAMES:].sum(axis=0, keepdims=True)])
+        labels = [*labels[:_NAMES], OTHERS]
+    # What was freed when it was made is seen by nobody, but it had its bytes.
+    peak = max(int(nbytes.sum(axis=0).max()), int(size.max()))
+    return Occupancy(name, kind, usable[kind], peak, tuple(labels), at, nbytes)
+
+
+def _fewer(one: Occupancy, time_ps: int) -> Occupancy:
+    """The fullest step of each of a few stretches of time."""
+    if len(one.at_ps) <= _FEWER_STEPS:
+        return one
+    stretch = np.minimum(one.at_ps * _FEWER_STEPS // max(time_ps, 1), _FEWER_STEPS)
+    order = np.lexsort((one.nbytes.sum(axis=0), stretch))
+    last = np.flatnonzero(np.diff(stretch[order], append=NONE) != 0)
+    kept = np.sort(order[last])
+    return Occupancy(
+        one.name, one.kind, one.usable_bytes, one.peak_bytes, one.names, one.at_ps[kept], one.nbytes[:, kept], True
+    )

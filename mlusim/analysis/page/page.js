@@ -1,0 +1,234 @@
+"use strict";
+// Draws the charts of a report from the JSON of the page. Only plotly is used, and nothing is loaded.
+(() => {
+  const page = JSON.parse(document.getElementById("data").textContent);
+  const CONFIG = {
+    responsive: true, displaylogo: false,
+    modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+  };
+  const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f8: Float64Array };
+
+  const unpack = (column) => {
+    const bytes = Uint8Array.from(atob(column.data), (letter) => letter.charCodeAt(0));
+    return Array.from(new KINDS[column.kind](bytes.buffer), (value) => value - 1);
+  };
+  const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+  const group = (number) => Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, "\u00a0");
+  const element = (id) => document.getElementById(id);
+
+  // The element has the chart's height, or plotly gives the chart the element's when the window changes.
+  const react = (id, traces, layout) => {
+    element(id).style.height = `${layout.height}px`;
+    Plotly.react(id, traces, layout, CONFIG);
+  };
+
+  for (const [id, figure] of Object.entries(page.figures)) Plotly.newPlot(id, figure.data, figure.layout, CONFIG);
+
+  // ---- memory: one chart for the memory that is chosen
+  if (page.memories.length) {
+    const choice = element("memory-choice");
+    const show = () => {
+      const figure = page.memories[choice.value];
+      react("memory-chart", figure.data, figure.layout);
+    };
+    choice.addEventListener("change", show);
+    show();
+  }
+
+  // ---- tile map: cells coloured by what is chosen
+  if (page.tiles) {
+    const tiles = page.tiles;
+    for (const name of ["tile", "task", "iteration", "unit", "nbytes", "nram_bytes", "logged_unit", "logged_turn"])
+      tiles[name] = tiles[name] && unpack(tiles[name]);
+    tiles.start = tiles.start.map(unpack);
+    tiles.stop = tiles.stop.map(unpack);
+    const across = tiles.columns.length - 1, down = tiles.rows.length - 1;
+    const cells = (value) => Array.from({ length: down }, (_, row) =>
+      Array.from({ length: across }, (_, column) => value(row * across + column)));
+    const words = tiles.task.map((task, tile) => {
+      const box = tiles.start.map((start, axis) => `${start[tile]}:${tiles.stop[axis][tile]}`).join(", ");
+      return `<b>${escape(tiles.units[tiles.unit[tile]])}</b>, task ${task}<br>iteration ${tiles.iteration[tile]}<br>`
+        + `box [${box}]<br>${group(tiles.nbytes[tile])} B of the output, ${group(tiles.nram_bytes[tile])} B of NRAM`;
+    });
+    const planned = cells((cell) => words[tiles.tile[cell]] || "no tile");
+    const logged = tiles.logged_unit && cells((cell) => tiles.logged_unit[cell] < 0 ? "written by nobody"
+      : `<b>${escape(tiles.units[tiles.logged_unit[cell]])}</b>, its write number ${tiles.logged_turn[cell]}`);
+    const known = (value) => (value === undefined || value < 0 ? null : value);
+    const choices = {
+      unit: [() => cells((cell) => known(tiles.unit[tiles.tile[cell]])), planned, "core", "Viridis"],
+      iteration: [() => cells((cell) => known(tiles.iteration[tiles.tile[cell]])), planned, "iteration", "Cividis"],
+      logged_unit: [() => cells((cell) => known(tiles.logged_unit[cell])), logged, "core, by the log", "Viridis"],
+      logged_turn: [() => cells((cell) => known(tiles.logged_turn[cell])), logged, "write, by the log", "Cividis"],
+    };
+    const choice = element("tile-choice");
+    const show = () => {
+      const [values, text, title, colorscale] = choices[choice.value];
+      const z = values();
+      const most = z.flat().reduce((most, value) => Math.max(most, value), 1);
+      const trace = {
+        type: "heatmap", z, text, x: tiles.columns, y: tiles.rows, colorscale, zmin: 0, zmax: most,
+        hovertemplate: "%{text}<extra></extra>", xgap: across < 120 ? 1 : 0, ygap: down < 80 ? 1 : 0,
+        colorbar: { title: { text: title, side: "right" }, outlinewidth: 0, thickness: 14, tickformat: "d" },
+      };
+      const axis = { automargin: true, zeroline: false, showgrid: false, tickformat: "d" };
+      // Between few elements plotly would count in fractions.
+      const whole = (extent) => (extent < 10 ? { dtick: 1, tick0: 0 } : {});
+      react("tile-chart", [trace], Object.assign({}, page.look, {
+        height: 420,
+        xaxis: Object.assign({ title: { text: tiles.column_label }, range: [0, tiles.columns[across]] }, axis,
+          whole(tiles.columns[across])),
+        yaxis: Object.assign({ title: { text: tiles.row_label }, range: [tiles.rows[down], 0] }, axis,
+          whole(tiles.rows[down])),
+      }));
+    };
+    choice.addEventListener("change", show);
+    show();
+  }
+
+  // ---- timeline: what is in view is drawn again at every zoom, a column for each pixel or two
+  if (page.timeline) {
+    const time = page.timeline;
+    for (const name of ["start_ps", "length_ps", "cause", "label", "line", "nbytes", "times"])
+      time[name] = unpack(time[name]);
+    const count = time.causes.length;
+    const choice = element("timeline-choice");
+    let view = [0, time.end_ps];
+
+    const chosen = () => {
+      const every = time.lanes.map((_, lane) => lane);
+      if (choice.value === "all") return every.filter((lane) => time.lanes[lane][1] === 0);
+      if (choice.value === "pipes") return every;
+      return every.filter((lane) => time.lanes[lane][0] === Number(choice.value));
+    };
+    const instant = (ps) => (ps / time.unit_ps).toLocaleString("en", { maximumFractionDigits: 4 }).replace(/,/g, "\u00a0");
+    const about = (span) => {
+      const start = time.start_ps[span], stop = start + time.length_ps[span];
+      let words = `<br>${time.causes[time.cause[span]]}<br>${instant(start)} to ${instant(stop)} ${time.unit}`;
+      if (time.times[span]) {
+        const what = time.label[span] < 0 ? "several operations" : escape(time.labels[time.label[span]]);
+        words += `<br>${what}${time.times[span] > 1 ? `, ${group(time.times[span])} times` : ""}`;
+        if (time.nbytes[span]) words += `<br>${group(time.nbytes[span])} B`;
+        if (time.line[span] >= 0) words += `<br>${escape(time.lines[time.line[span]])}`;
+      }
+      return words;
+    };
+    const firstAfter = (lane, at) => {
+      let low = time.first[lane], high = time.first[lane + 1];
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        if (time.start_ps[middle] + time.length_ps[middle] > at) high = middle; else low = middle + 1;
+      }
+      return low;
+    };
+    // Where the columns are, no more than `most`. What is summed up within some time has no order in it: of that, a
+    // column holds as much time or more, and begins where a sum does.
+    const columns = (most) => {
+      const least = time.within_ps, [low, high] = view;
+      if (!least || (high - low) / most >= least) return [low, high, most];
+      const from = Math.floor(low / least), to = Math.ceil(high / least);
+      return [from * least, to * least, to - from];
+    };
+    // The parts of each column that the causes take on a lane, and words for each column.
+    const look = (lane, low, high, bins) => {
+      const width = (high - low) / bins;
+      const share = new Float64Array(bins * count), only = new Int32Array(bins).fill(-1);
+      for (let span = firstAfter(lane, low); span < time.first[lane + 1] && time.start_ps[span] < high; span++) {
+        const start = Math.max(time.start_ps[span], low) - low;
+        const stop = Math.min(time.start_ps[span] + time.length_ps[span], high) - low;
+        const last = Math.min(Math.ceil(stop / width), bins);
+        for (let bin = Math.floor(start / width); bin < last; bin++) {
+          const part = (Math.min(stop, (bin + 1) * width) - Math.max(start, bin * width)) / width;
+          if (part <= 0) continue;
+          share[bin * count + time.cause[span]] += part;
+          only[bin] = only[bin] === -1 ? span : -2;
+        }
+      }
+      const [unit, kind] = time.lanes[lane];
+      const name = `<b>${escape(time.units[unit])}, ${time.lane_names[kind]}</b>`;
+      const words = Array.from({ length: bins }, (_, bin) => {
+        if (only[bin] === -1) return `${name}<br>nothing`;
+        if (only[bin] >= 0) return name + about(only[bin]);
+        const parts = time.causes.map((cause, index) => [share[bin * count + index], cause]).filter(([part]) => part > 0.0005);
+        parts.sort((one, other) => other[0] - one[0]);
+        return `${name}<br>of ${instant(width)} ${time.unit} from ${instant(low + bin * width)}:`
+          + parts.map(([part, cause]) => `<br>${(100 * part).toFixed(1)} % ${cause}`).join("");
+      });
+      return { share, words };
+    };
+    const scale = time.colours.flatMap((colour, index) => [[index / count, colour], [(index + 1) / count, colour]]);
+
+    const draw = () => {
+      const lanes = chosen();
+      const [levels, px] = lanes.length <= 12 ? [8, 3] : lanes.length <= 40 ? [8, 1.7]
+        : lanes.length <= 90 ? [5, 2.6] : [3, 2];
+      const [low, high, bins] = columns(lanes.length <= 12 ? 900 : lanes.length <= 90 ? 600 : 450);
+      const z = [], text = [], ticks = [], names = [];
+      let before = null;
+      for (const lane of lanes) {
+        const [unit, kind] = time.lanes[lane];
+        const blank = () => { z.push(new Array(bins).fill(null)); text.push(new Array(bins).fill("")); };
+        if (before !== null) blank();
+        if (before !== null && before !== unit && choice.value === "pipes") blank();
+        before = unit;
+        const { share, words } = look(lane, low, high, bins);
+        ticks.push(z.length + levels / 2 - 0.5);
+        names.push(choice.value === "all" ? escape(time.units[unit])
+          : choice.value === "pipes" ? (kind === 0 ? `<b>${escape(time.units[unit])}</b>` : time.lane_names[kind])
+          : time.lane_names[kind]);
+        for (let level = levels - 1; level >= 0; level--) {
+          const at = (level + 0.5) / levels, row = new Array(bins).fill(null);
+          for (let bin = 0; bin < bins; bin++) {
+            let reach = 0;
+            for (let cause = 0; cause < count; cause++) {
+              reach += share[bin * count + cause];
+              if (reach > at) { row[bin] = cause; break; }
+            }
+          }
+          z.push(row);
+          text.push(words);
+        }
+      }
+      const unit = time.unit_ps, step = (high - low) / bins / unit;
+      const trace = {
+        type: "heatmap", z, text, x0: low / unit + step / 2, dx: step, y0: 0, dy: 1, zmin: -0.5, zmax: count - 0.5,
+        colorscale: scale, showscale: false, hovertemplate: "%{text}<extra></extra>", hoverongaps: false,
+      };
+      const tight = choice.value === "pipes" && lanes.length > 90;
+      const named = names.map((_, index) => index).filter((index) => !tight || time.lanes[lanes[index]][1] === 0);
+      react("timeline-chart", [trace], Object.assign({}, page.look, {
+        height: Math.max(z.length * px, 60) + 70,
+        dragmode: "zoom",
+        plot_bgcolor: "#ffffff",
+        xaxis: { title: { text: `time since the first launch [${time.unit}]` }, range: [view[0] / unit, view[1] / unit],
+          zeroline: false, showgrid: false },
+        yaxis: { tickvals: named.map((index) => ticks[index]), ticktext: named.map((index) => names[index]),
+          range: [z.length - 0.5, -0.5], fixedrange: true, showgrid: false, zeroline: false, automargin: true,
+          tickfont: { size: lanes.length > 90 ? 10 : 12 } },
+      }));
+    };
+    const go = (low, high) => {
+      const width = Math.min(Math.max(high - low, 10, 2 * time.within_ps), time.end_ps);
+      const from = Math.min(Math.max(low, 0), time.end_ps - width);
+      view = [from, from + width];
+      draw();
+    };
+    const zoom = (factor) => {
+      const middle = (view[0] + view[1]) / 2, half = (view[1] - view[0]) / 2 * factor;
+      go(middle - half, middle + half);
+    };
+    const move = (part) => go(view[0] + part * (view[1] - view[0]), view[1] + part * (view[1] - view[0]));
+    choice.addEventListener("change", draw);
+    element("zoom-in").addEventListener("click", () => zoom(0.5));
+    element("zoom-out").addEventListener("click", () => zoom(2));
+    element("zoom-left").addEventListener("click", () => move(-0.5));
+    element("zoom-right").addEventListener("click", () => move(0.5));
+    element("zoom-all").addEventListener("click", () => go(0, time.end_ps));
+    draw();
+    element("timeline-chart").on("plotly_relayout", (change) => {
+      if (change["xaxis.autorange"]) go(0, time.end_ps);
+      else if ("xaxis.range[0]" in change) go(change["xaxis.range[0]"] * time.unit_ps, change["xaxis.range[1]"] * time.unit_ps);
+      else if ("xaxis.range" in change) go(change["xaxis.range"][0] * time.unit_ps, change["xaxis.range"][1] * time.unit_ps);
+    });
+  }
+  document.documentElement.dataset.ready = "yes";
+})();

@@ -1,0 +1,116 @@
+"""Several runs: a page for each, and an index that compares them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlusim.analysis.floor import LOSSES
+from mlusim.analysis.notebook import share_bar, swatches
+from mlusim.analysis.page.embed import asset
+from mlusim.analysis.page.html import page
+from mlusim.analysis.page.parts import esc, size_text, table
+from mlusim.analysis.table import percent, us_text
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlusim.result import Result
+
+HEADS = ("run", "operator", "board", "strategy", "time", "x floor", "io_efficiency", "bus", "most above the floor", "")
+NUMBERS = (4, 5, 6, 7)
+
+
+def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]) -> list[Path]:
+    """Write NAME.html for each run and index.html; gives the files, the index first.
+
+    Each file is replaced at once and only when it is complete. Raises `InputError` where they cannot be written.
+    """
+    target = Path(directory)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        pages = [_write(target / f"{name}.html", page(result, home="index.html")) for name, result in results.items()]
+        return [_write(target / "index.html", index(results)), *pages]
+    except OSError as error:
+        raise InputError(
+            f"cannot write the report to {target}: {error.strerror or error}; name a directory that can be written "
+            "and has room"
+        ) from error
+
+
+def index(results: Mapping[str, Result]) -> str:
+    """The page that compares runs: a line each, with where their time went."""
+    longest_ps = max((result.time_ps for result in results.values()), default=0)
+    lines = (run_row(f"{name}.html", name, result, longest_ps) for name, result in results.items())
+    rows = table(HEADS, lines, NUMBERS)
+    return document(
+        f"{len(results)} runs",
+        f"<p>Times are of the model. The bars show where the time of the average core went; each is as long as its run "
+        f"took, beside the slowest.</p>{swatches(_causes(results.values()))}{rows}",
+    )
+
+
+def document(title: str, content: str) -> str:
+    """A page of text and tables, without scripts."""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{esc(title)} - mlusim</title>
+<link rel="icon" href="data:,">
+<style>
+{asset("page.css")}</style>
+</head>
+<body>
+<header>
+<h1>{esc(title)}</h1>
+<p class="model"><strong>A model, not a measurement.</strong></p>
+</header>
+<main>
+{content}
+</main>
+</body>
+</html>
+"""
+
+
+def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
+    """The cells of `HEADS` as HTML."""
+    metrics, floor = result.metrics, result.floor
+    above = result.time_ps - floor.time_ps
+    most = ""
+    if above:
+        first = max(floor.losses_ps, key=lambda key: floor.losses_ps[key])
+        most = f"{LOSSES[first]} ({percent(floor.losses_ps[first] / result.board.cores / above)})"
+    times = f"{result.time_ps / floor.time_ps:.2f}" if floor.time_ps else ""
+    return [
+        f'<a href="{esc(link)}">{esc(name)}</a>',
+        esc(result.operator),
+        f'<span class="name">{esc(result.board.name)}</span>',
+        esc(result.strategy),
+        us_text(metrics.time_ps),
+        times,
+        percent(metrics.io_efficiency),
+        size_text(sum(metrics.bus_bytes.values())),
+        esc(most),
+        share_bar(metrics, longest_ps),
+    ]
+
+
+def _causes(results: Iterable[Result]) -> list[str]:
+    found: dict[str, None] = {}
+    for result in results:
+        found |= dict.fromkeys(name for name, total in result.metrics.where_time_went.items() if total)
+    return list(found)
+
+
+def _write(path: Path, text: str) -> Path:
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        scratch.write_text(text, encoding="utf-8", newline="\n")
+        scratch.replace(path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    return path

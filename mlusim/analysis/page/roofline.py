@@ -1,0 +1,109 @@
+"""The roofs over a run: operations against bytes where it computes, bytes against time where it only moves."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mlusim.analysis.metrics import ANY_SHAPE_BAR, NETWORK_BAR, Metrics
+from mlusim.analysis.records import Records
+from mlusim.units import GIB, KIB, PS_PER_S
+
+_POINTS = 60
+_MARGIN = 30.0
+
+
+class Roof(NamedTuple):
+    """A line that no run is above, or a bar to compare with."""
+
+    name: str
+    x: list[float]
+    y: list[float]
+    is_bar: bool = False
+
+
+class Point(NamedTuple):
+    """Where the run is."""
+
+    name: str
+    x: float
+    y: float
+
+
+class Roofline(NamedTuple):
+    """A chart on logarithmic axes."""
+
+    x_label: str
+    y_label: str
+    roofs: list[Roof]
+    points: list[Point]
+    about: str
+
+
+def roofline(records: Records, metrics: Metrics) -> Roofline | None:
+    """The roofs and the run; None where it took no time, or had nothing to move."""
+    if not metrics.time_ps or not metrics.theory_io_bytes:
+        return None
+    return _compute(metrics) if metrics.theory_ops else _movement(records, metrics)
+
+
+def _compute(metrics: Metrics) -> Roofline:
+    """Operations per second over operations per byte of DRAM traffic."""
+    seconds = metrics.time_ps / PS_PER_S
+    rate = metrics.theory_ops / seconds / 1e9
+    bus = sum(metrics.bus_bytes.values())
+    points = [Point("this run, by its compulsory bytes", metrics.theory_ops / metrics.theory_io_bytes, rate)]
+    if bus:
+        points.append(Point("this run, by its bytes on the bus", metrics.theory_ops / bus, rate))
+    peak_ops, peak_bytes = metrics.peak_ops_per_s / 1e9, metrics.peak_bandwidth_bytes_per_s / 1e9
+    ridge = peak_ops / peak_bytes
+    low = min(ridge, *(point.x for point in points)) / _MARGIN
+    high = max(ridge, *(point.x for point in points)) * _MARGIN
+    roofs = [
+        Roof("DRAM at its peak", [low, ridge], [low * peak_bytes, peak_ops]),
+        Roof("vector pipes of all cores at their peak", [ridge, high], [peak_ops, peak_ops]),
+    ]
+    side = "DRAM" if points[0].x < ridge else "the vector pipes"
+    about = (
+        f"The operator needs {points[0].x:.3g} operations for each byte that it must move; below {ridge:.3g} the DRAM "
+        f"is the roof: here it is {side}."
+    )
+    return Roofline("operations for each byte", "Gop/s", roofs, points, about)
+
+
+def _movement(records: Records, metrics: Metrics) -> Roofline:
+    """Bytes per second over bytes: a small tensor is bounded by launch and latency, a large one by the DRAM."""
+    board = records.board
+    fixed_ps = board.kernel_start_ps + board.kernel_end_ps
+    fixed_ps += board.dma_read_latency_ps * bool(metrics.bus_bytes["read"])
+    fixed_ps += board.dma_write_latency_ps * bool(metrics.bus_bytes["write"])
+    nbytes = metrics.theory_io_bytes
+    peak = metrics.peak_bandwidth_bytes_per_s / 1e9
+    low = min(nbytes / _MARGIN, KIB)
+    x = np.geomspace(low, max(nbytes * _MARGIN, GIB), _POINTS)
+    # Bytes per picosecond are terabytes per second.
+    alone = np.geomspace(low, min(2 * fixed_ps * peak / 1e3, x[-1]), 2) if fixed_ps else x[:0]
+    both = x / (fixed_ps + x / peak * 1e3) * 1e3
+
+    def line(name: str, y: object, *, is_bar: bool = False) -> Roof:
+        return Roof(name, x.tolist(), np.broadcast_to(np.asarray(y, float), x.shape).tolist(), is_bar)
+
+    roofs = [
+        line("DRAM at its peak", peak),
+        Roof("launch and latency alone", alone.tolist(), (alone / max(fixed_ps, 1) * 1e3).tolist()),
+        line("both: fixed time, then bytes at peak", both),
+        line(f"vendor's bar for network shapes, {100 * NETWORK_BAR:.0f} %", NETWORK_BAR * peak, is_bar=True),
+        line(f"vendor's bar for any shape, {100 * ANY_SHAPE_BAR:.0f} %", ANY_SHAPE_BAR * peak, is_bar=True),
+    ]
+    achieved = nbytes / metrics.time_ps * 1e3
+    points = [Point("this run: compulsory bytes over its time", float(nbytes), achieved)]
+    bus = sum(metrics.bus_bytes.values())
+    if bus:
+        points.append(Point("this run: bytes on the bus over its time", float(bus), bus / metrics.time_ps * 1e3))
+    half = fixed_ps * peak / 1e3
+    about = (
+        f"The operator only moves data, so its roof is bandwidth. Launch and latency take {fixed_ps / 1e6:.2f} us "
+        f"whatever the size: below {half / KIB:.4g} KiB they cost more than moving the bytes at the DRAM's peak."
+    )
+    return Roofline("bytes", "GB/s", roofs, points, about)

@@ -1,0 +1,301 @@
+"""The sections of a run's page: each as HTML, and the data that its chart is drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.floor import LOSSES, rests_on
+from mlusim.analysis.page import charts
+from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
+from mlusim.analysis.page.occupancy import Occupancy, occupancies
+from mlusim.analysis.page.parts import esc, legend, size_text, source_table, table, tensor_row, verification
+from mlusim.analysis.page.roofline import roofline
+from mlusim.analysis.page.source import source_blocks
+from mlusim.analysis.page.tensors import tensor_traffic
+from mlusim.analysis.page.tiles import tile_map
+from mlusim.analysis.page.timeline_data import tile_data, timeline_data
+from mlusim.analysis.records import Records
+from mlusim.analysis.table import figures, percent, split_rows, us_text
+from mlusim.units import PS_PER_US, format_ns, group_digits
+
+if TYPE_CHECKING:
+    from mlusim.result import Result
+
+_SHOWN_BLOCKS = 12
+
+
+class Sections:
+    """The sections, and the data that their charts are drawn from."""
+
+    def __init__(self, result: Result, records: Records) -> None:
+        self.result = result
+        self.records = records
+        self.figures: dict[str, charts.Figure] = {}
+        self.memories: list[charts.Figure] = []
+        self.tiles: dict[str, Any] | None = None
+        self.timeline: dict[str, Any] | None = None
+        self.heads: list[tuple[str, str]] = []
+        self.ran = bool(records.time_ps)
+
+    def all(self) -> Iterator[str]:
+        """Each as HTML."""
+        yield self._section("summary", "Summary", self._summary())
+        if self.result.plan is not None:
+            yield self._section("plan", "The split in words", f"<pre>{esc(self.result.plan.explain())}</pre>")
+        if self.ran:
+            yield self._section("time", "Where the time went", self._time())
+            yield self._section("timeline", "Timeline", self._timeline())
+        if self.result.plan is not None:
+            yield self._section("tiles", "Tile map", self._tile_map())
+        if self.ran:
+            yield self._section("bandwidth", "DRAM bandwidth", self._bandwidth())
+            yield self._section("memory", "On-chip memory", self._memory())
+        yield self._section("roofline", "Roofline", self._roofline())
+        yield self._section("traffic", "Traffic by tensor", self._traffic())
+        if self.result.log.lines:
+            yield self._section("source", "Source", self._source())
+        yield self._section("verification", "Verification", verification(self.result.report))
+
+    def _section(self, name: str, head: str, content: str) -> str:
+        self.heads.append((name, head))
+        top = f'<section id="{name}" aria-labelledby="{name}-head">\n<h2 id="{name}-head">{head}</h2>'
+        return f"{top}\n{content}\n</section>"
+
+    def _chart(self, name: str, caption: str, label: str, figure: charts.Figure | None = None) -> str:
+        """A figure with its caption, and its sentence for those who do not see it."""
+        height = ""
+        if figure is not None:
+            self.figures[f"{name}-chart"] = figure
+            height = f' style="height:{figure["layout"]["height"]}px"'
+        return (
+            f"<figure><figcaption>{caption}</figcaption>"
+            f'<div class="chart" id="{name}-chart" role="group" aria-label="{esc(label)}"{height}></div></figure>'
+        )
+
+    def _summary(self) -> str:
+        result = self.result
+        metrics, board, floor = result.metrics, result.board, result.floor
+        bus = sum(metrics.bus_bytes.values())
+        least = sum(metrics.compulsory_bytes.values())
+        times = f"{result.time_ps / floor.time_ps:.2f} x the floor of {us_text(floor.time_ps)}" if floor.time_ps else ""
+        cores = len({(task.cluster, task.core) for task in result.log.tasks if not task.is_memory_core})
+        cards = [
+            ("Time", us_text(metrics.time_ps), times or f"floor {us_text(floor.time_ps)}"),
+            ("io_efficiency", percent(metrics.io_efficiency), metrics.verdict),
+            (
+                "On the DRAM bus",
+                size_text(bus),
+                f"{bus / least:.2f} x the compulsory {size_text(least)}" if least else "",
+            ),
+            ("Cores with a task", f"{cores} of {board.cores}", f"{board.clusters} clusters"),
+            (
+                "Peak NRAM",
+                size_text(metrics.peak_nram_bytes),
+                f"{percent(metrics.peak_nram_bytes / board.nram_usable_bytes)} of what a core may use",
+            ),
+        ]
+        if metrics.peak_sram_bytes:
+            part = percent(metrics.peak_sram_bytes / board.sram_usable_bytes)
+            cards.append(("Peak SRAM", size_text(metrics.peak_sram_bytes), f"{part} of what a cluster may use"))
+        boxes = "".join(f"<div><dt>{esc(a)}</dt><dd>{esc(b)}<small>{esc(c)}</small></dd></div>" for a, b, c in cards)
+        rows = [*figures(result), *split_rows(result)]
+        cells = [(esc(row.label), esc(row.value), esc(row.note)) for row in rows]
+        return f'<dl class="cards">{boxes}</dl>\n<p>{self._sentence()}</p>\n{table(("", "", ""), cells, (1,))}'
+
+    def _sentence(self) -> str:
+        """What to look at first."""
+        result = self.result
+        if not self.ran:
+            return "Nothing was launched: there was nothing to do, so no time passed and no byte moved."
+        floor = result.floor
+        above = result.time_ps - floor.time_ps
+        if not above:
+            return "The run takes no longer than its floor."
+        name = max(floor.losses_ps, key=lambda key: floor.losses_ps[key])
+        share = floor.losses_ps[name] / result.board.cores / above
+        return (
+            f"{us_text(above)} of the time are above the floor; of these {percent(share)} are "
+            f"<em>{esc(LOSSES[name])}</em>."
+        )
+
+    def _time(self) -> str:
+        result = self.result
+        metrics, floor, cores = result.metrics, result.floor, result.board.cores
+        known = rests_on(result.board, floor)
+        uncertain = f" Above it, the estimate rests most on {', '.join(known)}." if known else ""
+        above = self._chart(
+            "losses",
+            "The floor is the time that no split could beat; the rest, of the average core, by cause. DRAM losses have "
+            f"shades of the colour of waiting for bandwidth.{esc(uncertain)}",
+            f"Floor {us_text(floor.time_ps)} of {us_text(result.time_ps)}. {self._spoken_losses()}",
+            charts.losses(floor, cores),
+        )
+        each = self._chart(
+            "cores",
+            f"Each of the {cores} cores, its whole time by cause. The dotted line is the floor.",
+            "Time of each core by cause: the same as the table below, core by core.",
+            charts.per_core(self.records, metrics, floor),
+        )
+        rows = [
+            (
+                f"{esc(CAUSES[name])}",
+                f"{total / cores / 1e6:.2f}",
+                percent(total / metrics.core_time_ps),
+            )
+            for name, total in sorted(metrics.where_time_went.items(), key=lambda item: -item[1])
+            if total
+        ]
+        numbers = table(("cause", "us of the average core", "share"), rows, (1, 2))
+        return (
+            f"<h3>Above the floor</h3>{above}<h3>Core by core</h3>{legend(self._causes())}{each}"
+            f"<details><summary>The same as a table</summary>{numbers}</details>"
+        )
+
+    def _causes(self) -> list[str]:
+        return [name for name, total in self.result.metrics.where_time_went.items() if total]
+
+    def _spoken_losses(self) -> str:
+        floor, cores = self.result.floor, self.result.board.cores
+        found = sorted(floor.losses_ps.items(), key=lambda item: -item[1])
+        return "; ".join(f"{LOSSES[name]} {us_text(total // cores)}" for name, total in found if total)
+
+    def _timeline(self) -> str:
+        spans = cause_spans(self.records)
+        self.timeline = timeline_data(self.records, spans)
+        units = self.timeline["units"]
+        # Work that other work hides has a colour on its pipe only.
+        seen = set(spans.cause.tolist())
+        options = "".join(f'<option value="{number}">{esc(unit)}</option>' for number, unit in enumerate(units))
+        buttons = "".join(
+            f'<button type="button" id="zoom-{name}">{text}</button>'
+            for name, text in (
+                ("in", "Zoom in"),
+                ("out", "Zoom out"),
+                ("left", "Earlier"),
+                ("right", "Later"),
+                ("all", "Whole run"),
+            )
+        )
+        chart = self._chart(
+            "timeline",
+            "Drag to zoom in, double-click for the whole run. A lane is one colour where one thing happens; where a "
+            "column holds several, they are stacked by the time that they take." + _merged(spans),
+            f"{len(units)} cores and memory cores over {us_text(self.records.time_ps)}, coloured by cause.",
+        )
+        return (
+            '<div class="controls"><label>Show <select id="timeline-choice"><option value="all">all cores, where '
+            'their time went</option><option value="pipes">all cores with their pipes</option>'
+            f"{options}</select></label>"
+            f"{buttons}</div>{legend([name for place, name in enumerate(CAUSES) if place in seen])}{chart}"
+        )
+
+    def _tile_map(self) -> str:
+        plan = self.result.plan
+        found = tile_map(self.records, plan)
+        if found is None or plan is None:
+            return "<p>No tiles: the output has no elements, or is a view of the input.</p>"
+        self.tiles = tile_data(self.records, found, plan.output_shape)
+        choices = [("unit", "core, by the plan"), ("iteration", "iteration, by the plan")]
+        if found.logged_unit is not None:
+            choices += [("logged_unit", "core, by the log"), ("logged_turn", "write, by the log")]
+        options = "".join(f'<option value="{name}">{text}</option>' for name, text in choices)
+        caption = (
+            f"The output {esc(list(plan.output_shape))}, flattened to rows and columns, in "
+            f"{group_digits(len(plan.tiles))} tiles; {esc(found.verdict)}. Point at a tile for its core, "
+            "iteration, box and bytes."
+        )
+        spoken = f"{group_digits(len(plan.tiles))} tiles of {plan.tasks} tasks."
+        return (
+            f'<div class="controls"><label>Colour by <select id="tile-choice">{options}</select></label></div>'
+            + self._chart("tile", caption, spoken)
+        )
+
+    def _bandwidth(self) -> str:
+        metrics = self.result.metrics
+        mean = sum(metrics.bus_bytes.values()) / metrics.time_ps * 1e3
+        peak = metrics.peak_bandwidth_bytes_per_s / 1e9
+        return self._chart(
+            "bandwidth",
+            "Bytes on the DRAM bus over time, reading back for partial writes included. The dotted rectangle is the "
+            "floor: the compulsory bytes at the peak. The log has the total of a copy, not its rate at each moment: "
+            "its bytes are spread over the time in which they move.",
+            f"Mean {mean:.1f} GB/s of a peak of {peak:.1f} GB/s.",
+            charts.bandwidth(self.records, self.result.floor),
+        )
+
+    def _memory(self) -> str:
+        found = occupancies(self.records)
+        if not found:
+            return "<p>Nothing was allocated in NRAM, SRAM or WRAM.</p>"
+        self.memories = [charts.occupancy(one, self.records.time_ps) for one in found]
+        options = "".join(
+            f'<option value="{number}">{esc(one.name)}: peak {group_digits(one.peak_bytes)} B</option>'
+            for number, one in enumerate(found)
+        )
+        decimated = any(one.peaks_only for one in found)
+        note = " Of each of 200 stretches of time only the fullest moment is shown." if decimated else ""
+        return (
+            f'<div class="controls"><label>Memory <select id="memory-choice">{options}</select></label></div>'
+            + self._chart(
+                "memory",
+                f"What is allocated in one memory over time, by buffer; the fullest memory of each kind first.{note}",
+                "; ".join(_spoken_memory(one) for one in found[:1]),
+            )
+        )
+
+    def _roofline(self) -> str:
+        found = roofline(self.records, self.result.metrics)
+        if found is None:
+            return "<p>Nothing to place under a roof: no time passed, or there was nothing to move.</p>"
+        spoken = "; ".join(f"{point.name}: {point.y:.4g} {found.y_label}" for point in found.points)
+        return self._chart("roofline", esc(found.about), spoken, charts.roofline(found))
+
+    def _traffic(self) -> str:
+        found = tensor_traffic(self.records)
+        if not found:
+            return "<p>No tensors in off-chip memory.</p>"
+        rows = [tensor_row(tensor) for tensor in found]
+        heads = ("tensor, bytes", "compulsory", "read", "written", "bus read", "bus write", "bus over compulsory")
+        chart = self._chart(
+            "traffic",
+            "Compulsory are inputs once and outputs once; x is relative to that. Reading back for a write of part of a "
+            "DRAM unit counts for the tensor written.",
+            "The same figures as the table below.",
+            charts.traffic(found),
+        )
+        return chart + table(heads, rows, range(1, len(heads)))
+
+    def _source(self) -> str:
+        result = self.result
+        blocks = source_blocks(self.records, result.lines, result.sources)
+        total = max(result.metrics.core_time_ps, 1)
+        none = sum(int(line.spent_ps.sum()) for line in result.lines if not line.line)
+        most = max((int(line.spent_ps.sum()) for block in blocks for line in block.lines), default=0) or 1
+        shown = "".join(source_table(block, total, most) for block in blocks[:_SHOWN_BLOCKS])
+        more = (
+            f"<p>{len(blocks) - _SHOWN_BLOCKS} functions that took less are left out.</p>"
+            if blocks[_SHOWN_BLOCKS:]
+            else ""
+        )
+        return (
+            "<p>Share of the time of all cores, by the line whose operation took it, with the colours of the causes; "
+            f"{percent(none / total)} of the time belongs to no line: launch, issue and idle cores.</p>"
+            f"{legend(self._causes())}{shown}{more}"
+        )
+
+
+def _merged(spans: CauseSpans) -> str:
+    if not spans.merged:
+        return f" All {group_digits(len(spans))} pieces of time are here."
+    within = us_text(spans.within_ps) if spans.within_ps >= PS_PER_US else format_ns(spans.within_ps)
+    return (
+        f" {group_digits(spans.merged)} pieces of time are too many for a page: those shorter than "
+        f"{within} are summed up by lane and cause within as much time, which leaves "
+        f"{group_digits(len(spans))}. Sums are exact; the order within is not. trace.json has every one."
+    )
+
+
+def _spoken_memory(one: Occupancy) -> str:
+    return f"{one.name}: peak {group_digits(one.peak_bytes)} of {group_digits(one.usable_bytes)} B"

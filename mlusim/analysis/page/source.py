@@ -1,0 +1,121 @@
+"""The kernel's source with what each of its lines cost: time by cause, bytes asked for, bytes on the bus."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import NamedTuple
+
+import numpy as np
+
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.by_line import LineTime
+from mlusim.analysis.intervals import Integers
+from mlusim.analysis.records import Records
+
+# Lines of a function without a figure are shown up to so many; of a longer stretch only its ends.
+_MOST_LINES = 400
+
+
+class SourceLine(NamedTuple):
+    """One line; `spent_ps` core-picoseconds by cause, all 0 where nothing is logged for it."""
+
+    number: int
+    text: str
+    spent_ps: Integers
+    times: int
+    requested_bytes: int
+    bus_bytes: int
+
+
+class SourceBlock(NamedTuple):
+    """A function with lines in the log; lines without text where its source is not to be had."""
+
+    file: str
+    function: str
+    known: bool
+    lines: list[SourceLine]
+
+    @property
+    def spent_ps(self) -> int:
+        """Core-picoseconds of all its lines."""
+        return int(sum(int(line.spent_ps.sum()) for line in self.lines))
+
+
+def source_blocks(records: Records, lines: Sequence[LineTime], sources: Mapping[str, str]) -> list[SourceBlock]:
+    """The functions that the log names, those that took most time first."""
+    log = records.log
+    nothing = np.zeros(len(CAUSES), np.int64)
+    spent = {(line.file, line.line, line.function): line.spent_ps for line in lines if line.line}
+    count = len(log.lines)
+    bus = records.bus_read_bytes + records.bus_write_bytes
+    known = records.line >= 0
+
+    def total(amount: Integers) -> list[int]:
+        sums = np.zeros(count, np.int64)
+        np.add.at(sums, records.line[known], amount[known])
+        return [int(one) for one in sums]
+
+    moved = list(zip(total(records.count), total(records.bytes_requested), total(bus), strict=True))
+    figures: dict[str, dict[int, tuple[Integers, int, int, int]]] = {}
+    names: dict[str, dict[int, str]] = {}
+    for place, (times, requested, on_bus) in zip(log.lines, moved, strict=True):
+        file, number, function = place
+        here = figures.setdefault(file, {})
+        old = here.get(number, (nothing, 0, 0, 0))
+        mine = spent.get(place, nothing)
+        here[number] = (old[0] + mine, old[1] + times, old[2] + requested, old[3] + on_bus)
+        names.setdefault(file, {})[number] = function
+    blocks = []
+    for file, by_line in figures.items():
+        text = sources.get(file)
+        for function, first, last in _stretches(text, names[file]):
+            blocks.append(_block(file, function, (first, last), by_line, text))
+    return sorted(blocks, key=lambda block: -block.spent_ps)
+
+
+def _block(
+    file: str,
+    function: str,
+    bounds: tuple[int, int],
+    by_line: Mapping[int, tuple[Integers, int, int, int]],
+    text: str | None,
+) -> SourceBlock:
+    nothing = (np.zeros(len(CAUSES), np.int64), 0, 0, 0)
+    numbers = range(bounds[0], bounds[1] + 1)
+    source = text.splitlines() if text is not None else []
+    known = bounds[1] <= len(source)
+    if not known or len(numbers) > _MOST_LINES:
+        shown = [number for number in numbers if number in by_line]
+    else:
+        shown = list(numbers)
+    lines = [SourceLine(number, source[number - 1] if known else "", *by_line.get(number, nothing)) for number in shown]
+    return SourceBlock(PurePath(file).name, function, known, lines)
+
+
+def _stretches(text: str | None, names: Mapping[int, str]) -> list[tuple[str, int, int]]:
+    """The functions that hold the logged lines: name, first and last line; by the log alone where there is no text."""
+    spans = _functions(text) if text is not None else []
+    found: dict[tuple[str, int, int], None] = {}
+    loose: dict[str, list[int]] = {}
+    for number, function in sorted(names.items()):
+        holders = [span for span in spans if span[1] <= number <= span[2]]
+        if holders:
+            # The outermost one: a function within it is shown in its place.
+            found[min(holders, key=lambda span: span[1])] = None
+        else:
+            loose.setdefault(function, []).append(number)
+    return [*found, *((function, min(some), max(some)) for function, some in loose.items())]
+
+
+def _functions(text: str) -> list[tuple[str, int, int]]:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return []
+    return [
+        (node.name, node.lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]

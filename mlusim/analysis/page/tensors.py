@@ -1,0 +1,79 @@
+"""What moved for each tensor in off-chip memory, beside the least that any implementation must move."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mlusim.analysis.records import Integers, Records
+from mlusim.log import NONE
+from mlusim.memory.kinds import MemoryKind
+
+
+class TensorTraffic(NamedTuple):
+    """One tensor of the host, or all that tasks keep in their LDRAM.
+
+    Attributes:
+        name, shape, dtype: the tensor.
+        is_input: kernels only read it.
+        compulsory_bytes: its size: an input read once, an output written once; 0 for LDRAM.
+        read_bytes, written_bytes: what kernels asked for.
+        bus_read_bytes, bus_write_bytes: on the DRAM bus for it; reading back what is written in part included.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    is_input: bool
+    compulsory_bytes: int
+    read_bytes: int
+    written_bytes: int
+    bus_read_bytes: int
+    bus_write_bytes: int
+
+
+LDRAM = "LDRAM of tasks"
+
+
+def tensor_traffic(records: Records) -> list[TensorTraffic]:
+    """The tensors of the host in the order in which it made them, then LDRAM where any was used.
+
+    Bus bytes sum to those of the log. A record's bytes read belong to the operand that it reads, or, where none of
+    them is off chip, to the one that it writes: the units that it writes in part are read first.
+    """
+    log = records.log
+    count = len(log.allocations)
+    source = np.where(records.off_chip(records.a_alloc), records.a_alloc, NONE)
+    second = getattr(records, "b_alloc", source)
+    source = np.where((source == NONE) & records.off_chip(second), second, source)
+    target = np.where(records.off_chip(records.dst_alloc), records.dst_alloc, NONE)
+    read_for = np.where(source == NONE, target, source)
+
+    def total(owner: Integers, amount: Integers) -> Integers:
+        # The last one is nobody's.
+        sums = np.zeros(count + 1, np.int64)
+        np.add.at(sums, owner, amount)
+        return sums[:-1]
+
+    sums = np.stack(
+        [
+            total(source, records.bytes_requested),
+            total(target, records.bytes_requested),
+            total(read_for, records.bus_read_bytes),
+            total(target, records.bus_write_bytes),
+        ],
+        axis=1,
+    )
+    found = []
+    local = np.zeros(4, np.int64)
+    for record, moved in zip(log.allocations, sums, strict=True):
+        if record.task == NONE and record.memory == MemoryKind.GDRAM.value:
+            found.append(
+                TensorTraffic(record.name, record.shape, record.dtype, record.read_only, record.nbytes, *moved.tolist())
+            )
+        else:
+            local += moved
+    if local.any():
+        found.append(TensorTraffic(LDRAM, (), "", False, 0, *local.tolist()))
+    return found

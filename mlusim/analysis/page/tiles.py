@@ -1,0 +1,140 @@
+"""The tile map of the page: cells of the flattened output, and for each the tile of the plan that writes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.tile_map import axis_label, core_of_task, output_allocation, verdict
+from mlusim.analysis.tile_owner import grid_of, logged_owners, planned_owners
+from mlusim.kernels.plan import Plan, Tiles
+from mlusim.log import NONE
+from mlusim.units import group_digits
+
+# More cells than this make a page of several megabytes.
+MAX_CELLS = 24_000
+
+
+@dataclass(frozen=True, eq=False)
+class TileMap:
+    """The output as a table of rectangles; neighbours with the same writers are one.
+
+    Attributes:
+        row_edges, column_edges: (rows + 1,), (columns + 1,) elements of the flattened output.
+        row_label, column_label: what the axes are.
+        tile: (rows, columns) number in `task`, `start`, ...; NONE where no tile covers it.
+        task, iteration, unit, nbytes, nram_bytes: (tiles,) of those that are seen.
+        start, stop: (tiles, rank) their boxes.
+        logged_unit, logged_turn: (rows, columns) who wrote it by the log and its how-manieth write that was; None
+            where that is what the plan says, or nothing ran.
+        verdict: what plan and log say of each other, and what was left out.
+    """
+
+    row_edges: Integers
+    column_edges: Integers
+    row_label: str
+    column_label: str
+    tile: Integers
+    task: Integers
+    iteration: Integers
+    unit: Integers
+    nbytes: Integers
+    nram_bytes: Integers
+    start: Integers
+    stop: Integers
+    logged_unit: Integers | None
+    logged_turn: Integers | None
+    verdict: str
+
+
+def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> TileMap | None:
+    """The map of a run; None where there is no plan, or it has no tiles."""
+    if plan is None or not len(plan.tiles):
+        return None
+    grid = grid_of(plan.output_shape, plan.tiles)
+    if not len(grid.rows) * len(grid.columns):
+        return None
+    cores = core_of_task(records, plan)
+    planned = planned_owners(grid, plan.tiles)
+    tile = _numbers(plan.tiles, planned.task, planned.turn)
+    layers, said = [tile], ["nothing ran"]
+    output = output_allocation(records, plan)
+    if output != NONE and records.log.tasks:
+        logged = logged_owners(grid, records, output, plan.itemsize)
+        unit = np.where(logged.task >= 0, records.task_unit[logged.task], NONE)
+        same = float((unit == np.where(planned.task >= 0, cores[planned.task], NONE)).mean())
+        said = [verdict(same, float((unit < 0).mean()), logged)]
+        if same < 1:
+            layers += [unit, logged.turn]
+    every = grid.row_extent * grid.column_extent
+    looked = len(grid.rows) * len(grid.columns)
+    rows, columns = _changes(layers, 0), _changes(layers, 1)
+    if len(rows) * len(columns) > most:
+        rows, columns = _fewer(rows, columns, most)
+        looked = len(rows) * len(columns)
+    if looked < every:
+        said.append(f"{group_digits(looked)} of its {group_digits(every)} cells are looked at")
+    layers = [layer[np.ix_(rows, columns)] for layer in layers]
+    seen, number = np.unique(layers[0], return_inverse=True)
+    # NONE sorts first, and stays NONE.
+    number = number.reshape(layers[0].shape) - int(seen[0] == NONE)
+    seen = seen[seen != NONE]
+    tiles = plan.tiles
+    return TileMap(
+        row_edges=_edges(grid.rows, rows, grid.row_extent),
+        column_edges=_edges(grid.columns, columns, grid.column_extent),
+        row_label=axis_label(grid, 0, grid.split),
+        column_label=axis_label(grid, grid.split, len(grid.shape) - grid.inner),
+        tile=number,
+        task=tiles.task[seen],
+        iteration=tiles.iteration[seen],
+        unit=cores[tiles.task[seen]],
+        nbytes=tiles.elements()[seen] * plan.itemsize,
+        nram_bytes=tiles.nram_bytes[seen],
+        start=tiles.start[seen],
+        stop=tiles.stop[seen],
+        logged_unit=layers[1] if len(layers) > 1 else None,
+        logged_turn=layers[2] if len(layers) > 1 else None,
+        verdict="; ".join(said),
+    )
+
+
+def _numbers(tiles: Tiles, task: Integers, turn: Integers) -> Integers:
+    """Number of the tile that is a task's so-manieth; NONE where there is none."""
+    most = int(tiles.iteration.max()) + 1
+    key = tiles.task * most + tiles.iteration
+    order = np.argsort(key)
+    wanted = task * most + turn
+    place = np.minimum(np.searchsorted(key[order], wanted), len(key) - 1)
+    return np.where((task >= 0) & (key[order][place] == wanted), order[place], NONE)
+
+
+def _changes(layers: list[Integers], axis: int) -> Integers:
+    """The rows or columns that are not like the one before."""
+    changed = np.zeros(layers[0].shape[axis] - 1, bool)
+    for layer in layers:
+        changed |= (np.diff(layer, axis=axis) != 0).any(axis=1 - axis)
+    return np.flatnonzero(np.concatenate([[True], changed]))
+
+
+def _fewer(rows: Integers, columns: Integers, most: int) -> tuple[Integers, Integers]:
+    """Evenly chosen, so that there are no more than `most` cells."""
+    ratio = most / (len(rows) * len(columns))
+    wanted_rows = max(min(len(rows), round(len(rows) * max(ratio**0.5, 1 / len(rows)))), 1)
+    wanted_columns = max(min(len(columns), most // wanted_rows), 1)
+    wanted_rows = max(min(len(rows), most // wanted_columns), 1)
+
+    def some(of: Integers, wanted: int) -> Integers:
+        return np.asarray(of[np.linspace(0, len(of) - 1, wanted).round().astype(np.int64)])
+
+    return some(rows, wanted_rows), some(columns, wanted_columns)
+
+
+def _edges(samples: Integers, chosen: Integers, extent: int) -> Integers:
+    """Where each cell begins: half way from the sample before; and where the last one ends."""
+    middle = (samples[1:] + samples[:-1] + 1) // 2
+    starts = np.concatenate([[0], middle])[chosen]
+    starts[0] = 0
+    return np.concatenate([starts, [extent]])

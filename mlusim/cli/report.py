@@ -1,0 +1,81 @@
+"""`mlusim report RUN...`: saved runs as HTML pages, and a page that compares them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.options import check_directory, output_options
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlusim.result import Result
+
+_HELP = """\
+Show saved runs: one HTML page each, which opens in any browser without a network.
+
+A page has the summary, the split in words, where the time went, a timeline to zoom into, the tile map, bandwidth,
+memory, roofline, traffic by tensor, and the kernel's source with what each line cost. Of one run, the pictures,
+summary.json and trace.json (for Perfetto) are written too, as `--report` does; of several, index.html compares them.
+
+\b
+Examples:
+  mlusim run tin_shift --shape 2,8,256,196 --save-run shift.zip
+  mlusim report shift.zip -o shift/
+  mlusim report before.zip after.zip -o both/
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
+@click.option("--out", "-o", metavar="DIR", default="report", show_default=True, help="Where to; made if missing.")
+@click.option("--check", is_flag=True, help="Verify the runs first, and show what was found.")
+@output_options
+def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet: bool) -> None:
+    """Show saved runs: one HTML page each, which opens in any browser without a network."""
+    from mlusim.result import load
+
+    check_directory("--out", out)
+    names = _names(runs)
+    results = {}
+    for run, name in zip(runs, names, strict=True):
+        results[name] = load(run)
+        if check:
+            _verify(results[name])
+    files = _write(results, Path(out))
+    if as_json:
+        show.print_json({"files": [str(file) for file in files]})
+    elif not quiet:
+        for file in files:
+            show.print_text(str(file))
+
+
+def _names(runs: tuple[str, ...]) -> list[str]:
+    """A name for each page. Raises `InputError` where two runs would have one page."""
+    names = [Path(run).stem for run in runs]
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            other = runs[names.index(name)]
+            raise InputError(f"{other} and {runs[place]} would both be {name}.html: name the files differently")
+        if name == "index" and len(runs) > 1:
+            raise InputError(f"{runs[place]} would be index.html, which compares the runs: name the file differently")
+    return names
+
+
+def _verify(result: Result) -> None:
+    """Check a run, as `--check` of `mlusim run` does; what is wrong is on the page."""
+    from mlusim.verifier.check import check_log
+
+    result.report = check_log(result.log, result.board, name=result.operator, plan=result.plan)
+
+
+def _write(results: dict[str, Result], directory: Path) -> list[Path]:
+    from mlusim.analysis.page.pages import write_pages
+    from mlusim.analysis.pictures import write_report
+
+    if len(results) == 1:
+        return write_report(next(iter(results.values())), directory)
+    return write_pages(results, directory)

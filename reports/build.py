@@ -1,0 +1,199 @@
+"""Build the gallery: every operator on three boards, from saved runs.
+
+    python reports/build.py            README.md, index.html and pictures/, from runs/; runs that are missing are made
+    python reports/build.py --rerun    run all of them again: after a change of the model or of a kernel
+    python reports/build.py --pages    the full pages too, in pages/: about 10 MB, with one plotly.min.js for all
+
+The same runs give the same bytes. `cases.py` says what is run, and what each run is said to show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import mlusim  # noqa: E402 - the package beside this directory
+from mlusim.analysis.floor import LOSSES  # noqa: E402
+from mlusim.analysis.notebook import legend_picture, small_picture, swatches  # noqa: E402
+from mlusim.analysis.page.embed import plotly_bundle  # noqa: E402
+from mlusim.analysis.page.html import page  # noqa: E402
+from mlusim.analysis.page.pages import document  # noqa: E402
+from mlusim.analysis.page.parts import esc, size_text, table  # noqa: E402
+from mlusim.analysis.table import percent, us_text  # noqa: E402
+from mlusim.verifier.check import check_log  # noqa: E402
+
+if TYPE_CHECKING:
+    from mlusim.result import Result
+
+_spec = importlib.util.spec_from_file_location("gallery_cases", HERE / "cases.py")
+assert _spec is not None  # noqa: S101
+assert _spec.loader is not None  # noqa: S101
+_cases: Any = importlib.util.module_from_spec(_spec)
+sys.modules[_spec.name] = _cases
+_spec.loader.exec_module(_cases)
+CASES, BOARDS = _cases.CASES, _cases.BOARDS
+
+INTRODUCTION = (
+    "Every operator of mlusim on three boards, on small realistic shapes. Times are those of the model, not "
+    "measurements. Each picture has the DRAM bandwidth of a run over time, read dark and write above it, under the "
+    "board's peak; below it where the time of the average core went. The runs of an operator share one scale of time."
+)
+ABOUT = """\
+## What is here
+
+- `runs/`: the runs, saved by `Result.save`. `mlusim report reports/runs/flip-mlu370-x4.zip -o flip/` makes the full
+  page of one: timeline to zoom into, tile map, memory, roofline, source with what each line cost.
+- `index.html`: this page for a browser; its links lead to full pages, which are not kept in the repository, because
+  they are made in seconds: `python reports/build.py --pages`.
+- `cases.py`: what is run, and what each run is said to show; the build stops where that is not true.
+
+`python reports/build.py` builds all of it from the runs, and the same runs give the same bytes. After a change of the
+model or of a kernel, `python reports/build.py --rerun` runs them again.
+"""
+
+
+def name_of(case: Any, board: str) -> str:
+    """`flip-mlu370-x4`: the name of a run's files."""
+    return f"{case.name}-{board}"
+
+
+def portable(run: Result) -> Result:
+    """The same run, with its source files named from the top of the repository and not of this machine."""
+    top = HERE.parent
+
+    def short(file: str) -> str:
+        path = Path(file)
+        return path.relative_to(top).as_posix() if path.is_relative_to(top) else path.name
+
+    sources = {short(file): text for file, text in run.sources.items()}
+    run.log.lines = [(short(file), number, function) for file, number, function in run.log.lines]
+    return mlusim.Result(
+        operator=run.operator,
+        output=None,
+        board=run.board,
+        plan=run.plan,
+        log=run.log,
+        theory_ops=run.theory_ops,
+        request=run.request,
+        sources=sources,
+    )
+
+
+def get_runs(folder: Path, cases: Iterable[Any], *, rerun: bool) -> dict[str, Result]:
+    """The saved runs by name; those that are missing are made, with `rerun` all of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for case in cases:
+        for board in BOARDS:
+            path = folder / f"{name_of(case, board)}.zip"
+            if rerun or not path.exists():
+                portable(case.run(board)).save(path)
+            run = mlusim.load(path)
+            if not case.holds(run):
+                raise SystemExit(f"{path.name}: what cases.py says of it does not hold:\n{case.about} {case.look(run)}")
+            found[name_of(case, board)] = run
+    return found
+
+
+def words(case: Any, run: Result) -> str:
+    """What to look at in a run."""
+    above = run.time_ps - run.floor.time_ps
+    text: str = case.look(run)
+    if above:
+        first = max(run.floor.losses_ps, key=lambda key: run.floor.losses_ps[key])
+        share = run.floor.losses_ps[first] / run.board.cores / above
+        text += f" Most of what it has above its floor: {LOSSES[first]} ({percent(share)})."
+    return text
+
+
+def figures(run: Result) -> tuple[str, str, str, str]:
+    """Time, time over floor, io_efficiency, bytes on the bus."""
+    times = f"{run.time_ps / run.floor.time_ps:.2f}" if run.floor.time_ps else ""
+    return us_text(run.time_ps), times, percent(run.io_efficiency), size_text(sum(run.bus_bytes.values()))
+
+
+def readme(cases: Iterable[Any], runs: dict[str, Result]) -> str:
+    """The gallery as GitHub shows it."""
+    lines = ["# Gallery", "", INTRODUCTION, "", "![Colours of the causes](pictures/legend.svg)", ""]
+    for case in cases:
+        lines += [f"## {case.title}", "", f"On {case.shape}. {case.about}", ""]
+        lines += ["| board | time | x floor | io_efficiency | bus | |", "|---|--:|--:|--:|--:|---|"]
+        for board in BOARDS:
+            name = name_of(case, board)
+            cells = " | ".join(figures(runs[name]))
+            picture = f"![Bandwidth and causes of {name}](pictures/{name}.svg)"
+            lines.append(f"| {board} | {cells} | {picture} |")
+        lines.append("")
+        lines += [f"- {board}: {words(case, runs[name_of(case, board)])}" for board in BOARDS]
+        lines.append("")
+    return "\n".join([*lines, ABOUT])
+
+
+def index(cases: Iterable[Any], runs: dict[str, Result]) -> str:
+    """The gallery for a browser."""
+    causes = dict.fromkeys(
+        name for run in runs.values() for name, total in run.metrics.where_time_went.items() if total
+    )
+    parts = [
+        f"<p>{esc(INTRODUCTION)}</p>",
+        "<p>The full pages behind the links are made by <code>python reports/build.py --pages</code>.</p>",
+        swatches(causes),
+    ]
+    for case in cases:
+        rows = []
+        for board in BOARDS:
+            name = name_of(case, board)
+            picture = f'<img src="pictures/{name}.svg" alt="Bandwidth and causes of {name}">'
+            link = f'<a href="pages/{name}.html">{board}</a>'
+            rows.append((link, *map(esc, figures(runs[name])), f"{picture}<br>{esc(words(case, runs[name]))}"))
+        heads = ("board", "time", "x floor", "io_efficiency", "bus", "what to look at")
+        parts.append(
+            f'<section id="{case.name}"><h2>{esc(case.title)}</h2><p>On {esc(case.shape)}. {esc(case.about)}</p>'
+            f"{table(heads, rows, range(1, 5))}</section>"
+        )
+    return document("Gallery", "\n".join(parts))
+
+
+def build(target: Path, *, rerun: bool = False, pages: bool = False, cases: Iterable[Any] = CASES) -> list[Path]:
+    """Build the gallery in a directory; gives the files that were written, runs aside."""
+    cases = tuple(cases)
+    runs = get_runs(target / "runs", cases, rerun=rerun)
+    made: dict[Path, str] = {}
+    for case in cases:
+        mine = {board: runs[name_of(case, board)] for board in BOARDS}
+        longest = max(run.time_ps for run in mine.values())
+        for board, run in mine.items():
+            made[target / "pictures" / f"{name_of(case, board)}.svg"] = small_picture(run, longest)
+    made[target / "pictures" / "legend.svg"] = legend_picture()
+    made[target / "README.md"] = readme(cases, runs)
+    made[target / "index.html"] = index(cases, runs)
+    if pages:
+        made[target / "pages" / "plotly.min.js"] = plotly_bundle()
+        for name, run in runs.items():
+            run.report = check_log(run.log, run.board, name=run.operator, plan=run.plan)
+            made[target / "pages" / f"{name}.html"] = page(run, home="../index.html", bundle="plotly.min.js")
+    for path, text in made.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return list(made)
+
+
+def main() -> None:
+    """Build it here."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rerun", action="store_true", help="run everything again")
+    parser.add_argument("--pages", action="store_true", help="the full pages too")
+    options = parser.parse_args()
+    for path in build(HERE, rerun=options.rerun, pages=options.pages):
+        print(path.relative_to(HERE.parent))
+
+
+if __name__ == "__main__":
+    main()
