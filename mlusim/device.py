@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mlusim.verifier.report import Report
 
 DEFAULT_MAX_OPERATIONS = 5_000_000
+_CLOSED = "closed"
 DEFAULT_STALL_S = 20.0
 
 
@@ -215,7 +216,8 @@ class Device:
         that was never awaited. After an error the device is not usable any more.
         """
         if self._broken:
-            raise InputError(f"this device stopped with an error ({self._broken}): make a new one")
+            why = "is closed" if self._broken == _CLOSED else f"stopped with an error ({self._broken})"
+            raise InputError(f"this device {why}: make a new one")
         if self._running:
             raise InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")
         self._running = True
@@ -252,6 +254,14 @@ class Device:
             self._broken = "AwaitError"
             self._stopped = f"AwaitError: {forgotten[0]}"
             raise AwaitError(forgotten[0])
+
+    def close(self) -> None:
+        """Give up the bytes of all memories; the log stays. The next device finds memory sooner.
+
+        Nothing can run on the device then, and its tensors are freed.
+        """
+        self._chip.close()
+        self._broken = _CLOSED
 
     def verify(self, *, rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
         """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises where it has errors.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import index as as_index
-from typing import Any
+from typing import Any, SupportsIndex
 
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
 
@@ -50,6 +50,6 @@ def _plain(name: str, value: Any) -> Any:
         return dtype_name(dtype_of(value))
     if value is None or isinstance(value, bool | str):
         return value
-    if hasattr(value, "__index__"):
+    if isinstance(value, SupportsIndex) and not getattr(value, "ndim", 0):
         return as_index(value)
     return tuple(_plain("", item) for item in value)

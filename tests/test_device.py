@@ -325,3 +325,39 @@ def test_a_later_run_on_one_device_takes_the_same_time() -> None:
         device.synchronize()
         spans.append(device.log.launches[-1].end_ps - device.log.launches[-1].start_ps)
     assert len(set(spans)) == 1
+
+
+def test_a_closed_device_keeps_its_log_and_nothing_else() -> None:
+    device = mlusim.Device("mlu370-x4")
+    x = device.upload(np.arange(64, dtype=np.float32))
+
+    async def kernel(core: Core, x: View) -> None:
+        await core.memcpy(core.nram.alloc(64, "float32"), x)
+
+    device.launch(kernel, x, dim=1, kind="BLOCK")
+    device.synchronize()
+    records = len(device.log)
+    device.close()
+    assert len(device.log) == records > 0
+    with pytest.raises(mlusim.InputError, match="this device is closed: make a new one"):
+        device.synchronize()
+    with pytest.raises(mlusim.MlusimError, match="freed"):
+        device.download(x)
+
+
+def test_memory_of_a_closed_device_is_poisoned_for_the_next() -> None:
+    seen = []
+
+    async def kernel(core: Core, out: View, value: int) -> None:
+        buffer = core.nram.alloc(4096, "uint8")
+        await core.memcpy(out, buffer)
+        core.fill(buffer, value)
+
+    for value in (1, 2):
+        device = mlusim.Device("mlu370-x4")
+        out = device.alloc(4096, "uint8")
+        device.launch(kernel, out, value, dim=1, kind="BLOCK")
+        device.synchronize()
+        seen.append(device.download(out).copy())
+        device.close()
+    assert all((part == 0xFF).all() for part in seen)

@@ -18,6 +18,11 @@ from mlusim.units import PS_PER_S
 MEMORY_CORE_ID = 0x80
 
 
+def sram_name(board: str, cluster: int) -> str:
+    """What messages and the log call the SRAM of a cluster."""
+    return f"the SRAM of cluster {cluster} of {board}"
+
+
 class Cluster:
     """Cores, one memory core, and the SRAM that they share."""
 
@@ -31,7 +36,7 @@ class Cluster:
         )
         self.sram = Memory(
             MemoryKind.SRAM,
-            f"the SRAM of cluster {index} of {board.name}",
+            sram_name(board.name, index),
             board.sram_bytes,
             reserved_bytes=board.sram_reserved_bytes,
             alignment_bytes=board.vector_alignment_bytes,
@@ -88,6 +93,16 @@ class Chip:
         queue = Queue(self, len(self.queues))
         self.queues.append(queue)
         return queue
+
+    def close(self) -> None:
+        """Give up the bytes of all memories."""
+        self.gdram.close()
+        for cluster in self.clusters:
+            cluster.sram.close()
+            for unit in (*cluster.cores, cluster.memory_core):
+                for memory in (unit.nram, unit.wram, unit.ldram):
+                    if memory is not None:
+                        memory.close()
 
     def place_all(self) -> None:
         """Let every queue's first launch take the units that are free."""

@@ -31,13 +31,20 @@ async def run_stages(
         overlapped: the stages of successive tiles stand between the same two syncs. Then no two of load(i + 1),
             compute(i) and store(i - 1) may use one buffer; without a compute, no two of load(i + 1) and store(i).
     """
+    if not overlapped and compute is None:
+        # The one IO pipe takes loads and stores in the order in which they are issued: they need no sync between them.
+        for position, tile in enumerate(tiles):
+            await load(position, tile)
+            await store(position, tile)
+        await core.sync()
+        return
     if not overlapped:
         for position, tile in enumerate(tiles):
             await load(position, tile)
             await core.sync()
-            if compute is not None:
-                await compute(position, tile)
-                await core.sync()
+            assert compute is not None  # noqa: S101 - for the type checker
+            await compute(position, tile)
+            await core.sync()
             await store(position, tile)
             await core.sync()
         return

@@ -22,6 +22,11 @@ POISON = 0xFF
 # gives; that a kernel left bytes of it unwritten is for the verifier to find.
 _POISONED_BYTES = 16 * MIB
 
+# On-chip buffers of closed devices, by size, for the devices after them: for the host to find that memory anew takes
+# longer than a small run. Whoever gets one sees nothing of it but poison.
+_KEPT_BYTES = 64 * MIB
+_kept: dict[int, list[Bytes]] = {}
+
 
 class Allocation:
     """A range of one memory that a kernel or the host asked for.
@@ -123,6 +128,16 @@ class Memory:
         allocation.buffer = None
         self.used_bytes -= allocation.capacity
 
+    def close(self) -> None:
+        """Give up all allocations and their bytes."""
+        for allocation in self._live:
+            allocation.freed = True
+            allocation.buffer = None
+        self._live = []
+        buffer, self._buffer = self._buffer, None
+        if buffer is not None and sum(size * len(buffers) for size, buffers in _kept.items()) < _KEPT_BYTES:
+            _kept.setdefault(buffer.nbytes, []).append(buffer)
+
     def _holes(self) -> list[tuple[int, int]]:
         """Free ranges by address: hole k lies before live allocation k."""
         holes, start = [], 0
@@ -138,7 +153,8 @@ class Memory:
                 return np.empty(allocation.nbytes, np.uint8)
             return np.full(allocation.nbytes, POISON, np.uint8)
         if self._buffer is None:
-            self._buffer = np.empty(self.usable_bytes, np.uint8)
+            kept = _kept.get(self.usable_bytes)
+            self._buffer = kept.pop() if kept else np.empty(self.usable_bytes, np.uint8)
         # The rounding belongs to the allocation: vector units of old boards work on whole 128 B.
         held = self._buffer[allocation.address : allocation.address + allocation.capacity]
         held.fill(POISON)

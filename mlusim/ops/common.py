@@ -114,9 +114,8 @@ def run(
     array = None
     if data:
         array = device.download(output if call.output_shape is None else output.reshape(call.output_shape))
-    # A device is a web of references that Python frees late; the tensors must not wait for that.
-    for view in inputs if call.view else (*inputs, output):
-        device.free(view)
+    # A device is a web of references that Python frees late; its memories must not wait for that.
+    device.close()
     result = Result(
         operator=plan.operator,
         output=array,
