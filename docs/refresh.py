@@ -30,6 +30,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 _FILM_WIDTH = 1200
+_NRAM_SWEEP = (
+    *("sweep", "tin_shift", "--shape", "2,8,64,784", "--dtype", "float16", "--nram", "256..64KiB*2"),
+    *("--strategy", "documented,shipped,tight,batched,pingpong", "--against", "nram", "--no-db", "--quiet"),
+)
 
 _BLOCK = re.compile(r"^```(?P<kind>\w+)(?P<name>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _OUTPUT = re.compile(r"\n+```text\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -143,6 +147,11 @@ def draw() -> None:
             size = (_FILM_WIDTH, film.height * _FILM_WIDTH // film.width)
             small = film.convert("RGB").resize(size, Image.Resampling.LANCZOS)
         small.quantize(128, dither=Image.Dither.NONE).save(images / "demo-film.png", optimize=True)
+    lines = images / "explore-nram.png"
+    subprocess.run([sys.executable, "-m", "mlusim", *_NRAM_SWEEP, "--picture", str(lines)], check=True, cwd=ROOT)  # noqa: S603
+    with Image.open(lines) as drawn:
+        few = drawn.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+    few.save(lines, optimize=True)
 
 
 def main() -> None:

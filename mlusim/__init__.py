@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlusim import cinn, errors, mluop, ops, verifier
+    from mlusim import cinn, errors, explore, mluop, ops, verifier
     from mlusim.cores.core import Core
     from mlusim.device import Device
     from mlusim.errors import (
@@ -35,12 +35,15 @@ if TYPE_CHECKING:
         PlanError,
         VerificationError,
     )
+    from mlusim.explore.sweeping import sweep
+    from mlusim.explore.tuning import tune
     from mlusim.hardware import Board, board, presets
     from mlusim.kernels.plan import Plan, Tile, Tiles
     from mlusim.log import Log
     from mlusim.memory.kinds import Direction, MemoryKind
     from mlusim.memory.view import Pointer, View
-    from mlusim.result import Result
+    from mlusim.result import Result, load
+    from mlusim.retiming import retime
     from mlusim.verifier.api import Output, verify
     from mlusim.verifier.report import Report
 
@@ -80,9 +83,14 @@ __all__ = [
     "board",
     "cinn",
     "errors",
+    "explore",
+    "load",
     "mluop",
     "ops",
     "presets",
+    "retime",
+    "sweep",
+    "tune",
     "verifier",
     "verify",
 ]
@@ -103,10 +111,14 @@ _HOMES = {
     "Tiles": "mlusim.kernels.plan",
     "View": "mlusim.memory.view",
     "board": "mlusim.hardware",
+    "load": "mlusim.result",
     "presets": "mlusim.hardware",
+    "retime": "mlusim.retiming",
+    "sweep": "mlusim.explore.sweeping",
+    "tune": "mlusim.explore.tuning",
     "verify": "mlusim.verifier.api",
 }
-_MODULES = frozenset({"cinn", "errors", "mluop", "ops", "verifier"})
+_MODULES = frozenset({"cinn", "errors", "explore", "mluop", "ops", "verifier"})
 
 
 def __getattr__(name: str) -> Any:

@@ -26,11 +26,15 @@ ORDER = (
     ("cores", "progress"),
     ("watch",),
     ("device",),
+    ("replay", "request"),
     ("kernels",),
+    ("saved",),
     ("analysis",),
     ("result", "verifier"),
     ("ops",),
+    ("retiming",),
     ("cinn", "mluop", "validation", "compare"),
+    ("explore",),
     ("__init__",),
     ("cli",),
     ("__main__",),
@@ -38,7 +42,7 @@ ORDER = (
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 
 # Doors upwards that a module opens for its user, inside a function that is called late.
-DOORS = {("device", "verifier")}
+DOORS = {("device", "verifier"), ("device", "result"), ("saved", "__init__"), ("explore", "cli")}
 
 # What a kernel engineer's file may know: the kernel-facing API, the board, and what copies cost.
 KERNEL_FACING = {
@@ -168,6 +172,16 @@ def test_matplotlib_is_imported_in_analysis_only_and_inside_functions() -> None:
     assert found
 
 
+def test_plotly_is_imported_for_a_page_only_and_inside_a_function() -> None:
+    users = {
+        (path.relative_to(PACKAGE).as_posix(), top)
+        for path in FILES
+        for module, _, top in imports(path, typing_only=False)
+        if module.split(".")[0] == "plotly"
+    }
+    assert users == {("analysis/page/embed.py", False)}
+
+
 def test_rich_and_click_are_imported_where_used() -> None:
     for path in FILES:
         if room_of(module_name(path)) == "cli":
@@ -191,7 +205,7 @@ def test_an_import_is_cheap(program: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=60
     )
-    assert not {"matplotlib", "rich", "click", "pandas", "scipy", "PIL", "hypothesis", "pytest"} & set(
+    assert not {"matplotlib", "plotly", "rich", "click", "pandas", "scipy", "PIL", "hypothesis", "pytest"} & set(
         done.stdout.split()
     )
 

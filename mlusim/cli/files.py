@@ -106,10 +106,18 @@ def check_output(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
 
     Raises `InputError`.
     """
+    if Path(text).suffix != ".npy":
+        raise InputError(f"{option} {text}: the result is written as .npy; name it {Path(text).stem or 'result'}.npy")
+    return check_file(option, text, inputs)
+
+
+def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
+    """The path to write any file to, checked before anything runs: in a directory there is, and no input.
+
+    Raises `InputError`.
+    """
     path = Path(text)
     where = f"{option} {text}"
-    if path.suffix != ".npy":
-        raise InputError(f"{where}: the result is written as .npy; name it {path.stem or 'result'}.npy")
     if path.is_dir():
         raise InputError(f"{where} is a directory: name a file in it")
     target = path.resolve()

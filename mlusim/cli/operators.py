@@ -101,7 +101,13 @@ class Draw:
 
 
 def prepare(
-    entry: Entry, record: Operator, attributes: Options, arrays: Sequence[Array], device: Any, strategy: str | None
+    entry: Entry,
+    record: Operator,
+    attributes: Options,
+    arrays: Sequence[Array],
+    device: Any,
+    strategy: str | None,
+    nram_limit_bytes: int | None = None,
 ) -> Call:
     """Check the arrays, choose the strategy and make the plan: all but the run. Raises as the operator does.
 
@@ -117,4 +123,4 @@ def prepare(
         for name, option, array in zip(record.tensors, entry.tensors, arrays, strict=True)
     ]
     record.infer(*map(tensor_of, inputs), **attributes)
-    return record.prepare(device, chosen, *inputs, **attributes)
+    return record.call(device, chosen, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)

@@ -94,7 +94,24 @@ class ElementType(ParamType):
             self.fail(str(error), param, ctx)
 
 
-SHAPE, INTEGERS, DEVICE, ELEMENT_TYPE = Shape(), Integers(), DeviceName(), ElementType()
+class Size(ParamType):
+    """Bytes: `65536` or `64KiB`."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes."""
+        from mlusim.explore.values import numbers
+
+        if not isinstance(value, str):
+            return int(value)
+        found = numbers("bytes", value)
+        if len(found) != 1:
+            self.fail(f"{value!r} is no single size such as 64KiB", param, ctx)
+        return int(found[0])
+
+
+SHAPE, INTEGERS, DEVICE, ELEMENT_TYPE, SIZE = Shape(), Integers(), DeviceName(), ElementType(), Size()
 
 
 def device_option(function: Function) -> Function:
@@ -115,7 +132,14 @@ def report_option(function: Function) -> Function:
     return click.option(
         "--report",
         metavar="DIR",
-        help="Write pictures there (timeline, tile map, traffic, bandwidth), summary.json and trace.json.",
+        help="Write report.html there, pictures (timeline, tile map, traffic, bandwidth), summary.json and trace.json.",
+    )(function)
+
+
+def save_run_option(function: Function) -> Function:
+    """--save-run."""
+    return click.option(
+        "--save-run", metavar="FILE", help="Write the whole run there: for `mlusim retime`, and mlusim.load."
     )(function)
 
 

@@ -21,7 +21,11 @@ from mlusim import __version__
 from mlusim.cli.compare import compare
 from mlusim.cli.demo import demo
 from mlusim.cli.devices import devices
+from mlusim.cli.report import report
+from mlusim.cli.retime import retime
 from mlusim.cli.run import help_if_alone, run
+from mlusim.cli.sweep import sweep
+from mlusim.cli.tune import tune
 from mlusim.cli.validate import validate
 from mlusim.errors import BoardError, InputError, MlusimError, VerificationError
 
@@ -49,10 +53,10 @@ class Program(click.Group):
             # Whoever read our output has seen enough; nothing is left to say to them.
             _drop_output()
             sys.exit(FAILED)
-        except (_InterruptedError, click.Abort, KeyboardInterrupt):
+        except (_InterruptedError, click.Abort, KeyboardInterrupt) as interrupt:
             if sys.stderr.isatty():
                 click.echo(err=True)  # after the ^C that the terminal shows
-            _say("interrupted")
+            _say(str(interrupt) or "interrupted")
             sys.exit(INTERRUPTED)
         except Exception as error:  # noqa: BLE001 - the one place where an error reaches the user
             if "--traceback" in takewhile(lambda word: word.startswith("-"), words):
@@ -68,7 +72,7 @@ class Program(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            raise _InterruptedError from interrupt
+            raise _InterruptedError(*interrupt.args) from interrupt
 
 
 class _InterruptedError(Exception):
@@ -144,5 +148,5 @@ def program(context: click.Context, *, traceback: bool) -> None:
     help_if_alone(context)
 
 
-for _command in (run, compare, demo, devices, validate):
+for _command in (run, compare, demo, devices, report, retime, sweep, tune, validate):
     program.add_command(_command)

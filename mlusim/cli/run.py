@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,16 @@ import click
 from mlusim.cli import show
 from mlusim.cli.entries import ENTRIES
 from mlusim.cli.operators import Draw, Entry, prepare
-from mlusim.cli.options import ELEMENT_TYPE, SHAPE, check_directory, device_option, output_options, report_option
+from mlusim.cli.options import (
+    ELEMENT_TYPE,
+    SHAPE,
+    SIZE,
+    check_directory,
+    device_option,
+    output_options,
+    report_option,
+    save_run_option,
+)
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -138,6 +147,7 @@ def _make_run(entry: Entry) -> click.Command:
         click.option("--strategy", metavar="NAME", help="How it is split and moved: see below."),
         click.option("--out", "-o", metavar="FILE", help="Write the result there, as .npy."),
         report_option,
+        save_run_option,
         click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance."),
         click.option("--dry-run", is_flag=True, help="Plan only: run nothing."),
         click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what."),
@@ -145,6 +155,9 @@ def _make_run(entry: Entry) -> click.Command:
             "--sensitivity", is_flag=True, help="Show how the time moves with each uncertain parameter, 20 % each way."
         ),
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
+        click.option(
+            "--nram-limit", type=SIZE, metavar="SIZE", help="The most NRAM of a core that the plan may use: 64KiB."
+        ),
         output_options,
     )
     # On a command, as here, click's decorators add each option after the last.
@@ -190,26 +203,32 @@ def _run(  # noqa: PLR0913 - the options of the command
     strategy: str | None,
     out: str | None,
     report: str | None,
+    save_run: str | None,
     explain: bool,
     dry_run: bool,
     check: bool,
     sensitivity: bool,
     no_data: bool,
+    nram_limit: int | None,
     as_json: bool,
     quiet: bool,
     **own: Any,
 ) -> None:
-    from mlusim.cli.files import check_output
+    from mlusim.cli.files import check_file, check_output
 
     given = [own[tensor.name] for tensor in entry.tensors if own[tensor.name] is not None]
     target = check_output("--out", out, given) if out is not None else None
     check_directory("--report", report)
+    saved = check_file("--save-run", save_run, given) if save_run is not None else None
     if target and (no_data or dry_run):
         raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")
     if report is not None and dry_run:
         raise InputError("--report with --dry-run: nothing runs, so there is nothing to report")
+    if saved is not None and dry_run:
+        raise InputError("--save-run with --dry-run: nothing runs, so there is nothing to save")
     record, attributes = entry.choose(own)
-    call = prepare(entry, record, attributes, read_inputs(entry, own, data=not no_data), device, strategy)
+    arrays = read_inputs(entry, own, data=not no_data)
+    call = prepare(entry, record, attributes, arrays, device, strategy, nram_limit)
     if (explain or dry_run) and not (as_json or quiet):
         show.print_text(call.plan.explain())
     if dry_run:
@@ -223,6 +242,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         result,
         target=target,
         report=report,
+        saved=saved,
         as_json=as_json,
         quiet=quiet,
         spaced=explain,
@@ -238,15 +258,17 @@ def finish(  # noqa: PLR0913
     report: str | None,
     as_json: bool,
     quiet: bool,
+    saved: Path | None = None,
     spaced: bool = False,
     checked: bool = False,
     call: Call | None = None,
     title: str = "",
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the result and the report, print the summary."""
+    """Write the result, the run and the report, print the summary."""
     from mlusim.analysis.table import rows, to_json
 
-    written: dict[str, Any] = {}
+    written: dict[str, Any] = dict(more or {})
     lines = []
     if target is not None and result.output is not None:
         from mlusim.cli.files import write_array
@@ -256,6 +278,9 @@ def finish(  # noqa: PLR0913
         name, shape = dtype_name(result.output.dtype), list(result.output.shape)
         written["output"] = {"file": str(target), "dtype": name, "shape": shape}
         lines.append(f"wrote {target}: {name} {shape}")
+    if saved is not None:
+        written["run"] = str(result.save(saved))
+        lines.append(f"wrote {saved}: the run")
     if report is not None:
         from mlusim.analysis.pictures import write_report
 

@@ -1,0 +1,78 @@
+"""What a sweep costs beside its simulations: points a second in this process, with one worker, and on all cores.
+
+    python benchmarks/bench_sweep.py [POINTS]
+
+Sweeps tin_shift [2, 8, 64, 196] over NRAM sizes and bandwidths, timing only. The bare loop plans and runs the same
+calls and measures them, without keys, rows and a file; what a sweep takes beyond it, for each point, is its overhead.
+Fails where that is more than 2 ms.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from mlusim.explore import sweep
+from mlusim.explore.asked import axes_of
+from mlusim.explore.point import Point, prepare_point
+from mlusim.explore.runner import core_count
+from mlusim.ops.common import run
+
+SHAPE = (2, 8, 64, 196)
+MOST_MS = 2.0
+
+
+def axes(points: int) -> dict[str, object]:
+    rates = [100_000_000_000 + number for number in range(max(points // 10, 1))]
+    return {"shape": SHAPE, "dtype": "float16", "strategy": ["tight", "batched"], "nram_bytes": "8KiB..128KiB*2"} | {
+        "vary": {"dram_bandwidth_bytes_per_s": rates}
+    }
+
+
+def bare(points: int) -> float:
+    """Seconds of the same calls in a loop."""
+    unset: dict[str, object] = dict.fromkeys(("nram_limit_bytes", "cores"))
+    unset |= {"device": "mlu370-x4", "data": False, "seed": 0, "options": {}}
+    grid = [one for one in axes_of("tin_shift", **(unset | axes(points))).points() if isinstance(one, Point)]  # type: ignore[arg-type]
+    begin = time.perf_counter()
+    for point in grid:
+        result = run(prepare_point(point), data=False, check=False)
+        assert result.metrics.time_ps
+        assert result.floor.time_ps
+    return time.perf_counter() - begin
+
+
+def swept(points: int, workers: int, folder: Path) -> tuple[float, int]:
+    """Seconds of a sweep with a file, and its points."""
+    db = folder / f"{workers}.sqlite"
+    begin = time.perf_counter()
+    found = sweep("tin_shift", workers=workers, db=db, **axes(points))  # type: ignore[arg-type]
+    seconds = time.perf_counter() - begin
+    assert found.counts["done"] == len(found)
+    begin = time.perf_counter()
+    again = sweep("tin_shift", workers=workers, db=db, **axes(points))  # type: ignore[arg-type]
+    assert again.found == len(found)
+    print(f"  finding all of them in the file again: {1e3 * (time.perf_counter() - begin) / len(found):.2f} ms a point")
+    return seconds, len(found)
+
+
+def main() -> int:
+    points = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    bare(10)
+    alone = min(bare(points) for _ in range(2))
+    with tempfile.TemporaryDirectory() as folder:
+        overhead_ms = 0.0
+        for workers in sorted({0, 1, core_count()}):
+            seconds, count = swept(points, workers, Path(folder))
+            where = f"{workers} worker{'s'[: workers != 1]}" if workers else "in this process"
+            print(f"{where}: {count} points in {seconds:.2f} s, {count / seconds:.1f} a second")
+            if not workers:
+                overhead_ms = 1e3 * (seconds - alone) / count
+                print(f"  bare loop {alone:.2f} s: {overhead_ms:+.2f} ms a point beyond it, at most {MOST_MS:g} wanted")
+    return int(overhead_ms > MOST_MS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

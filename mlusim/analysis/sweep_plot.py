@@ -1,0 +1,334 @@
+"""A sweep's figures against one of its axes: a line for each combination of the others, the tier boundaries marked.
+
+Where all lines change tier at the same place the tiers are bands of the background, named above it; where they differ
+each change is a line in its colour. The marker of a point is its tier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mlusim.analysis.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    drawing,
+    legend_below,
+    new_figure,
+    save,
+)
+from mlusim.analysis.sweep_scale import Scale, axis_words, is_number, spelled
+from mlusim.errors import InputError
+from mlusim.kernels.plan import TIER_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Rows = Sequence[dict[str, Any]]
+
+_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.")
+MAX_LINES = len(_COLOURS) * len(_DASHES)
+_MARKERS = {1: "o", 2: "s", 3: "^", 0: "D"}
+_BANDS = {1: "#F7F7F7", 2: "#E4EEF6", 3: "#FBEBDD", 0: "#EEEEEE"}
+
+SHORT_NAMES = {
+    "nram": "nram_usable_bytes",
+    "nram_bytes": "nram_usable_bytes",
+    "nram_limit": "nram_limit_bytes",
+    "bandwidth": "dram_bandwidth_bytes_per_s",
+    "board": "device",
+}
+
+
+class _Metric(NamedTuple):
+    column: str
+    label: str
+    factor: float = 1.0
+
+
+METRICS = {
+    "time": _Metric("time_us", "time by the model [us]"),
+    "efficiency": _Metric("io_efficiency", "io_efficiency [%]", 100.0),
+    "traffic": _Metric("traffic_ratio", "bytes on the DRAM bus,\nx every tensor once"),
+}
+
+
+class _Line(NamedTuple):
+    """One combination of the other axes: its label, and x, tier and row of each point in the order of x."""
+
+    label: str
+    points: list[tuple[float, int | None, dict[str, Any]]]
+    refused: list[float]
+
+
+def plot_sweep(
+    rows: Rows,
+    axes: Sequence[str],
+    metrics: Sequence[str],
+    against: str | None,
+    path: Path | None = None,
+    title: str = "",
+) -> Figure:
+    """Draw a panel for each metric, and write it as PNG or SVG where a path is given; see `Sweep.plot`."""
+    chosen = check_plot(rows, axes, metrics, against)
+    if path is not None and path.suffix.lower() not in (".png", ".svg"):
+        raise InputError(f"{path}: a picture is written as .png or .svg: name it so")
+    with drawing():
+        figure = draw_sweep(rows, axes, metrics, chosen, title)
+        if path is not None:
+            try:
+                save(figure, path)
+            except OSError as error:
+                raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return figure
+
+
+def check_plot(
+    rows: Rows, axes: Sequence[str], metrics: Sequence[str], against: str | None, figures: Sequence[str] = ()
+) -> str:
+    """The column of the axis. Raises `InputError` for what cannot be drawn of these rows.
+
+    figures: columns that the rows will have and do not yet.
+    """
+    if not rows:
+        raise InputError("there are no points to draw")
+    varied = [axis for axis in axes if len({row.get(axis) for row in rows}) > 1] or list(axes)
+    column = SHORT_NAMES.get(against or "", against or "")
+    if not column:
+        numeric = [axis for axis in varied if all(is_number(row.get(axis)) for row in rows)] or varied
+        column = max(numeric, key=lambda axis: len({row.get(axis) for row in rows}), default="")
+        if not column:
+            raise InputError("the sweep has one point: give an axis several values to draw figures against it")
+    if not any(column in row for row in rows):
+        raise InputError(f"against {against}: no such axis; swept were {', '.join(varied) or 'none'}")
+    if not metrics:
+        raise InputError(f"nothing to draw: name {', '.join(METRICS)} or columns of the table")
+    for name in metrics:
+        if name not in METRICS and name not in figures and not any(is_number(row.get(name)) for row in rows):
+            known = f": {', '.join(figures)}" if figures else ""
+            raise InputError(f"{name!r} is no figure: take {', '.join(METRICS)}, or a column of numbers{known}")
+    count = len({_combination(row, _others(varied, column)) for row in rows})
+    if count > MAX_LINES:
+        raise InputError(
+            f"against {column} there would be {count} lines, one for each combination of "
+            f"{', '.join(_others(varied, column))}; more than {MAX_LINES} cannot be told apart: sweep fewer of them"
+        )
+    return column
+
+
+def draw_sweep(rows: Rows, axes: Sequence[str], metrics: Sequence[str], column: str, title: str = "") -> Figure:
+    """The figure; call it inside `style.drawing()`."""
+    from matplotlib.lines import Line2D
+
+    done = [row for row in rows if row.get("status", "done") == "done" and column in row]
+    if not done:
+        raise InputError(f"nothing to draw: no point is done; the first: {rows[0].get('message', '')}")
+    panels = [_panel(name) for name in metrics]
+    scale = Scale(column, [row[column] for row in rows if row.get(column) is not None])
+    others = _others([axis for axis in axes if len({row.get(axis) for row in rows}) > 1], column)
+    lines = _lines(rows, column, others, scale)
+    figure = new_figure(0.9 + 2.5 * len(panels), title or _title(rows, column, panels), _about(rows, axes))
+    drawn = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+    common = _common_boundaries(lines)
+    changes = False
+    for number, (axes_, panel) in enumerate(zip(drawn, panels, strict=True)):
+        _draw_panel(axes_, panel, lines, scale)
+        if common is not None:
+            _bands(axes_, common, scale, named=number == 0)
+        else:
+            changes = _own_boundaries(axes_, lines, scale, named=number == 0)
+    scale.label(drawn[-1])
+    handles: list[Any] = []
+    if len(lines) > 1:
+        handles += [
+            Line2D([], [], color=_colour(n), linestyle=_dash(n), label=one.label) for n, one in enumerate(lines)
+        ]
+    tiers = sorted({tier for one in lines for _, tier, _ in one.points if tier is not None})
+    handles += [
+        Line2D([], [], color=INK, linestyle="", marker=_MARKERS[tier], label=f"tier {tier}: {TIER_NAMES[tier]}")
+        for tier in tiers
+    ]
+    if changes:
+        label = "lines of that colour, several if black, change tier, from | to"
+        handles.append(Line2D([], [], color=INK, linewidth=1, linestyle=(0, (2, 2)), label=label))
+    if any(one.refused for one in lines):
+        handles.append(Line2D([], [], color=INK, linestyle="", marker="x", label="no result: does not fit, or failed"))
+    if handles:
+        legend_below(figure, handles, columns=4)
+    return figure
+
+
+def _panel(name: str) -> _Metric:
+    return METRICS.get(name) or _Metric(name, name.replace("_", " "))
+
+
+def _others(varied: Sequence[str], column: str) -> list[str]:
+    """The axes that tell lines apart."""
+    if column in ("shape", "elements"):
+        return [axis for axis in varied if axis != column and not axis.startswith("shape")]
+    if column == "cores":
+        return [axis for axis in varied if axis not in ("cores", "clusters")]
+    return [axis for axis in varied if axis != column]
+
+
+def _combination(row: dict[str, Any], others: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(row.get(axis) for axis in others)
+
+
+def _lines(rows: Rows, column: str, others: Sequence[str], scale: Scale) -> list[_Line]:
+    found: dict[tuple[Any, ...], _Line] = {}
+    for row in rows:
+        key = _combination(row, others)
+        label = ", ".join(spelled(axis, value) for axis, value in zip(others, key, strict=True))
+        line = found.setdefault(key, _Line(label, [], []))
+        if row.get(column) is None:
+            continue
+        x = scale.place(row[column])
+        if row.get("status", "done") == "done":
+            line.points.append((x, row.get("tier"), row))
+        else:
+            line.refused.append(x)
+    for line in found.values():
+        line.points.sort(key=lambda point: point[0])
+    return list(found.values())
+
+
+def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) -> None:
+    values = []
+    for number, line in enumerate(lines):
+        points = [(x, tier, row[panel.column] * panel.factor) for x, tier, row in line.points if panel.column in row]
+        if not points:
+            continue
+        colour = _colour(number)
+        places, heights = [x for x, _, _ in points], [y for _, _, y in points]
+        # Between names there is nothing: the line only shows what belongs together.
+        faint = 1.0 if scale.numeric else 0.35
+        axes.plot(places, heights, color=colour, linestyle=_dash(number), alpha=faint, zorder=3)
+        for tier in {tier for _, tier, _ in points}:
+            same = [(x, y) for x, other, y in points if other == tier]
+            marker = "o" if tier is None else _MARKERS[tier]
+            axes.plot(*zip(*same, strict=True), color=colour, linestyle="", marker=marker, markersize=6, zorder=4)
+        values += [y for _, _, y in points]
+    for number, line in enumerate(lines):
+        # At the foot of the panel, each line's a little beside the last, so that none hides another.
+        for x in line.refused:
+            axes.plot(
+                [x], [0.04], transform=axes.get_xaxis_transform(), color=_colour(number), marker="x", markersize=6,
+                clip_on=False, zorder=5,
+            )  # fmt: skip
+    axes.set_ylabel(panel.label)
+    axes.grid(axis="y")
+    positive = [value for value in values if value > 0]
+    if panel.column.endswith(("_us", "_ps", "cycles", "_bytes")) and positive and max(positive) > 10 * min(positive):
+        from matplotlib.ticker import FuncFormatter, NullFormatter
+
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        if max(positive) < 100 * min(positive):
+            axes.yaxis.set_minor_formatter(FuncFormatter(_two_and_five))
+        else:
+            axes.yaxis.set_minor_formatter(NullFormatter())
+    elif values:
+        axes.set_ylim(0, 1.08 * max([*values, 1e-12]))
+    scale.apply(axes)
+
+
+def _two_and_five(value: float, _: Any) -> str:
+    return f"{value:g}" if f"{value:e}"[0] in "25" else ""
+
+
+def _common_boundaries(lines: list[_Line]) -> list[tuple[float, float, int]] | None:
+    """Bands (from, to, tier) where at each x all lines are of one tier; None where they are not."""
+    tier_at: dict[float, int | None] = {}
+    for line in lines:
+        for x, tier, _ in line.points:
+            if tier_at.setdefault(x, tier) != tier:
+                return None
+    if any(tier is None for tier in tier_at.values()):
+        return []
+    bands: list[tuple[float, float, int]] = []
+    for x in sorted(tier_at):
+        tier = tier_at[x]
+        if tier is None:
+            continue
+        if bands and bands[-1][2] == tier:
+            bands[-1] = (bands[-1][0], x, tier)
+        else:
+            bands.append((x, x, tier))
+    return bands
+
+
+def _bands(axes: Axes, bands: list[tuple[float, float, int]], scale: Scale, *, named: bool) -> None:
+    """The background by tier, a line at each boundary, halfway between the points beside it."""
+    if not bands:
+        return
+    low, high = scale.limits
+    edges = [low, *(scale.between(one[1], two[0]) for one, two in pairwise(bands)), high]
+    for (_, _, tier), (left, right) in zip(bands, pairwise(edges), strict=True):
+        axes.axvspan(left, right, color=_BANDS[tier], linewidth=0, zorder=0)
+        if named:
+            axes.text(
+                scale.between(left, right), 1.02, f"tier {tier}", transform=axes.get_xaxis_transform(), ha="center",
+                va="bottom", fontsize=9, color=INK,
+            )  # fmt: skip
+    for edge in edges[1:-1]:
+        axes.axvline(edge, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+
+
+def _own_boundaries(axes: Axes, lines: list[_Line], scale: Scale, *, named: bool) -> bool:
+    """A mark where a line changes its tier, in its colour, or grey for several, with the tiers beside it above.
+
+    Gives whether there is any.
+    """
+    found: dict[float, tuple[set[int], set[str]]] = {}
+    for number, line in enumerate(lines):
+        for (x, tier, _), (other_x, other, _) in pairwise(line.points):
+            if tier != other:
+                whose, what = found.setdefault(scale.between(x, other_x), (set(), set()))
+                whose.add(number)
+                what.add(f"{tier} | {other}")
+    for edge, (whose, what) in found.items():
+        colour = _colour(min(whose)) if len(whose) == 1 else INK
+        axes.axvline(edge, color=colour, linewidth=1, linestyle=(0, (2, 2)), zorder=1)
+        if named:
+            axes.text(
+                edge, 1.02, ", ".join(sorted(what)), transform=axes.get_xaxis_transform(), ha="center", va="bottom",
+                fontsize=9, color=colour,
+            )  # fmt: skip
+    return bool(found)
+
+
+def _title(rows: Rows, column: str, panels: list[_Metric]) -> str:
+    names = {"time_us": "time", "io_efficiency": "efficiency", "traffic_ratio": "traffic"}
+    what = [names.get(panel.column, panel.label) for panel in panels]
+    listed = " and ".join([", ".join(what[:-1]), what[-1]] if len(what) > 1 else what)
+    return f"{rows[0].get('operator', '')}: {listed} against {axis_words(column)}"
+
+
+def _about(rows: Rows, axes: Sequence[str]) -> str:
+    """What all points have in common."""
+    shown = []
+    for name in ("shape", "dtype", "input_dtype", "device", "strategy"):
+        values = {row.get(name) for row in rows}
+        if len(values) == 1 and name not in axes and (value := values.pop()) is not None:
+            shown.append(f"{'strategy ' if name == 'strategy' else ''}{value}")
+    return ", ".join(shown)
+
+
+def _colour(number: int) -> str:
+    return _COLOURS[number % len(_COLOURS)]
+
+
+def _dash(number: int) -> Any:
+    return _DASHES[number // len(_COLOURS) % len(_DASHES)]

@@ -1,0 +1,114 @@
+"""The axis that a sweep is drawn against: where its values stand, and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mlusim.units import GIB, KIB, MIB
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LOG_FROM = 8.0  # an axis that spans this factor is logarithmic
+_MANY = 12  # values of an axis that still get a tick each
+
+
+class Scale:
+    """The axis: logarithmic where it spans much, places in a row where its values are names."""
+
+    def __init__(self, column: str, values: Sequence[Any]) -> None:
+        self._column = column
+        self._values = list(dict.fromkeys(values))
+        self.numeric = all(is_number(value) for value in self._values)
+        if self.numeric:
+            self._values.sort()
+        low, high = (self._values[0], self._values[-1]) if self._values else (0, 0)
+        self.log = self.numeric and low > 0 and high >= _LOG_FROM * low
+        self._places = {value: float(value if self.numeric else place) for place, value in enumerate(self._values)}
+        first, last = min(self._places.values(), default=0.0), max(self._places.values(), default=1.0)
+        if self.log:
+            room = (last / first) ** 0.06
+            self.limits = (first / room, last * room)
+        else:
+            room = 0.06 * (last - first) or 0.5
+            self.limits = (first - room, last + room)
+
+    def place(self, value: Any) -> float:
+        """Where a value stands."""
+        return self._places[value]
+
+    def between(self, one: float, other: float) -> float:
+        """Halfway between two places, as the eye sees it."""
+        return float((one * other) ** 0.5 if self.log else (one + other) / 2)
+
+    def apply(self, axes: Axes) -> None:
+        """Limits, scale and ticks: the values themselves, where they are few."""
+        from matplotlib.ticker import NullLocator
+
+        if self.log:
+            axes.set_xscale("log")
+        axes.set_xlim(*self.limits)
+        values = self._values
+        if self.log and len(values) > _MANY:
+            values = values[:: -(-len(values) // _MANY)]
+        if len(values) <= _MANY or not self.numeric:
+            axes.set_xticks([self._places[value] for value in values], [short(self._column, one) for one in values])
+            axes.xaxis.set_minor_locator(NullLocator())
+
+    def label(self, axes: Axes) -> None:
+        """The axis' own words, under it."""
+        axes.set_xlabel(axis_words(self._column))
+        if not self.numeric and sum(len(str(value)) for value in self._values) > 90:  # noqa: PLR2004
+            axes.tick_params(axis="x", labelrotation=20)
+
+
+_AXIS_WORDS: dict[str, str] = {
+    "nram_usable_bytes": "NRAM of a core that a kernel may use",
+    "nram_limit_bytes": "NRAM of a core that the plan may use",
+    "dram_bandwidth_bytes_per_s": "nominal DRAM bandwidth",
+    "cores": "MLU cores",
+    "device": "board",
+    "elements": "elements of the input",
+    "shape": "shape of the input",
+}
+
+
+def axis_words(column: str) -> str:
+    """What an axis is called."""
+    if column.startswith("shape_"):
+        return f"extent of axis {column.removeprefix('shape_')} of the shape"
+    return _AXIS_WORDS.get(column, column.replace("_", " "))
+
+
+def short(column: str, value: Any) -> str:
+    """A value as a tick or in a label."""
+    if not is_number(value):
+        return str(value)
+    if column.endswith("_bytes_per_s"):
+        return f"{value / 1e9:.6g} GB/s"
+    if column.endswith("_hz"):
+        return f"{value / 1e6:.6g} MHz"
+    if column.endswith("_ps"):
+        return f"{value / 1e3:.6g} ns"
+    if column.endswith("_bytes"):
+        unit, size = next((one for one in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)) if value >= one[1]), ("B", 1))
+        return f"{value / size:.4g} {unit}"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+_BARE = ("strategy", "device", "dtype", "shape")
+
+
+def spelled(axis: str, value: Any) -> str:
+    """A value of an axis that tells lines apart, as their labels have it."""
+    text = "as the board" if value is None and axis.startswith("nram") else short(axis, value)
+    if axis in _BARE:
+        return text
+    name = axis.removesuffix("_bytes_per_s").removesuffix("_usable_bytes").removesuffix("_bytes").replace("_", " ")
+    return f"{name.replace('nram', 'NRAM')} {text}"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number; a truth value is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,349 @@
+"""`mlusim sweep OPERATOR`, `mlusim sweep --kernel FILE.py:FUNCTION`: every combination of the values given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.operators import Entry
+from mlusim.cli.options import INTEGERS
+from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
+from mlusim.cli.sweep_options import axis_options, run_options, several_options
+from mlusim.errors import InputError, MlusimError
+
+if TYPE_CHECKING:
+    from mlusim.explore.grid import Axes
+    from mlusim.explore.sweeping import Sweep
+
+_KERNEL = "kernel"
+_ROWS_SHOWN = 60
+_DASK_S = 10  # to wait for the scheduler's answer
+_WORDS_SHOWN = 48
+_PLOT = "time,efficiency,traffic"
+
+
+class SweepGroup(OperatorGroup):
+    """A command for each operator, and one for a function of the user's, which `--kernel` chooses."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does it; `--kernel` anywhere is the command for it."""
+        if any(word == "--kernel" or word.startswith("--kernel=") for word in args):
+            args = [_KERNEL, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As click does it; the message says which operators there are."""
+        if args and args[0] == _KERNEL:
+            return _KERNEL, _make_kernel(), args[1:]
+        return super().resolve_command(ctx, args)
+
+
+def _make_sweep(entry: Entry) -> click.Command:
+    own = [*entry.options(), *entry.random_options()]
+    dtype = click.Option(
+        [f"--{entry.random_dtype.replace('_', '-')}", "element_type"],
+        multiple=True,
+        metavar="DTYPES",
+        help="Element types of the inputs, separated by commas. [default: float32]",
+    )
+    axes = axis_options(operator=True)
+    return OperatorCommand(
+        entry.name,
+        entry=entry,
+        params=[axes[0], dtype, *axes[1:], *several_options(own), *run_options()],
+        callback=partial(_sweep_operator, entry),
+        help=f"Sweep {entry.name} over every combination of the values given. {entry.summary}\n\n\b\nExample:\n"
+        f"  mlusim sweep {entry.name} --shape {_SHAPES.get(entry.name, '1024,256..4096*2')}"
+        f"{_NEEDS.get(entry.name, '')} --strategy all --plot time",
+        short_help=entry.summary,
+    )
+
+
+_SHAPES = {"tin_shift": "2,8,256,49..784*2", "bitcast_convert": "1024,2"}
+_NEEDS = dict.fromkeys(("reverse", "flip"), " --axis -1") | {
+    "cast": " --dtype float16,int8",
+    "bitcast_convert": " --dtype float64,int16",
+}
+
+
+def _make_kernel() -> click.Command:
+    axes = axis_options(operator=False)
+    own: list[click.Parameter] = [
+        click.Option(
+            ["--kernel"],
+            required=True,
+            metavar="FILE.py:FUNCTION",
+            help="A kernel, `async def f(core, x, ..., out)`: tensors of the swept shape and type, the last one its "
+            "output; or a function f(device, shape, dtype) that uploads and launches.",
+        ),
+        click.Option(
+            ["--dtype", "element_type"],
+            multiple=True,
+            metavar="DTYPES",
+            help="Element types of the tensors, separated by commas. [default: float32]",
+        ),
+        click.Option(
+            ["--set", "settings"],
+            multiple=True,
+            metavar="NAME=VALUES",
+            help="A parameter of the function that has a default: tile=1024..8192*2. May be repeated.",
+        ),
+        click.Option(
+            ["--dim"],
+            multiple=True,
+            type=INTEGERS,
+            metavar="GRID",
+            help="Grid of the kernel's launch: 4,8,1; may be repeated. [default: a task for every core]",
+        ),
+        click.Option(["--kind"], metavar="KINDS", help="BLOCK, UNION1, ..., separated by commas. [default: UNION1]"),
+    ]
+    return click.Command(
+        _KERNEL,
+        params=[*own, *axes, *run_options()],
+        callback=_sweep_kernel,
+        help="Sweep a kernel of your own.\n\n\b\nExample:\n"
+        "  mlusim sweep --kernel add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2",
+    )
+
+
+_HELP = """\
+Simulate every combination of shapes, boards, strategies and what else there is.
+
+Values are separated by commas, or are a range: 16KiB..1MiB*2 doubles, 4..32+4 adds 4. Shapes and lists of axes, which
+have commas, are repeated options. All cores work; each point is in an SQLite file as soon as it is finished, and the
+same command goes on after Ctrl-C or a crash. Points that a board refuses are in the table too, with the reason.
+
+\b
+Examples:
+  mlusim sweep tin_shift --shape 2,8,256,196 --strategy all --nram 2KiB..512KiB*2 --plot time,efficiency
+  mlusim sweep reverse --shape 1024,1024 --axis 0 --axis 0,1 --device mlu370-x4,mlu590-h8 -o reverse.csv
+  mlusim sweep --kernel add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2
+"""
+
+
+@click.group(cls=SweepGroup, help=_HELP, make=_make_sweep)
+@click.pass_context
+def sweep(context: click.Context) -> None:
+    """Simulate every combination of shapes, boards and strategies."""
+    help_if_alone(context)
+
+
+def _sweep_operator(entry: Entry, **given: Any) -> None:
+    own = {
+        parameter.name or "": given.pop(parameter.name or "")
+        for parameter in (*entry.options(), *entry.random_options())
+    }
+    values = {name: _flat(value) for name, value in own.items()}
+    values = {name: value for name, value in values.items() if value not in (None, [])}
+    types: list[Any] = _flat(given.pop("element_type"))
+    if types:
+        values[entry.random_dtype] = types
+    _sweep(entry.name, values, **given)
+
+
+def _sweep_kernel(
+    *, kernel: str, element_type: Any, settings: Sequence[str], dim: Any, kind: str | None, **given: Any
+) -> None:
+    from mlusim.explore.sources import kernel_of
+
+    found = kernel_of(kernel)
+    values: dict[str, Any] = {"dtype": _flat(element_type)} if element_type else {}
+    for name, text in _pairs("--set", settings):
+        if name not in found.settings:
+            has = f"it has {', '.join(found.settings)}" if found.settings else "it has none"
+            raise InputError(f"--set {name}: {found.name} has no such parameter with a default; {has}")
+        values[name] = _setting(name, text, found.settings[name])
+    if dim:
+        values["dim"] = list(dim)
+    if kind:
+        values["kind"] = kind.upper().split(",")
+    _sweep(kernel, values, nram_limit=None, strategy=(), **given)
+
+
+def _setting(name: str, text: str, default: Any) -> list[Any]:
+    """Values of a setting, of its default's type."""
+    from mlusim.explore.values import numbers
+
+    if isinstance(default, bool):
+        words = {"true": True, "false": False, "1": True, "0": False}
+        parts = [part.strip().lower() for part in text.split(",")]
+        if not all(part in words for part in parts):
+            raise InputError(f"--set {name}={text}: it is true or false")
+        return [words[part] for part in parts]
+    if isinstance(default, int | float):
+        return numbers(name, text, whole=isinstance(default, int))
+    return text.split(",")
+
+
+def _flat(value: Any) -> Any:
+    """Lists of an option that was repeated as one list."""
+    if not isinstance(value, tuple):
+        return value
+    return [item for part in value for item in (part if isinstance(part, list) else [part])]
+
+
+def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    found = []
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not (name.strip() and equals and values.strip()):
+            raise InputError(f"{option} {text}: write NAME=VALUES")
+        found.append((name.strip().replace("-", "_"), values.strip()))
+    return found
+
+
+def _sweep(  # noqa: PLR0913 - the options of the command
+    operation: str,
+    own: dict[str, Any],
+    *,
+    shape: Any,
+    device: str,
+    strategy: Sequence[str],
+    nram: Any,
+    cores: Any,
+    bandwidth: Any,
+    vary: Sequence[str],
+    nram_limit: Any,
+    data: bool,
+    seed: int,
+    db: str,
+    no_db: bool,
+    retry: bool,
+    workers: int | None,
+    dask: str | None,
+    output: str | None,
+    plot: str | None,
+    against: str | None,
+    picture: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    from mlusim.explore.asked import axes_of
+    from mlusim.explore.runner import Runner
+    from mlusim.explore.store import Store
+    from mlusim.explore.sweeping import run_axes
+    from mlusim.explore.table import check_table
+
+    target = check_table(output) if output is not None else None
+    varied: dict[str, Any] = dict(_pairs("--vary", vary))
+    if bandwidth is not None:
+        varied["dram_bandwidth_bytes_per_s"] = bandwidth
+    axes = axes_of(
+        operation,
+        shape=_flat(shape),
+        dtype=own.pop("dtype", None),
+        device=device,
+        strategy=list(strategy) or None,
+        nram_bytes=nram,
+        nram_limit_bytes=nram_limit,
+        cores=cores,
+        vary=varied,
+        data=data,
+        seed=seed,
+        options=own,
+    )
+    axes.count()
+    draw = _plotter(axes, plot, against, picture, output)
+    with Runner(workers, _client(dask, workers)) as runner, Store(None if no_db else db) as store:
+        found = run_axes(axes, store, runner, retry=retry, progress=not quiet)
+    written = [target] if target is not None else []
+    if target is not None:
+        found.save(target)
+    if draw is not None and found.done:
+        written.append(draw(found))
+    if as_json:
+        show.print_json(
+            {"operator": axes.operator, "axes": found.axes, "counts": found.counts, "rows": found.rows}
+            | {"written": [str(path) for path in written]}
+        )
+    elif not quiet:
+        _print_rows(found)
+        _print_end(found, None if no_db else db)
+        for path in written:
+            show.print_text(f"wrote {path}")
+    bad = [row for row in found.rows if row["status"] in ("failed", "died")]
+    if bad:
+        raise MlusimError(f"{len(bad)} of {len(found)} points failed; the first: {bad[0]['message']}")
+    if not found.done and len(found) == 1:
+        raise MlusimError(f"the point is impossible: {found.rows[0]['message']}")
+    if not found.done:
+        raise MlusimError(f"none of {len(found)} points is possible; the first: {found.rows[0]['message']}")
+
+
+def _plotter(
+    axes: Axes, plot: str | None, against: str | None, picture: str | None, output: str | None
+) -> Callable[[Sweep], Any] | None:
+    """What draws the picture, checked before anything runs; None where none is asked for."""
+    from pathlib import Path
+
+    from mlusim.analysis.sweep_plot import check_plot
+    from mlusim.explore.point import FIGURES, Point
+
+    if plot is None and against is None and picture is None:
+        return None
+    metrics = [name.strip() for name in (plot or _PLOT).split(",") if name.strip()]
+    path = Path(picture) if picture else Path(output).with_suffix(".png") if output else Path("sweep.png")
+    if path.suffix.lower() not in (".png", ".svg") or not path.absolute().parent.is_dir():
+        raise InputError(f"--picture {path}: name a .png or .svg in a directory that there is")
+    rows = [dict(point.asked if isinstance(point, Point) else point.row) for point in axes.points()]
+    column = check_plot(rows, axes.columns(), metrics, against, FIGURES)
+
+    def draw(found: Sweep) -> Path:
+        found.plot(path, metrics=metrics, against=column)
+        return path
+
+    return draw
+
+
+def _client(address: str | None, workers: int | None) -> Any:
+    """A Dask client, or None. Raises `InputError` where there is no scheduler."""
+    if address is None:
+        return None
+    if workers is not None:
+        raise InputError("--dask and --workers: the cluster has its own workers; leave one of them off")
+    try:
+        make: Any = import_module("distributed").Client
+    except ImportError:
+        raise InputError("--dask needs dask.distributed: pip install distributed") from None
+    try:
+        return make(address, timeout=_DASK_S)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"--dask {address}: no scheduler answers there: {error}") from None
+
+
+def _print_rows(found: Sweep) -> None:
+    from mlusim.analysis.table import percent, us_text
+    from mlusim.explore.values import text_of
+
+    rows = found.rows
+    operators = any("tier" in row for row in rows)
+    axes = found.axes or ["device", "shape"]
+    heads = [*axes, *(["tier"] if operators else []), "time", "io_eff.", "bus/min.", ""]
+    lines = []
+    for row in rows[:_ROWS_SHOWN]:
+        cells = ["" if row.get(axis) is None else text_of(axis, row[axis]) for axis in axes]
+        if row["status"] == "done":
+            tier = [str(row.get("tier", ""))] if operators else []
+            figures = [us_text(row["time_ps"]), percent(row["io_efficiency"]), f"{row['traffic_ratio']:.2f} x", ""]
+            cells += [*tier, *figures]
+        else:
+            words = f"{row['status']}: {row['message']}"
+            short = words if len(words) <= _WORDS_SHOWN else f"{words[: _WORDS_SHOWN - 3]}..."
+            cells += ["", "", "", *([""] if operators else []), short]
+        lines.append(cells)
+    numbers = [n for n, axis in enumerate(axes) if any(isinstance(row.get(axis), int | float) for row in rows)]
+    show.print_columns(heads, lines, right=[*numbers, *range(len(axes), len(heads) - 1)])
+    if len(rows) > _ROWS_SHOWN:
+        show.print_text(f"... and {len(rows) - _ROWS_SHOWN} more; -o table.csv has all of them")
+
+
+def _print_end(found: Sweep, db: str | None) -> None:
+    counts = ", ".join(f"{count} {status}" for status, count in found.counts.items() if count)
+    before = f", {found.found} of them from before" if found.found else ""
+    place = f" (in {db}{before})" if db else ""
+    show.print_text(f"\n{len(found)} point{'s'[: len(found) != 1]}: {counts}{place}")

@@ -1,0 +1,184 @@
+"""The options of `mlusim sweep`: those of one run, each for several values, and what is a sweep's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from mlusim.cli.options import INTEGERS, ParamType, Shape
+
+DEFAULT_DB = "sweep.sqlite"
+
+
+class Several(ParamType):
+    """Values of an option that takes one: separated by commas, or, where they have commas themselves, repeated."""
+
+    def __init__(self, base: click.ParamType[Any]) -> None:
+        self.base = base
+        self.name = f"{base.name} list"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        """As the single value's."""
+        return self.base.get_metavar(param, ctx)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A list of values."""
+        from mlusim.explore.values import numbers, shapes
+
+        if not isinstance(value, str):
+            return value
+        name = (param.name if param else None) or self.base.name
+        if isinstance(self.base, Shape):
+            return shapes(value)
+        if isinstance(self.base, click.types.IntParamType | click.IntRange):
+            convert: Any = self.base.convert  # also checks the range
+            return [convert(number, param, ctx) for number in numbers(name, value)]
+        if self.base is INTEGERS:
+            return [self.base.convert(value, param, ctx)]
+        return [self.base.convert(part.strip(), param, ctx) for part in value.split(",")]
+
+
+class Values(ParamType):
+    """Whole numbers of an axis: lists, ranges, units."""
+
+    name = "values"
+
+    def __init__(self, parameter: str) -> None:
+        self.parameter = parameter
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """A list of the numbers."""
+        from mlusim.explore.values import numbers
+
+        del param, ctx
+        return numbers(self.parameter, value) if isinstance(value, str) else value
+
+
+def several_options(parameters: Sequence[click.Parameter]) -> list[click.Parameter]:
+    """The same options, each for several values; flags as they are."""
+    found: list[click.Parameter] = []
+    for one in parameters:
+        if isinstance(one, click.Option) and not one.is_flag:
+            values: dict[str, Any] = {
+                "multiple": True,
+                "required": one.required,
+                "metavar": one.metavar,
+                "help": one.help,
+            }
+            found.append(click.Option([*one.opts, one.name or ""], type=Several(one.type), **values))
+        else:
+            found.append(one)
+    return found
+
+
+def axis_options(*, operator: bool) -> list[click.Parameter]:
+    """What every sweep may vary; of an operator its strategies and plans, too."""
+    options = [
+        click.Option(
+            ["--shape"],
+            multiple=True,
+            required=True,
+            type=Several(Shape()),
+            metavar="SHAPE",
+            help="Of the inputs: 2,8,256,196; may be repeated, and an extent may be a range, as in 2,8,256,49..784*2.",
+        ),
+        click.Option(
+            ["--device", "-d"],
+            default="mlu370-x4",
+            show_default=True,
+            metavar="NAMES",
+            help="Boards, separated by commas: presets (see `mlusim devices`), TOML files.",
+        ),
+        click.Option(
+            ["--nram"],
+            type=Values("nram_bytes"),
+            metavar="SIZES",
+            help="NRAM of a core that a kernel may use: 64KiB,1MiB.",
+        ),
+        click.Option(
+            ["--cores"],
+            type=Values("cores"),
+            metavar="NUMBERS",
+            help="MLU cores that are used, whole clusters or part of one; the DRAM stays the whole board's.",
+        ),
+        click.Option(
+            ["--bandwidth"],
+            type=Values("dram_bandwidth_bytes_per_s"),
+            metavar="RATES",
+            help="Nominal DRAM bandwidth: 307.2GB/s,614.4GB/s.",
+        ),
+        click.Option(
+            ["--vary"],
+            multiple=True,
+            metavar="NAME=VALUES",
+            help="Any parameter of the board: dma_read_latency_ps=200ns..800ns*2. May be repeated.",
+        ),
+    ]
+    if operator:
+        options.insert(
+            2,
+            click.Option(
+                ["--strategy"], multiple=True, metavar="NAMES", help="Separated by commas, or all. See below."
+            ),
+        )
+        options.append(
+            click.Option(
+                ["--nram-limit"],
+                type=Values("nram_limit_bytes"),
+                metavar="SIZES",
+                help="The most NRAM that a plan may use, on the board as it is: smaller tiles.",
+            )
+        )
+    return list(options)
+
+
+def run_options() -> list[click.Parameter]:
+    """How a sweep runs, and what becomes of its points."""
+    return [
+        click.Option(
+            ["--data"], is_flag=True, help="Run on real bytes. By default timing only: the same figures, sooner."
+        ),
+        click.Option(
+            ["--seed"],
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="NUMBER",
+            help="Of the random inputs. [default: 0]",
+        ),
+        click.Option(
+            ["--db"],
+            default=DEFAULT_DB,
+            show_default=True,
+            metavar="FILE",
+            help="SQLite file for finished points. Those in it do not run again, so a sweep that was stopped goes on.",
+        ),
+        click.Option(["--no-db"], is_flag=True, help="Keep no file."),
+        click.Option(["--retry"], is_flag=True, help="Run points of the file again that failed."),
+        click.Option(
+            ["--workers", "-j"],
+            type=click.IntRange(min=0),
+            metavar="NUMBER",
+            help="Processes; 0: this one. [default: all cores]",
+        ),
+        click.Option(["--dask"], metavar="ADDRESS", help="Run on the cluster of that Dask scheduler: tcp://host:8786."),
+        click.Option(["--output", "-o"], metavar="FILE", help="Write the table there: .parquet, .csv or .json."),
+        click.Option(
+            ["--plot"],
+            metavar="FIGURES",
+            help="Draw time, efficiency, traffic, or columns of the table, separated by commas.",
+        ),
+        click.Option(
+            ["--against"],
+            metavar="AXIS",
+            help="Axis of the picture: nram, cores, bandwidth, shape_3, strategy, ... [default: that of most values]",
+        ),
+        click.Option(
+            ["--picture"],
+            metavar="FILE",
+            help="Where the picture goes, .png or .svg. [default: beside -o, or sweep.png]",
+        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of the table."),
+        click.Option(["--quiet", "-q"], is_flag=True, help="Print nothing but errors."),
+    ]

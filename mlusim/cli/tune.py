@@ -1,0 +1,180 @@
+"""`mlusim tune OPERATOR`: the strategy and the tiles that are fastest for a shape on a board, and why."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.operators import Entry
+from mlusim.cli.options import ELEMENT_TYPE, SHAPE
+from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
+
+_SHOWN = 8
+_EXAMPLES = {
+    "tin_shift": "--shape 2,8,256,196 --dtype float16",
+    "reverse": "--shape 1024,1024 --axis -1",
+    "flip": "--shape 1024,1024 --axis -1",
+    "cast": "--shape 4194304 --dtype int8",
+    "bitcast_convert": "--shape 4096,2 --dtype float64",
+}
+
+
+def _make_tune(entry: Entry) -> click.Command:
+    dtype = click.Option(
+        [f"--{entry.random_dtype.replace('_', '-')}", "element_type"],
+        type=ELEMENT_TYPE,
+        metavar="DTYPE",
+        help="Element type of the inputs. [default: float32]",
+    )
+    run: list[click.Parameter] = [
+        click.Option(["--shape"], required=True, type=SHAPE, metavar="SHAPE", help="Of the inputs: 2,8,256,196."),
+        dtype,
+        click.Option(
+            ["--device", "-d"],
+            default="mlu370-x4",
+            show_default=True,
+            metavar="NAME|FILE",
+            help="Board: a preset (see `mlusim devices`), or a TOML file of your own.",
+        ),
+        click.Option(
+            ["--strategy"], multiple=True, metavar="NAMES", help="Only these, separated by commas. [default: all]"
+        ),
+    ]
+    more: list[click.Parameter] = [
+        click.Option(
+            ["--seed"],
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="NUMBER",
+            help="Of the random inputs. [default: 0]",
+        ),
+        click.Option(
+            ["--db"], metavar="FILE", help="SQLite file for what was simulated, as of `mlusim sweep`. [default: none]"
+        ),
+        click.Option(
+            ["--workers", "-j"],
+            type=click.IntRange(min=0),
+            metavar="NUMBER",
+            help="Processes; 0: this one. [default: all cores]",
+        ),
+        click.Option(["--all", "show_all"], is_flag=True, help=f"Print every plan that ran, not the first {_SHOWN}."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of the table."),
+        click.Option(["--quiet", "-q"], is_flag=True, help="Print the command for the best one, and nothing else."),
+    ]
+    return OperatorCommand(
+        entry.name,
+        entry=entry,
+        params=[*run, *entry.options(), *entry.random_options(), *more],
+        callback=partial(_tune, entry),
+        help=f"Find the fastest strategy and tiles of {entry.name}. {entry.summary}\n\n\b\nExample:\n"
+        f"  mlusim tune {entry.name} {_EXAMPLES.get(entry.name, '--shape 512,512')}",
+        short_help=entry.summary,
+    )
+
+
+_HELP = """\
+Find the strategy and the tiles that are fastest for a shape on a board, by simulation.
+
+Every strategy is tried with all of NRAM, and with limits that make its tiles smaller. The table says why each of the
+others is slower, and the last lines how to run the best one.
+
+\b
+Example:
+  mlusim tune tin_shift --shape 2,8,256,196 --dtype float16 --device mlu590-h8
+"""
+
+
+@click.group(cls=OperatorGroup, help=_HELP, make=_make_tune)
+@click.pass_context
+def tune(context: click.Context) -> None:
+    """Find the fastest strategy and tiles for a shape and board."""
+    help_if_alone(context)
+
+
+def _tune(  # noqa: PLR0913 - the options of the command
+    entry: Entry,
+    *,
+    shape: Any,
+    element_type: Any,
+    device: str,
+    strategy: tuple[str, ...],
+    seed: int,
+    db: str | None,
+    workers: int | None,
+    show_all: bool,
+    as_json: bool,
+    quiet: bool,
+    **own: Any,
+) -> None:
+    from mlusim.analysis.floor import expected_error
+    from mlusim.analysis.table import us_text
+    from mlusim.explore.tuning import tune as search
+    from mlusim.explore.values import text_of
+    from mlusim.units import PS_PER_US
+
+    options = {name: value for name, value in own.items() if value is not None}
+    if element_type is not None:
+        options[entry.random_dtype] = element_type
+    found = search(
+        entry.name,
+        shape=shape,
+        device=device,
+        strategy=list(strategy) or "all",
+        seed=seed,
+        db=db,
+        workers=workers,
+        progress=not (quiet or as_json),
+        **options,
+    )
+    if as_json:
+        show.print_json(found.to_json())
+        return
+    if quiet:
+        show.print_text(found.command)
+        return
+    rows = found.rows if show_all else found.rows[:_SHOWN]
+    best = found.best
+    show.print_text(f"{found.operator} {best['shape'].replace('x', ',')} on {found.board.name}, the fastest first:\n")
+    show.print_columns(
+        ("strategy", "NRAM limit", "tier", "tiles", "NRAM", "time", "", "why it is slower"),
+        [
+            (
+                row["strategy"] if row["strategy"] != "auto" else f"auto: {row['plan_strategy']}",
+                "" if row["nram_limit_bytes"] is None else text_of("nram_bytes", row["nram_limit_bytes"]),
+                str(row["tier"]),
+                str(row["tiles"]),
+                f"{row['plan_nram_bytes'] / 1024:.4g} KiB",
+                us_text(row["time_ps"]),
+                "best" if row is best else _slower(row["slower"]),
+                row["why"],
+            )
+            for row in rows
+        ],
+        right=(1, 2, 3, 4, 5, 6),
+    )
+    left = len(found.rows) - len(rows)
+    lines = [f"{left} slower ones; --all shows them"] if left else []
+    tried = f"{len(found.rows)} plans ran"
+    if found.repeats:
+        tried += f", {found.repeats} more settings came to the same plans"
+    if found.refused:
+        tried += f", {len(found.refused)} did not fit"
+    lines.append(tried)
+    floor = us_text(round(best["floor_us"] * PS_PER_US))
+    over = f"{best['time_us'] / best['floor_us']:.2f} x " if best["floor_us"] else ""
+    lines.append(f"the best takes {over}the floor of {floor}{', so the search ended early' if found.at_floor else ''}")
+    if found.as_good:
+        lines.append(f"{found.as_good} within 2 % of the best: take them as equal ({expected_error(found.board)})")
+    show.print_text("\n" + "\n".join(lines))
+    show.print_text(f"\nThe best one, from the shell and from Python:\n  {found.command}\n  {found.call}")
+
+
+def _slower(part: float | None) -> str:
+    from mlusim.analysis.table import percent
+
+    if not part:
+        return "equal" if part is not None else ""
+    return f"+{percent(part)}"

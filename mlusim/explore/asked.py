@@ -1,0 +1,194 @@
+"""What `sweep` takes as axes: names looked up, texts read, lists made of single values, all checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mlusim.dtypes import FLOAT32
+from mlusim.errors import InputError
+from mlusim.explore.grid import Axes, board_parameter, boards_of, dtypes_of, several
+from mlusim.explore.sources import kernel_of
+from mlusim.explore.values import numbers, shapes
+
+if TYPE_CHECKING:
+    from mlusim.cli.operators import Entry
+
+_LAUNCH = ("dim", "kind")
+
+
+def axes_of(  # noqa: PLR0913
+    operation: str | Callable[..., Any],
+    *,
+    shape: Any,
+    dtype: Any,
+    device: Any,
+    strategy: Any,
+    nram_bytes: Any,
+    nram_limit_bytes: Any,
+    cores: Any,
+    vary: Mapping[str, Any],
+    data: bool,
+    seed: int,
+    options: Mapping[str, Any],
+) -> Axes:
+    """The axes of what `sweep` takes, checked. Raises `InputError` and `BoardError`."""
+    own = {name: several(value) for name, value in options.items()}
+    dtype_name = "dtype"
+    launch: dict[str, list[Any]] = {}
+    strategies: list[str | None] = [None]
+    kernel = None
+    operation = by_name(operation)
+    if isinstance(operation, str) and ":" not in operation:
+        entry = entry_of(operation)
+        name = entry.name
+        dtype_name = entry.random_dtype
+        if dtype_name != "dtype":
+            if dtype is not None:
+                own["dtype"] = dtypes_of(dtype)
+            dtype = own.pop(dtype_name, None)
+        own = _operator_options(entry, own)
+        strategies = _strategies(entry, own, strategy)
+    else:
+        kernel = kernel_of(operation)
+        name = kernel.name
+        if strategy is not None or nram_limit_bytes is not None:
+            given = "strategy" if strategy is not None else "nram_limit_bytes"
+            raise InputError(f"{given}: {name} is a function of your own, which no planner splits: leave it off")
+        launch = {key: own.pop(key) for key in _LAUNCH if key in own}
+        if "dim" in launch:
+            launch["dim"] = [_grid(dim) for dim in launch["dim"]]
+        if launch and kernel.launches:
+            raise InputError(f"{' and '.join(launch)}: {name} launches its kernels itself: make it a setting of {name}")
+        unknown = [key for key in own if key not in kernel.settings]
+        if unknown:
+            has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"
+            raise InputError(f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; {has}")
+    return Axes(
+        operator=name,
+        kernel=kernel,
+        shapes=_shapes(shape),
+        dtypes=dtypes_of(FLOAT32 if dtype is None else dtype),
+        boards=boards_of(device),
+        strategies=strategies,
+        nram_limits=_whole("nram_limit_bytes", nram_limit_bytes),
+        nram_sizes=_whole("nram_bytes", nram_bytes),
+        core_counts=_whole("cores", cores),
+        vary={parameter: _board_values(parameter, values) for parameter, values in vary.items()},
+        options=own,
+        launch=launch,
+        dtype_name=dtype_name,
+        data=data,
+        seed=seed,
+    )
+
+
+def entry_of(name: str) -> Entry:
+    """The operator of that name, as in `mlusim run NAME`. Raises `InputError`."""
+    from difflib import get_close_matches
+
+    from mlusim.cli.entries import ENTRIES
+
+    if name not in ENTRIES:
+        near = get_close_matches(name, ENTRIES, n=1)
+        nearest = f"did you mean {near[0]}? " if near else ""
+        raise InputError(f"no operator {name!r}; {nearest}there are {', '.join(ENTRIES)}; a kernel is file.py:function")
+    return ENTRIES[name]
+
+
+def by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
+    """A function of `mlusim.ops` as the operator that it is."""
+    if isinstance(operation, str) or not getattr(operation, "__module__", "").startswith("mlusim.ops"):
+        return operation
+    if operation.__name__ == "tin_shift_backward":
+        raise InputError("tin_shift_backward is an option of tin_shift: sweep('tin_shift', backward=True, ...)")
+    return operation.__name__.removesuffix("_forward")
+
+
+def _operator_options(entry: Entry, given: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Values of all options of an operator: those given, and the defaults of the others."""
+    from click import Option
+
+    parameters = {one.name or "": one for one in (*entry.options(), *entry.random_options())}
+    unknown = [name for name in given if name not in parameters]
+    if unknown:
+        has = f"it has {', '.join(parameters)}" if parameters else "it has none"
+        raise InputError(f"{unknown[0]}: {entry.name} has no such option; {has}")
+    found: dict[str, list[Any]] = {}
+    for name, parameter in parameters.items():
+        if name not in given and parameter.required:
+            raise InputError(f"{name}: {entry.name} needs it; give a value, or a list of them to sweep")
+        # click's own mark for no default is none of these.
+        default: Any = parameter.default if isinstance(parameter.default, bool | int | float | str) else None
+        if isinstance(parameter, Option) and parameter.is_flag:
+            default = bool(default)
+        found[name] = given.get(name, [default])
+    return found
+
+
+def _grid(dim: Any) -> Any:
+    """A grid of one or two axes as one of three; what is none, the launch refuses."""
+    return (*dim, 1, 1)[: max(3, len(dim))] if isinstance(dim, tuple) else dim
+
+
+def _strategies(entry: Entry, options: Mapping[str, list[Any]], strategy: Any) -> list[str | None]:
+    from itertools import product
+
+    from mlusim.ops.common import check_choice
+
+    known: tuple[str, ...] = ()
+    for values in product(*options.values()):
+        # Raises for options that do not go together, before anything runs.
+        record, _ = entry.choose(dict(zip(options, values, strict=True)))
+        known = record.strategies
+    if strategy is None:
+        return [known[0]]
+    names = [part.strip() for one in several(strategy) for part in str(one).split(",")]
+    if "all" in names:
+        return list(known)
+    for name in names:
+        check_choice("strategy", name, known)
+    return [*dict.fromkeys(names)]
+
+
+def _shapes(shape: Any) -> list[tuple[int, ...]]:
+    found: list[tuple[int, ...]] = []
+    for one in several(shape):
+        if isinstance(one, str):
+            found += shapes(one)
+            continue
+        try:
+            extents = (int(one),) if hasattr(one, "__index__") else tuple(int(extent) for extent in one)
+        except (TypeError, ValueError):
+            raise InputError(f"shape: {one!r} is no shape such as (2, 8, 256, 196)") from None
+        found.append(extents)
+    negative = [one for one in found if min(one, default=0) < 0]
+    if negative:
+        raise InputError(f"shape: {list(negative[0])}: an extent is not negative")
+    return [*dict.fromkeys(found)]
+
+
+def _whole(name: str, values: Any) -> list[int | None]:
+    found: list[int | None] = []
+    for one in several(values):
+        if isinstance(one, str):
+            found += [int(number) for number in numbers(name, one)]
+            continue
+        if one is not None and (isinstance(one, bool) or not hasattr(one, "__index__") or one < 1):
+            raise InputError(f"{name}: {one!r} is no whole number above 0")
+        found.append(None if one is None else int(one))
+    for one in found:
+        if one is not None and one < 1:
+            raise InputError(f"{name}: {one} is no whole number above 0")
+    return [*dict.fromkeys(found)]
+
+
+def _board_values(parameter: str, values: Any) -> list[Any]:
+    kind = board_parameter(parameter)
+    found: list[Any] = []
+    for one in several(values):
+        found += numbers(parameter, one, whole=kind is int) if isinstance(one, str) else [one]
+    for one in found:
+        if isinstance(one, bool) or not isinstance(one, int | float) or (kind is int and not isinstance(one, int)):
+            raise InputError(f"{parameter}: {one!r} is no {'whole number' if kind is int else 'number'}")
+    return [*dict.fromkeys(found)]

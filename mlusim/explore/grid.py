@@ -1,0 +1,233 @@
+"""From axes to points: every combination of the values given, each with its board made and its key.
+
+A list (or a range) is an axis of several values; anything else, a tuple too, is one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from itertools import product
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from mlusim.dtypes import dtype_of
+from mlusim.errors import BoardError, InputError
+from mlusim.explore.point import Point, plain
+from mlusim.explore.sources import UserKernel
+from mlusim.explore.store import IMPOSSIBLE, Outcome
+from mlusim.hardware import Board, board
+
+# A sweep of more is a mistake in an axis.
+MAX_POINTS = 1_000_000
+
+_COLUMN_OF_NRAM = "nram_usable_bytes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axes:
+    """What is swept: each a list of values.
+
+    Attributes:
+        operator: name.
+        kernel: the user's function, where it is one.
+        shapes, dtypes, strategies, nram_limits, nram_sizes, core_counts: None in a list: as the board or operator has.
+        boards: board records.
+        vary: parameters of the board, by name.
+        options: attributes of the operator and of its random inputs; settings of a function.
+        launch: `dim`, `kind`.
+        dtype_name: what the element type's column is called.
+        data, seed: as `Point`.
+    """
+
+    operator: str
+    kernel: UserKernel | None = None
+    shapes: Sequence[tuple[int, ...]]
+    dtypes: Sequence[Any]
+    boards: Sequence[Board]
+    strategies: Sequence[str | None] = (None,)
+    nram_limits: Sequence[int | None] = (None,)
+    nram_sizes: Sequence[int | None] = (None,)
+    core_counts: Sequence[int | None] = (None,)
+    vary: Mapping[str, Sequence[Any]]
+    options: Mapping[str, Sequence[Any]]
+    launch: Mapping[str, Sequence[Any]]
+    dtype_name: str = "dtype"
+    data: bool = False
+    seed: int = 0
+
+    def _lists(self) -> dict[str, Sequence[Any]]:
+        return {
+            "shape": self.shapes,
+            self.dtype_name: self.dtypes,
+            "device": self.boards,
+            _COLUMN_OF_NRAM: self.nram_sizes,
+            "cores": self.core_counts,
+            **self.vary,
+            "strategy": self.strategies,
+            "nram_limit_bytes": self.nram_limits,
+            **self.options,
+            **self.launch,
+        }
+
+    def columns(self) -> list[str]:
+        """The axes that have several values, as columns of the table."""
+        found = []
+        for name, values in self._lists().items():
+            if len(values) > 1:
+                ranks = {len(shape) for shape in self.shapes}
+                if name == "shape" and len(ranks) == 1:
+                    found += [
+                        f"shape_{axis}"
+                        for axis, extents in enumerate(zip(*self.shapes, strict=True))
+                        if len({*extents}) > 1
+                    ]
+                else:
+                    found.append(name)
+        return found
+
+    def count(self) -> int:
+        """Number of points. Raises `InputError` for none, and for too many."""
+        lists = self._lists()
+        empty = [name for name, values in lists.items() if not values]
+        if empty:
+            raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; give at least one")
+        count = prod(len(values) for values in lists.values())
+        if count > MAX_POINTS:
+            sizes = " x ".join(f"{len(values)} of {name}" for name, values in lists.items() if len(values) > 1)
+            raise InputError(f"{count} points ({sizes}): a sweep has at most {MAX_POINTS}; leave values out")
+        return count
+
+    def points(self) -> Iterator[Point | Outcome]:
+        """Every combination: a point, or what came of it where its board cannot be."""
+        names = list(self.vary)
+        for shape, dtype, base in product(self.shapes, self.dtypes, self.boards):
+            for nram, cores, *changes in product(self.nram_sizes, self.core_counts, *self.vary.values()):
+                changed = dict(zip(names, changes, strict=True))
+                asked = self._asked(shape, dtype, base, nram, cores, changed)
+                try:
+                    record = changed_board(base, nram, cores, changed)
+                except BoardError as error:
+                    for point in self._on_board(shape, dtype, base, asked):
+                        yield Outcome(IMPOSSIBLE, str(error), dict(point.asked), 0.0)
+                    continue
+                on_board = {
+                    "cores": record.cores,
+                    "clusters": record.clusters,
+                    _COLUMN_OF_NRAM: record.nram_usable_bytes,
+                    "dram_bandwidth_bytes_per_s": record.dram_bandwidth_bytes_per_s,
+                }
+                yield from self._on_board(shape, dtype, record, asked | on_board)
+
+    def _on_board(self, shape: tuple[int, ...], dtype: Any, record: Board, asked: dict[str, Any]) -> Iterator[Point]:
+        option_sets = [dict(zip(self.options, values, strict=True)) for values in product(*self.options.values())]
+        launches = [dict(zip(self.launch, values, strict=True)) for values in product(*self.launch.values())]
+        for strategy, limit, options, launch in product(self.strategies, self.nram_limits, option_sets, launches):
+            more = {"strategy": strategy} if strategy is not None else {}
+            more |= {"nram_limit_bytes": limit} if limit is not None else {}
+            shown = {name: _cell(value) for name, value in {**options, **launch}.items() if value is not None}
+            yield Point(
+                operator=self.operator,
+                kernel=self.kernel,
+                shape=shape,
+                dtype=dtype,
+                board=record,
+                strategy=strategy,
+                nram_limit_bytes=limit,
+                options=options,
+                launch=launch,
+                data=self.data,
+                seed=self.seed,
+                asked=asked | more | shown,
+            )
+
+    def _asked(
+        self,
+        shape: tuple[int, ...],
+        dtype: Any,
+        base: Board,
+        nram: int | None,
+        cores: int | None,
+        changed: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        asked: dict[str, Any] = {
+            "operator": self.operator,
+            "device": base.name,
+            "shape": "x".join(map(str, shape)),
+            **{f"shape_{axis}": extent for axis, extent in enumerate(shape)},
+            "elements": prod(shape),
+            self.dtype_name: plain(dtype),
+        }
+        if nram is not None:
+            asked[_COLUMN_OF_NRAM] = nram
+        if cores is not None:
+            asked["cores"] = cores
+        return asked | dict(changed)
+
+
+def _cell(value: Any) -> Any:
+    """An option's value as a table holds it."""
+    value = plain(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else value
+
+
+def changed_board(base: Board, nram_usable_bytes: int | None, cores: int | None, changes: Mapping[str, Any]) -> Board:
+    """A board with another usable NRAM, another number of cores, and other parameters.
+
+    Fewer cores are fewer clusters, or part of one: as if a launch took only those and the rest of the chip idled, so
+    that they have the whole DRAM for themselves. More cores share the same DRAM. Raises `BoardError`.
+    """
+    values = dict(changes)
+    if nram_usable_bytes is not None:
+        values["nram_bytes"] = nram_usable_bytes + int(values.get("nram_reserved_bytes", base.nram_reserved_bytes))
+    if cores is not None:
+        each = base.cores_per_cluster
+        if cores > each and cores % each:
+            near = cores // each * each
+            raise BoardError(
+                f"{base.name}: {cores} cores are no whole clusters of {each}; take {near} or {near + each}"
+            )
+        values |= {"clusters": max(cores // each, 1), "cores_per_cluster": min(cores, each)}
+    return base.replace(**values) if values else base
+
+
+def several(value: Any) -> list[Any]:
+    """The values of an axis: those of a list or range, each once, or the one value."""
+    values = list(value) if isinstance(value, list | range) else [value]
+    found: list[Any] = []
+    for each in values:
+        if each not in found:
+            found.append(each)
+    return found
+
+
+def boards_of(value: Any) -> list[Board]:
+    """Boards by name, file or record; a text may list several, separated by commas."""
+    given = [part for one in several(value) for part in (one.split(",") if isinstance(one, str) else [one])]
+    found: list[Board] = []
+    for one in given:
+        if not isinstance(one, str | Path | Board):
+            raise BoardError(f"{one!r} is no board: name a preset or a TOML file, or pass a Board")
+        record = board(one.strip() if isinstance(one, str) else one)
+        if record not in found:
+            found.append(record)
+    return found
+
+
+def board_parameter(name: str) -> type:
+    """The type, int or float, that a board's parameter takes. Raises `InputError` for a name that is none."""
+    kinds = {item.name: {"int": int, "float": float}.get(str(item.type)) for item in fields(Board)}
+    kind = kinds.get(name)
+    if kind is None:
+        near = get_close_matches(name, [key for key, value in kinds.items() if value], n=1, cutoff=0.4)
+        nearest = f"did you mean {near[0]}? " if near else ""
+        raise InputError(f"a board has no parameter {name!r} to vary; {nearest}`mlusim devices mlu370-x4` lists them")
+    return kind
+
+
+def dtypes_of(value: Any) -> list[Any]:
+    """Element types of an axis; a text may list several, separated by commas."""
+    given = [part for one in several(value) for part in (one.split(",") if isinstance(one, str) else [one])]
+    return several([dtype_of(part.strip() if isinstance(part, str) else part) for part in given])

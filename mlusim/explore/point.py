@@ -1,0 +1,233 @@
+"""One point of a sweep: what is asked for, its key, and how it is run; in whatever process, it is the same.
+
+What goes to another process are plain values, so that any machine with the same mlusim can run it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from mlusim.dtypes import Dtype, dtype_name, dtype_of
+from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError
+from mlusim.explore.sources import UserKernel, load, model_hash, where_in
+from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
+from mlusim.hardware import Board
+from mlusim.units import PS_PER_US
+
+if TYPE_CHECKING:
+    from mlusim.analysis.floor import Floor
+    from mlusim.analysis.metrics import Metrics
+    from mlusim.kernels.plan import Plan
+    from mlusim.log import Log
+    from mlusim.ops.common import Call
+
+# Columns of the figures of a point that is done; those of a plan are an operator's only.
+PLAN_FIGURES = ("plan_strategy", "tier", "tasks", "tiles", "plan_nram_bytes")
+FIGURES = (
+    *("time_us", "time_ps", "cycles", "floor_us", "bus_read_bytes", "bus_write_bytes", "requested_bytes"),
+    *("compulsory_bytes", "traffic_ratio", "io_efficiency", "compute_efficiency", "peak_nram_bytes", "peak_sram_bytes"),
+    *("copies", "launches", "transfer_us", "bandwidth_wait_us", "on_chip_copy_us", "vector_us", "scalar_us"),
+    *("dma_latency_us", "sync_us", "issue_us", "launch_us", "idle_us"),
+)
+
+_FORMAT = 1
+# The answer of a process whose mlusim is another one.
+STALE = "stale"
+_TUPLES = (list, tuple)
+# What a board, a plan or a rule of the operator refuses; everything else that goes wrong is an error of the kernel.
+_REFUSALS = (PlanError, AllocationError, BoardError, InputError, LaunchError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """What is asked for.
+
+    Attributes:
+        operator: as in `mlusim run NAME`, or the name of the user's function.
+        kernel: the user's function, where it is one.
+        shape, dtype: of the inputs.
+        board: the board, changes made.
+        strategy: None: the operator's default, or no strategy, for a user's function.
+        nram_limit_bytes: as in `RunOptions`.
+        options: attributes of the operator and of its random inputs, as `mlusim run` has them; settings of a function.
+        launch: `dim` and `kind` of a user's kernel, where they are given.
+        data, seed: whether tensors have bytes; of the random numbers.
+        asked: what was asked for, as columns of the table.
+    """
+
+    operator: str
+    kernel: UserKernel | None = None
+    shape: tuple[int, ...]
+    dtype: Dtype
+    board: Board
+    strategy: str | None = None
+    nram_limit_bytes: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    launch: Mapping[str, Any] = field(default_factory=dict)
+    data: bool = False
+    seed: int = 0
+    asked: Mapping[str, Any] = field(default_factory=dict)
+
+    def payload(self) -> dict[str, Any]:
+        """As plain values, which `run_point` takes."""
+        return {
+            "model": model_hash(),
+            "operator": self.operator,
+            "kernel": None if self.kernel is None else self.kernel.payload(),
+            "shape": self.shape,
+            "dtype": dtype_name(self.dtype),
+            "board": {item.name: getattr(self.board, item.name) for item in fields(Board) if item.name != "sources"},
+            "strategy": self.strategy,
+            "nram_limit_bytes": self.nram_limit_bytes,
+            "options": {name: plain(value) for name, value in self.options.items()},
+            "launch": dict(self.launch),
+            "data": self.data,
+            "seed": self.seed,
+        }
+
+    def key(self) -> str:
+        """sha256 of all that decides what comes of the point: a changed kernel, board or model is another point."""
+        value = self.payload()
+        if self.kernel is not None:
+            value["kernel"] = self.kernel.sha256
+        text = json.dumps([_FORMAT, value], sort_keys=True, separators=(",", ":"), default=repr)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def outcome(self, status: str, message: str, figures: Mapping[str, Any], host_s: float = 0.0) -> Outcome:
+        """What came of it, as a row."""
+        return Outcome(status, message, {**self.asked, **figures}, host_s)
+
+
+def plain(value: Any) -> Any:
+    """An option's value as JSON has it: element types by name."""
+    if isinstance(value, _TUPLES):
+        return tuple(plain(item) for item in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return dtype_name(dtype_of(value))
+
+
+def prepare_point(point: Point) -> Call:
+    """Inputs made up and the split planned, nothing run. Raises as the operator does."""
+    return _prepare(point.payload(), point.board)
+
+
+def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]:
+    """Simulate one point, in whatever process: status, message, figures, seconds of host time. Raises nothing."""
+    begin = time.perf_counter()
+    status, figures = DONE, dict[str, Any]()
+    message = ""
+    try:
+        if payload["model"] != model_hash():
+            return STALE, "", {}, 0.0
+        sources = dict.fromkeys(
+            (item.name for item in fields(Board) if item.name not in ("name", "sources")), "a sweep"
+        )
+        board = Board(**payload["board"], sources=sources)
+        figures = _run_kernel(payload, board) if payload["kernel"] else _run_operator(payload, board)
+    except _REFUSALS as error:
+        status, message = IMPOSSIBLE, str(error)
+    except MlusimError as error:
+        status, message = FAILED, str(error)
+    except MemoryError:
+        status, message = DIED, "not enough memory on this machine: use fewer workers, or leave the data off"
+    except Exception as error:  # noqa: BLE001 - whatever a user's function raises is what came of the point
+        place = where_in(error, payload["kernel"]["file"]) if payload["kernel"] else ""
+        status, message = FAILED, f"{place}{type(error).__name__}: {error}"
+    return status, " ".join(message.split()), figures, time.perf_counter() - begin
+
+
+def _prepare(payload: dict[str, Any], board: Board) -> Call:
+    from mlusim.cli.entries import ENTRIES
+    from mlusim.cli.operators import Draw, prepare
+
+    entry = ENTRIES[payload["operator"]]
+    options = {name: _tupled(value) for name, value in payload["options"].items()}
+    record, attributes = entry.choose(options)
+    draw = Draw(payload["seed"], data=payload["data"])
+    arrays = entry.random(draw, tuple(payload["shape"]), dtype_of(payload["dtype"]), options)
+    return prepare(entry, record, attributes, arrays, board, payload["strategy"], payload["nram_limit_bytes"])
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, _TUPLES) else value
+
+
+def _run_operator(payload: dict[str, Any], board: Board) -> dict[str, Any]:
+    from mlusim.ops.common import run
+
+    call = _prepare(payload, board)
+    result = run(call, data=payload["data"], check=False)
+    plan = call.plan
+    return _plan_figures(plan) | _figures(result.metrics, result.floor, result.log, board)
+
+
+def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
+    from inspect import iscoroutinefunction, signature
+
+    from mlusim.analysis.floor import floor_of
+    from mlusim.analysis.metrics import measure
+    from mlusim.analysis.records import Records
+    from mlusim.cli.operators import Draw
+    from mlusim.device import Device
+
+    function = load(payload["kernel"])
+    shape, dtype = tuple(payload["shape"]), dtype_of(payload["dtype"])
+    device = Device(board, data=payload["data"])
+    settings = {name: _tupled(value) for name, value in payload["options"].items()}
+    if iscoroutinefunction(function):
+        draw = Draw(payload["seed"], data=payload["data"])
+        parameters = list(signature(function).parameters.values())[1:]
+        *inputs, output = (one.name for one in parameters if one.default is one.empty)
+        tensors = [device.upload(draw.elements(shape, dtype), name) for name in inputs]
+        tensors.append(device.alloc(shape, dtype, output))
+        values = [settings.get(one.name, one.default) for one in parameters if one.default is not one.empty]
+        launch = {name: _tupled(value) for name, value in payload["launch"].items()}
+        device.launch(function, *tensors, *values, **launch)
+    else:
+        function(device, shape, dtype, **settings)
+    device.synchronize()
+    metrics = measure(device.log, board)
+    tasks = sum(launch.dim[0] * launch.dim[1] * launch.dim[2] for launch in device.log.launches)
+    return {"tasks": tasks} | _figures(metrics, floor_of(Records(device.log, board), metrics), device.log, board)
+
+
+def _plan_figures(plan: Plan) -> dict[str, Any]:
+    return {
+        "plan_strategy": plan.strategy,
+        "tier": plan.tier,
+        "tasks": plan.tasks if plan.tier else 0,
+        "tiles": len(plan.tiles),
+        "plan_nram_bytes": plan.nram_bytes,
+    }
+
+
+def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str, Any]:
+    core_time_ps = metrics.core_time_ps
+    bus = metrics.bus_bytes
+    return {
+        "time_us": metrics.time_ps / PS_PER_US,
+        "time_ps": metrics.time_ps,
+        "cycles": metrics.cycles,
+        "floor_us": floor.time_ps / PS_PER_US,
+        "bus_read_bytes": bus["read"],
+        "bus_write_bytes": bus["write"],
+        "requested_bytes": sum(metrics.bytes_requested.values()),
+        "compulsory_bytes": metrics.theory_io_bytes,
+        "traffic_ratio": sum(bus.values()) / metrics.theory_io_bytes if metrics.theory_io_bytes else 0.0,
+        "io_efficiency": metrics.io_efficiency,
+        "compute_efficiency": metrics.compute_efficiency,
+        "peak_nram_bytes": metrics.peak_nram_bytes,
+        "peak_sram_bytes": metrics.peak_sram_bytes,
+        "copies": sum(count for name, count in metrics.operations.items() if name.startswith("memcpy")),
+        "launches": len(log.launches),
+        **{
+            f"{cause}_us": spent / board.cores / PS_PER_US if core_time_ps else 0.0
+            for cause, spent in metrics.where_time_went.items()
+        },
+    }

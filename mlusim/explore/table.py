@@ -1,0 +1,104 @@
+"""Rows as a table: Parquet, CSV, JSON, or a DataFrame."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Rows = Sequence[dict[str, Any]]
+
+SUFFIXES = (".parquet", ".csv", ".json")
+_LAST = ("status", "message", "host_s")
+
+
+def columns_of(rows: Rows) -> list[str]:
+    """Every column that some row has: what was asked for, the figures, what came of it."""
+    longest: dict[str, None] = {}
+    for row in sorted(rows, key=len, reverse=True)[:1]:
+        longest |= dict.fromkeys(row)
+    for row in rows:
+        longest |= dict.fromkeys(name for name in row if name not in longest)
+    return [*(name for name in longest if name not in _LAST), *(name for name in _LAST if name in longest)]
+
+
+def data_frame(rows: Rows) -> DataFrame:
+    """A pandas DataFrame; raises `InputError` where pandas is not installed."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise InputError("a table needs pandas: pip install pandas; `rows` has the same as dicts") from None
+    frame = pd.DataFrame(list(rows), columns=columns_of(rows))
+    # Columns with gaps would turn integers into floats.
+    return frame.convert_dtypes()
+
+
+def check_table(text: str | Path) -> Path:
+    """The path of a table, checked before anything runs. Raises `InputError`."""
+    path = Path(text)
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(f"{path}: a table is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}: name it so")
+    if path.suffix.lower() == ".parquet":
+        try:
+            import pyarrow.parquet  # noqa: F401
+        except ImportError:
+            raise InputError(f"{path}: Parquet needs pyarrow: pip install pyarrow, or name a .csv") from None
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: name a file in a directory that there is")
+    return path
+
+
+def write_table(rows: Rows, path: Path) -> Path:
+    """Write the rows by the path's suffix; the file is complete or as it was before. Raises `InputError`."""
+    check_table(path)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        try:
+            with scratch.open("wb") as stream:
+                _WRITERS[path.suffix.lower()](rows, stream)
+            scratch.replace(path)
+        finally:
+            scratch.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def _write_parquet(rows: Rows, stream: BinaryIO) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    # A column of integers with a fraction somewhere is one of floats.
+    columns = {name: [row.get(name) for row in rows] for name in columns_of(rows)}
+    for name, values in columns.items():
+        kinds = {type(value) for value in values if value is not None}
+        if len(kinds) > 1:
+            whole = kinds <= {int, float}
+            columns[name] = [None if value is None else float(value) if whole else str(value) for value in values]
+    pq.write_table(pa.table(columns), stream)
+
+
+def _write_csv(rows: Rows, stream: BinaryIO) -> None:
+    import io
+
+    text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
+    writer = csv.DictWriter(text, columns_of(rows), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    text.flush()
+    text.detach()
+
+
+def _write_json(rows: Rows, stream: BinaryIO) -> None:
+    stream.write((json.dumps(list(rows), indent=1) + "\n").encode())
+
+
+_WRITERS = {".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json}

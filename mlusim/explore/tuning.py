@@ -1,0 +1,238 @@
+"""`mlusim.tune`: the strategy and the tiles that are fastest for one shape on one board, by simulation."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlusim.errors import InputError, MlusimError
+from mlusim.explore.asked import axes_of, by_name, entry_of
+from mlusim.explore.grid import Axes
+from mlusim.explore.point import Point, plain, prepare_point
+from mlusim.explore.progress import Bar
+from mlusim.explore.runner import Runner
+from mlusim.explore.search import Search
+from mlusim.explore.sources import check_not_loading
+from mlusim.explore.store import Store
+from mlusim.hardware import Board
+
+if TYPE_CHECKING:
+    from mlusim.result import Result
+
+# Times that differ by less are as good as equal: the model is not that exact.
+NEAR = 1.02
+_WORTH_A_WORD = 1.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """What `tune` found.
+
+    Attributes:
+        operator, board: what was tuned, and where.
+        rows: every plan that ran, the fastest first: columns as a sweep's, and `slower` (time over the best, less
+            1) and `why` it loses, in words.
+        refused: settings that do not fit, as (strategy, limit, message).
+        repeats: settings that came to a plan that had been tried.
+        at_floor: whether it ended early because nothing can be faster.
+        command, call: how to run the best one, on the command line and in Python.
+    """
+
+    operator: str
+    board: Board
+    rows: list[dict[str, Any]]
+    refused: list[tuple[str, int | None, str]]
+    repeats: int
+    at_floor: bool
+    command: str
+    call: str
+    _best: Point
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The row of the fastest plan."""
+        return self.rows[0]
+
+    @property
+    def as_good(self) -> int:
+        """How many others are within 2 % of the best: the model does not tell them apart."""
+        return sum(row["time_ps"] <= NEAR * self.best["time_ps"] for row in self.rows[1:])
+
+    def run(self, *, data: bool = True, progress: bool = False) -> Result:
+        """Run the best plan again on the same random inputs: the same time, and all that a result has."""
+        from mlusim.ops.common import run
+
+        point = replace(self._best, data=data)
+        return run(prepare_point(point), data=data, progress=progress)
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "operator": self.operator,
+            "board": self.board.name,
+            "best": self.best,
+            "runners_up": self.rows[1:],
+            "refused": [
+                {"strategy": strategy, "nram_limit_bytes": limit, "message": message}
+                for strategy, limit, message in self.refused
+            ],
+            "repeats": self.repeats,
+            "at_floor": self.at_floor,
+            "command": self.command,
+            "python": self.call,
+        }
+
+
+def tune(  # noqa: PLR0913
+    operator: str | Callable[..., Any],
+    *,
+    shape: Any,
+    dtype: Any = None,
+    device: Any = "mlu370-x4",
+    strategy: Any = "all",
+    seed: int = 0,
+    db: str | Path | None = None,
+    workers: int | None = None,
+    client: Any = None,
+    progress: bool = False,
+    **options: Any,
+) -> Tuning:
+    """Find the fastest strategy and tiles for one shape on one board, timing only.
+
+    Args:
+        operator: its name, as in `mlusim run NAME`, or its function in `mlusim.ops`.
+        shape: of the inputs, one.
+        dtype: element type, one; for cast and bitcast_convert as in `sweep`.
+        device: a preset's name, a TOML file or a board, one.
+        strategy: the strategies to try; by default all.
+        seed: of the random inputs: shifts, lengths, indices.
+        db, workers, client, progress: as in `sweep`; a sweep's file may be used.
+        options: attributes of the operator and of its random inputs, one value each.
+
+    Raises `InputError` for several values where one is meant, and where no plan fits; else as `sweep`.
+    """
+    check_not_loading()
+    name = by_name(operator)
+    if not isinstance(name, str) or ":" in name:
+        raise InputError(f"{operator!r} is a function of your own: it has no planner to tune; sweep its settings")
+    axes = axes_of(
+        name,
+        shape=shape,
+        dtype=dtype,
+        device=device,
+        strategy=strategy,
+        nram_bytes=None,
+        nram_limit_bytes=None,
+        cores=None,
+        vary={},
+        data=False,
+        seed=seed,
+        options=options,
+    )
+    _check_single(axes)
+    with (
+        Runner(workers, client) as runner,
+        Store(db) as store,
+        Bar("tuning", len(axes.strategies), shown=progress) as bar,
+    ):
+        search = Search(axes, store, runner, bar)
+        search.run()
+    return _tuning(search, device)
+
+
+def _check_single(axes: Axes) -> None:
+    several = [axis for axis in axes.columns() if axis != "strategy"]
+    if several:
+        raise InputError(f"{several[0]} has several values: tune takes one; sweep takes several")
+
+
+def _tuning(search: Search, device: Any) -> Tuning:
+    """What was found. Raises `MlusimError` where nothing fits."""
+    axes, board = search.axes, search.board
+    if not search.tried:
+        message = search.refused[0][2] if search.refused else "no strategy"
+        raise MlusimError(f"{axes.operator}: no plan can run on {board.name}: {message}")
+    order = sorted(search.tried, key=lambda item: item[1]["time_ps"])
+    best_point, best = order[0]
+    rows = [
+        row | {"slower": _slower(row, best), "why": why_slower(row, best) if row is not best else ""}
+        for _, row in order
+    ]
+    return Tuning(
+        operator=axes.operator,
+        board=board,
+        rows=rows,
+        refused=search.refused,
+        repeats=search.repeats,
+        at_floor=search.at_floor,
+        command=_command(best_point, axes, str(device) if isinstance(device, str | Path) else board.name),
+        call=_call(best_point, device),
+        _best=best_point,
+    )
+
+
+def _slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> float | None:
+    """Time over the best, less 1; None where the best takes none."""
+    if best["time_ps"]:
+        return float(row["time_ps"] / best["time_ps"] - 1)
+    return None if row["time_ps"] else 0.0
+
+
+def why_slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> str:
+    """Why a run takes longer than the best: the cause that grew most, and what there is more of."""
+    from mlusim.analysis.breakdown import CAUSES
+
+    if row["time_ps"] <= best["time_ps"]:
+        return "as fast"
+    if not best["time_ps"]:
+        return "the best one launches nothing"
+    grown = {cause: row[f"{cause}_us"] - best[f"{cause}_us"] for cause in CAUSES}
+    cause = max(grown, key=lambda name: grown[name])
+    share = row[f"{cause}_us"] / row["time_us"]
+    words = [f"{CAUSES[cause]}: {grown[cause]:.2f} us more, {100 * share:.1f} % of its time"]
+    for name, what in (("copies", "the copies"), ("traffic_ratio", "the bytes on the bus")):
+        if best[name] and row[name] > _WORTH_A_WORD * best[name]:
+            words.append(f"{row[name] / best[name]:.1f} x {what}")
+    if row["tasks"] < best["tasks"]:
+        words.append(f"{row['tasks']} tasks, not {best['tasks']}")
+    return "; ".join(words)
+
+
+def _command(point: Point, axes: Axes, device: str) -> str:
+    """`mlusim run ...` that does the same."""
+    entry = entry_of(point.operator)
+    words = ["mlusim", "run", entry.name, "--shape", ",".join(map(str, point.shape))]
+    words += [f"--{entry.random_dtype.replace('_', '-')}", str(point.asked[axes.dtype_name])]
+    for parameter in (*entry.options(), *entry.random_options()):
+        value = point.options.get(parameter.name or "")
+        if value is True:
+            words.append(parameter.opts[0])
+        elif value is not None and value is not False:
+            words += [parameter.opts[0], str(point.asked[parameter.name or ""])]
+    if point.seed:
+        words += ["--seed", str(point.seed)]
+    words += ["--device", device, "--strategy", str(point.strategy)]
+    if point.nram_limit_bytes is not None:
+        words += ["--nram-limit", str(point.nram_limit_bytes)]
+    return shlex.join(words)
+
+
+def _call(point: Point, device: Any) -> str:
+    """The call of `mlusim.ops` that does the same on arrays of that shape."""
+    entry = entry_of(point.operator)
+    record, attributes = entry.choose(dict(point.options))
+    if "sign" in attributes:
+        attributes = {"rule": "adjoint"} if attributes["sign"] < 0 else {}
+    words = [*record.tensors, *(f"{name}={_literal(value)}" for name, value in attributes.items())]
+    words.append(f"device={(str(device) if isinstance(device, str | Path) else point.board.name)!r}")
+    words.append(f"strategy={point.strategy!r}")
+    if point.nram_limit_bytes is not None:
+        words.append(f"nram_limit_bytes={point.nram_limit_bytes}")
+    return f"mlusim.ops.{record.name}({', '.join(words)})"
+
+
+def _literal(value: Any) -> str:
+    return repr(plain(value))

@@ -1,0 +1,148 @@
+"""Values of an axis as people write them: lists, ranges, and numbers with the unit that a parameter's name ends with.
+
+    64KiB,256KiB,1MiB      several values
+    16KiB..1MiB*2          16, 32, ... 1024 KiB: each twice the one before, up to the second
+    4..32+4                4, 8, ... 32: each 4 more
+    2,8,256,49..784*2      a shape with such an extent is several shapes
+
+A number without a unit is in that of the parameter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from itertools import product
+
+from mlusim.errors import InputError
+
+# More is a slip of the pen, not a sweep.
+MAX_VALUES = 10_000
+
+_SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS: dict[str, dict[str, int]] = {
+    "bytes_per_s": {f"{name}/s": size for name, size in (_SIZES | {"TB": 10**12}).items()},
+    "bytes_per_core": _SIZES,
+    "bytes": _SIZES,
+    "hz": {"Hz": 1, "kHz": 10**3, "MHz": 10**6, "GHz": 10**9},
+    "ps": {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9},
+}
+_NUMBER = r"(?P<{0}>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*(?P<{0}_unit>[A-Za-z/%]*)"
+_ITEM = re.compile(_NUMBER.format("low") + rf"(?:\.\.{_NUMBER.format('high')}(?P<how>[*+]){_NUMBER.format('step')})?")
+
+
+def numbers(name: str, text: str, *, whole: bool = True) -> list[int | float]:
+    """The values that a text lists.
+
+    Args:
+        name: of the parameter; its last part is the unit: `nram_bytes`, `clock_hz`, `clusters`.
+        text: values and ranges, separated by commas.
+        whole: whether they must be integers.
+
+    Raises `InputError` for what is no number, a unit of something else, a fraction where a whole number is needed,
+    and a range that is empty or endless.
+    """
+    found = [value for item in text.split(",") for value in _item(name, item.strip(), whole=whole)]
+    _check_count(name, text, len(found))
+    return found
+
+
+def shapes(text: str) -> list[tuple[int, ...]]:
+    """The shapes of a text: extents separated by commas or x, each a number or a range. Raises `InputError`."""
+    bare = text.strip().strip("[]()").replace(" ", "")
+    if not bare:
+        return [()]
+    extents = [_item("shape", part, whole=True) for part in re.split(r"[,xX]", bare)]
+    count = 1
+    for values in extents:
+        count *= len(values)
+    _check_count("shape", text, count)
+    return [tuple(int(extent) for extent in shape) for shape in product(*extents)]
+
+
+def _check_count(name: str, text: str, count: int) -> None:
+    if count > MAX_VALUES:
+        raise InputError(f"{name}: {text!r} are {count} values: an axis has at most {MAX_VALUES}; take a larger step")
+
+
+def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
+    found = _ITEM.fullmatch(item)
+    if not found:
+        raise InputError(
+            f"{name}: {item!r} is no number, and no range such as {_example(name)}: from, to, and how to go on"
+        )
+
+    def value(part: str) -> Decimal:
+        return Decimal(found[part].replace("_", "")) * _factor(name, item, found[f"{part}_unit"])
+
+    low = value("low")
+    if found["high"] is None:
+        return [_plain(name, item, low, whole=whole)]
+    if found["how"] == "*":
+        if found["step_unit"]:
+            raise InputError(f"{name}: {item!r}: a factor has no unit: leave {found['step_unit']} off")
+        step = Decimal(found["step"])
+    else:
+        step = value("step")
+    values = _range(name, item, low, value("high"), found["how"], step)
+    return [_plain(name, item, each, whole=whole) for each in values]
+
+
+def _range(name: str, item: str, low: Decimal, high: Decimal, how: str, step: Decimal) -> Iterator[Decimal]:
+    if high < low:
+        raise InputError(f"{name}: {item!r} goes down: write the smaller value first")
+    if (how == "*" and (step <= 1 or low <= 0)) or (how == "+" and step <= 0):
+        rule = "a factor above 1 and a start above 0" if how == "*" else "a step above 0"
+        raise InputError(f"{name}: {item!r} never ends: it needs {rule}")
+    count = 0
+    while low <= high:
+        yield low
+        low = low * step if how == "*" else low + step
+        count += 1
+        if count > MAX_VALUES:
+            _check_count(name, item, count)
+
+
+def _factor(name: str, item: str, unit: str) -> int:
+    if not unit:
+        return 1
+    known = units_of(name)
+    if unit in known:
+        return known[unit]
+    takes = f"takes {', '.join(known)}" if known else "has no unit: write a bare number"
+    raise InputError(f"{name}: {item!r}: no unit {unit!r}: it {takes}")
+
+
+def units_of(name: str) -> dict[str, int]:
+    """Units that a parameter's values may be given in, each in that of its name."""
+    return next((units for ending, units in _UNITS.items() if name == ending or name.endswith(f"_{ending}")), {})
+
+
+def _plain(name: str, item: str, value: Decimal, *, whole: bool) -> int | float:
+    if value == value.to_integral_value():
+        return int(value) if whole else float(value)
+    if whole:
+        raise InputError(f"{name}: {item!r} is {value.normalize():f}, and {name} takes whole numbers")
+    return float(value)
+
+
+def _example(name: str) -> str:
+    if name == "shape":
+        return "49..784*2 or 64..256+64"
+    units = list(units_of(name))
+    unit = units[min(1, len(units) - 1)] if units else ""
+    return f"16{unit}..64{unit}*2 or 16{unit}..64{unit}+16{unit}"
+
+
+def text_of(name: str, value: object) -> str:
+    """A value for people, with the largest unit that leaves a short number; `numbers` reads it back."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    spelled: Callable[[float], str] = lambda number: f"{number:.6g}"  # noqa: E731
+    known = [(unit, size) for unit, size in units_of(name).items() if unit != "KB"]
+    for unit, size in sorted(known, key=lambda item: -item[1]):
+        if value >= size > 1 and float(spelled(value / size)) * size == value and len(spelled(value / size)) <= 6:  # noqa: PLR2004
+            return f"{spelled(value / size)}{unit}"
+    unit = next((unit for unit, size in known if size == 1), "")
+    return f"{value}{unit}" if isinstance(value, int) else f"{spelled(value)}{unit}"

@@ -1,0 +1,509 @@
+"""Sweeps from Python: every point is an ordinary run, and what cannot run is a row too."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.cli.entries import ENTRIES
+from mlusim.cli.operators import Draw
+from mlusim.dtypes import dtype_of
+from mlusim.errors import BoardError, InputError
+from mlusim.explore import read_sweep
+from mlusim.explore.asked import axes_of
+from mlusim.explore.grid import changed_board
+from mlusim.explore.point import FIGURES, PLAN_FIGURES, Point
+from mlusim.explore.sources import MODEL
+
+X4 = mlusim.board("mlu370-x4")
+SHAPE = (2, 4, 8, 49)
+
+
+def inputs(operator, shape, dtype="float32", *, seed=0, **options):
+    """The random inputs that `mlusim run OPERATOR --shape` takes."""
+    entry = ENTRIES[operator]
+    options = {parameter.name: None for parameter in (*entry.options(), *entry.random_options())} | options
+    return entry.random(Draw(seed), shape, dtype_of(dtype), options)
+
+
+def here(operation, **axes):
+    return mlusim.sweep(operation, workers=0, **axes)
+
+
+def points_of(operation, **given):
+    names = ("dtype", "strategy", "nram_bytes", "nram_limit_bytes", "cores")
+    values = dict.fromkeys(names) | {"device": "mlu370-x4", "vary": {}, "data": False, "seed": 0, "options": {}}
+    return list(axes_of(operation, **(values | given)).points())
+
+
+# ---------------------------------------------------------------- a point is a run
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("strategy", ["documented", "batched"])
+def test_a_point_is_what_the_operator_gives(dtype, strategy):
+    (row,) = here("tin_shift", shape=SHAPE, dtype=dtype, strategy=strategy, device="mlu590-h8").rows
+    x, shifts = inputs("tin_shift", SHAPE, dtype)
+    run = mlusim.ops.tin_shift_forward(x, shifts, device="mlu590-h8", strategy=strategy)
+    metrics = run.metrics
+    assert row["status"] == "done"
+    assert row["time_ps"] == run.time_ps
+    assert row["time_us"] == run.time_us
+    assert row["cycles"] == run.cycles
+    assert (row["bus_read_bytes"], row["bus_write_bytes"]) == (run.bus_bytes["read"], run.bus_bytes["write"])
+    assert row["requested_bytes"] == sum(run.bytes_requested.values())
+    assert row["io_efficiency"] == run.io_efficiency
+    assert row["peak_nram_bytes"] == metrics.peak_nram_bytes
+    assert row["copies"] == metrics.operations["memcpy"]
+    assert row["floor_us"] * 1e6 == pytest.approx(run.floor.time_ps)
+    assert row["tier"] == run.plan.tier
+    assert row["dma_latency_us"] * 1e6 * run.board.cores == pytest.approx(metrics.where_time_went["dma_latency"])
+    assert set(PLAN_FIGURES) | set(FIGURES) < set(row)
+
+
+@pytest.mark.parametrize(
+    ("operator", "axes", "call"),
+    [
+        ("reverse", {"shape": (32, 40), "axis": (0, 1)}, lambda x: mlusim.ops.reverse(x, (0, 1))),
+        ("gather", {"shape": (32, 40), "axis": 1}, lambda *a: mlusim.ops.gather(*a, axis=1)),
+        ("cast", {"shape": (32, 40), "dtype": "int8"}, lambda x: mlusim.ops.cast(x, "int8")),
+        ("scatter_nd", {"shape": (32, 40), "mode": "standard"}, lambda *a: mlusim.ops.scatter_nd(*a, mode="standard")),
+    ],
+)
+def test_operators_with_attributes(operator, axes, call):
+    (row,) = here(operator, **axes).rows
+    options = {name: value for name, value in axes.items() if name not in ("shape", "dtype")}
+    assert row["time_ps"] == call(*inputs(operator, axes["shape"], **options)).time_ps
+
+
+def test_timing_only_gives_the_same_figures_as_data():
+    given = {"shape": (16, 24), "axis": [0, 1], "seed": 3}
+    without, with_data = (here("scatter", data=data, **given).rows for data in (False, True))
+    for one, other in zip(without, with_data, strict=True):
+        assert {key: one[key] for key in one if key != "host_s"} == {key: other[key] for key in one if key != "host_s"}
+
+
+def test_an_nram_limit_is_the_operators_own():
+    rows = here("tin_shift", shape=SHAPE, strategy="tight", nram_limit_bytes=[None, 400, 100], nram_bytes=[None]).rows
+    x, shifts = inputs("tin_shift", SHAPE)
+    assert [row["status"] for row in rows] == ["done", "done", "impossible"]
+    assert "with nram_limit_bytes = 100: " in rows[2]["message"]
+    run = mlusim.ops.tin_shift_forward(x, shifts, strategy="tight", nram_limit_bytes=400)
+    assert rows[1]["time_ps"] == run.time_ps > rows[0]["time_ps"]
+    assert run.plan.board == X4
+    assert run.plan.nram_limit_bytes == 400
+    assert "limited to 400 B" in run.plan.explain()
+    assert run.metrics.peak_nram_bytes <= 400
+    run.plan.check()
+
+
+@pytest.mark.parametrize("limit", [0, -1, 10**9, 3.5, True])
+def test_a_limit_that_is_none(limit):
+    with pytest.raises(InputError, match=r"^nram_limit_bytes="):
+        mlusim.ops.reverse(np.zeros(4), 0, nram_limit_bytes=limit)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "options"),
+    [
+        ("tin_shift", (2, 4, 8, 400), {}),
+        ("reverse", (64, 200), {"axis": (0, 1)}),
+        ("reverse_sequence", (8, 64, 20), {"seq_axis": 1, "batch_axis": 0}),
+        ("gather", (64, 200), {"axis": 1}),
+        ("scatter", (64, 200), {"axis": 0}),
+        ("cast", (20_000,), {"dtype": "float16"}),
+    ],
+)
+def test_a_limit_keeps_every_operator_right_and_within_it(operator, shape, options):
+    """The run is verified, too, by the fixture of all tests: also against its plan."""
+    call = getattr(mlusim.ops, "tin_shift_forward" if operator == "tin_shift" else operator)
+    arrays = inputs(operator, shape, **options)
+    whole, limited = (call(*arrays, **options, nram_limit_bytes=limit) for limit in (None, 4096))
+    assert limited.output.tobytes() == whole.output.tobytes()
+    assert limited.metrics.peak_nram_bytes <= 4096
+    assert len(limited.plan.tiles) >= len(whole.plan.tiles)
+    assert limited.report is not None
+
+
+def test_a_limit_is_for_every_operator_of_a_net():
+    from mlusim.cinn import Float, NetBuilder
+
+    builder = NetBuilder("net")
+    x = builder.create_input(Float(32), (64, 256), "x")
+    builder.cast(builder.flip(x, [0, 1]), "float16")
+    array = np.random.default_rng(0).standard_normal((64, 256), np.float32)
+    ran = builder.build().execute({"x": array}, nram_limit_bytes=1024)
+    assert [step.result.plan.nram_limit_bytes for step in ran.steps] == [1024, 1024]
+    assert all(step.result.metrics.peak_nram_bytes <= 1024 for step in ran.steps)
+
+
+# ---------------------------------------------------------------- the grid
+
+
+def test_every_combination_in_order():
+    found = here("reverse", shape=[(8, 8), (8, 16)], axis=[0, 1], dtype=["float16", "int8"], strategy="all")
+    strategies = ["auto", "strided", "mirror", "mixed"]
+    expected = [
+        (shape, dtype, strategy, axis)
+        for shape in ("8x8", "8x16")
+        for dtype in ("float16", "int8")
+        for strategy in strategies
+        for axis in (0, 1)
+    ]
+    assert [(row["shape"], row["dtype"], row["strategy"], row["axis"]) for row in found.rows] == expected
+    assert found.axes == ["shape_1", "dtype", "strategy", "axis"]
+    assert found.counts == {"done": 32, "impossible": 0, "failed": 0, "died": 0}
+
+
+def test_a_list_is_an_axis_and_a_tuple_a_value():
+    assert here("reverse", shape=(4, 4), axis=(0, 1)).rows[0]["axis"] == "0,1"
+    assert [row["axis"] for row in here("reverse", shape=(4, 4), axis=[0, (0, 1), 0]).rows] == [0, "0,1"]
+
+
+def test_boards_of_other_sizes():
+    given = {"shape": SHAPE, "strategy": "documented", "nram_bytes": [None, "512..1KiB*2"][1:]}
+    rows = here(
+        "tin_shift", cores=[1, 8, 32], vary={"dram_bandwidth_bytes_per_s": ["307.2GB/s,614.4GB/s"]}, **given
+    ).rows
+    assert len(rows) == 12
+    assert {(row["cores"], row["clusters"]) for row in rows} == {(1, 1), (8, 2), (32, 8)}
+    assert {row["nram_usable_bytes"] for row in rows} == {512, 1024}
+    assert {row["dram_bandwidth_bytes_per_s"] for row in rows} == {307_200_000_000, 614_400_000_000}
+    board = X4.replace(nram_bytes=512 + X4.nram_reserved_bytes, clusters=2, dram_bandwidth_bytes_per_s=614_400_000_000)
+    run = mlusim.ops.tin_shift_forward(*inputs("tin_shift", SHAPE), device=board, strategy="documented")
+    chosen = [row for row in rows if (row["cores"], row["nram_usable_bytes"]) == (8, 512)]
+    assert chosen[1]["time_ps"] == run.time_ps
+
+
+def test_fewer_cores_are_a_launch_that_leaves_the_others_idle(kernels):
+    few, grid = (
+        mlusim.sweep(f"{kernels}:add", shape=100_000, workers=0, **given).rows[0]
+        for given in ({"cores": 8}, {"dim": (4, 2, 1)})
+    )
+    assert few["time_ps"] == grid["time_ps"]
+    assert few["idle_us"] < grid["idle_us"]
+
+
+def test_parts_of_clusters_and_none():
+    one = changed_board(X4, None, 2, {})
+    assert (one.clusters, one.cores_per_cluster) == (1, 2)
+    with pytest.raises(BoardError, match=r"^mlu370-x4: 6 cores are no whole clusters of 4; take 4 or 8$"):
+        changed_board(X4, None, 6, {})
+
+
+def test_tiers_change_where_the_planner_says():
+    rows = here("tin_shift", shape=SHAPE, strategy="tight", nram_bytes="128..4KiB*2").rows
+    row_bytes, unit_bytes = 49 * 4, 4 * 49 * 4
+    for row in rows:
+        usable = row["nram_usable_bytes"]
+        assert row["tier"] == (1 if usable >= unit_bytes else 2 if usable >= row_bytes else 3)
+    assert {row["tier"] for row in rows} == {1, 2, 3}
+
+
+def test_what_cannot_be_is_a_row_with_its_reason():
+    given = {
+        "shape": [SHAPE, (2, 4)],
+        "nram_bytes": [64, 1024],
+        "cores": [4, 6],
+        "vary": {"dram_read_efficiency": [0.1, 0.95]},
+    }
+    found = here("tin_shift", **given)
+    assert len(found) == 16
+    reasons = {
+        (row["shape"], row["nram_usable_bytes"], row["cores"], row["dram_read_efficiency"]): row["message"]
+        for row in found.rows
+        if row["status"] == "impossible"
+    }
+    assert len(reasons) == 15
+    assert "no whole clusters" in reasons["2x4x8x49", 1024, 6, 0.95]
+    assert "must be less than dram_read_efficiency = 0.1" in reasons["2x4x8x49", 1024, 4, 0.1]
+    assert "takes N,T,C,HW" in reasons["2x4", 1024, 4, 0.95]
+    assert "no element of 4 B fits" in reasons["2x4x8x49", 64, 4, 0.95]
+    assert repr(found) == "<sweep of 16 points: 1 done, 15 impossible>"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"operation": "tinshift"},
+            r"no operator 'tinshift'; did you mean tin_shift\? there are tin_shift, reverse, .*",
+        ),
+        ({"shape": []}, r"nothing to sweep: shape has no values; give at least one"),
+        ({"device": "mlu999"}, r"no board 'mlu999'.*"),
+        ({"device": 3}, r"3 is no board: name a preset or a TOML file, or pass a Board"),
+        ({"strategy": "tihgt"}, r"strategy='tihgt': did you mean 'tight'\? .*"),
+        ({"colour": 1}, r"colour: tin_shift has no such option; it has backward, rule, groups"),
+        ({"vary": {"clock": 1}}, r"a board has no parameter 'clock' to vary; did you mean clock_hz\? .*"),
+        ({"vary": {"clock_hz": [1.5]}}, r"clock_hz: 1\.5 is no whole number"),
+        ({"vary": {"name": ["x"]}}, r"a board has no parameter 'name' to vary.*"),
+        ({"cores": 0}, r"cores: 0 is no whole number above 0"),
+        ({"nram_bytes": "1.5KiB,x"}, r"nram_bytes: 'x' is no number.*"),
+        ({"shape": "2,b"}, r"shape: 'b' is no number.*"),
+        ({"shape": (2, -1)}, r"shape: \[2, -1\]: an extent is not negative"),
+        ({"shape": [None]}, r"shape: None is no shape such as \(2, 8, 256, 196\)"),
+        ({"rule": "adjoint"}, r"--rule adjoint without --backward.*"),
+        ({"workers": -1}, r"workers=-1: a number of processes, or 0 for this one"),
+        ({"workers": None, "client": 3}, r"client=3 is no dask\.distributed\.Client"),
+        ({"client": 3}, r"workers and client: points run on this machine or on the cluster; leave one of them off"),
+        ({"operation": mlusim.ops.tin_shift_backward}, r"tin_shift_backward is an option of tin_shift: .*"),
+        ({"operation": 3}, r"3 is neither the name of an operator nor a function"),
+        (
+            {"shape": [(n,) for n in range(1200)], "nram_limit_bytes": list(range(1, 1000))},
+            r"1198800 points \(1200 of .*",
+        ),
+    ],
+)
+def test_what_is_no_sweep(given, message):
+    values = {"operation": "tin_shift", "shape": SHAPE, "workers": 0} | given
+    with pytest.raises((InputError, BoardError), match=f"^{message}$"):
+        mlusim.sweep(values.pop("operation"), **values)
+
+
+def test_reverse_needs_its_axis():
+    with pytest.raises(InputError, match=r"^axis: reverse needs it; give a value, or a list of them to sweep$"):
+        here("reverse", shape=(4, 4))
+
+
+def test_an_operators_function_is_its_name():
+    assert here(mlusim.ops.flip, shape=(4, 4), axis=0).rows[0]["operator"] == "flip"
+    assert here(mlusim.ops.tin_shift_forward, shape=SHAPE).rows[0]["operator"] == "tin_shift"
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def test_a_kernel_over_its_settings(kernels):
+    found = mlusim.sweep(
+        f"{kernels}:add", shape=10_000, tile=[256, 1024, 10**6], kind=["UNION1", "BLOCK"], dim=4, workers=0
+    )
+    assert found.counts == {"done": 4, "impossible": 2, "failed": 0, "died": 0}
+    assert found.axes == ["tile", "kind"]
+    assert "kernels.py:" in found.rows[-1]["message"]
+    assert "nram.alloc of 4 000 000 B" in found.rows[-1]["message"]
+    device = mlusim.Device(data=False)
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("kernels", kernels)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x, y = (device.upload(np.zeros(10_000, np.float32)) for _ in range(2))
+    device.launch(module.add, x, y, device.alloc(10_000, "float32"), 256, dim=4)
+    device.synchronize()
+    assert found.rows[0]["time_ps"] == device.log.launches[0].end_ps - device.log.launches[0].start_ps
+    assert "tier" not in found.rows[0]
+
+
+def test_a_function_that_launches(kernels):
+    once, twice = (
+        mlusim.sweep(f"{kernels}:{name}", shape=10_000, dtype="float16", workers=0).rows[0]
+        for name in ("add", "add_twice")
+    )
+    assert twice["launches"] == 2
+    assert twice["time_us"] > 1.9 * once["time_us"]
+
+
+def test_a_callable_of_this_process():
+    async def copy(core, x, out, part=2):
+        if core.is_memory_core or core.task_id:
+            return
+        tile = core.nram.alloc(x.size // part, x.dtype)
+        for start in range(0, x.size, tile.size):
+            await core.memcpy(tile, x[start : start + tile.size])
+            await core.memcpy(out[start : start + tile.size], tile)
+
+    rows = here(copy, shape=4096, part=[1, 4]).rows
+    assert [row["copies"] for row in rows] == [2, 8]
+    assert here(copy, shape=4096, part=(1)).rows[0]["time_ps"] == rows[0]["time_ps"]
+
+
+def test_kernels_that_are_none(kernels, tmp_path):
+    with pytest.raises(InputError, match=r"kernels\.py has no function 'ad': it has add, add_twice, .*"):
+        here(f"{kernels}:ad", shape=4)
+    with pytest.raises(
+        InputError, match=r"^--kernel .*gone\.py:f: .*gone\.py cannot be read: No such file or directory$"
+    ):
+        here(f"{tmp_path}/gone.py:f", shape=4)
+    with pytest.raises(InputError, match=r"^--kernel kernels\.py:: name a file and a function in it"):
+        here("kernels.py:", shape=4)
+    (tmp_path / "bad.py").write_text("x = 1\n\nraise RuntimeError('not today')\n")
+    with pytest.raises(InputError, match=r"bad\.py: cannot be loaded: line 3: RuntimeError: not today$"):
+        here(f"{tmp_path}/bad.py:f", shape=4)
+    (tmp_path / "worse.py").write_text("def f(:\n")
+    with pytest.raises(InputError, match=r"worse\.py: cannot be loaded: line 1: SyntaxError"):
+        here(f"{tmp_path}/worse.py:f", shape=4)
+    with pytest.raises(
+        InputError, match=r"^tale: add has no such parameter with a default, which is a setting; it has tile$"
+    ):
+        here(f"{kernels}:add", shape=4, tale=3)
+    with pytest.raises(
+        InputError, match=r"^strategy: add is a function of your own, which no planner splits: leave it off$"
+    ):
+        here(f"{kernels}:add", shape=4, strategy="all")
+    with pytest.raises(
+        InputError, match=r"^dim: add_twice launches its kernels itself: make it a setting of add_twice$"
+    ):
+        here(f"{kernels}:add_twice", shape=4, dim=4)
+    with pytest.raises(
+        InputError, match=r"is a plain function, and such a one is called as test\w+\(device, shape, dtype"
+    ):
+        here(test_a_callable_of_this_process, shape=4)
+
+    async def alone(core):
+        pass
+
+    with pytest.raises(
+        InputError, match=r"^alone\(core\) takes no tensor: a kernel to sweep is `async def alone\(core, x"
+    ):
+        here(alone, shape=4)
+
+
+def test_a_kernel_file_that_sweeps_when_it_is_loaded(tmp_path):
+    path = tmp_path / "endless.py"
+    path.write_text("import mlusim\nmlusim.sweep(__file__ + ':f', shape=4)\n")
+    with pytest.raises(
+        InputError, match=r"^endless\.py starts a sweep when it is loaded: put the call under `if __name__"
+    ):
+        here(f"{path}:f", shape=4)
+
+
+def test_a_kernel_that_raises_is_a_failed_point(kernels):
+    (row,) = here(f"{kernels}:divides_by_zero", shape=4).rows
+    assert row["status"] == "failed"
+    assert "ZeroDivisionError: division by zero" in row["message"]
+    assert "kernels.py:" in row["message"]
+    assert "time_us" not in row
+
+
+# ---------------------------------------------------------------- keys
+
+
+def keys(operation, **given):
+    return [point.key() for point in points_of(operation, **given) if isinstance(point, Point)]
+
+
+def test_a_key_is_of_all_that_decides():
+    base = {"shape": SHAPE, "strategy": "tight"}
+    same, *others = (
+        keys("tin_shift", **(base | change))[0]
+        for change in (
+            {},
+            {"shape": (2, 4, 8, 50)},
+            {"dtype": "float16"},
+            {"strategy": "documented"},
+            {"nram_limit_bytes": 4096},
+            {"nram_bytes": 4096},
+            {"cores": 8},
+            {"vary": {"dma_read_latency_ps": [1]}},
+            {"options": {"groups": 2}},
+            {"seed": 1},
+            {"device": "mlu370-x8"},
+        )
+    )
+    assert len({same, *others}) == 1 + len(others)
+    assert keys("tin_shift", **base) == [same]
+    # However a board comes to its values, it is the same board.
+    assert keys("tin_shift", **base, nram_bytes=X4.nram_usable_bytes, cores=32) == [same]
+
+
+def test_a_changed_kernel_is_another_point(kernels):
+    before = keys(f"{kernels}:add", shape=4)
+    assert keys(f"{kernels}:add", shape=4) == before
+    kernels.write_text(kernels.read_text().replace("tile=1024", "tile=2048"))
+    changed = keys(f"{kernels}:add", shape=4)
+    assert changed != before
+    (kernels.parent / "neighbour.py").write_text("DOUBLE = 3\n")
+    assert keys(f"{kernels}:add", shape=4) != changed
+
+
+def test_another_model_is_another_point(monkeypatch):
+    before = keys("tin_shift", shape=SHAPE)
+    monkeypatch.setattr("mlusim.explore.point.model_hash", lambda: "another")
+    assert keys("tin_shift", shape=SHAPE) != before
+
+
+def test_the_model_is_all_that_a_point_imports():
+    """Whatever module of ours a point loads decides its figures, or is named here as one that does not."""
+    code = (
+        "import sys, mlusim; mlusim.sweep('gather', shape=(8, 8), workers=0)\n"
+        "print(*(name for name in sys.modules if name.startswith('mlusim.')))"
+    )
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    no_part = {"explore", "cli", "errors", "progress", "watch", "verifier", "result", "request", "saved"}
+    ours = {name.removesuffix(".py").replace("/", ".") for name in MODEL}
+    missing = [
+        name
+        for name in (full.removeprefix("mlusim.") for full in names)
+        if not any(name == one or name.startswith(f"{one}.") for one in ours)
+        and name.split(".")[0] not in no_part
+        and name not in ("analysis", "analysis.by_line", "analysis.launch_log")
+    ]
+    assert missing == []
+
+
+# ---------------------------------------------------------------- files and tables
+
+
+def test_finished_points_do_not_run_again(tmp_path, kernels):
+    db = tmp_path / "points.sqlite"
+    first = mlusim.sweep(f"{kernels}:add", shape=[100, 200], db=db, workers=0)
+    more = mlusim.sweep(f"{kernels}:add", shape=[100, 200, 300], db=db, workers=0)
+    assert (first.found, more.found) == (0, 2)
+    # The time of the host is what it was when the point ran.
+    assert more.rows[:2] == first.rows
+    assert len(read_sweep(db)) == 3
+    with pytest.raises(InputError, match=r"gone\.sqlite: no such file$"):
+        read_sweep(tmp_path / "gone.sqlite")
+
+
+def test_failed_points_run_again_on_request(tmp_path, kernels):
+    given = {"operation": f"{kernels}:divides_by_zero", "shape": 4, "db": tmp_path / "points.sqlite", "workers": 0}
+    operation = given.pop("operation")
+    assert [mlusim.sweep(operation, **given, retry=retry).found for retry in (False, False, True)] == [0, 1, 0]
+
+
+def test_tables_by_suffix(tmp_path):
+    found = here("tin_shift", shape=[SHAPE, (2, 3)], dtype="float16", strategy="tight")
+    found.save(tmp_path / "table.json")
+    assert json.loads((tmp_path / "table.json").read_text()) == found.rows
+    import csv
+
+    found.save(tmp_path / "table.csv")
+    done, refused = csv.DictReader((tmp_path / "table.csv").read_text().splitlines())
+    assert float(done["time_us"]) == found.rows[0]["time_us"]
+    assert int(done["bus_read_bytes"]) == found.rows[0]["bus_read_bytes"]
+    assert (refused["status"], refused["time_us"]) == ("impossible", "")
+    with pytest.raises(InputError, match=r"table\.txt: a table is written as \.parquet, \.csv or \.json: name it so$"):
+        found.save(tmp_path / "table.txt")
+    with pytest.raises(InputError, match=r"name a file in a directory that there is$"):
+        found.save(tmp_path / "gone" / "table.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv", "table.json"]
+
+
+def test_a_table_goes_through_parquet(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    found = here("tin_shift", shape=[SHAPE, (2, 3)], dtype="float16", strategy=["tight", "batched"])
+    table = found.table()
+    assert len(table) == 4
+    assert table["time_us"].tolist()[:2] == [row["time_us"] for row in found.rows[:2]]
+    assert table["time_ps"].dtype == "Int64"
+    back = pandas.read_parquet(found.save(tmp_path / "table.parquet"))
+    assert back.columns.tolist() == table.columns.tolist()
+    assert back["strategy"].tolist() == ["tight", "batched"] * 2
+    assert back["time_us"].dropna().tolist() == table["time_us"].dropna().tolist()
+
+
+def test_without_pandas_the_message_says_what_to_install(monkeypatch, tmp_path):
+    found = here("reverse", shape=(4,), axis=0)
+    for name in ("pandas", "pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match=r"^a table needs pandas: pip install pandas; `rows` has the same as dicts$"):
+        found.table()
+    with pytest.raises(InputError, match=r"Parquet needs pyarrow: pip install pyarrow, or name a \.csv$"):
+        found.save(tmp_path / "table.parquet")

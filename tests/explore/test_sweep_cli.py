@@ -1,0 +1,223 @@
+"""`mlusim sweep` on the command line: what it prints and writes, and the one line that it fails with."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import mlusim
+from mlusim.cli import main
+from mlusim.cli.entries import ENTRIES
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TIN_SHIFT = ("sweep", "tin_shift", "--shape", "2,4,8,49", "--workers", "0")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def succeed(*arguments):
+    result = call(*arguments)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr == ""
+    return result.stdout
+
+
+def fail(*arguments, code=2):
+    result = call(*arguments)
+    assert result.exit_code == code, result.stdout
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    if code == 2:
+        assert result.stdout == ""
+    return result.stderr.removeprefix("error: ").rstrip("\n")
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_sweep_prints_a_row_for_each_point_and_keeps_them(folder):
+    text = succeed(*TIN_SHIFT, "--strategy", "tight,batched", "--dtype", "float16", "--nram", "100,1KiB..2KiB*2")
+    lines = text.splitlines()
+    assert lines[0].split() == ["nram_usable_bytes", "strategy", "tier", "time", "io_eff.", "bus/min."]
+    assert lines[1].split()[:4] == ["100B", "tight", "impossible:", "mlu370-x4"]
+    (row,) = mlusim.sweep(
+        "tin_shift", shape=(2, 4, 8, 49), dtype="float16", strategy="tight", nram_bytes=1024, workers=0
+    ).rows
+    assert lines[3].split()[:4] == ["1KiB", "tight", str(row["tier"]), f"{row['time_us']:.2f}"]
+    assert text.endswith("6 points: 4 done, 2 impossible (in sweep.sqlite)\n")
+    assert "sweep.sqlite" in names(folder)
+    again = succeed(*TIN_SHIFT, "--strategy", "all", "--dtype", "float16", "--nram", "2KiB")
+    assert "(in sweep.sqlite, 2 of them from before)" in again
+
+
+def test_python_and_the_command_line_have_the_same_points(folder):
+    succeed("sweep", "reverse", "--shape", "32,16", "--axis", "0", "--axis", "0,1", "--db", "a.sqlite", "-j", "0", "-q")
+    assert mlusim.sweep("reverse", shape=(32, 16), axis=[(0,), (0, 1)], db="a.sqlite", workers=0).found == 2
+    succeed("sweep", "tin_shift", "--shape", "2,4,8,16", "--db", "a.sqlite", "-j", "0", "-q")
+    assert mlusim.sweep("tin_shift", shape=(2, 4, 8, 16), db="a.sqlite", workers=0).found == 1
+    succeed(
+        "sweep", "cast", "--shape", "99", "--dtype", "int8", "--input-dtype", "float16,int16", "--db", "a.sqlite", "-j0"
+    )
+    found = mlusim.sweep("cast", shape=99, dtype="int8", input_dtype=["float16", "int16"], db="a.sqlite", workers=0)
+    assert found.found == 2
+
+
+def test_tables_pictures_and_json(folder):
+    text = succeed(*TIN_SHIFT, "--cores", "4..16*2", "-o", "t.csv", "--plot", "time,copies", "--no-db")
+    assert text.endswith("3 points: 3 done\nwrote t.csv\nwrote t.png\n")
+    assert [row["cores"] for row in csv.DictReader(Path("t.csv").read_text().splitlines())] == ["4", "8", "16"]
+    found = json.loads(
+        succeed(*TIN_SHIFT, "--cores", "4,8", "--no-db", "--json", "--against", "cores", "--picture", "p.svg")
+    )
+    assert found["axes"] == ["cores"]
+    assert found["counts"]["done"] == 2
+    assert [row["cores"] for row in found["rows"]] == [4, 8]
+    assert found["written"] == ["p.svg"]
+    assert names(folder) == ["p.svg", "t.csv", "t.png"]
+    assert succeed(*TIN_SHIFT, "--no-db", "--quiet") == ""
+
+
+def test_a_kernel_wherever_its_option_stands(kernels):
+    lines = succeed(
+        *("sweep", "--shape", "1000", "--set", "tile=64..128*2", "--kernel", f"{kernels}:add"),
+        *("--dim", "4", "--dim", "4,8,1", "--kind", "union1,BLOCK", "--workers", "0", "--no-db"),
+    ).splitlines()
+    assert lines[0].split() == ["tile", "dim", "kind", "time", "io_eff.", "bus/min."]
+    assert [line.split()[:3] for line in lines[1:3]] == [["64", "4,1,1", "UNION1"], ["64", "4,1,1", "BLOCK"]]
+    assert lines[-1] == "8 points: 8 done"
+    assert "--set NAME=VALUES" in succeed("sweep", "--kernel", f"{kernels}:add", "--help")
+
+
+def test_settings_are_of_their_defaults_type(folder):
+    Path("k.py").write_text(
+        "def launch(device, shape, dtype, part=0.5, fast=False, how='a'):\n"
+        "    assert (type(part), type(fast), type(how)) == (float, bool, str)\n"
+        "    async def nothing(core):\n"
+        "        pass\n"
+        "    device.launch(nothing, dim=4)\n"
+    )
+    rows = json.loads(
+        succeed(
+            *("sweep", "--kernel", "k.py:launch", "--shape", "4", "--no-db", "--workers", "0", "--json"),
+            *("--set", "part=0.25,0.5", "--set", "fast=true,false", "--set", "how=a,b"),
+        )
+    )["rows"]
+    assert [(row["part"], row["fast"], row["how"]) for row in rows][:3] == [
+        (0.25, True, "a"),
+        (0.25, True, "b"),
+        (0.25, False, "a"),
+    ]
+    assert fail("sweep", "--kernel", "k.py:launch", "--shape", "4", "--set", "fast=maybe") == (
+        "--set fast=maybe: it is true or false"
+    )
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+@pytest.mark.parametrize("group", ["sweep", "tune"])
+def test_every_operator_has_its_options_once_and_an_example_that_runs(group, name):
+    command = main.commands[group].get_command(click.Context(main), name)
+    options = [option for parameter in command.params for option in parameter.opts]
+    assert len(set(options)) == len(options)
+    lines = [line.strip() for line in succeed(group, name, "--help").splitlines()]
+    example = next(line for line in lines if line.startswith(f"mlusim {group} "))
+    words = example.split()[1:]
+    small = [word.replace("4096", "512").replace("784*2", "49*2").replace("4194304", "9999") for word in words]
+    succeed(*small, "--workers", "0", "--quiet")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--db", "notes.txt"), "notes.txt is not an SQLite file: name another one for the points"),
+        (("-o", "t.xls"), "t.xls: a table is written as .parquet, .csv or .json: name it so"),
+        (("-o", "gone/t.csv"), "gone/t.csv: name a file in a directory that there is"),
+        (("--vary", "clock_hz"), "--vary clock_hz: write NAME=VALUES"),
+        (("--vary", "clock_hz=1GB"), "clock_hz: '1GB': no unit 'GB': it takes Hz, kHz, MHz, GHz"),
+        (("--nram", "2KiB..1KiB*2"), "nram_bytes: '2KiB..1KiB*2' goes down: write the smaller value first"),
+        (("--plot", "time"), "the sweep has one point: give an axis several values to draw figures against it"),
+        (("--cores", "4,8", "--against", "colour"), "against colour: no such axis; swept were cores"),
+        (("--cores", "4,8", "--picture", "p.jpg"), "--picture p.jpg: name a .png or .svg in a directory that there is"),
+        (("--strategy", "tigth"), "strategy='tigth': did you mean 'tight'?"),
+        (("--dtype", "float17"), "'float17'"),
+        (
+            ("--dask", "tcp://127.0.0.1:9"),
+            "--dask and --workers: the cluster has its own workers; leave one of them off",
+        ),
+    ],
+)
+def test_wrong_options_are_one_line_before_anything_runs(folder, arguments, message):
+    Path("notes.txt").write_text("x" * 200)
+    assert message in fail(*TIN_SHIFT, *arguments)
+    assert names(folder) == ["notes.txt"]
+
+
+def test_a_figure_that_is_none_names_those_there_are():
+    text = fail(*TIN_SHIFT, "--cores", "4,8", "--plot", "tame")
+    assert text.startswith("'tame' is no figure: take time, efficiency, traffic, or a column of numbers: time_us, ")
+
+
+def test_points_that_fail_and_sweeps_of_which_nothing_is_possible(kernels):
+    text = fail("sweep", "--kernel", f"{kernels}:divides_by_zero", "--shape", "4", "--workers", "0", "--no-db", code=1)
+    assert text.startswith("1 of 1 points failed; the first: ")
+    assert text.endswith("the kernel raised ZeroDivisionError: division by zero")
+    text = fail("sweep", "tin_shift", "--shape", "2,4", "--workers", "0", "--no-db", code=1)
+    assert text == "the point is impossible: --shape of rank 2: tin_shift takes N,T,C,HW, such as 2,8,256,196"
+
+
+def test_an_operator_that_is_none():
+    assert "did you mean tin_shift?" in fail("sweep", "tin_shft", "--shape", "2")
+    assert "name a file and a function in it, as in kernels.py:add" in fail("sweep", "--kernel", "add", "--shape", "2")
+
+
+def test_a_limit_on_nram_for_a_run():
+    given = ("run", "tin_shift", "--shape", "2,4,8,49", "--strategy", "tight")
+    text = succeed(*given, "--nram-limit", "0.5KiB", "--explain")
+    assert "usable NRAM 655 360 B (640 KiB), limited to 512 B" in text
+    assert re.search(r"\n  tier +2 \(unit split\)", text)
+    assert "no single size such as 64KiB" in fail(*given, "--nram-limit", "1KiB,2KiB")
+    assert fail(*given, "--nram-limit", "1MiB").startswith(
+        "nram_limit_bytes=1048576: a limit is 1 to 655360, the usable"
+    )
+
+
+def test_the_bar_is_on_a_terminal_only(folder):
+    """On a pseudo-terminal as standard error; the bar is drawn there, and standard output stays a table."""
+    reader, writer = pty.openpty()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
+    command = [sys.executable, "-m", "mlusim", *TIN_SHIFT, "--nram", "256..64KiB*2", "--strategy", "all", "--no-db"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writer, env=environment, text=True) as process:
+        os.close(writer)
+        seen = b""
+        while True:
+            try:
+                part = os.read(reader, 4096)
+            except OSError:
+                break
+            if not part:
+                break
+            seen += part
+        out = process.stdout.read()
+    os.close(reader)
+    assert process.returncode == 0
+    assert "sweeping" in seen.decode()
+    assert "/54" in seen.decode()
+    assert "\x1b" not in out

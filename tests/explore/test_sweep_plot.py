@@ -1,0 +1,162 @@
+"""Pictures of a sweep: the points, where tiers change, and a legend that covers nothing."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.analysis.style import drawing
+from mlusim.analysis.sweep_plot import MAX_LINES, check_plot, draw_sweep
+from mlusim.errors import InputError
+
+SHAPE = (2, 4, 8, 49)
+
+
+def here(operation, **axes):
+    return mlusim.sweep(operation, workers=0, **axes)
+
+
+@pytest.fixture(scope="module")
+def one_line():
+    return here("tin_shift", shape=SHAPE, strategy="tight", nram_bytes="64..4KiB*2")
+
+
+@pytest.fixture(scope="module")
+def two_lines():
+    return here("tin_shift", shape=SHAPE, strategy=["tight", "pingpong"], nram_bytes="128..4KiB*2")
+
+
+def figure_of(found, metrics=("time", "efficiency", "traffic"), against="nram_usable_bytes"):
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with drawing():
+        figure = draw_sweep(found.rows, found.axes, metrics, against)
+        FigureCanvasAgg(figure)
+        figure.draw_without_rendering()
+    return figure
+
+
+def texts(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def test_lines_are_the_figures(one_line):
+    time, efficiency, traffic = figure_of(one_line).axes
+    done = one_line.done
+    for axes, column, factor in (
+        (time, "time_us", 1),
+        (efficiency, "io_efficiency", 100),
+        (traffic, "traffic_ratio", 1),
+    ):
+        line = axes.lines[0]
+        assert line.get_xdata().tolist() == [row["nram_usable_bytes"] for row in done]
+        assert np.allclose(line.get_ydata(), [factor * row[column] for row in done])
+
+
+def test_tier_boundaries_of_one_line_are_bands(one_line):
+    tiers = {row["nram_usable_bytes"]: row["tier"] for row in one_line.done}
+    changes = [(a, b) for a, b in zip(tiers, list(tiers)[1:], strict=False) if tiers[a] != tiers[b]]
+    expected = [(a * b) ** 0.5 for a, b in changes]
+    assert len(expected) == 2
+    for number, axes in enumerate(figure_of(one_line).axes):
+        vertical = [
+            line.get_xdata()[0] for line in axes.lines if len({*line.get_xdata()}) == 1 and len(line.get_xdata()) == 2
+        ]
+        assert np.allclose(vertical, expected)
+        assert texts(axes) == ([] if number else ["tier 3", "tier 2", "tier 1"])
+
+
+def test_points_that_are_not_possible_are_marked(one_line):
+    assert one_line.rows[0]["status"] == "impossible"
+    figure = figure_of(one_line)
+    for axes in figure.axes:
+        marks = [line for line in axes.lines if line.get_marker() == "x"]
+        assert [line.get_xdata()[0] for line in marks] == [64]
+    assert "no result: does not fit, or failed" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_boundaries_that_differ_have_their_lines_colour(two_lines):
+    axes = figure_of(two_lines).axes[0]
+    edges = {round(line.get_xdata()[0], 6): line.get_color() for line in axes.lines if list(line.get_ydata()) == [0, 1]}
+    legend = axes.figure.legends[0]
+    colours = {
+        text.get_text(): line.get_color() for text, line in zip(legend.get_texts(), legend.get_lines(), strict=True)
+    }
+    expected = {}
+    for strategy in ("tight", "pingpong"):
+        rows = [row for row in two_lines.done if row["strategy"] == strategy]
+        for one, other in pairwise(rows):
+            if one["tier"] != other["tier"]:
+                edge = round((one["nram_usable_bytes"] * other["nram_usable_bytes"]) ** 0.5, 6)
+                expected[edge] = colours[strategy]
+    assert len(expected) == 4
+    assert edges == expected
+    assert sorted(texts(axes)) == ["2 | 1", "2 | 1", "3 | 2", "3 | 2"]
+
+
+def test_the_legend_and_the_heading_cover_no_axes(two_lines):
+    figure = figure_of(two_lines)
+    renderer = figure.canvas.get_renderer()
+    legend = figure.legends[0].get_window_extent(renderer)
+    heading = [text.get_window_extent(renderer) for text in figure.texts]
+    for axes in figure.axes:
+        box = axes.get_tightbbox(renderer)
+        assert not box.overlaps(legend)
+        assert not any(box.overlaps(other) for other in heading)
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels[:2] == ["tight", "pingpong"]
+    assert {"tier 1: whole units", "tier 2: unit split", "tier 3: row split"} < set(labels)
+
+
+def test_an_axis_of_names_keeps_its_order():
+    found = here("tin_shift", shape=SHAPE, device=["mlu590-h8", "mlu270", "mlu370-x4"], strategy=["tight", "batched"])
+    axes = figure_of(found, ["time"], "device").axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["mlu590-h8", "mlu270-s4", "mlu370-x4"]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_the_same_sweep_is_the_same_picture(tmp_path, one_line, suffix):
+    for name in ("one", "two"):
+        one_line.plot(tmp_path / f"{name}{suffix}", against="nram")
+    one, two = ((tmp_path / f"{name}{suffix}").read_bytes() for name in ("one", "two"))
+    assert len(one) > 5000
+    assert one == two
+
+
+def test_the_axis_of_most_values_is_the_default(two_lines):
+    assert check_plot(two_lines.rows, two_lines.axes, ["time"], None) == "nram_usable_bytes"
+    assert check_plot(two_lines.rows, two_lines.axes, ["time"], "strategy") == "strategy"
+
+
+def test_columns_of_the_table_are_figures(two_lines):
+    axes = figure_of(two_lines, ["peak_nram_bytes"]).axes[0]
+    assert axes.get_ylabel() == "peak nram bytes"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"against": "clock"}, r"against clock: no such axis; swept were nram_usable_bytes, strategy"),
+        ({"metrics": ["speed"]}, r"'speed' is no figure: take time, efficiency, traffic, or a column of numbers"),
+        ({"metrics": []}, r"nothing to draw: name time, efficiency, traffic or columns of the table"),
+        ({"path": "x.jpg"}, r"x\.jpg: a picture is written as \.png or \.svg: name it so"),
+        ({"path": "gone/x.png"}, r"gone/x\.png: cannot be written: No such file or directory"),
+    ],
+)
+def test_what_cannot_be_drawn(two_lines, given, message):
+    with pytest.raises(InputError, match=f"^{message}$"):
+        two_lines.plot(**given)
+
+
+def test_more_lines_than_can_be_told_apart_and_none():
+    rows = [{"a": a, "b": b, "time_us": 1.0} for a in range(MAX_LINES + 1) for b in range(2)]
+    with pytest.raises(InputError, match=rf"^against b there would be {MAX_LINES + 1} lines, .* sweep fewer of them$"):
+        check_plot(rows, ["a", "b"], ["time"], "b")
+    with pytest.raises(InputError, match=r"^the sweep has one point: give an axis several values"):
+        here("reverse", shape=(4,), axis=0).plot()
+    with pytest.raises(InputError, match=r"^nothing to draw: no point is done; the first: .*rank 2"):
+        here("tin_shift", shape=[(2, 2), (3, 3)]).plot(against="shape")
+    assert check_plot(rows[: 2 * MAX_LINES], ["a", "b"], ["time"], "b") == "b"

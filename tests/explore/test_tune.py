@@ -1,0 +1,171 @@
+"""The best strategy and tiles: the fastest of all that were tried, and the same when it runs again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from click.testing import CliRunner
+
+import mlusim
+from mlusim.cli import main
+from mlusim.errors import InputError, MlusimError
+from mlusim.explore.tuning import why_slower
+
+CASES = {
+    "tin_shift": {"shape": (2, 8, 16, 196), "dtype": "float16", "groups": 2},
+    "reverse": {"shape": (64, 512), "axis": (-1,)},
+    "gather": {"shape": (64, 64), "axis": 1, "seed": 5},
+    "cast": {"shape": (300_000,), "dtype": "int8", "input_dtype": "float16"},
+}
+
+
+def tune(operator, **given):
+    return mlusim.tune(operator, workers=0, **(CASES[operator] | given))
+
+
+def command_line(*arguments):
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("operator", CASES)
+def test_the_best_is_the_fastest_tried_and_runs_in_the_same_time(operator):
+    found = tune(operator)
+    times = [row["time_ps"] for row in found.rows]
+    assert times == sorted(times)
+    assert len(times) > 3
+    assert found.run().time_ps == found.best["time_ps"]
+    # As `mlusim run` does it, with data: the command that the tuning gives.
+    words = shlex.split(found.command)
+    assert words[:3] == ["mlusim", "run", operator]
+    assert json.loads(command_line(*words[1:], "--json"))["time_ps"] == found.best["time_ps"]
+
+
+@pytest.mark.parametrize("operator", CASES)
+def test_no_strategy_by_itself_and_no_smaller_tile_is_faster(operator):
+    """Against a sweep, which knows nothing of how tune searches."""
+    found = tune(operator)
+    limits = [None, 200_000, 60_000, 20_000]
+    swept = mlusim.sweep(operator, **CASES[operator], strategy="all", nram_limit_bytes=limits, workers=0)
+    assert found.best["time_ps"] <= 1.02 * min(row["time_ps"] for row in swept.done)
+    whole = [row["time_ps"] for row in swept.done if "nram_limit_bytes" not in row]
+    assert found.best["time_ps"] <= min(whole)
+
+
+def test_the_call_from_python_takes_the_same_time():
+    import numpy as np
+
+    found = tune("reverse", device="mlu590-h8")
+    x = np.zeros((64, 512), np.float32)
+    result = eval(found.call, {"mlusim": mlusim, "x": x})  # noqa: S307 - what the user would paste
+    assert result.time_ps == found.best["time_ps"]
+
+
+def test_a_smaller_tile_can_win_and_the_command_says_so(tmp_path):
+    """A board whose vector unit is so slow that clearing the whole NRAM for each item is what takes the time."""
+    found = mlusim.tune("tin_shift", shape=(2, 8, 64, 196), strategy="shipped", workers=0)
+    assert found.best["nram_limit_bytes"] is not None
+    assert f"--nram-limit {found.best['nram_limit_bytes']}" in found.command
+    assert f"nram_limit_bytes={found.best['nram_limit_bytes']}" in found.call
+    assert found.rows[-1]["why"]
+    assert json.loads(command_line(*shlex.split(found.command)[1:], "--json"))["time_ps"] == found.best["time_ps"]
+    db = tmp_path / "points.sqlite"
+    for _ in range(2):
+        again = mlusim.tune("tin_shift", shape=(2, 8, 64, 196), strategy="shipped", workers=0, db=db)
+        assert [row["time_ps"] for row in again.rows] == [row["time_ps"] for row in found.rows]
+
+
+def test_several_processes_find_the_same():
+    one, many = tune("reverse").to_json(), mlusim.tune("reverse", workers=2, **CASES["reverse"]).to_json()
+    assert one == many
+
+
+def test_why_a_run_loses():
+    causes = (
+        "transfer",
+        "bandwidth_wait",
+        "on_chip_copy",
+        "vector",
+        "scalar",
+        "dma_latency",
+        "sync",
+        "issue",
+        "launch",
+        "idle",
+    )
+    best = dict.fromkeys((f"{cause}_us" for cause in causes), 1.0)
+    best |= {"time_ps": 10_000_000, "time_us": 10.0, "copies": 10, "traffic_ratio": 1.0, "tasks": 32}
+    slower = best | {"time_ps": 16_000_000, "time_us": 16.0, "dma_latency_us": 7.0, "copies": 80}
+    assert why_slower(slower, best) == "latency of DMA: 6.00 us more, 43.8 % of its time; 8.0 x the copies"
+    assert why_slower(slower | {"traffic_ratio": 1.5, "tasks": 8}, best).endswith(
+        "; 1.5 x the bytes on the bus; 8 tasks, not 32"
+    )
+    assert why_slower(best, best) == "as fast"
+
+
+def test_every_loser_has_a_reason_that_its_figures_bear_out():
+    found = tune("tin_shift")
+    best = found.best
+    for row in found.rows[1:]:
+        assert row["slower"] == row["time_ps"] / best["time_ps"] - 1
+        if row["slower"]:
+            assert " us more, " in row["why"]
+    text = json.dumps(found.to_json())
+    assert json.loads(text)["best"]["time_ps"] == best["time_ps"]
+
+
+def test_it_ends_early_at_the_floor(monkeypatch):
+    monkeypatch.setattr("mlusim.explore.search._AT_THE_FLOOR", 1e9)
+    found = tune("tin_shift")
+    assert found.at_floor
+    monkeypatch.undo()
+    assert len(found.rows) <= 6 < len(tune("tin_shift").rows)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"shape": [(4, 4), (8, 8)]}, r"shape_0 has several values: tune takes one; sweep takes several"),
+        ({"device": "mlu370-x4,mlu590-h8"}, r"device has several values: tune takes one; sweep takes several"),
+        ({"strategy": "bes"}, r"strategy='bes': .*"),
+        ({"axis": 7}, r"reverse: axis=7 of a tensor of rank 2: .*"),
+    ],
+)
+def test_what_cannot_be_tuned(given, message):
+    with pytest.raises(InputError, match=f"^{message}"):
+        tune("reverse", **given)
+
+
+def test_nothing_fits(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text('base = "mlu370-x4"\nnram_reserved_bytes = 786368\n')
+    with pytest.raises(MlusimError, match=r"^reverse: no plan can run on tiny: tiny has 64 B of usable NRAM"):
+        tune("reverse", device=str(path))
+
+
+def test_a_kernel_has_no_planner(kernels):
+    with pytest.raises(
+        InputError, match=r"^'.*:add' is a function of your own: it has no planner to tune; sweep its settings$"
+    ):
+        mlusim.tune(f"{kernels}:add", shape=4)
+
+
+def test_the_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("tune", "tin_shift", "--shape", "2,8,16,196", "--dtype", "float16", "--groups", "2", "--workers", "0")
+    found = tune("tin_shift")
+    text = command_line(*words)
+    assert "the fastest first:" in text
+    assert f"  {found.command}\n  {found.call}\n" in text
+    assert f"{len(found.rows)} plans ran" in text
+    assert command_line(*words, "--quiet") == f"{found.command}\n"
+    assert json.loads(command_line(*words, "--json")) == json.loads(json.dumps(found.to_json()))
+    assert len(command_line(*words, "--all").splitlines()) > len(text.splitlines())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_operators_function_is_its_name():
+    assert mlusim.tune(mlusim.ops.flip, shape=(64, 64), axis=0, workers=0).operator == "flip"

@@ -1,0 +1,94 @@
+"""Values of an axis as text: lists, ranges, units; and back."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlusim.errors import InputError
+from mlusim.explore.values import MAX_VALUES, numbers, shapes, text_of
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("nram_bytes", "64KiB,256KiB", [65536, 262144]),
+        ("nram_bytes", "16KiB..128KiB*2", [16384, 32768, 65536, 131072]),
+        ("nram_bytes", "100, 1e3", [100, 1000]),
+        ("cores", "4..32+4", [4, 8, 12, 16, 20, 24, 28, 32]),
+        ("cores", "3..10*3", [3, 9]),
+        ("dram_bandwidth_bytes_per_s", "307.2GB/s,1TB/s", [307_200_000_000, 10**12]),
+        ("clock_hz", "1.5GHz", [1_500_000_000]),
+        ("dma_read_latency_ps", "200ns..1us+400ns", [200_000, 600_000, 1_000_000]),
+        ("gdram_bytes", "1_024", [1024]),
+    ],
+)
+def test_lists_ranges_and_units(name, text, expected):
+    found = numbers(name, text)
+    assert found == expected
+    assert all(type(value) is int for value in found)
+
+
+def test_fractions_where_the_parameter_has_them():
+    assert numbers("dram_read_efficiency", "0.7..0.9+0.1", whole=False) == [0.7, 0.8, 0.9]
+
+
+def test_an_extent_may_be_a_range():
+    assert shapes("2,8,256,49..196*2") == [(2, 8, 256, 49), (2, 8, 256, 98), (2, 8, 256, 196)]
+    assert shapes("8x16X512x784") == [(8, 16, 512, 784)]
+    assert shapes("1..2+1,3..4+1") == [(1, 3), (1, 4), (2, 3), (2, 4)]
+    assert shapes("") == [()]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("nram_bytes", "many", r"nram_bytes: 'many' is no number, and no range such as 16KiB\.\.64KiB\*2 or .*"),
+        ("nram_bytes", "", r"nram_bytes: '' is no number.*"),
+        ("nram_bytes", "4GB/s", r"nram_bytes: '4GB/s': no unit 'GB/s': it takes B, KiB, MiB, GiB.*"),
+        ("cores", "4KiB", r"cores: '4KiB': no unit 'KiB': it has no unit: write a bare number"),
+        ("nram_bytes", "1.5", r"nram_bytes: '1\.5' is 1\.5, and nram_bytes takes whole numbers"),
+        ("cores", "8..4+1", r"cores: '8\.\.4\+1' goes down: write the smaller value first"),
+        ("cores", "1..4*1", r"cores: '1\.\.4\*1' never ends: it needs a factor above 1 and a start above 0"),
+        ("cores", "0..4*2", r"cores: '0\.\.4\*2' never ends.*"),
+        ("cores", "1..4+0", r"cores: '1\.\.4\+0' never ends: it needs a step above 0"),
+        ("nram_bytes", "1..4*2KiB", r"nram_bytes: '1\.\.4\*2KiB': a factor has no unit: leave KiB off"),
+        (
+            "cores",
+            "1..20000+1",
+            rf"cores: .* are {MAX_VALUES + 1} values: an axis has at most {MAX_VALUES}; take a larger step",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_value(name, text, message):
+    with pytest.raises(InputError) as raised:
+        numbers(name, text)
+    assert re.fullmatch(message, str(raised.value))
+
+
+def test_a_shape_that_is_none():
+    with pytest.raises(
+        InputError, match=r"^shape: 'a' is no number, and no range such as 49\.\.784\*2 or 64\.\.256\+64"
+    ):
+        shapes("2,a")
+    with pytest.raises(InputError, match=r"^shape: '1\.\.200\+1,1\.\.200\+1' are 40000 values"):
+        shapes("1..200+1,1..200+1")
+
+
+@given(
+    st.sampled_from(["nram_bytes", "dram_bandwidth_bytes_per_s", "clock_hz", "dma_read_latency_ps", "cores"]),
+    st.integers(0, 10**13),
+)
+def test_a_value_reads_back_from_its_text(name, value):
+    assert numbers(name, text_of(name, value)) == [value]
+
+
+def test_text_takes_the_largest_unit():
+    assert text_of("nram_bytes", 655360) == "640KiB"
+    assert text_of("dram_bandwidth_bytes_per_s", 307_200_000_000) == "307.2GB/s"
+    assert text_of("shape", (2, 8)) == "2x8"
+    assert text_of("strategy", "tight") == "tight"
+    assert text_of("backward", value=True) == "True"
