@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 import numpy as np
@@ -227,24 +226,14 @@ def test_plans():
     copy.check()
 
 
-def test_onnx_bitcast():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pytest.importorskip("onnx")
-        from onnx import helper
+def test_onnx_bitcast(onnx_cases):
+    cases = onnx_cases("bitcast")
+    from onnx import helper
 
-        cases = pytest.importorskip("onnx.backend.test.case.node.bitcast")
-        found: list[Any] = []
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                cases, "expect", lambda node, inputs, outputs, name: found.append((node, inputs, outputs, name))
-            )
-            for name in [name for name in dir(cases.BitCast) if name.startswith("export")]:
-                getattr(cases.BitCast, name)()
-        assert len(found) >= 5
-        for node, (x,), (expected,), name in found:
-            target = helper.tensor_dtype_to_np_dtype(helper.get_attribute_value(node.attribute[0]))
-            for strategy in STRATEGIES:
-                output = bitcast_convert(x, target, strategy=strategy).output
-                assert output.shape == np.shape(expected), name
-                assert output.tobytes() == np.asarray(expected).tobytes(), name
+    assert len(cases) >= 5
+    for name, attributes, (x,), (expected,) in cases:
+        target = helper.tensor_dtype_to_np_dtype(attributes["to"])
+        for strategy in STRATEGIES:
+            output = bitcast_convert(x, target, strategy=strategy).output
+            assert output.shape == np.shape(expected), name
+            assert output.tobytes() == np.asarray(expected).tobytes(), name

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -298,28 +297,7 @@ class TestReverseSequence:
             plan_reverse_sequence((4, 5), device=on("mlu370-x4", 64))
 
 
-def onnx_cases(module: str) -> list[Any]:
-    """Inputs, attributes and expected output of ONNX's own node tests of an operator, by name."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pytest.importorskip("onnx")
-        from onnx import helper
-
-        cases = pytest.importorskip(f"onnx.backend.test.case.node.{module}")
-        found: list[Any] = []
-
-        def expect(node: Any, inputs: Any, outputs: Any, name: str, **_: Any) -> None:
-            found.append((name, {one.name: helper.get_attribute_value(one) for one in node.attribute}, inputs, outputs))
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(cases, "expect", expect)
-            for kind in [kind for kind in vars(cases).values() if isinstance(kind, type)]:
-                for name in [name for name in dir(kind) if name.startswith("export")]:
-                    getattr(kind, name)()
-    return found
-
-
-def test_onnx_reverse_sequence():
+def test_onnx_reverse_sequence(onnx_cases):
     cases = onnx_cases("reversesequence")
     assert len(cases) >= 2
     for name, attributes, (x, lengths), (expected,) in cases:

@@ -225,7 +225,9 @@ class TestErrors:
             tin_shift_backward(X[0], SHIFTS)
 
     def test_choices(self) -> None:
-        with pytest.raises(InputError, match=r"strategy='pingpon': did you mean 'pingpong'\? It is 'auto', 'documented', "):
+        with pytest.raises(
+            InputError, match=r"strategy='pingpon': did you mean 'pingpong'\? It is 'auto', 'documented', "
+        ):
             tin_shift_forward(X, SHIFTS, strategy="pingpon")
         with pytest.raises(InputError, match=r"rule='none': It is 'mluop' or 'adjoint'"):
             tin_shift_backward(X, SHIFTS, "none")
