@@ -45,9 +45,10 @@ def planned(plan_of, arguments):
     try:
         return plan_of(**arguments)
     except PlanError as error:
-        assert arguments["strategy"] != "auto"
-        assert "usable NRAM" in str(error)
-        return None
+        message = str(error)
+    assert arguments["strategy"] != "auto"
+    assert "usable NRAM" in message
+    return None
 
 
 class TestAnyShape:
