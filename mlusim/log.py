@@ -51,6 +51,7 @@ PIPES = ("scalar", "vector", "tensor", "io", "move", "sync")
 SCALAR, VECTOR, TENSOR, IO, MOVE, SYNC = range(6)
 
 # `detail` of a copy: how it was issued. `detail` of a sync: one bit per pipe. `detail` of a barrier: its number.
+# `detail` of scalar arithmetic: cycles of each operation, NONE for the board's ordinary one.
 ASYNCHRONOUS, BLOCKING = 0, 1
 
 
@@ -97,6 +98,26 @@ class AllocationRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopRecord:
+    """What the time of a counted loop hangs on besides its operands: enough to time it again on another board.
+
+    `how` is `blocking`, `queued` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop element by
+    element, `empty` for one that found no row to copy. `loads`, `operations` and `additions` are the scalar
+    instructions of a turn that work its addresses out, `extra_cycles` others; `turns`, `kept` and `unread` as in
+    `mlusim.cores.rows.Loop`.
+    """
+
+    how: str
+    turns: int
+    kept: int
+    loads: int
+    operations: int
+    additions: int
+    extra_cycles: int
+    unread: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
     """Shape, strides in bytes and item size of an operand."""
 
@@ -116,7 +137,8 @@ class Log:
     `ops` are operation names; `lines` (file, line, function); `addresses` holds, for counted operations, the array of
     element or row offsets by record (and `unknown` where a timing-only run does not know them); `host_waits` how many
     launches there were each time the host waited for them all; `host_writes` allocations, other than inputs, whose
-    bytes the host wrote.
+    bytes the host wrote; `loops` the counted loops by record; `byte_copies` the records of copies in the byte form,
+    whose segments are those that the kernel named.
     """
 
     def __init__(self, board: str) -> None:
@@ -135,6 +157,8 @@ class Log:
         self.more_operands: dict[int, list[tuple[int, int, int]]] = {}
         self.host_waits: list[int] = []
         self.host_writes: set[int] = set()
+        self.loops: dict[int, LoopRecord] = {}
+        self.byte_copies: list[int] = []
         self._op_codes: dict[str, int] = {}
         self.line_codes: dict[tuple[int, int], int] = {}
         self._code_objects: list[CodeType] = []

@@ -31,6 +31,7 @@ from mlusim.hardware import Board
 from mlusim.kernels.plan import Plan, Tiles
 from mlusim.log import COLUMNS, NONE, WIDTH, AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
 from mlusim.request import Request
+from mlusim.whole_file import whole_file
 
 FORMAT = "mlusim-run"
 NUMBER = 1
@@ -85,17 +86,11 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
     if run.output is not None:
         head["output"] = {"dtype": dtype_name(run.output.dtype), "shape": list(run.output.shape)}
         arrays["output"] = np.ascontiguousarray(run.output).reshape(-1).view(np.uint8)
-    target = Path(path).resolve()
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        try:
-            with scratch.open("wb") as stream:
-                _write_zip(stream, head, arrays)
-                stream.flush()
-                os.fsync(stream.fileno())
-            scratch.replace(target)
-        finally:
-            scratch.unlink(missing_ok=True)
+        with whole_file(path) as stream:
+            _write_zip(stream, head, arrays)
+            stream.flush()
+            os.fsync(stream.fileno())
     except OSError as error:
         raise InputError(f"{path}: the run cannot be saved there: {error.strerror or error}") from error
     return Path(path)

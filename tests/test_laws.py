@@ -162,9 +162,9 @@ def test_order_of_the_kinds_of_access(name):
 
 
 @pytest.mark.parametrize("name", BOARDS)
-@pytest.mark.parametrize("total", [1 << 22, 1 << 24, 1 << 28])
+@pytest.mark.parametrize("total", [1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 28])
 def test_more_tasks_are_never_slower_with_equal_work_up_to_one_a_core(name, total):
-    # Work that is long against a launch: in a small one the skew of the starts, some ns for each core, shows.
+    # Tasks that have one copy each make more copies of less: in less, the starts of more cores show.
     on = board(name)
     times = []
 
@@ -181,6 +181,31 @@ def test_more_tasks_are_never_slower_with_equal_work_up_to_one_a_core(name, tota
         times.append(time_ps(run(on, total // 4 // tasks, tasks, kernel=kernel)))
         tasks *= 2
     assert times == sorted(times, reverse=True)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+@pytest.mark.parametrize("elements", [16, 256, 4096, 32768])
+@pytest.mark.parametrize("tiles", [48, 240])
+def test_more_tasks_are_never_slower_with_the_same_copies(name, elements, tiles):
+    on = board(name)
+
+    async def kernel(core, x, out):
+        held = core.nram.alloc(elements, x.dtype)
+        each = tiles // core.task_dim
+        for tile in range(core.task_id * each, core.task_id * each + each):
+            await core.memcpy(held, x[tile])
+            await core.memcpy(out[tile], held)
+
+    times = []
+    for tasks in range(1, on.cores + 1):
+        if tiles % tasks == 0:
+            device = Device(on, data=False)
+            x = device.upload(np.broadcast_to(np.float32(0), (tiles, elements)))
+            device.launch(kernel, x, device.alloc(x.shape, x.dtype), dim=tasks, kind="BLOCK")
+            device.synchronize()
+            times.append(time_ps(device))
+    assert times == sorted(times, reverse=True)
+    assert len(times) > 5
 
 
 @pytest.mark.parametrize("name", BOARDS)

@@ -216,6 +216,7 @@ class CopyOperations(Operations):
             self._log.box(dst_view.shape, dst_view.strides, 1),
             self._log.box(src_view.shape, src_view.strides, 1),
         )
+        self._log.byte_copies.append(self._log.count)
         effect = None
         if self._has_data:
             to, origin = dst_view.raw(), src_view.raw()

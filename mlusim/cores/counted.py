@@ -22,7 +22,7 @@ from mlusim.log import NO_OPERAND, SCALAR, VECTOR
 from mlusim.memory.addresses import Addresses, Indices
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.loops import address_cycles, scalar_copy_cycles
+from mlusim.memory.loops import Turn, address_turn, scalar_copy_cycles
 from mlusim.memory.view import View
 
 
@@ -62,16 +62,25 @@ class CountedOperations(OffsetOperations):
         if dst.itemsize != src.itemsize or row_bytes_of("scalar_copy", dst) != row_bytes_of("scalar_copy", src):
             raise OperandError(f"scalar_copy of {src!r} to {dst!r}: elements and rows must be equally large")
         loop = self._loop("scalar_copy", dst, src, dst_rows, src_rows)
+        if self._scalar_loop(dst, src, loop, extra_cycles, sys._getframe(1)):
+            await SUSPEND
+        self._unit.apply_until(self._task.now_ps)
+        if self._chip.data and loop.kept:
+            move_rows(dst, src, loop.dst_rows, loop.src_rows, loop.kept)
+
+    def _scalar_loop(self, dst: View, src: View, loop: Loop, extra_cycles: int, frame: Any) -> bool:
+        """Log a scalar loop within NRAM and move the task's time on; gives whether the kernel must suspend for it."""
         self._begin()
         board, task = self.board, self._task
         row_elements = row_bytes_of("scalar_copy", dst) // dst.itemsize
-        cycles = scalar_copy_cycles(board, loop.turns, loop.kept, row_elements, loop.address + extra_cycles)
+        each = loop.address.cycles(board) + extra_cycles
+        cycles = scalar_copy_cycles(board, loop.turns, loop.kept, row_elements, each)
         start_ps = task.now_ps
         end_ps = start_ps + board.cycles_ps(cycles)
         record = self._record(
             "scalar_copy",
             SCALAR,
-            sys._getframe(1),
+            frame,
             start_ps,
             start_ps,
             end_ps,
@@ -85,14 +94,11 @@ class CountedOperations(OffsetOperations):
         if loop.indices[1:]:
             self._log.more_operands[record] = [self._operand(view) for view in loop.indices[1:]]
         self._keep_addresses(record, loop)
+        self._log.loops[record] = loop.record("scalar", extra_cycles)
         if task.pending_io or task.pending_move:
-            if task.until(end_ps):
-                await SUSPEND
-        else:
-            task.now_ps = end_ps
-        self._unit.apply_until(end_ps)
-        if self._chip.data and loop.kept:
-            move_rows(dst, src, loop.dst_rows, loop.src_rows, loop.kept)
+            return task.until(end_ps)
+        task.now_ps = end_ps
+        return False
 
     async def memcpy_rows(
         self, dst: View, src: View, dst_rows: Rows = None, src_rows: Rows = None, *, blocking: bool = True
@@ -112,15 +118,19 @@ class CountedOperations(OffsetOperations):
         frame = sys._getframe(1)
         loop = self._loop("memcpy_rows", dst, src, dst_rows, src_rows)
         if not loop.kept:
-            # No turn of the loop found a row to copy.
-            self._begin()
-            start_ps = self._task.now_ps
-            cycles = loop.turns * (loop.address + self.board.scalar_loop_cycles)
-            self._task.now_ps += self.board.cycles_ps(cycles)
-            self._record("scalar", SCALAR, frame, start_ps, start_ps, self._task.now_ps, loop.turns)
+            self._empty_loop(loop, frame)
             return
         self._rows(dst, src, loop, "memcpy_rows", frame, how="blocking" if blocking else "queued")
         await SUSPEND
+
+    def _empty_loop(self, loop: Loop, frame: Any) -> None:
+        """No turn of the loop found a row to copy."""
+        self._begin()
+        start_ps = self._task.now_ps
+        cycles = loop.turns * (loop.address.cycles(self.board) + self.board.scalar_loop_cycles)
+        self._task.now_ps += self.board.cycles_ps(cycles)
+        record = self._record("scalar", SCALAR, frame, start_ps, start_ps, self._task.now_ps, loop.turns)
+        self._log.loops[record] = loop.record("empty")
 
     async def collect(self, dst: View, src: View, mask: View, *, known: Addresses | None = None) -> int:
         """dst[:n] = the elements of src where mask is not 0, in order; gives n: `__bang_collect`, `__bang_count` (B).
@@ -170,7 +180,7 @@ class CountedOperations(OffsetOperations):
         self._unit.apply_until(self._task.now_ps)
         rows: list[Indices | None] = []
         kept: Indices | None = None
-        address = 0
+        address = Turn()
         indices: list[View] = []
         for view, wanted in zip((dst, src), given, strict=True):
             if isinstance(wanted, Addresses):
@@ -179,7 +189,7 @@ class CountedOperations(OffsetOperations):
                     indices.append(wanted.index)
                 wanted.check(name, view.shape[0], view)
                 moves = wanted.positional or wanted.base > 0
-                address += address_cycles(self.board, len(wanted.axes), wanted.narrowed, positional=moves)
+                address = address.and_also(address_turn(len(wanted.axes), wanted.narrowed, positional=moves))
                 numbers, left = wanted.resolve(name)
                 rows.append(numbers)
                 kept = left if kept is None else kept
@@ -188,7 +198,7 @@ class CountedOperations(OffsetOperations):
             if isinstance(wanted, View):
                 self._check_index(name, wanted)
                 indices.append(wanted)
-                address += self.board.scalar_nram_cycles
+                address = address.and_also(Turn(loads=1))
                 if self._chip.data:
                     numbers_or_none = wanted.typed().reshape(-1).astype(np.int64)
             else:

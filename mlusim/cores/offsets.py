@@ -18,7 +18,7 @@ from mlusim.memory.addresses import Indices
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import check_row
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
-from mlusim.memory.loops import rows_cost
+from mlusim.memory.loops import Turn, rows_cost
 from mlusim.memory.view import View
 
 _REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, MemoryKind.NRAM)
@@ -73,7 +73,7 @@ class OffsetOperations(ScalarOperations):
             check_rows(name, far, rows, len(rows))
         count = offsets.size if rows is None else len(rows)
         dst_rows, src_rows = (rows, kept) if name == "scatter" else (kept, rows)
-        loop = Loop(offsets.size, count, dst_rows, src_rows, 0, (offsets,), unread=True)
+        loop = Loop(offsets.size, count, dst_rows, src_rows, Turn(), (offsets,), unread=True)
         self._rows(dst, src, loop, name, frame, how="instruction", mask=mask)
 
     def _rows(
@@ -98,9 +98,8 @@ class OffsetOperations(ScalarOperations):
         shape = rows_shape(dst, src, loop, direction, count, self.board.dram_unit_bytes)
         self._begin()
         unit, task = self._unit, self._task
-        cost = rows_cost(
-            self.board, shape, how, turns=loop.turns, address=loop.address, memory_core=unit.is_memory_core
-        )
+        address = loop.address.cycles(self.board)
+        cost = rows_cost(self.board, shape, how, turns=loop.turns, address=address, memory_core=unit.is_memory_core)
         off_chip = direction.off_chip
         indices = [self._operand(view) for view in (*loop.indices, *(() if mask is None else (mask,)))]
         record = self._record(
@@ -122,6 +121,7 @@ class OffsetOperations(ScalarOperations):
             direction=DIRECTION_CODES[direction],
         )
         self._keep_addresses(record, loop)
+        self._log.loops[record] = loop.record(how)
         if indices[1:]:
             self._log.more_operands[record] = indices[1:]
         effect = None

@@ -9,10 +9,11 @@ import numpy as np
 
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError
+from mlusim.log import LoopRecord
 from mlusim.memory.addresses import Addresses, Indices
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import Direction
-from mlusim.memory.loops import most_row_units, row_units
+from mlusim.memory.loops import Turn, most_row_units, row_units
 from mlusim.memory.view import View
 
 Rows = Indices | Addresses | View | None
@@ -26,7 +27,7 @@ class Loop:
         turns: turns of the loop.
         kept: turns that copy a row; the others lie outside a window.
         dst_rows, src_rows: row numbers of those; None for 0, 1, 2, ..., or where a timing-only run does not know them.
-        address: scalar cycles of each turn to work its addresses out.
+        address: scalar instructions of each turn that work its addresses out.
         indices: the NRAM views that they come from.
         unread: whether the bus is charged for the worst rows there are, because nobody on the board, or in a
             timing-only run, has read the numbers.
@@ -36,9 +37,13 @@ class Loop:
     kept: int
     dst_rows: Indices | None
     src_rows: Indices | None
-    address: int
+    address: Turn
     indices: tuple[View, ...]
     unread: bool = False
+
+    def record(self, how: str, extra_cycles: int = 0) -> LoopRecord:
+        """As the log has it."""
+        return LoopRecord(how, self.turns, self.kept, *self.address, extra_cycles, self.unread)
 
 
 def row_bytes_of(name: str, view: View) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from mlusim.cores.operations import Operations
 from mlusim.cores.task import SUSPEND
 from mlusim.errors import MissingDataError, OperandError
-from mlusim.log import NO_OPERAND, SCALAR
+from mlusim.log import NO_OPERAND, NONE, SCALAR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.bus import read_bus_bytes, write_bus_bytes
 from mlusim.memory.kinds import MemoryKind
@@ -74,7 +74,8 @@ class ScalarOperations(Operations):
         task = self._task
         start_ps = task.now_ps
         task.now_ps += self.board.cycles_ps(int(each) * int(count))
-        self._record("scalar", SCALAR, sys._getframe(1), start_ps, start_ps, task.now_ps, count)
+        detail = NONE if cycles is None else int(cycles)
+        self._record("scalar", SCALAR, sys._getframe(1), start_ps, start_ps, task.now_ps, count, detail=detail)
 
     def _scalar_access(self, op: str, view: View, count: int, frame: Any, *, write: bool) -> tuple[int, bool]:
         """Log a scalar access of `count` elements; gives its end and whether the kernel must suspend for it."""

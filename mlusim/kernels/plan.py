@@ -169,6 +169,29 @@ class Plan:
             raise PlanError(f"{self.operator}: a tile of task {int(self.tiles.task.max())} in a grid of {self.tasks}")
         check_cover(self.tiles, self.output_shape)
 
+    def to_json(self, *, boxes: bool = True) -> dict[str, Any]:
+        """The plan for programs: numbers in the unit that ends their key. `boxes`: with every tile."""
+        found: dict[str, Any] = {
+            "strategy": self.strategy,
+            "tier": self.tier,
+            "tier_name": TIER_NAMES.get(self.tier, "unknown"),
+            "reason": self.reason,
+            "arithmetic": list(self.arithmetic),
+            "unit": self.unit,
+            "unit_bytes": self.unit_bytes,
+            "launch_kind": self.kind,
+            "launch_dim": list(self.dim),
+            "output_shape": list(self.output_shape),
+            "output_itemsize_bytes": self.itemsize,
+            "tiles": len(self.tiles),
+            "tiles_by_task": np.bincount(self.tiles.task, minlength=self.tasks).tolist(),
+            "elements_by_task": self.elements_by_task().tolist(),
+            "nram_bytes": self.nram_bytes,
+            "nram_allowed_bytes": self.allowed_nram_bytes,
+            "predicted_ps": self.predicted_ps,
+        }
+        return found | {"boxes": [tile._asdict() for tile in self.tiles]} if boxes else found
+
     def explain(self) -> str:
         """The plan in words: unit, tier, arithmetic, launch, tiles per task, balance."""
         usable = self.board.nram_usable_bytes

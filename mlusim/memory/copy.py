@@ -210,6 +210,7 @@ def _coalesce(
     return loops, dst_phase, src_phase
 
 
+@lru_cache(maxsize=65536)
 def _finish(  # noqa: PLR0913, PLR0917
     direction: Direction | None,
     segment: int,

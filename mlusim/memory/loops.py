@@ -7,7 +7,7 @@ comparisons more where the turn works on a window of the axis only; and one add 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,10 +20,34 @@ from mlusim.units import ceil_div, ceil_ps
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
+class Turn(NamedTuple):
+    """Scalar instructions of one turn of a loop that work its addresses out: loads from NRAM, ordinary ones, adds."""
+
+    loads: int = 0
+    operations: int = 0
+    additions: int = 0
+
+    def and_also(self, other: Turn) -> Turn:
+        """The instructions of both."""
+        return Turn(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+    def cycles(self, board: Board) -> int:
+        """Their time on a board."""
+        return (
+            self.loads * board.scalar_nram_cycles
+            + self.operations * board.scalar_op_cycles
+            + self.additions * board.scalar_add_cycles
+        )
+
+
+def address_turn(columns: int, narrowed: int = 0, *, positional: bool = False) -> Turn:
+    """What one address takes, from `columns` index values in NRAM, `narrowed` of them within a window."""
+    return Turn(columns, 2 * columns + 2 * narrowed, 2 * columns + positional)
+
+
 def address_cycles(board: Board, columns: int, narrowed: int = 0, *, positional: bool = False) -> int:
-    """Scalar cycles to work out one address from `columns` index values in NRAM, `narrowed` of them within a window."""
-    column = board.scalar_nram_cycles + 2 * board.scalar_op_cycles + 2 * board.scalar_add_cycles
-    return columns * column + narrowed * 2 * board.scalar_op_cycles + positional * board.scalar_add_cycles
+    """The same in cycles of a board."""
+    return address_turn(columns, narrowed, positional=positional).cycles(board)
 
 
 def scalar_copy_cycles(board: Board, turns: int, kept: int, row_elements: int, address: int) -> int:

@@ -40,7 +40,7 @@ def tin_shift_forward(
 
     Args:
         x: [N, T, C, HW], float16 or float32, contiguous or not. T may be 0; N, C and HW may not.
-        shifts: [N, G] int32, C a multiple of G. Any value: |k| >= T gives zeros.
+        shifts: [N, G] int32, C a multiple of G. Any value: `|k| >= T` gives zeros.
         device: a preset's name, a TOML file, or a board.
         strategy: "documented" (the three tiers as mlu-ops describes them), "shipped", "tight", "batched", "pingpong",
             or "auto", the faster of the last two by prediction (`kernels.tin_shift_plan.STRATEGIES`).

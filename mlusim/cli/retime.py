@@ -1,0 +1,123 @@
+"""`mlusim retime RUN`: a saved run on another board, or with other parameters, without running its kernels."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlusim.cli.options import DEVICE, FILE, SAVE_RUN, check_directory, output_options, report_option
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlusim.result import Result
+
+_HELP = """\
+Time a saved run on another board, or with other parameters of its board.
+
+What its kernels did is done again from the log, by the same model of pipes, links, barriers and launches; the kernels
+do not run, and no data is needed. It refuses where they would have done something else: buffers that do not fit,
+instructions that a board does not have, and a planner that would split the work in another way.
+
+\b
+Examples:
+  mlusim run tin_shift --shape 2,8,256,196 --save-run shift.zip
+  mlusim retime shift.zip --device mlu370-x8
+  mlusim retime shift.zip --set dram_bandwidth_bytes_per_s=614.4GB/s --set dma_read_latency_ps=400ns --keep-split
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("run", type=FILE, metavar="RUN")
+@click.option(
+    "--device", "-d", type=DEVICE, metavar="NAME|FILE", help="Board: a preset, or a TOML file. [default: the run's]"
+)
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="PARAMETER=VALUE",
+    help="Change a parameter of the board (see `mlusim devices NAME`); may be given again.",
+)
+@click.option("--keep-split", is_flag=True, help="Also where the operator would be split in another way there.")
+@report_option
+@click.option("--save-run", "-o", type=FILE, metavar="FILE", help=SAVE_RUN)
+@output_options
+def retime(
+    *,
+    run: str,
+    device: Any,
+    changes: tuple[str, ...],
+    keep_split: bool,
+    report: str | None,
+    save_run: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Time a saved run on another board, or with other parameters."""
+    from mlusim.cli.files import check_file
+    from mlusim.cli.run import finish
+    from mlusim.result import load
+    from mlusim.retiming import planned
+    from mlusim.retiming import retime as again
+
+    check_directory("--report", report)
+    saved = check_file("--save-run", save_run) if save_run is not None else None
+    parameters = dict(_change(text) for text in changes)
+    recorded = load(run)
+    result = again(recorded, device, keep_split=keep_split, progress=not quiet, **parameters)
+    split = planned(recorded, result.board)[1]
+    finish(
+        result,
+        target=None,
+        report=report,
+        saved=saved,
+        as_json=as_json,
+        quiet=quiet,
+        title=_title(recorded, result, parameters, split),
+        more={
+            "retimed": {
+                "run": run,
+                "recorded_board": recorded.board.name,
+                "recorded_time_ps": recorded.time_ps,
+                "parameters": parameters,
+                "other_split": split or None,
+            }
+        },
+    )
+
+
+def _change(text: str) -> tuple[str, Any]:
+    """Name and value of `name=value`. Raises `InputError`; what a board has is for the board to say."""
+    from mlusim.explore.values import numbers
+    from mlusim.hardware import Board
+
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not (name and equals and value):
+        raise InputError(f"--set {text}: it is PARAMETER=VALUE, such as clock_hz=900MHz")
+    kinds = {item.name: item.type for item in fields(Board)}
+    if kinds.get(name) == "str":
+        return name, value
+    found = numbers(name, value, whole=kinds.get(name) != "float")
+    if len(found) != 1:
+        raise InputError(f"--set {text}: a board has one value of {name}; to try several, see `mlusim sweep`")
+    return name, float(found[0]) if kinds.get(name) == "float" else found[0]
+
+
+def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: str) -> str:
+    from mlusim.analysis.table import us_text
+
+    board = result.board.name
+    if parameters:
+        board += f" with {', '.join(f'{name} = {value}' for name, value in parameters.items())}"
+    change = f" ({100 * (result.time_ps / recorded.time_ps - 1):+.1f} %)" if recorded.time_ps else ""
+    lines = [
+        f"{result.operator}: {us_text(recorded.time_ps)} on {recorded.board.name}, as recorded",
+        f"{us_text(result.time_ps)}{change} on {board}",
+    ]
+    if split:
+        lines.append(f"The recorded split was kept; on that board it would be another: {split}.")
+    elif recorded.plan is None:
+        lines.append("A kernel of your own: what it would do otherwise on that board is not known here.")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,112 @@
+"""`mlusim retime`, and `--save-run` of the commands that run something."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+import mlusim
+from mlusim.cli.program import program
+
+
+def call(*words):
+    return CliRunner().invoke(program, [str(word) for word in words])
+
+
+def printed(*words):
+    done = call(*words)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def error(*words):
+    done = call(*words)
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+    (line,) = done.output.splitlines()
+    return line
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("run") / "cast.zip"
+    printed("run", "cast", "--shape", "1000,64", "--dtype", "int8", "--save-run", path, "--quiet")
+    return path
+
+
+def test_a_run_and_the_demo_are_saved(run, tmp_path):
+    assert mlusim.load(run).operator == "cast"
+    demo = tmp_path / "demo.zip"
+    assert f"wrote {demo}: the run" in printed("demo", "--save-run", demo)
+    assert mlusim.load(demo).plan.operator == "tin_shift_forward"
+    answer = json.loads(printed("demo", "--save-run", demo, "--json"))
+    assert answer["run"] == str(demo)
+
+
+def test_where_a_run_cannot_be_saved_is_said_before_it_runs(tmp_path):
+    words = ("run", "flip", "--shape", "4,4", "--axis", "0", "--save-run")
+    assert "there is no directory" in error(*words, tmp_path / "none" / "run.zip")
+    assert "is a directory" in error(*words, tmp_path)
+    assert "nothing runs, so there is nothing to save" in error(*words, tmp_path / "run.zip", "--dry-run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_on_its_own_board_it_takes_as_long(run):
+    text = printed("retime", run)
+    recorded = mlusim.load(run).time_us
+    assert f"cast: {recorded:.2f} us on mlu370-x4, as recorded\n{recorded:.2f} us (+0.0 %) on mlu370-x4\n" in text
+    assert "where time went" in text
+
+
+def test_a_parameter_with_a_unit_and_a_number_of_any_kind(run):
+    words = ("--set", "kernel_start_ps=5us", "--set", "dram_latency_growth=0.5", "--set", "name=mine")
+    answer = json.loads(printed("retime", run, *words, "--keep-split", "--json"))
+    parameters = {"kernel_start_ps": 5_000_000, "dram_latency_growth": 0.5, "name": "mine"}
+    again = mlusim.retime(run, keep_split=True, **parameters)
+    assert answer["time_ps"] == again.time_ps
+    assert answer["board"]["name"] == "mine"
+    assert answer["retimed"] == {
+        "run": str(run),
+        "recorded_board": "mlu370-x4",
+        "recorded_time_ps": mlusim.load(run).time_ps,
+        "parameters": parameters,
+        "other_split": None,
+    }
+
+
+def test_a_split_that_is_kept_is_said(run, tmp_path):
+    message = error("retime", run, "--set", "clusters=1", "--set", "max_union=1")
+    assert "cast would be split in another way on mlu370-x4: grid (4, 1, 1) instead of (32, 1, 1)" in message
+    words = ("retime", run, "--set", "clusters=1", "--set", "max_union=1", "--keep-split")
+    saved, report = tmp_path / "again.zip", tmp_path / "report"
+    text = printed(*words, "--save-run", saved, "--report", report)
+    assert "The recorded split was kept; on that board it would be another: grid (4, 1, 1)" in text
+    assert mlusim.load(saved).board.clusters == 1
+    assert (report / "timeline.svg").exists()
+    assert json.loads(printed(*words, "--json"))["retimed"]["other_split"].startswith("grid")
+
+
+def test_a_kernel_of_ones_own(tmp_path):
+    async def works(core):
+        core.scalar(1000)
+
+    device = mlusim.Device("mlu370-x4")
+    device.launch(works, dim=4)
+    device.synchronize()
+    text = printed("retime", device.save(tmp_path / "own.zip"), "--device", "mlu590-h8")
+    assert "A kernel of your own" in text
+    assert "on mlu590-h8" in text
+
+
+def test_mistakes_are_one_line(run, tmp_path):
+    (tmp_path / "none.zip").write_bytes(b"none")
+    assert "is no saved run" in error("retime", tmp_path / "none.zip")
+    assert "No such file" in error("retime", tmp_path / "missing.zip")
+    assert "no parameter 'foo'" in error("retime", run, "--set", "foo=1")
+    assert "it is PARAMETER=VALUE" in error("retime", run, "--set", "clock_hz")
+    assert "a board has one value of clock_hz" in error("retime", run, "--set", "clock_hz=1GHz,2GHz")
+    assert "clock_hz" in error("retime", run, "--set", "clock_hz=fast")
+    assert "no-such" in error("retime", run, "--device", "no-such")
+    assert "vector operands are rounded out" in error("retime", run, "--device", "mlu270-s4")
