@@ -239,6 +239,8 @@ class Task:
             self.chip.log.data[position + END] = self.now_ps
             self.chip.log.data[position + WAITED_FOR] = waited_for
         if unit.late_effects:
+            # What the vector pipe has done by now it did before these copies act.
+            unit.apply_until(self.now_ps)
             unit.apply_late(io=bool(mask >> IO & 1), move=bool(mask >> MOVE & 1))
 
     def _returned(self) -> None:

@@ -405,3 +405,23 @@ def test_the_vector_pipe_is_logged_as_such(run: Any) -> None:
     device = Device()
     run(three_pipes, device.upload(np.zeros(100_000, np.int8)), "imv", "sync", {}, device=device)
     assert device.log.columns()["pipe"].tolist()[:3] == [IO, MOVE, VECTOR]
+
+
+def test_late_copies_act_after_what_the_vector_pipe_did_before_their_sync() -> None:
+    """The load is over long before the mul begins, and no sync says so: acting late, it comes after the mul."""
+    array = np.arange(64, dtype=np.float32)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        held, other = core.nram.alloc(64, x.dtype), core.nram.alloc(1 << 16, x.dtype)
+        core.memcpy_async(held, x)
+        core.fill(other, 0)
+        core.mul(held, held, 3.0)
+        await core.sync()
+        await core.memcpy(out, held)
+
+    for dma, expected in (("complete", 3 * array), ("late", array)):
+        device = Device("mlu370-x4", dma=dma)
+        out = device.alloc(64, np.float32)
+        device.launch(kernel, device.upload(array), out, dim=1, kind="BLOCK")
+        device.synchronize()
+        assert np.array_equal(device.download(out), expected)

@@ -1,0 +1,86 @@
+# %% [markdown]
+# # 3. Double buffering: three stages
+#
+# A core has pipes that run side by side: the IO pipe copies, the vector pipe computes. A blocking kernel uses one at
+# a time. With two sets of buffers, three things happen in the same step: tile *i - 1* is stored, tile *i* is
+# computed, tile *i + 1* is loaded. One sync ends the step.
+
+# %%
+import numpy as np
+
+from tools import draw_causes, draw_pipes, run, show, table
+
+COUNT, TILE = 1 << 21, 8192
+rng = np.random.default_rng(0)
+a = rng.standard_normal(COUNT, np.float32)
+b = rng.standard_normal(COUNT, np.float32)
+
+
+async def add_blocking(core, a, b, out):
+    if core.is_memory_core:
+        return
+    left, right = core.nram.alloc(TILE, a.dtype), core.nram.alloc(TILE, a.dtype)
+    for start in range(core.task_id * TILE, a.size, core.task_dim * TILE):
+        await core.memcpy(left, a[start : start + TILE])
+        await core.memcpy(right, b[start : start + TILE])
+        core.add(left, left, right)
+        await core.sync()
+        await core.memcpy(out[start : start + TILE], left)
+
+
+async def add_three_stages(core, a, b, out):
+    if core.is_memory_core:
+        return
+    left, right = core.nram.alloc((2, TILE), a.dtype), core.nram.alloc((2, TILE), a.dtype)
+    tiles = range(core.task_id * TILE, a.size, core.task_dim * TILE)
+    for step in range(len(tiles) + 2):
+        if step >= 2:
+            start = tiles[step - 2]
+            core.memcpy_async(out[start : start + TILE], left[step % 2])
+        if step < len(tiles):
+            start = tiles[step]
+            core.memcpy_async(left[step % 2], a[start : start + TILE])
+            core.memcpy_async(right[step % 2], b[start : start + TILE])
+        if 1 <= step <= len(tiles):
+            core.add(left[(step - 1) % 2], left[(step - 1) % 2], right[(step - 1) % 2])
+        await core.sync()
+
+
+# %% [markdown]
+# The store of a step comes before its load, into the same buffer: a pipe takes its copies in order, so the load
+# begins when the store has read what it needs.
+
+# %%
+steps = {}
+for name, kernel in (("blocking", add_blocking), ("three stages", add_three_stages)):
+    for cores in (1, 32):
+        step = run(kernel, a, b, out=(a.shape, a.dtype), dim=cores, kind="BLOCK")
+        assert np.array_equal(step.output, a + b)
+        steps[f"{name}, {cores} core{'s'[: cores > 1]}"] = step
+table(steps, causes=3)
+one, all_cores = (
+    steps[f"blocking, {cores}"].result.time_ps / steps[f"three stages, {cores}"].result.time_ps
+    for cores in ("1 core", "32 cores")
+)
+print(f"\nthree stages are {one:.2f} times as fast on one core and {all_cores:.2f} times on all")
+assert one > 1.15
+
+# %%
+alone = {name: step for name, step in steps.items() if "1 core" in name}
+show(draw_pipes(alone, "One core, the first tiles", until_us=25), "03_pipes")
+
+# %% [markdown]
+# In the second row the sum runs while copies are under way, and of their start-up only that of the first copy in a
+# step is still seen: the others pass while the copy before them moves its bytes. The IO pipe is busy almost all the
+# time. Loads and stores share it, so no schedule of this kind makes it do both at once.
+
+# %%
+show(draw_causes(steps, "Blocking and three stages"), "03_causes")
+
+# %% [markdown]
+# On all cores the gain is smaller: 32 cores that block hide each other's waiting well, because while one waits, the
+# bus serves the others. Double buffering is worth most where few cores work or the compute is long.
+#
+# ## Exercise
+#
+# `lessons/exercises/03_double_buffering.py`: make the copies of a scale kernel overlap its compute.

@@ -1,0 +1,72 @@
+# %% [markdown]
+# # 5. tin_shift in three tiers
+#
+# The lessons so far cut a vector wherever they liked. Real operators have a shape, and mlu-ops splits them in three
+# tiers, by what fits in the NRAM of a core. `tin_shift` moves each group of channels along time by a step of its own,
+# and zeros move in. Its unit is one channel, all times of it: T rows of HW elements.
+#
+# 1. **whole units**: a unit fits. Tasks take units in turn;
+# 2. **unit split**: it does not, but a row does. The unit is cut along time;
+# 3. **row split**: not even a row fits. One core walks a row in chunks.
+#
+# On a real board the shape decides. Here we keep the shape and shrink the NRAM.
+
+# %%
+import numpy as np
+
+from mlusim import board, ops
+from mlusim.analysis.records import Records
+from mlusim.analysis.style import drawing
+from mlusim.analysis.tile_map import draw_tile_map
+from tools import Step, draw_causes, show, table
+
+x = np.random.default_rng(0).standard_normal((2, 8, 64, 196), np.float32)
+shifts = np.array([[1, -1, 2, 0], [3, -2, 0, -8]], np.int32)
+unit, row = x.shape[1] * x.shape[3] * x.itemsize, x.shape[3] * x.itemsize
+print(f"a unit is {x.shape[1]} rows of {row} B: {unit} B")
+
+# %%
+expected = ops.tin_shift_forward(x, shifts, strategy="documented").output
+steps = {}
+for nram_bytes in (16_384, 2_048, 512):
+    on = board("mlu370-x4").replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
+    result = ops.tin_shift_forward(x, shifts, device=on, strategy="documented")
+    assert np.array_equal(result.output, expected)
+    steps[f"tier {result.plan.tier}: NRAM of {nram_bytes} B"] = Step(result, result.output, 2 * x.nbytes)
+    print(f"{nram_bytes:6} B: tier {result.plan.tier}, {result.plan.reason}")
+    print(f"          {len(result.plan.tiles)} tiles, busiest task: {max(np.bincount(result.plan.tiles.task))}")
+assert [step.result.plan.tier for step in steps.values()] == [1, 2, 3]
+
+# %% [markdown]
+# The result is the same, bit for bit; what changes is the number of tiles, and with it the number of copies that
+# start up:
+
+# %%
+table(steps, causes=3)
+show(draw_causes(steps, "tin_shift in its three tiers"), "05_causes")
+times = [step.result.time_ps for step in steps.values()]
+assert times == sorted(times)
+
+# %% [markdown]
+# And this is how the output is cut, coloured by the core that writes: the second tier in the picture. Axes 0 and 1
+# (batch and time) go down, channels go to the right.
+
+# %%
+middle = list(steps.values())[1].result
+with drawing():
+    figure = draw_tile_map(
+        Records(middle.log, middle.board), middle.plan, "Tier 2: who writes what", middle.plan.reason
+    )
+show(figure, "05_tiles")
+
+# %% [markdown]
+# The plan is data, and can be printed with all its arithmetic: `print(result.plan.explain())`, or `mlusim run
+# tin_shift --shape 2,8,64,196 --strategy documented --explain` without running anything.
+
+# %%
+print(middle.plan.explain())
+
+# %% [markdown]
+# ## Exercise
+#
+# `lessons/exercises/05_three_tiers.py` copies channels that may not fit in NRAM. It knows tier 1. Add tier 2.

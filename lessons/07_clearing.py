@@ -1,0 +1,56 @@
+# %% [markdown]
+# # 7. What clearing costs
+#
+# Rows that a shift vacates must hold zeros, so something in NRAM has to be cleared. What, and when?
+#
+# - `shipped`: as mlu-ops ships it, all of the usable NRAM is cleared for every tile;
+# - `documented`: the buffer of the tile, as the design document has it;
+# - `tight`: only the rows that the shift vacates, while the others load;
+# - `batched`, `pingpong`: as tight, with several channels in a copy, or with two buffers.
+
+# %%
+import numpy as np
+
+from mlusim import ops
+from tools import Step, draw_causes, show, table
+
+x = np.random.default_rng(0).standard_normal((2, 8, 256, 196)).astype(np.float16)
+shifts = np.array([[1, -1, 2, 0], [3, -2, 0, 1]], np.int32)
+steps = {}
+for strategy in ("shipped", "documented", "tight", "pingpong", "batched"):
+    result = ops.tin_shift_forward(x, shifts, strategy=strategy)
+    steps[strategy] = Step(result, result.output, 2 * x.nbytes)
+reference = steps["documented"].output
+assert all(np.array_equal(step.output, reference) for step in steps.values())
+table(steps, causes=3)
+
+# %% [markdown]
+# `write_zero` goes over 128 B a cycle. The whole NRAM is 640 KiB, so clearing it takes 5 120 cycles, for a tile of 3
+# KiB that takes a fraction of that to load. The log counts it:
+
+# %%
+for name, step in steps.items():
+    columns, log = step.result.log.columns(), step.result.log
+    fills = columns["op"] == log.op("write_zero")
+    cleared = int(columns["bytes_requested"][fills].sum())
+    print(f"{name:10} clears {cleared / 2**20:7.2f} MiB in {fills.sum():4} instructions")
+print(f"and the output has {x.nbytes / 2**20:.2f} MiB")
+
+# %%
+show(draw_causes(steps, "The same shift by five strategies"), "07_causes")
+time_of = {name: step.result.time_ps for name, step in steps.items()}
+assert time_of["shipped"] > time_of["documented"] > time_of["tight"] > time_of["pingpong"] > time_of["batched"]
+print(f"clearing less makes it {time_of['shipped'] / time_of['tight']:.2f} times as fast,")
+print(f"larger copies {time_of['tight'] / time_of['batched']:.2f} times on top of that")
+
+# %% [markdown]
+# The order of importance is a surprise to most: not clearing everything is worth more than any cleverness with
+# buffers, and after that the enemy is the latency of thousands of small copies, which `batched` pays once for many
+# channels. By default (`strategy="auto"`) mlusim's planner takes the faster of `batched` and `pingpong` by
+# prediction.
+#
+# `mlusim compare tin_shift --shape 2,8,256,196 --dtype float16` prints this comparison for any shape and board.
+#
+# ## Exercise
+#
+# `lessons/exercises/07_clearing.py` pads rows with zeros and clears far too much. Clear what is needed, and not more.

@@ -1,0 +1,72 @@
+# %% [markdown]
+# # 11. How many cores does it take to fill the memory bus?
+#
+# One core has a port of its own, four share the port of their cluster, and all share the DRAM. Which of these is the
+# limit? Take a kernel that only copies, in large tiles, and add cores one by one.
+
+# %%
+import numpy as np
+
+from mlusim import board
+from mlusim.analysis.style import BLUE, GREEN, VERMILION, drawing
+from tools import run, show
+
+
+async def copy(core, x, out):
+    """Each task copies an equal part, in tiles of up to a quarter of its NRAM, two buffers taking turns."""
+    part = -(-x.size // core.task_dim)
+    first, last = core.task_id * part, min((core.task_id + 1) * part, x.size)
+    tile = core.board.nram_usable_bytes // 4 // x.itemsize // 64 * 64
+    held = core.nram.alloc((2, tile), x.dtype)
+    for number, start in enumerate(range(first, last, tile)):
+        n = min(tile, last - start)
+        core.memcpy_async(held[number % 2, :n], x[start : start + n])
+        core.memcpy_async(out[start : start + n], held[number % 2, :n])
+    await core.sync()
+
+
+x = np.zeros(1 << 22, np.float32)
+found = {}
+for name in ("mlu370-x4", "mlu290-m5", "mlu590-h8"):
+    on = board(name)
+    counts = sorted({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64} & set(range(1, on.cores + 1)) | {on.cores})
+    rates = [run(copy, x, out=(x.shape, x.dtype), board=on, dim=count, kind="BLOCK").gbytes_per_s for count in counts]
+    found[name] = counts, rates
+    peak = on.dram_bandwidth_bytes_per_s / 1e9
+    enough = next(count for count, rate in zip(counts, rates, strict=True) if rate >= 0.9 * max(rates))
+    print(f"{name}: DRAM {peak:.0f} GB/s by the data sheet")
+    print(f"  one core   {rates[0]:6.1f} GB/s, {rates[0] / peak:.0%} of it")
+    print(f"  all {on.cores:2}     {rates[-1]:6.1f} GB/s, {rates[-1] / peak:.0%}")
+    print(f"  {enough} of {on.cores} cores reach 90 % of the most that this kernel gets")
+    assert rates[-1] <= peak
+    assert rates[0] < 0.3 * peak
+
+# %%
+with drawing():
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    axes = figure.subplots()
+    for (name, (counts, rates)), colour in zip(found.items(), (BLUE, VERMILION, GREEN), strict=True):
+        axes.plot(counts, rates, "o-", color=colour, label=name)
+        axes.axhline(board(name).dram_bandwidth_bytes_per_s / 1e9, color=colour, linestyle=":", linewidth=1)
+    axes.set_xlabel("cores at work")
+    axes.set_ylabel("GB/s, both directions")
+    axes.set_title("A copy by more and more cores; dotted: the DRAM's data sheet")
+    axes.grid(visible=True)
+    axes.legend(loc="lower right")
+show(figure, "11_cores")
+
+# %% [markdown]
+# Three things to take from the curves. No single core comes near the bus. The first cores add up, until their sum
+# meets the bus; from there on, more cores wait for each other, and are worth having only for what they compute. And
+# no kernel reaches the dotted line: DRAM gives less than its data sheet even to contiguous copies, and less again
+# while reads and writes mix (`docs/accuracy.md` says how well these losses are known).
+#
+# On MLU290 the curve bends early: there the model lets the latency grow with the load, because measurements of that
+# board ask for it.
+#
+# ## Exercise
+#
+# `lessons/exercises/11_fill_the_bus.py`: a copy kernel that leaves most of the bus unused. Get it to 70 % of the data
+# sheet.

@@ -1,0 +1,285 @@
+"""Check an exercise: `python lessons/check.py lessons/exercises/03_double_buffering.py`.
+
+It says "pass", or what is not right yet: what `mlusim.verify` finds (wrong values, races, bytes that nobody wrote, a
+buffer that does not fit), or how far the kernel is from the aim of its lesson. Exit code 0 for a pass, 1 for not
+yet, 2 for a file that is no exercise.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import mlusim
+from mlusim import Board, board
+from tools import Step, run
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(11)
+X4 = board("mlu370-x4")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of an exercise.
+
+    Attributes:
+        inputs: arrays for the kernel.
+        expected: what its output should be.
+        extra: what else it gets, after the output.
+        on: the board.
+        dim, kind: the launch.
+    """
+
+    inputs: tuple[Array, ...]
+    expected: Array
+    extra: tuple[Any, ...] = ()
+    on: Board = X4
+    dim: int | None = None
+    kind: str = "UNION1"
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """Cases that must be right, and an aim for the last of them: gives what is missing, or nothing."""
+
+    cases: list[Case]
+    aim: Callable[[Step], str] = lambda _: ""
+
+
+class NotYetError(Exception):
+    """What is not right, in words for the learner."""
+
+
+def floats(*shape: int) -> Array:
+    """Random numbers."""
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def small(nram_bytes: int) -> Board:
+    """A board with little NRAM."""
+    return X4.replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
+
+
+def at_most(what: str, value: float, limit: float, hint: str, unit: str = "") -> str:
+    """The words for a figure that is too large."""
+    if value <= limit:
+        return ""
+    return f"right, but {what} is {value:,.0f}{unit}, and it should be at most {limit:,.0f}{unit}: {hint}"
+
+
+def one_core() -> Exercise:
+    """01: scale a vector."""
+    cases = [Case((x := floats(count),), 2 * x, dim=1, kind="BLOCK") for count in (8192, 8192 * 5)]
+    return Exercise(cases)
+
+
+def all_cores() -> Exercise:
+    """02: deal tiles out."""
+
+    def aim(step: Step) -> str:
+        busy = step.result.metrics.task_busy_ps
+        idle = int((busy == 0).sum() - 8)  # the memory cores have nothing to do
+        if idle > 0:
+            return f"right, but {idle} of 32 tasks do nothing: task k takes tiles k, k + task_dim, ..."
+        return ""
+
+    cases = [Case((x := floats(count), y := floats(count)), x + y) for count in (4096 * 3, 4096 * 32, 4096 * 70)]
+    return Exercise(cases, aim)
+
+
+def double_buffering() -> Exercise:
+    """03: hide the compute and the start-up of copies."""
+
+    def aim(step: Step) -> str:
+        return at_most(
+            "the time of one core", step.result.time_us, 150, "let load i + 1, compute i and store i - 1 share a step",
+            " us",
+        )  # fmt: skip
+
+    cases = [Case((x := floats(4096 * tiles),), 3 * x, dim=1, kind="BLOCK") for tiles in (1, 2, 3, 100)]
+    return Exercise(cases, aim)
+
+
+def sram() -> Exercise:
+    """04: load a table once for a cluster."""
+
+    def aim(step: Step) -> str:
+        table = 4096 * 24 * 4
+        return at_most(
+            "what the DRAM reads", step.result.bus_bytes["read"], 8 * table,
+            "each of 8 clusters needs the table once; its memory core can load it to SRAM", " B",
+        )  # fmt: skip
+
+    cases = []
+    for parts in (1, 2, 24):
+        x = RNG.integers(-9, 9, (parts, 4096)).astype(np.float32)
+        cases.append(Case((x,), np.broadcast_to(x.sum(axis=0), (32, 4096)).astype(np.float32)))
+    return Exercise(cases, aim)
+
+
+def three_tiers() -> Exercise:
+    """05: a copy that must also work where a channel does not fit."""
+    x = floats(12, 10, 64)
+    return Exercise([Case((x,), x), Case((x,), x, on=small(1024)), Case((x,), x, on=small(768))])
+
+
+def time_split() -> Exercise:
+    """06: all borders."""
+    x = floats(10, 16)
+    cases = []
+    for shift in (0, 4, -4, 8, 1, -1, 5, -5, 9, -9, 10, -11):
+        expected = np.zeros_like(x)
+        kept = max(10 - abs(shift), 0)
+        source, target = max(-shift, 0), max(shift, 0)
+        expected[target : target + kept] = x[source : source + kept]
+        cases.append(Case((x,), expected, extra=(shift,), on=small(256), dim=1, kind="BLOCK"))
+    return Exercise(cases)
+
+
+def clearing() -> Exercise:
+    """07: clear the margins only."""
+
+    def aim(step: Step) -> str:
+        columns, log = step.result.log.columns(), step.result.log
+        fills = np.isin(columns["op"], [log.ops.index(name) for name in ("fill", "write_zero") if name in log.ops])
+        cleared = int(columns["bytes_requested"][fills].sum())
+        return at_most(
+            "what is cleared", cleared, 64 * 2 * 32 * 4,
+            "the margins of a row are 2 x 32 elements; the middle is loaded anyway", " B",
+        )  # fmt: skip
+
+    cases = []
+    for rows in (1, 40, 64):
+        x = floats(rows, 500)
+        cases.append(Case((x,), np.pad(x, ((0, 0), (32, 32))), extra=(32,)))
+    return Exercise(cases, aim)
+
+
+def gather() -> Exercise:
+    """08: copy runs of rows."""
+    rows = [*range(40, 72), 3, *range(100, 140), 7, 9, *range(200, 256)]
+
+    def aim(step: Step) -> str:
+        copies = step.result.metrics.operations["memcpy"]
+        return at_most("the number of copies", copies, 2 * 6 + 6, "the rows are 6 runs of neighbours; find them")
+
+    x = floats(256, 64)
+    cases = [
+        Case((x,), x[chosen], extra=(chosen,), dim=1, kind="BLOCK") for chosen in ([5], [1, 3, 2], [0, 1, 255], rows)
+    ]
+    return Exercise(cases, aim)
+
+
+def small_stores() -> Exercise:
+    """09: store whole units."""
+
+    def aim(step: Step) -> str:
+        bus = step.result.bus_bytes["write"]
+        return at_most("what goes over the bus to write", bus, 256 * 8 * 4, "collect rows in NRAM, store once", " B")
+
+    cases = []
+    for rows in (8, 256):
+        x = floats(rows, 64)
+        cases.append(Case((x,), x[:, :8].copy(), dim=1, kind="BLOCK"))
+    return Exercise(cases, aim)
+
+
+def missing_sync() -> Exercise:
+    """10: races that do not show in the result."""
+    return Exercise([Case((x := floats(4096 * tiles), y := floats(4096 * tiles)), x * y + x) for tiles in (1, 32, 40)])
+
+
+def fill_the_bus() -> Exercise:
+    """11: a fast copy."""
+
+    def aim(step: Step) -> str:
+        share = step.gbytes_per_s * 1e9 / X4.dram_bandwidth_bytes_per_s
+        if share >= 0.7:
+            return ""
+        return f"right, but at {share:.0%} of the DRAM's bandwidth, and the aim is 70 %: larger tiles, and two buffers"
+
+    return Exercise([Case((x := floats(count),), x) for count in (32, 10_000, 1 << 21)], aim)
+
+
+EXERCISES: dict[str, Callable[[], Exercise]] = {
+    "01": one_core,
+    "02": all_cores,
+    "03": double_buffering,
+    "04": sram,
+    "05": three_tiers,
+    "06": time_split,
+    "07": clearing,
+    "08": gather,
+    "09": small_stores,
+    "10": missing_sync,
+    "11": fill_the_bus,
+}
+
+
+def load_kernel(path: Path) -> Any:
+    """The function `kernel` of a file. Raises `NotYetError` where there is none."""
+    names: dict[str, Any] = {"__name__": path.stem, "__file__": str(path)}
+    try:
+        code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
+        exec(code, names)  # noqa: S102 - the learner's own file
+    except SyntaxError as error:
+        raise NotYetError(f"line {error.lineno}: {error.msg}") from error
+    except Exception as error:
+        raise NotYetError(f"the file does not run: {type(error).__name__}: {error}") from error
+    kernel = names.get("kernel")
+    if not inspect.iscoroutinefunction(kernel):
+        raise NotYetError("there is no `async def kernel(core, ...)` in it: keep its name")
+    return kernel
+
+
+def check(path: Path) -> str:
+    """What a kernel is worth: the words of a pass. Raises `NotYetError` with what is wrong."""
+    exercise = EXERCISES[path.name[:2]]()
+    kernel = load_kernel(path)
+    for case in exercise.cases:
+        target = mlusim.Output.like(case.expected)
+        try:
+            report = mlusim.verify(
+                kernel, *case.inputs, target, *case.extra, device=case.on, dim=case.dim, kind=case.kind,
+                reference=case.expected, max_operations=100_000, stall_s=5.0,
+            )  # fmt: skip
+        except mlusim.MlusimError as error:
+            raise NotYetError(str(error)) from error
+        if not report.ok:
+            shapes = ", ".join(str(list(array.shape)) for array in case.inputs)
+            given = "".join(f", {extra!r}" for extra in case.extra)
+            findings = str(report).partition("\n\nsplit proof")[0].partition("\n\n")[2]
+            raise NotYetError(f"with inputs {shapes}{given}:\n\n{findings}")
+    last = exercise.cases[-1]
+    step = run(
+        kernel, *last.inputs, out=(last.expected.shape, last.expected.dtype), board=last.on, extra=last.extra,
+        dim=last.dim, kind=last.kind,
+    )  # fmt: skip
+    missing = exercise.aim(step)
+    if missing:
+        raise NotYetError(missing)
+    return f"pass: {len(exercise.cases)} cases are right and free of races; the last takes {step.result.time_us:.2f} us"
+
+
+def main(arguments: list[str]) -> int:
+    """The command."""
+    if len(arguments) != 1 or Path(arguments[0]).name[:2] not in EXERCISES or not Path(arguments[0]).is_file():
+        print("usage: python lessons/check.py lessons/exercises/NN_name.py (01 to 11)", file=sys.stderr)
+        return 2
+    try:
+        print(check(Path(arguments[0])))
+    except NotYetError as error:
+        print(f"not yet: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,11 @@
+"""out = 2 x, on one core. The loads and stores are here; what happens between them is missing."""
+
+TILE = 8192
+
+
+async def kernel(core, x, out):
+    held = core.nram.alloc(TILE, x.dtype)
+    for start in range(0, x.size, TILE):
+        await core.memcpy(held, x[start : start + TILE])
+        # Here: double what is in `held`, and wait until that is done.
+        await core.memcpy(out[start : start + TILE], held)

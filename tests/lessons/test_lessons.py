@@ -1,0 +1,138 @@
+"""Every lesson runs, prints what its page shows, and its exercise can be told from its solution."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LESSONS = ROOT / "lessons"
+EXERCISES = sorted((LESSONS / "exercises").glob("*.py"))
+SOLUTIONS = Path(__file__).parent / "solutions"
+
+
+@pytest.fixture(scope="module")
+def lesson_modules():
+    """`build` and `check`, which find their shared module beside them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(LESSONS))
+        modules = {}
+        for name in ("build", "check"):
+            spec = importlib.util.spec_from_file_location(f"lessons_{name}", LESSONS / f"{name}.py")
+            modules[name] = importlib.util.module_from_spec(spec)
+            patch.setitem(sys.modules, spec.name, modules[name])
+            spec.loader.exec_module(modules[name])
+        yield modules
+        sys.modules.pop("tools", None)
+
+
+def lesson_params():
+    return [pytest.param(path, id=path.stem) for path in sorted(LESSONS.glob("[0-9][0-9]_*.py"))]
+
+
+@pytest.mark.parametrize("lesson", lesson_params())
+def test_a_lesson_prints_what_its_page_shows(lesson, lesson_modules):
+    page, figures = lesson_modules["build"].render(lesson)
+    # Out of date after a change of the model? `python lessons/build.py`, and read the difference.
+    assert page == (LESSONS / "pages" / f"{lesson.stem}.md").read_text(encoding="utf-8")
+    assert figures
+    for name, _ in figures:
+        assert (LESSONS / "pages" / "figures" / f"{name}.svg").stat().st_size > 1000
+    assert len(re.findall(r"^# ", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)) == 1
+    assert "## Exercise" in page
+
+
+def test_the_index_and_every_page_link_to_files():
+    for page in (LESSONS / "README.md", *(LESSONS / "pages").glob("*.md")):
+        targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
+        assert [target for target in targets if "://" not in target and not (page.parent / target).exists()] == []
+    listed = set(re.findall(r"pages/(\w+)\.md", (LESSONS / "README.md").read_text(encoding="utf-8")))
+    assert listed == {path.stem for path in LESSONS.glob("[0-9][0-9]_*.py")}
+
+
+def verdict(lesson_modules, path):
+    check = lesson_modules["check"]
+    try:
+        return check.check(path)
+    except check.NotYetError as error:
+        return f"not yet: {error}"
+
+
+WRONG = {
+    "01": "wrong-value",
+    "02": "task-race: task 0 and task 1 write the same bytes of out",
+    "03": "compute i and store i - 1 share a step",
+    "04": "its memory core can load it to SRAM",
+    "05": "does not fit",
+    "06": r"with inputs \[10, 16\], -4:\n\nerror: wrong-value",
+    "07": "the margins of a row are 2 x 32 elements",
+    "08": "the rows are 6 runs of neighbours",
+    "09": "collect rows in NRAM, store once",
+    "10": "race: mul reads nram buffer 1 before memcpy is known to have written it",
+    "11": "the aim is 70 %: larger tiles, and two buffers",
+}
+
+
+@pytest.mark.parametrize("exercise", [pytest.param(path, id=path.stem) for path in EXERCISES])
+def test_an_exercise_as_it_is_given_is_not_yet_right(exercise, lesson_modules):
+    assert re.search(WRONG[exercise.name[:2]], verdict(lesson_modules, exercise))
+
+
+@pytest.mark.parametrize("exercise", [pytest.param(path, id=path.stem) for path in EXERCISES])
+def test_its_solution_passes(exercise, lesson_modules):
+    assert verdict(lesson_modules, SOLUTIONS / exercise.name).startswith("pass: ")
+
+
+def test_every_exercise_has_a_lesson_a_check_and_a_solution(lesson_modules):
+    names = [path.name for path in EXERCISES]
+    assert names == [path.name for path in sorted(LESSONS.glob("[0-9][0-9]_*.py"))]
+    assert names == sorted(path.name for path in SOLUTIONS.glob("*.py"))
+    assert list(lesson_modules["check"].EXERCISES) == [name[:2] for name in names]
+
+
+CHANGES = [
+    ("03", "await core.sync()", "pass", "race:"),
+    ("02", "core.task_id * TILE, x.size", "core.task_id * TILE, x.size - TILE", "never-written"),
+    ("05", "rows = min(time, core.nram.usable_bytes // (elements * x.itemsize))", "rows = time", "does not fit"),
+    ("04", "await core.sync_cluster()", "pass", "race:"),
+    ("08", "await core.memcpy(out, held)", "await core.memcpy(out[: len(rows) - 1], held[: len(rows) - 1])", ""),
+    ("11", "core.memcpy_async(out[start", "await core.memcpy(out[start", "pass: "),
+    ("01", "core.mul(held, held, 2.0)", "1 / 0", "ZeroDivisionError"),
+    ("01", "core.mul(held, held, 2.0)", "core.mul(held, held, ", "line 10: '\\(' was never closed"),
+    ("01", "async def kernel", "async def kernal", "there is no `async def kernel"),
+    ("01", "TILE = 8192", "TILE = 1 // 0", "the file does not run: ZeroDivisionError"),
+    ("01", "        core.mul(held, held, 2.0)", "        while True:\n            pass", "no operation issued"),
+    ("04", "await core.memcpy(out", "await core.sync_cluster()\n        await core.memcpy(out", "hang"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "right", "wrong", "words"), CHANGES)
+def test_typical_mistakes_are_named(number, right, wrong, words, lesson_modules, tmp_path):
+    solution = next(SOLUTIONS.glob(f"{number}_*.py"))
+    text = solution.read_text(encoding="utf-8")
+    assert right in text
+    path = tmp_path / solution.name
+    path.write_text(text.replace(right, wrong), encoding="utf-8")
+    found = verdict(lesson_modules, path)
+    assert re.search(words, found), found
+    assert "Traceback" not in found
+
+
+def test_the_command_says_pass_or_what_is_wrong():
+    def run(*arguments):
+        command = [sys.executable, str(LESSONS / "check.py"), *map(str, arguments)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    code, text = run(SOLUTIONS / "01_one_core.py")
+    assert (code, text.startswith("pass: 2 cases are right")) == (0, True)
+    code, text = run(EXERCISES[0])
+    assert (code, text.startswith("not yet: with inputs [8192]:")) == (1, True)
+    assert run("nothing.py")[0] == run()[0] == 2
