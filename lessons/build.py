@@ -44,7 +44,7 @@ def cells(text: str) -> list[tuple[str, str]]:
 
 
 def render(lesson: Path) -> tuple[str, list[tuple[str, Figure]]]:
-    """The page of a lesson, and its pictures by name. Raises what the lesson raises, an assertion that fails included."""
+    """The page of a lesson, and its pictures by name. Raises what the lesson raises, its assertions included."""
     names: dict[str, Any] = {"__name__": "__main__", "__file__": str(lesson)}
     page: list[str] = []
     figures: list[tuple[str, Figure]] = []
