@@ -30,7 +30,8 @@ FITTED: tuple[Fitted, ...] = (
         0.926,
         ("mlu220", "mlu270", "mlu370"),
         "mlu370-x4",
-        "stream-copy-370, stream-add-370: what is left of the DRAM while reads and writes are mixed; a single source",
+        "stream-copy-370, stream-add-370: what is left of the DRAM while reads and writes are mixed; a single "
+        "source",
     ),
     Fitted(
         "core_read_bandwidth_bytes_per_s",
@@ -68,8 +69,8 @@ LEFT_OUT_US: dict[str, float] = {
     "transpose-44.8MB": 46.973,
     "rows-4KB-590h8": 141.730,
     "copy-1.57MB": 3.497,
-    "stream-copy-370": 2102.061,
-    "stream-add-370": 3067.432,
+    "stream-copy-370": 2098.229,
+    "stream-add-370": 3072.812,
     "hardsigmoid-290-4": 18890.853,
     "hardsigmoid-290-32": 4219.803,
     "hardsigmoid-290-64": 3301.537,
