@@ -132,24 +132,31 @@ class Link:
         # The timer stands where it rings first; and those who are told of an end share once, after all of them.
         if not (self._telling or now <= self._armed_ps <= ready_ps):
             self._admit(now)
-            elapsed = now - self._updated_ps
-            self._updated_ps = now
+            self._serve(now)
+            self._arm(now)
+
+    def _serve(self, now: int) -> None:
+        """Move the clocks on."""
+        elapsed = now - self._updated_ps
+        if not elapsed:
+            return
+        self._updated_ps = now
+        rate = self._common_rate
+        if rate:
+            served = rate * elapsed
+            for clock in self._clocks.values():
+                clock.served += served
+        else:
             for clock in self._clocks.values():
                 clock.served += clock.rate * elapsed
-            self._arm(now)
 
     def _admit(self, now: int) -> None:
         """Let everybody join whose time has come, each at its own time. The clocks stand at the last of these."""
         arrivals = self._arrivals
         clocks = self._clocks
-        updated_ps = self._updated_ps
         while arrivals and arrivals[0][0] <= now:
             joined_ps, order, flow = arrivals.pop(0)
-            elapsed = joined_ps - updated_ps
-            if elapsed:
-                updated_ps = joined_ps
-                for clock in clocks.values():
-                    clock.served += clock.rate * elapsed
+            self._serve(joined_ps)
             # As `_set_clock`, inlined for performance.
             limit = flow.limit
             if limit not in clocks:
@@ -170,7 +177,6 @@ class Link:
             if floor < self._port_floor:
                 self._port_floor = floor
             self._share(joined_ps)
-        self._updated_ps = updated_ps
 
     def _add_clock(self, limit: float) -> None:
         self._clocks[limit] = _Clock(limit)
@@ -188,8 +194,6 @@ class Link:
         rate = left / self._flows
         if rate <= self._port_floor and rate <= self._least_limit:
             self._common_rate = rate
-            for clock in self._clocks.values():
-                clock.rate = rate
             return
         self._common_rate = 0.0
         level = self._level(left)
@@ -201,8 +205,9 @@ class Link:
         if self._moved:
             self._drop_moved()
         soonest = _INFINITE
+        rate = self._common_rate
         for clock in self._clocks.values():
-            due = (clock.heap[0][0] - clock.served) / clock.rate
+            due = (clock.heap[0][0] - clock.served) / (rate or clock.rate)
             if due < soonest:
                 soonest = due
         arrivals = self._arrivals
@@ -342,15 +347,13 @@ class Link:
             return
         self._armed_ps = -1
         self._admit(now)
-        elapsed = now - self._updated_ps
-        self._updated_ps = now
+        self._serve(now)
         done: list[Flow] = []
+        rate = self._common_rate
         for clock in self._clocks.values():
-            rate = clock.rate
-            clock.served = served = clock.served + rate * elapsed
             heap = clock.heap
             # What would be due within the tolerance of a tick is due now, or the timer would ring here for ever.
-            horizon = served + rate * _TWO_TICKS
+            horizon = clock.served + (rate or clock.rate) * _TWO_TICKS
             while heap and heap[0][0] <= horizon:
                 finish, order, flow = heappop(heap)
                 if flow.clock is clock and flow.order == order and flow.finish == finish:
