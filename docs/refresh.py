@@ -9,12 +9,14 @@ The tests call `refreshed` and compare: a page whose output is out of date fails
     ```python name.py    is written to that file, for a console block to run; so is ```toml name.toml
     ```console           runs its `$` lines in a shell, in one directory for the page; the rest is what they print
     ```sh, ```text       is left alone
+    <!-- table: NAME --> to <!-- end of table --> is what `tables.py` makes of the package's own records
 
 Simulated times do not depend on the machine, so all of this is the same everywhere.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import re
@@ -36,6 +38,7 @@ _NRAM_SWEEP = (
 )
 
 _BLOCK = re.compile(r"^```(?P<kind>\w+)(?P<name>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(r"(?<=<!-- table: )(?P<words>[^>]+) -->\n.*?(?=<!-- end of table -->)", re.DOTALL)
 _OUTPUT = re.compile(r"\n+```text\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -105,10 +108,20 @@ def _commands(body: str) -> Iterator[str]:
             yield command
 
 
+def _table(found: re.Match[str]) -> str:
+    spec = importlib.util.spec_from_file_location("docs_tables", ROOT / "docs" / "tables.py")
+    assert spec is not None  # noqa: S101
+    assert spec.loader is not None  # noqa: S101
+    tables = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tables)
+    name, *words = found["words"].split()
+    return f"{found['words']} -->\n\n{tables.TABLES[name](*words)}\n"
+
+
 def refreshed(path: Path, folder: Path) -> str:
     """The page with all outputs made anew, in an empty folder."""
     page = Page(folder)
-    text = path.read_text(encoding="utf-8")
+    text = _TABLE.sub(_table, path.read_text(encoding="utf-8"))
     parts, end = [], 0
     for block in _BLOCK.finditer(text):
         if block.start() < end:

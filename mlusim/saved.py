@@ -361,7 +361,9 @@ def _table_of(
     table: str, record: type[Record], known: dict[str, list[Any]], array: Callable[[str], Array]
 ) -> list[Record]:
     columns: list[list[Any]] = []
-    for item, numbers in zip(fields(record), array(f"log/{table}").tolist(), strict=True):  # type: ignore[arg-type]
+    rows = array(f"log/{table}").tolist()
+    # A file of an earlier version lacks the last fields, which have defaults.
+    for item, numbers in zip(fields(record)[: len(rows)], rows, strict=True):  # type: ignore[arg-type]
         if item.type == "bool":
             columns.append([bool(number) for number in numbers])
         elif item.type == "int":

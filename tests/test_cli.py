@@ -193,7 +193,22 @@ def test_explain_and_dry_run(folder):
     explained = succeed(*RUN, "--explain")
     assert explained.startswith(plan + "\n")
     assert "io_efficiency" in explained
-    assert json.loads(succeed(*RUN, "--dry-run", "--json"))["plan"] == plan.splitlines()
+    data = json.loads(succeed(*RUN, "--dry-run", "--json"))
+    wanted = mlusim.ops.plan_tin_shift((2, 4, 6, 10), 3)
+    assert data == {
+        "operator": "tin_shift_forward",
+        "board": "mlu370-x4",
+        "plan": json.loads(json.dumps(wanted.to_json())),
+    }
+    assert data["plan"]["tier"] == 1
+    written = np.zeros(data["plan"]["output_shape"], int)
+    for box in data["plan"]["boxes"]:
+        written[tuple(map(slice, box["start"], box["stop"]))] += 1
+    assert (written == 1).all()
+    run = json.loads(succeed(*RUN, "--explain", "--json"))
+    assert run["plan"] == data["plan"]
+    assert run["time_ps"] > 0
+    assert "boxes" not in json.loads(succeed(*RUN, "--json"))["plan"]
 
 
 def test_check_adds_the_proof(folder):
@@ -339,7 +354,8 @@ def test_strategies_of_an_operator_on_random_inputs(operator):
     assert found["results_equal"] is True
     assert len(found["strategies"]) > 1
     names = [row["strategy"] for row in found["strategies"]]
-    assert names == [name for name, _ in ENTRIES[operator].strategy_rows()]
+    refused = [row["strategy"] for row in found["refused"]]
+    assert [*names, *refused] == [name for name, _ in ENTRIES[operator].strategy_rows()]
     table = succeed("compare", operator, *words)
     assert f"Results of all {len(names)} strategies are equal, bit for bit." in table
     timed = json.loads(succeed("compare", operator, *words, "--json", "--no-data"))
@@ -439,7 +455,8 @@ def test_a_board_printed_as_toml_is_the_same_board(folder):
 
 
 def test_usage_errors_name_the_command_whose_help_tells_more():
-    assert fail("runn") == "No such command 'runn'. Did you mean 'run'?; see `mlusim --help`" or "runn" in fail("runn")
+    assert fail("runn").startswith("no command 'runn'; did you mean run? there are run, compare, ")
+    assert fail("runn").endswith("; see `mlusim --help`")
     assert "see `mlusim run tin_shift --help`" in fail("run", "tin_shift", "--strateg", "x")
     assert fail("run", "tin_shit") == (
         "no operator 'tin_shit'; did you mean tin_shift? there are " + ", ".join(ENTRIES) + "; see `mlusim run --help`"

@@ -87,3 +87,30 @@ def test_a_page_with_a_wrong_output_is_found_out(tmp_path):
     (tmp_path / "work").mkdir()
     text = refresh.refreshed(page, tmp_path / "work")
     assert text == "```python\nprint(2)\n```\n\n```text\n2\n```\n\n```console\n$ echo three\nthree\n```\n"
+
+
+def test_a_table_is_made_of_the_records(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("a\n\n<!-- table: strategies cast -->\nstale\n<!-- end of table -->\n\nb\n")
+    (tmp_path / "work").mkdir()
+    text = refresh.refreshed(page, tmp_path / "work")
+    assert text.startswith("a\n\n<!-- table: strategies cast -->\n\n| strategy |  |\n| --- | --- |\n| `auto` | ")
+    assert text.endswith(" |\n\n<!-- end of table -->\n\nb\n")
+    assert "stale" not in text
+
+
+def test_the_machine_page_has_every_assumption_of_every_board():
+    text = (ROOT / "docs" / "machine.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    for board in mlusim.presets():
+        for name, source in board.sources.items():
+            if source.startswith("ASSUMED"):
+                assert any(source.removeprefix("ASSUMED").lstrip(": ") in row[-1] for row in rows), (board.name, name)
+
+
+def test_every_page_is_on_the_site():
+    index = (ROOT / "docs" / "index.rst").read_text(encoding="utf-8")
+    named = set(re.findall(r"^   ([\w/-]+)$", index, re.MULTILINE))
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    pages |= {f"api/{path.stem}" for path in (ROOT / "docs" / "api").glob("*.rst")}
+    assert named == pages

@@ -30,19 +30,20 @@ class Operand(NamedTuple):
     read_only: bool
 
 
-def log_of_launch(log: Log, launch: int | None, operands: Sequence[Operand], first_record: int = 0) -> Log:
-    """The records of one launch, renumbered, with its operands as the only allocations of the host.
+def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Operand], first_record: int = 0) -> Log:
+    """The records of one launch, or of a few in a row, renumbered, its operands the only allocations of the host.
 
     Args:
         log: of a device whose launches have ended.
-        launch: index in `log.launches`; None for an operator that launched nothing.
+        launch: index in `log.launches`, or a range of them; None for an operator that launched nothing.
         operands: the tensors, each once; parts of one allocation become an allocation each. Memory of the host that is
             none of them becomes an allocation of no bytes.
         first_record: the launch has no record before this one.
 
     Times stay those of the device's clock. The tables of names, lines and geometries are shared with `log`.
     """
-    tasks = [number for number, task in enumerate(log.tasks) if task.launch == launch]
+    launches = range(0) if launch is None else range(launch, launch + 1) if isinstance(launch, int) else launch
+    tasks = [number for number, task in enumerate(log.tasks) if task.launch in launches]
     new_task = _renumbered(tasks, len(log.tasks))
     table = np.array(log.data[first_record * WIDTH : log.count * WIDTH]).reshape(-1, WIDTH)
     rows = np.flatnonzero(new_task[table[:, _TASK]] != NONE)
@@ -64,8 +65,8 @@ def log_of_launch(log: Log, launch: int | None, operands: Sequence[Operand], fir
     one.loops = {int(new_record[old]): loop for old, loop in log.loops.items() if new_record[old] != NONE}
     one.byte_copies = [int(new_record[old]) for old in log.byte_copies if new_record[old] != NONE]
     one.ops, one.lines, one.boxes = log.ops, log.lines, log.boxes
-    one.tasks = [replace(log.tasks[number], launch=0) for number in tasks]
-    one.launches = [] if launch is None else [log.launches[launch]]
+    one.tasks = [replace(log.tasks[number], launch=log.tasks[number].launch - launches.start) for number in tasks]
+    one.launches = [log.launches[number] for number in launches]
     one.allocations = places.records
     one.count = one.room = len(rows)
     one.data = memoryview(table.reshape(-1))  # type: ignore[arg-type]

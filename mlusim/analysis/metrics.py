@@ -175,7 +175,11 @@ def peak_bytes(log: Log, kind: MemoryKind, alignment_bytes: int) -> int:
 
 
 def _host_tensors(log: Log) -> list[AllocationRecord]:
-    return [record for record in log.allocations if record.task == NONE and record.memory == MemoryKind.GDRAM.value]
+    return [
+        record
+        for record in log.allocations
+        if record.task == NONE and record.memory == MemoryKind.GDRAM.value and not record.workspace
+    ]
 
 
 def _vector_peak(log: Log, board: Board) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.units import PS_PER_NS, PS_PER_US
+from mlusim.whole_file import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,9 +110,11 @@ def legend_below(figure: Figure, handles: list[Any], columns: int = 8) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG, by the path's suffix: the same bytes for the same figure."""
-    metadata: dict[str, Any] = {"Date": None, "Creator": "mlusim"} if path.suffix == ".svg" else {"Software": None}
-    figure.savefig(path, format=path.suffix[1:], metadata=metadata)
+    """Write a figure as PNG or SVG, by the path's suffix, whole or not at all: the same bytes for the same figure."""
+    suffix = path.suffix.lower()
+    metadata: dict[str, Any] = {"Date": None, "Creator": "mlusim"} if suffix == ".svg" else {"Software": None}
+    with whole_file(path) as stream:
+        figure.savefig(stream, format=suffix[1:], metadata=metadata)
 
 
 def time_unit(span_ps: int) -> tuple[str, int]:

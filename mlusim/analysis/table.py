@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.floor import LOSSES, expected_error, rests_on
 from mlusim.hardware.describe import assumed_fields
-from mlusim.kernels.plan import TIER_NAMES, Plan
+from mlusim.kernels.plan import TIER_NAMES
 from mlusim.units import PS_PER_US, format_bytes, group_digits
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def to_json(result: Result) -> dict[str, Any]:
             "sram_usable_bytes": board.sram_usable_bytes,
             "assumed_parameters": assumed_fields(board),
         },
-        "plan": None if plan is None else _plan_to_json(plan),
+        "plan": None if plan is None else plan.to_json(boxes=False),
         "time_ps": metrics.time_ps,
         "time_us": metrics.time_ps / PS_PER_US,
         "expected_error": expected_error(board),
@@ -240,28 +240,6 @@ def to_json(result: Result) -> dict[str, Any]:
         "tasks": len(result.log.tasks),
         "task_busy_ps": _spread(metrics.task_busy_ps),
         "task_idle_ps": _spread(metrics.task_idle_ps),
-    }
-
-
-def _plan_to_json(plan: Plan) -> dict[str, Any]:
-    counts = [0] * plan.tasks
-    for task in plan.tiles.task.tolist():
-        counts[task] += 1
-    return {
-        "strategy": plan.strategy,
-        "tier": plan.tier,
-        "tier_name": TIER_NAMES.get(plan.tier, "unknown"),
-        "reason": plan.reason,
-        "unit": plan.unit,
-        "unit_bytes": plan.unit_bytes,
-        "launch_kind": plan.kind,
-        "launch_dim": list(plan.dim),
-        "output_shape": list(plan.output_shape),
-        "output_itemsize_bytes": plan.itemsize,
-        "tiles": len(plan.tiles),
-        "tiles_by_task": counts,
-        "nram_bytes": plan.nram_bytes,
-        "predicted_ps": plan.predicted_ps,
     }
 
 

@@ -28,7 +28,7 @@ def output_allocation(records: Records, plan: Plan) -> int:
     writable = [
         identity
         for identity, record in enumerate(records.log.allocations)
-        if record.task == NONE and record.memory == "gdram" and not record.read_only
+        if record.task == NONE and record.memory == "gdram" and not (record.read_only or record.workspace)
     ]
     shaped = [identity for identity in writable if records.log.allocations[identity].shape == plan.output_shape]
     return next(iter(shaped + writable), NONE)

@@ -9,14 +9,23 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.operators import Entry, prepare
-from mlusim.cli.options import device_option
-from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone, input_options, read_inputs
+from mlusim.cli.options import complete_from, device_option, output_options
+from mlusim.cli.run import (
+    OperatorCommand,
+    OperatorGroup,
+    help_if_alone,
+    input_options,
+    input_sections,
+    read_inputs,
+)
+from mlusim.errors import PlanError
 
 if TYPE_CHECKING:
     from mlusim.compare import Row
     from mlusim.result import Result
 
 _CAUSES_SHOWN = 3
+_SECTIONS = {"Board and split": ("device", "strategies"), "Output": ("no_data", "as_json", "quiet")}
 
 
 def _make_compare(entry: Entry) -> click.Command:
@@ -24,6 +33,7 @@ def _make_compare(entry: Entry) -> click.Command:
         entry.name,
         entry=entry,
         params=input_options(entry),
+        sections=input_sections(entry) | _SECTIONS,
         callback=partial(_compare, entry),
         help=f"Strategies of {entry.name} side by side. {entry.summary}\n\n\b\nExample:\n"
         f"  mlusim compare {entry.name} {_example(entry)}",
@@ -34,11 +44,12 @@ def _make_compare(entry: Entry) -> click.Command:
             "--strategy",
             "strategies",
             multiple=True,
-            metavar="NAME",
-            help="Only this one; may be repeated. [default: all]",
+            metavar="NAMES",
+            shell_complete=complete_from(lambda: [name for name, _ in entry.strategy_rows()]),
+            help="Only these, separated by commas; may be repeated. [default: all]",
         ),
         click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
-        click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table."),
+        output_options,
     )
     target: Any = command
     for option in (device_option, *options):
@@ -54,7 +65,7 @@ Runs each, checks that the results are equal bit for bit, and prints time, bytes
 \b
 Examples:
   mlusim compare tin_shift --shape 2,8,256,196 --dtype float16 --device mlu370-x4
-  mlusim compare tin_shift --input clip.npy --shifts shifts.npy --strategy documented --strategy pingpong
+  mlusim compare tin_shift --input clip.npy --shifts shifts.npy --strategy documented,pingpong
 """
 
 
@@ -71,7 +82,7 @@ def compare(context: click.Context) -> None:
 
 
 def _compare(
-    entry: Entry, *, device: Any, strategies: tuple[str, ...], no_data: bool, as_json: bool, **own: Any
+    entry: Entry, *, device: Any, strategies: tuple[str, ...], no_data: bool, as_json: bool, quiet: bool, **own: Any
 ) -> None:
     from mlusim.compare import compare as run_all
     from mlusim.ops.common import run
@@ -80,11 +91,22 @@ def _compare(
     arrays = read_inputs(entry, own, data=not no_data)
 
     def operation(strategy: str) -> Result:
-        return run(prepare(entry, record, attributes, arrays, device, strategy), data=not no_data, progress=True)
+        return run(prepare(entry, record, attributes, arrays, device, strategy), data=not no_data, progress=not quiet)
 
-    names = tuple(dict.fromkeys(strategies)) or record.strategies
-    for name in names:
-        prepare(entry, record, attributes, arrays, device, name)  # all of them are refused before the first one runs
+    listed = (name.strip() for one in strategies for name in one.split(","))
+    named = tuple(dict.fromkeys(listed))
+    names, refused = [], {}
+    for name in named or record.strategies:
+        try:
+            prepare(entry, record, attributes, arrays, device, name)  # what is wrong is said before the first one runs
+        except PlanError as error:
+            if named:
+                raise
+            refused[name] = str(error)
+        else:
+            names.append(name)
+    if not names:
+        raise PlanError(f"no strategy of {record.name} has a plan for this: {refused[record.strategies[0]]}")
     rows = run_all(operation, names)
     if as_json:
         show.print_json(
@@ -94,8 +116,11 @@ def _compare(
                 "inputs": [{"shape": list(array.shape), "dtype": str(array.dtype)} for array in arrays],
                 "results_equal": None if no_data else True,
                 "strategies": [_record(name, row) for name, row in zip(names, rows, strict=True)],
+                "refused": [{"strategy": name, "reason": reason} for name, reason in refused.items()],
             }
         )
+        return
+    if quiet:
         return
     shapes = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)
     show.print_text(f"{record.name} on {device.name}: {shapes}\n")
@@ -105,6 +130,8 @@ def _compare(
         [_line(name, row, first) for name, row in zip(names, rows, strict=True)],
         right=(1, 2, 3, 4, 5, 6),
     )
+    for reason in refused.values():
+        show.print_text(f"\nNot possible here: {reason}")
     if no_data:
         show.print_text("\nTiming only: results were not compared.")
     elif len(rows) > 1:

@@ -10,7 +10,17 @@ import click
 from mlusim.cli import show
 from mlusim.cli.entries import ENTRIES
 from mlusim.cli.operators import prepare
-from mlusim.cli.options import check_directory, device_option, output_options, report_option, save_run_option
+from mlusim.cli.options import (
+    DIRECTORY,
+    FILE,
+    SectionedCommand,
+    check_directory,
+    device_option,
+    output_options,
+    report_option,
+    save_run_option,
+)
+from mlusim.cli.run import strategy_option
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,19 +49,29 @@ Examples:
 """
 
 
-@click.command(help=_HELP)
+_SECTIONS = {
+    "Board and split": ("device", "strategy"),
+    "Output": ("out", "report", "save_run", "save", "explain", "as_json", "quiet"),
+}
+
+
+@click.command(
+    cls=SectionedCommand, sections=_SECTIONS, help=_HELP, short_help="Shift the colours of a photograph in time."
+)
 @device_option
-@click.option("--strategy", metavar="NAME", default="auto", show_default=True, help="See `mlusim compare`.")
-@click.option("--out", "-o", metavar="FILE", help="Write the shifted clips there, as .npy.")
+@strategy_option(ENTRIES["tin_shift"], "See `mlusim run tin_shift --help`. [default: auto]")
+@click.option("--out", "--output", "-o", type=FILE, metavar="FILE", help="Write the shifted clips there, as .npy.")
 @report_option
 @save_run_option
-@click.option("--save", metavar="DIR", help="Write the inputs there, clip.npy and shifts.npy, for `mlusim run`.")
+@click.option(
+    "--save", type=DIRECTORY, metavar="DIR", help="Write the inputs there, clip.npy and shifts.npy, for `mlusim run`."
+)
 @click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance.")
 @output_options
 def demo(  # noqa: PLR0913 - the options of the command
     *,
     device: Any,
-    strategy: str,
+    strategy: str | None,
     out: str | None,
     report: str | None,
     save_run: str | None,
@@ -90,7 +110,16 @@ def demo(  # noqa: PLR0913 - the options of the command
             f"{channels} channels of {group_digits(pixels)} pixels, {clips.dtype}\n"
             f"{record.name} on {device.name}; red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
         )
-    finish(result, target=target, report=report, saved=saved, as_json=as_json, quiet=quiet, title=title)
+    finish(
+        result,
+        target=target,
+        report=report,
+        saved=saved,
+        as_json=as_json,
+        quiet=quiet,
+        title=title,
+        more={"plan": call.plan.to_json()} if explain else None,
+    )
     if report is not None and result.output is not None:
         from mlusim.analysis.film import draw_film
         from mlusim.analysis.table import us_text

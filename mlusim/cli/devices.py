@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import DEVICE
+from mlusim.cli.options import DEVICE, FILE, output_options
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ A parameter whose source says ASSUMED has no public source: it is an estimate, w
 Examples:
   mlusim devices
   mlusim devices mlu590-h8
-  mlusim devices mlu370-x4 --toml > mine.toml
+  mlusim devices mlu370-x4 --toml -o mine.toml
+  mlusim devices mine.toml --quiet       says what is wrong with a file, or nothing
   mlusim run tin_shift --shape 2,8,256,196 --device mine.toml
 """
 
@@ -35,28 +36,42 @@ Examples:
 @click.command(help=_HELP)
 @click.argument("device", type=DEVICE, required=False, metavar="[NAME|FILE]")
 @click.option("--toml", "as_toml", is_flag=True, help="Print the board as a TOML file, to start one of your own from.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
-def devices(device: Any, *, as_toml: bool, as_json: bool) -> None:
+@click.option("--out", "--output", "-o", type=FILE, metavar="FILE", help="With --toml: write it there.")
+@output_options
+def devices(device: Any, *, as_toml: bool, out: str | None, as_json: bool, quiet: bool) -> None:
     """List the boards, or show one: every parameter with its source."""
-    if device is None:
-        if as_toml:
-            raise InputError("--toml shows one board: name it, as in `mlusim devices mlu370-x4 --toml`")
-        _list(as_json=as_json)
-    elif as_toml:
-        from mlusim.hardware.toml_board import to_toml
+    if out is not None and not as_toml:
+        raise InputError(f"--out {out}: it goes with --toml, which makes a board file")
+    if as_toml and device is None:
+        raise InputError("--toml shows one board: name it, as in `mlusim devices mlu370-x4 --toml`")
+    if as_toml:
+        _print_toml(device, out, quiet=quiet)
+    elif as_json:
+        from mlusim.hardware import presets
 
-        click.echo(to_toml(device), nl=False)
+        show.print_json([_record(board) for board in presets()] if device is None else _record(device))
+    elif quiet:
+        return
+    elif device is None:
+        _list()
     else:
-        _show(device, as_json=as_json)
+        _show(device)
 
 
-def _list(*, as_json: bool) -> None:
-    from mlusim.hardware import presets
+def _print_toml(board: Board, out: str | None, *, quiet: bool) -> None:
+    from mlusim.hardware.toml_board import to_toml
+
+    if out is not None:
+        from mlusim.cli.files import check_file, write_bytes
+
+        write_bytes("--out", check_file("--out", out), to_toml(board).encode())
+    elif not quiet:
+        click.echo(to_toml(board), nl=False)
+
+
+def _list() -> None:
     from mlusim.hardware.describe import overview_rows
 
-    if as_json:
-        show.print_json([_record(board) for board in presets()])
-        return
     show.print_columns(
         _HEADS,
         [
@@ -78,12 +93,9 @@ def _list(*, as_json: bool) -> None:
     show.print_text("\nNRAM and SRAM: what a kernel may allocate. One board with its sources: mlusim devices NAME")
 
 
-def _show(board: Board, *, as_json: bool) -> None:
+def _show(board: Board) -> None:
     from mlusim.hardware.describe import assumed_fields, board_rows
 
-    if as_json:
-        show.print_json(_record(board))
-        return
     group = ""
     rows = []
     for row_group, name, value, source in board_rows(board):

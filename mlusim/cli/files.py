@@ -10,15 +10,16 @@ What np.save itself makes of bfloat16, void elements of 2 B, is read as bfloat16
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from mlusim.cli.options import check_writable
 from mlusim.dtypes import ALL, BFLOAT16, Dtype, dtype_name
 from mlusim.errors import InputError
+from mlusim.whole_file import whole_file
 
 Array = np.ndarray[Any, Any]
 
@@ -123,8 +124,7 @@ def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
     target = path.resolve()
     if not target.parent.is_dir():
         raise InputError(f"{where}: there is no directory {target.parent}; make it first")
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise InputError(f"{where}: the directory {target.parent} cannot be written")
+    check_writable(where, target.parent)
     for given in inputs:
         source = _split(given)[0]
         if source.exists() and target.exists() and target.samefile(source):
@@ -137,15 +137,18 @@ def write_array(option: str, path: Path, array: Array) -> None:
 
     Raises `InputError` where it cannot be written.
     """
-    target = path.resolve()
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        try:
-            with scratch.open("xb") as stream:
-                np.save(stream, nameable(array), allow_pickle=False)
-            scratch.replace(target)
-        finally:
-            scratch.unlink(missing_ok=True)
+        with whole_file(path) as stream:
+            np.save(stream, nameable(array), allow_pickle=False)
+    except OSError as error:
+        raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
+
+
+def write_bytes(option: str, path: Path, content: bytes) -> None:
+    """Write any file, whole or not at all. Raises `InputError` where it cannot be written."""
+    try:
+        with whole_file(path) as stream:
+            stream.write(content)
     except OSError as error:
         raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
 

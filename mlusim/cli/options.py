@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -19,6 +20,7 @@ else:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DEFAULT_DEVICE = "mlu370-x4"
+SAVE_RUN = "Write the whole run there: for `mlusim report`, `mlusim retime` and mlusim.load."
 
 
 class Integers(ParamType):
@@ -72,10 +74,8 @@ class DeviceName(ParamType):
         """Names of presets, then files."""
         from click.shell_completion import CompletionItem
 
-        from mlusim.hardware.presets import preset_names
-
         del ctx, param
-        found = [CompletionItem(name) for name in preset_names() if name.startswith(incomplete.lower())]
+        found = [CompletionItem(name) for name in board_names() if name.startswith(incomplete.lower())]
         return found or [CompletionItem(incomplete, type="file")]
 
 
@@ -92,6 +92,15 @@ class ElementType(ParamType):
             return dtype_of(value)
         except InputError as error:
             self.fail(str(error), param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """Names of the element types."""
+        from click.shell_completion import CompletionItem
+
+        from mlusim.dtypes import ALL, dtype_name
+
+        del ctx, param
+        return [CompletionItem(name) for name in map(dtype_name, ALL) if name.startswith(incomplete)]
 
 
 class Size(ParamType):
@@ -111,7 +120,73 @@ class Size(ParamType):
         return int(found[0])
 
 
+class FileName(ParamType):
+    """A file, which the shell completes."""
+
+    def __init__(self, kind: str = "file") -> None:
+        self.name = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As it is given; what reads or writes it says what is wrong with it."""
+        del param, ctx
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        """For the shell to do: the files, or directories, that there are."""
+        from click.shell_completion import CompletionItem
+
+        del ctx, param
+        return [CompletionItem(incomplete, type="dir" if self.name == "directory" else "file")]
+
+
 SHAPE, INTEGERS, DEVICE, ELEMENT_TYPE, SIZE = Shape(), Integers(), DeviceName(), ElementType(), Size()
+FILE, DIRECTORY = FileName(), FileName("directory")
+
+
+def complete_from(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """For `shell_complete` of an option: these names, also behind a comma."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        del ctx, param
+        before, comma, word = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(word)]
+
+    return complete
+
+
+def board_names() -> Iterable[str]:
+    """Of all presets."""
+    from mlusim.hardware.presets import preset_names
+
+    return preset_names()
+
+
+class SectionedCommand(click.Command):
+    """A command whose help has its options under heads.
+
+    Args:
+        sections: names of parameters, or of options, under each head; those that are in none come last.
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, Iterable[str]] | None = None, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self._sections = {head: tuple(names) for head, names in (sections or {}).items()}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options, by section."""
+        records = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                records[parameter.name or ""] = record
+        for head, names in self._sections.items():
+            rows = [records.pop(name) for name in names if name in records]
+            if rows:
+                with formatter.section(head):
+                    formatter.write_dl(rows)
+        if records:
+            with formatter.section("Other" if self._sections else "Options"):
+                formatter.write_dl(list(records.values()))
 
 
 def device_option(function: Function) -> Function:
@@ -131,6 +206,7 @@ def report_option(function: Function) -> Function:
     """--report."""
     return click.option(
         "--report",
+        type=DIRECTORY,
         metavar="DIR",
         help="Write report.html there, pictures (timeline, tile map, traffic, bandwidth), summary.json and trace.json.",
     )(function)
@@ -138,9 +214,7 @@ def report_option(function: Function) -> Function:
 
 def save_run_option(function: Function) -> Function:
     """--save-run."""
-    return click.option(
-        "--save-run", metavar="FILE", help="Write the whole run there: for `mlusim retime`, and mlusim.load."
-    )(function)
+    return click.option("--save-run", type=FILE, metavar="FILE", help=SAVE_RUN)(function)
 
 
 def output_options(function: Function) -> Function:
@@ -150,8 +224,24 @@ def output_options(function: Function) -> Function:
 
 
 def check_directory(option: str, text: str | None) -> None:
-    """Raise `InputError`, before anything runs, where a directory for output cannot be one."""
-    from pathlib import Path
-
-    if text is not None and Path(text).exists() and not Path(text).is_dir():
+    """Raise `InputError`, before anything runs, where files cannot be written to a directory, or it cannot be made."""
+    if text is None:
+        return
+    target = Path(text).resolve()
+    if target.exists() and not target.is_dir():
         raise InputError(f"{option} {text} is a file: name a directory")
+    there = next(place for place in (target, *target.parents) if place.exists())
+    if not there.is_dir():
+        raise InputError(f"{option} {text}: {there} is a file, so no directory can be made in it")
+    check_writable(f"{option} {text}", there)
+
+
+def check_writable(where: str, directory: Path) -> None:
+    """Raise `InputError` where no file can be made in a directory; asking for rights does not tell on every system."""
+    import tempfile
+
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".mlusim-"):
+            pass
+    except OSError as error:
+        raise InputError(f"{where}: the directory {directory} cannot be written: {error.strerror or error}") from error

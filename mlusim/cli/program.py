@@ -19,6 +19,7 @@ import click
 
 from mlusim import __version__
 from mlusim.cli.compare import compare
+from mlusim.cli.completion import completion
 from mlusim.cli.demo import demo
 from mlusim.cli.devices import devices
 from mlusim.cli.report import report
@@ -27,7 +28,7 @@ from mlusim.cli.run import help_if_alone, run
 from mlusim.cli.sweep import sweep
 from mlusim.cli.tune import tune
 from mlusim.cli.validate import validate
-from mlusim.errors import BoardError, InputError, MlusimError, VerificationError
+from mlusim.errors import BoardError, InputError, MlusimError, VerificationError, nearest
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -61,11 +62,29 @@ class Program(click.Group):
         except Exception as error:  # noqa: BLE001 - the one place where an error reaches the user
             if "--traceback" in takewhile(lambda word: word.startswith("-"), words):
                 click.echo(format_exc(), err=True)
-            text, code = explain(error)
+            text, code = explain(error, self._path(words))
             _say(text)
             _drop_output()
             sys.exit(code)
         sys.exit(status if isinstance(status, int) else 0)
+
+    def _path(self, words: Sequence[str]) -> str:
+        """The command that some words are of: click does not always say."""
+        path = ["mlusim"]
+        command: click.Command = self
+        context = click.Context(self)
+        for word in words:
+            found = command.get_command(context, word) if isinstance(command, click.Group) else None
+            if found is not None:
+                path, command = [*path, word], found
+        return " ".join(path)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """As click does it; the message says which commands there are."""
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            near = nearest(args[0], self.commands)
+            raise click.UsageError(f"no command {args[0]!r}; {near}there are {', '.join(self.commands)}", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click does it, which would write an empty line for an interrupt, also to a file."""
@@ -79,11 +98,11 @@ class _InterruptedError(Exception):
     """Ctrl-C."""
 
 
-def explain(error: Exception) -> tuple[str, int]:
-    """An error as one line, and the exit code that goes with it. The report of a verification is of many lines."""
+def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
+    """An error of a command as one line, and its exit code. The report of a verification is of many lines."""
     match error:
         case click.UsageError():
-            path = error.ctx.command_path if error.ctx else "mlusim"
+            path = error.ctx.command_path if error.ctx else command
             found = f"{_one_line(error.format_message()).rstrip('.')}; see `{path} --help`", USAGE
         case click.ClickException():
             found = _one_line(error.format_message()), error.exit_code
@@ -135,9 +154,21 @@ All times are those of a model, not measurements: `mlusim devices NAME` says whe
 `mlusim validate` how far the model is off real measurements.
 """
 
+_EPILOG = """\b
+Exit codes:
+  0    done
+  1    the run failed: a kernel, a plan, the machine; or a verification found an error
+  2    usage or input: an option, a file, an array, a board
+  130  interrupted by Ctrl-C
+"""
+
 
 @click.group(
-    cls=Program, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True
+    cls=Program,
+    help=_HELP,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
 )
 @click.version_option(__version__, message="mlusim %(version)s")
 @click.option("--traceback", is_flag=True, help="Show where in the code an error comes from.")
@@ -148,5 +179,5 @@ def program(context: click.Context, *, traceback: bool) -> None:
     help_if_alone(context)
 
 
-for _command in (run, compare, demo, devices, report, retime, sweep, tune, validate):
+for _command in (run, compare, demo, devices, report, retime, sweep, tune, validate, completion):
     program.add_command(_command)

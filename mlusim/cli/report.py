@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import check_directory, output_options
+from mlusim.cli.options import DIRECTORY, FILE, check_directory, output_options
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,9 +29,18 @@ Examples:
 """
 
 
-@click.command(help=_HELP)
-@click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@click.option("--out", "-o", metavar="DIR", default="report", show_default=True, help="Where to; made if missing.")
+@click.command(help=_HELP, short_help="Show saved runs as HTML pages.")
+@click.argument("runs", type=FILE, metavar="RUN...", nargs=-1, required=True)
+@click.option(
+    "--out",
+    "--output",
+    "-o",
+    type=DIRECTORY,
+    metavar="DIR",
+    default="report",
+    show_default=True,
+    help="Where to; made if missing.",
+)
 @click.option("--check", is_flag=True, help="Verify the runs first, and show what was found.")
 @output_options
 def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet: bool) -> None:

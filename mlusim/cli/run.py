@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +13,18 @@ from mlusim.cli.entries import ENTRIES
 from mlusim.cli.operators import Draw, Entry, prepare
 from mlusim.cli.options import (
     ELEMENT_TYPE,
+    FILE,
     SHAPE,
     SIZE,
+    SectionedCommand,
     check_directory,
+    complete_from,
     device_option,
     output_options,
     report_option,
     save_run_option,
 )
-from mlusim.errors import InputError
+from mlusim.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,13 +61,12 @@ class OperatorGroup(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As click does it; the message says which operators there are."""
         if args and not args[0].startswith("-") and args[0] not in ENTRIES:
-            near = get_close_matches(args[0], ENTRIES, n=1)
-            nearest = f"did you mean {near[0]}? " if near else ""
-            raise click.UsageError(f"no operator {args[0]!r}; {nearest}there are {', '.join(ENTRIES)}", ctx)
+            near = nearest(args[0], ENTRIES)
+            raise click.UsageError(f"no operator {args[0]!r}; {near}there are {', '.join(ENTRIES)}", ctx)
         return super().resolve_command(ctx, args)
 
 
-class OperatorCommand(click.Command):
+class OperatorCommand(SectionedCommand):
     """A command whose help ends with the operator's strategies."""
 
     def __init__(self, *args: Any, entry: Entry, **attributes: Any) -> None:
@@ -82,12 +83,14 @@ class OperatorCommand(click.Command):
 def input_options(entry: Entry) -> list[click.Parameter]:
     """The options of an operator's inputs and attributes."""
     own: list[click.Parameter] = [
-        click.Option([_flag(tensor.name)], metavar="FILE", help=tensor.help) for tensor in entry.tensors
+        click.Option([_flag(tensor.name)], type=FILE, metavar="FILE", help=tensor.help) for tensor in entry.tensors
     ]
     return [
         *own,
         *entry.options(),
-        click.Option(["--shape"], type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196."),
+        click.Option(
+            ["--shape"], type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196 or 2x8x256x196."
+        ),
         click.Option(
             [_flag(entry.random_dtype), "random_dtype"],
             type=ELEMENT_TYPE,
@@ -102,6 +105,16 @@ def input_options(entry: Entry) -> list[click.Parameter]:
             help="With --shape: of the random numbers. [default: 0]",
         ),
     ]
+
+
+def input_sections(entry: Entry) -> dict[str, list[str]]:
+    """Heads for them in the help, and the options under each."""
+    random = [parameter.name or "" for parameter in entry.random_options()]
+    return {
+        "Operator": [parameter.name or "" for parameter in entry.options()],
+        "Inputs, from .npy or .npz files": [tensor.name for tensor in entry.tensors],
+        "Inputs, random": ["shape", "random_dtype", *random, "seed"],
+    }
 
 
 def _flag(name: str) -> str:
@@ -134,22 +147,40 @@ def read_inputs(entry: Entry, options: dict[str, Any], *, data: bool = True) -> 
     return [read_array(flags[name], given[name]) for name in flags]
 
 
+def strategy_option(entry: Entry, text: str = "How it is split and moved: see below.") -> Callable[..., Any]:
+    """--strategy, of which the first is the default."""
+    complete = complete_from(lambda: [name for name, _ in entry.strategy_rows()])
+    return click.option("--strategy", metavar="NAME", shell_complete=complete, help=text)
+
+
+_SECTIONS = {
+    "Board and split": ("device", "strategy", "nram_limit"),
+    "What is done": ("dry_run", "no_data", "check", "sensitivity"),
+    "Output": ("out", "report", "save_run", "explain", "as_json", "quiet"),
+}
+
+
 def _make_run(entry: Entry) -> click.Command:
     command = OperatorCommand(
         entry.name,
         entry=entry,
         params=input_options(entry),
+        sections=input_sections(entry) | _SECTIONS,
         callback=partial(_run, entry),
         help=f"{entry.summary}\n\n\b\nExample:\n  mlusim run {entry.name} {entry.example}",
         short_help=entry.summary,
     )
     options = (
-        click.option("--strategy", metavar="NAME", help="How it is split and moved: see below."),
-        click.option("--out", "-o", metavar="FILE", help="Write the result there, as .npy."),
+        strategy_option(entry),
+        click.option("--out", "--output", "-o", type=FILE, metavar="FILE", help="Write the result there, as .npy."),
         report_option,
         save_run_option,
-        click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance."),
-        click.option("--dry-run", is_flag=True, help="Plan only: run nothing."),
+        click.option(
+            "--explain",
+            is_flag=True,
+            help="Print the plan: unit, tier, arithmetic, tiles, balance; with --json all tiles.",
+        ),
+        click.option("--dry-run", is_flag=True, help="Plan only: print the plan, and run nothing."),
         click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what."),
         click.option(
             "--sensitivity", is_flag=True, help="Show how the time moves with each uncertain parameter, 20 % each way."
@@ -233,7 +264,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         show.print_text(call.plan.explain())
     if dry_run:
         if as_json:
-            show.print_json({"plan": call.plan.explain().splitlines()})
+            show.print_json({"operator": record.name, "board": device.name, "plan": call.plan.to_json()})
         return
     from mlusim.ops.common import run as run_call
 
@@ -248,6 +279,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         spaced=explain,
         checked=check,
         call=call if sensitivity else None,
+        more={"plan": call.plan.to_json()} if explain else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from mlusim.analysis.table import Row
     from mlusim.result import Result
 
+# A list of numbers only, over several lines. No string of JSON has a line's end in it.
+_NUMBERS = re.compile(r"\[\n[\s\d.,eE+-]+\]")
 # Where there is no terminal to ask for its width: a file, a pipe.
 _WIDTH = 120
 
@@ -35,8 +38,9 @@ def print_text(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """A value as JSON: numbers as they are, no NaN."""
-    click.echo(json.dumps(value, indent=2, allow_nan=False))
+    """A value as JSON: numbers as they are, no NaN; a list of numbers in one line."""
+    text = json.dumps(value, indent=2, allow_nan=False)
+    click.echo(_NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text))
 
 
 def print_summary(result: Result, rows: Iterable[Row]) -> None:

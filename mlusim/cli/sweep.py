@@ -11,9 +11,9 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.operators import Entry
-from mlusim.cli.options import INTEGERS
+from mlusim.cli.options import FILE, INTEGERS, SectionedCommand
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
-from mlusim.cli.sweep_options import axis_options, run_options, several_options
+from mlusim.cli.sweep_options import SECTIONS, axis_options, run_options, several_options
 from mlusim.errors import InputError, MlusimError
 
 if TYPE_CHECKING:
@@ -51,11 +51,13 @@ def _make_sweep(entry: Entry) -> click.Command:
         metavar="DTYPES",
         help="Element types of the inputs, separated by commas. [default: float32]",
     )
-    axes = axis_options(operator=True)
+    axes = axis_options(operator=True, strategies=lambda: [name for name, _ in entry.strategy_rows()])
+    values = [one.name or "" for one in (axes[0], dtype, *axes[1:3], *own)]
     return OperatorCommand(
         entry.name,
         entry=entry,
         params=[axes[0], dtype, *axes[1:], *several_options(own), *run_options()],
+        sections={"Values to combine": [*values, "nram_limit"], **SECTIONS},
         callback=partial(_sweep_operator, entry),
         help=f"Sweep {entry.name} over every combination of the values given. {entry.summary}\n\n\b\nExample:\n"
         f"  mlusim sweep {entry.name} --shape {_SHAPES.get(entry.name, '1024,256..4096*2')}"
@@ -76,6 +78,7 @@ def _make_kernel() -> click.Command:
     own: list[click.Parameter] = [
         click.Option(
             ["--kernel"],
+            type=FILE,
             required=True,
             metavar="FILE.py:FUNCTION",
             help="A kernel, `async def f(core, x, ..., out)`: tensors of the swept shape and type, the last one its "
@@ -102,9 +105,14 @@ def _make_kernel() -> click.Command:
         ),
         click.Option(["--kind"], metavar="KINDS", help="BLOCK, UNION1, ..., separated by commas. [default: UNION1]"),
     ]
-    return click.Command(
+    return SectionedCommand(
         _KERNEL,
         params=[*own, *axes, *run_options()],
+        sections={
+            "Kernel": ("kernel", "settings", "dim", "kind"),
+            "Values to combine": ("shape", "element_type", "device"),
+            **SECTIONS,
+        },
         callback=_sweep_kernel,
         help="Sweep a kernel of your own.\n\n\b\nExample:\n"
         "  mlusim sweep --kernel add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2",
@@ -126,7 +134,7 @@ Examples:
 """
 
 
-@click.group(cls=SweepGroup, help=_HELP, make=_make_sweep)
+@click.group(cls=SweepGroup, help=_HELP, short_help="Simulate every combination of the values given.", make=_make_sweep)
 @click.pass_context
 def sweep(context: click.Context) -> None:
     """Simulate every combination of shapes, boards and strategies."""
@@ -223,13 +231,16 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     as_json: bool,
     quiet: bool,
 ) -> None:
+    from mlusim.cli.files import check_file
     from mlusim.explore.asked import axes_of
     from mlusim.explore.runner import Runner
     from mlusim.explore.store import Store
     from mlusim.explore.sweeping import run_axes
     from mlusim.explore.table import check_table
 
-    target = check_table(output) if output is not None else None
+    target = check_table(check_file("--out", output)) if output is not None else None
+    if not no_db:
+        check_file("--db", db)
     varied: dict[str, Any] = dict(_pairs("--vary", vary))
     if bandwidth is not None:
         varied["dram_bandwidth_bytes_per_s"] = bandwidth
@@ -282,14 +293,16 @@ def _plotter(
     from pathlib import Path
 
     from mlusim.analysis.sweep_plot import check_plot
+    from mlusim.cli.files import check_file
     from mlusim.explore.point import FIGURES, Point
 
     if plot is None and against is None and picture is None:
         return None
     metrics = [name.strip() for name in (plot or _PLOT).split(",") if name.strip()]
     path = Path(picture) if picture else Path(output).with_suffix(".png") if output else Path("sweep.png")
-    if path.suffix.lower() not in (".png", ".svg") or not path.absolute().parent.is_dir():
-        raise InputError(f"--picture {path}: name a .png or .svg in a directory that there is")
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise InputError(f"--picture {path}: name a .png or .svg file")
+    check_file("--picture", str(path))
     rows = [dict(point.asked if isinstance(point, Point) else point.row) for point in axes.points()]
     column = check_plot(rows, axes.columns(), metrics, against, FIGURES)
 

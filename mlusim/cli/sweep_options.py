@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 
-from mlusim.cli.options import INTEGERS, ParamType, Shape
+from mlusim.cli.options import FILE, INTEGERS, ParamType, Shape, board_names, complete_from
 
 DEFAULT_DB = "sweep.sqlite"
 
@@ -73,7 +73,14 @@ def several_options(parameters: Sequence[click.Parameter]) -> list[click.Paramet
     return found
 
 
-def axis_options(*, operator: bool) -> list[click.Parameter]:
+SECTIONS = {
+    "Boards, by parameter": ("nram", "cores", "bandwidth", "vary"),
+    "How it runs": ("data", "seed", "db", "no_db", "retry", "workers", "dask"),
+    "Output": ("output", "plot", "against", "picture", "as_json", "quiet"),
+}
+
+
+def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tuple) -> list[click.Parameter]:
     """What every sweep may vary; of an operator its strategies and plans, too."""
     options = [
         click.Option(
@@ -89,6 +96,7 @@ def axis_options(*, operator: bool) -> list[click.Parameter]:
             default="mlu370-x4",
             show_default=True,
             metavar="NAMES",
+            shell_complete=complete_from(board_names),
             help="Boards, separated by commas: presets (see `mlusim devices`), TOML files.",
         ),
         click.Option(
@@ -120,7 +128,11 @@ def axis_options(*, operator: bool) -> list[click.Parameter]:
         options.insert(
             2,
             click.Option(
-                ["--strategy"], multiple=True, metavar="NAMES", help="Separated by commas, or all. See below."
+                ["--strategy"],
+                multiple=True,
+                metavar="NAMES",
+                shell_complete=complete_from(lambda: [*strategies(), "all"]),
+                help="Separated by commas, or all. See below.",
             ),
         )
         options.append(
@@ -149,6 +161,7 @@ def run_options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--db"],
+            type=FILE,
             default=DEFAULT_DB,
             show_default=True,
             metavar="FILE",
@@ -163,7 +176,12 @@ def run_options() -> list[click.Parameter]:
             help="Processes; 0: this one. [default: all cores]",
         ),
         click.Option(["--dask"], metavar="ADDRESS", help="Run on the cluster of that Dask scheduler: tcp://host:8786."),
-        click.Option(["--output", "-o"], metavar="FILE", help="Write the table there: .parquet, .csv or .json."),
+        click.Option(
+            ["--out", "--output", "-o", "output"],
+            type=FILE,
+            metavar="FILE",
+            help="Write the table there: .parquet, .csv or .json.",
+        ),
         click.Option(
             ["--plot"],
             metavar="FIGURES",
@@ -176,6 +194,7 @@ def run_options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--picture"],
+            type=FILE,
             metavar="FILE",
             help="Where the picture goes, .png or .svg. [default: beside -o, or sweep.png]",
         ),

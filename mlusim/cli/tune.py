@@ -9,7 +9,7 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.operators import Entry
-from mlusim.cli.options import ELEMENT_TYPE, SHAPE
+from mlusim.cli.options import ELEMENT_TYPE, FILE, SHAPE, board_names, complete_from
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 
 _SHOWN = 8
@@ -37,10 +37,15 @@ def _make_tune(entry: Entry) -> click.Command:
             default="mlu370-x4",
             show_default=True,
             metavar="NAME|FILE",
+            shell_complete=complete_from(board_names),
             help="Board: a preset (see `mlusim devices`), or a TOML file of your own.",
         ),
         click.Option(
-            ["--strategy"], multiple=True, metavar="NAMES", help="Only these, separated by commas. [default: all]"
+            ["--strategy"],
+            multiple=True,
+            metavar="NAMES",
+            shell_complete=complete_from(lambda: [name for name, _ in entry.strategy_rows()]),
+            help="Only these, separated by commas. [default: all]",
         ),
     ]
     more: list[click.Parameter] = [
@@ -52,7 +57,10 @@ def _make_tune(entry: Entry) -> click.Command:
             help="Of the random inputs. [default: 0]",
         ),
         click.Option(
-            ["--db"], metavar="FILE", help="SQLite file for what was simulated, as of `mlusim sweep`. [default: none]"
+            ["--db"],
+            type=FILE,
+            metavar="FILE",
+            help="SQLite file for what was simulated, as of `mlusim sweep`. [default: none]",
         ),
         click.Option(
             ["--workers", "-j"],
@@ -68,6 +76,11 @@ def _make_tune(entry: Entry) -> click.Command:
         entry.name,
         entry=entry,
         params=[*run, *entry.options(), *entry.random_options(), *more],
+        sections={
+            "What to tune": [one.name or "" for one in (*run, *entry.options(), *entry.random_options())],
+            "How it runs": ("seed", "db", "workers"),
+            "Output": ("show_all", "as_json", "quiet"),
+        },
         callback=partial(_tune, entry),
         help=f"Find the fastest strategy and tiles of {entry.name}. {entry.summary}\n\n\b\nExample:\n"
         f"  mlusim tune {entry.name} {_EXAMPLES.get(entry.name, '--shape 512,512')}",
@@ -87,7 +100,7 @@ Example:
 """
 
 
-@click.group(cls=OperatorGroup, help=_HELP, make=_make_tune)
+@click.group(cls=OperatorGroup, help=_HELP, short_help="Find the fastest strategy and tiles.", make=_make_tune)
 @click.pass_context
 def tune(context: click.Context) -> None:
     """Find the fastest strategy and tiles for a shape and board."""
@@ -115,6 +128,10 @@ def _tune(  # noqa: PLR0913 - the options of the command
     from mlusim.explore.values import text_of
     from mlusim.units import PS_PER_US
 
+    if db is not None:
+        from mlusim.cli.files import check_file
+
+        check_file("--db", db)
     options = {name: value for name, value in own.items() if value is not None}
     if element_type is not None:
         options[entry.random_dtype] = element_type

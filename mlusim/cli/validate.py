@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import show
-from mlusim.errors import InputError
+from mlusim.cli.options import FILE, complete_from, output_options
+from mlusim.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from mlusim.validation.report import Accuracy, Outcome
@@ -22,30 +23,39 @@ ERROR is simulated over measured, less 1. LEFT OUT is the error of a prediction 
 Examples:
   mlusim validate
   mlusim validate copy stream --json
-  mlusim validate --plot accuracy.svg
+  mlusim validate -o accuracy.svg
 """
 _HEADS = ("measurement", "board", "measured us", "simulated us", "error", "left out", "most time", "")
 _NUMBERS = (2, 3, 4, 5)
 
 
-@click.command(help=_HELP)
-@click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--plot", metavar="FILE", help="Draw the errors there, as .svg or .png.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")
-@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors.")
+def _names() -> list[str]:
+    from mlusim.validation.measurements import measurements
+
+    return [row.name for row in measurements()]
+
+
+@click.command(help=_HELP, short_help="Real measurements against the model.")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_from(_names))
+@click.option("--plot", "-o", type=FILE, metavar="FILE", help="Draw the errors there, as .svg or .png.")
+@output_options
 def validate(names: tuple[str, ...], *, plot: str | None, as_json: bool, quiet: bool) -> None:
     """Re-create real measurements on the simulated boards: measured, simulated, error."""
     from pathlib import Path
 
     from mlusim.validation import report
-    from mlusim.validation.measurements import measurements
 
-    known = [row.name for row in measurements()]
+    known = _names()
     for name in names:
         if not any(row.startswith(name) for row in known):
-            raise InputError(f"no measurement begins with {name!r}; there are {', '.join(known)}")
-    if plot is not None and Path(plot).suffix.lower() not in {".svg", ".png"}:
-        raise InputError(f"--plot {plot}: name a .svg or .png file")
+            near = nearest(name, known)
+            raise InputError(f"no measurement begins with {name!r}; {near}there are {', '.join(known)}")
+    if plot is not None:
+        from mlusim.cli.files import check_file
+
+        if Path(plot).suffix.lower() not in {".svg", ".png"}:
+            raise InputError(f"--plot {plot}: name a .svg or .png file")
+        check_file("--plot", plot)
     outcomes = list(report.validate(names))
     if plot is not None:
         from mlusim.analysis.accuracy import save_accuracy

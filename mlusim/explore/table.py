@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mlusim.errors import InputError
+from mlusim.whole_file import whole_file
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -59,14 +59,9 @@ def check_table(text: str | Path) -> Path:
 def write_table(rows: Rows, path: Path) -> Path:
     """Write the rows by the path's suffix; the file is complete or as it was before. Raises `InputError`."""
     check_table(path)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        try:
-            with scratch.open("wb") as stream:
-                _WRITERS[path.suffix.lower()](rows, stream)
-            scratch.replace(path)
-        finally:
-            scratch.unlink(missing_ok=True)
+        with whole_file(path) as stream:
+            _WRITERS[path.suffix.lower()](rows, stream)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
     return path

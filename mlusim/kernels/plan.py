@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, repeat
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlusim.dtypes import dtype_of
 from mlusim.errors import PlanError
-from mlusim.hardware import Board
+from mlusim.hardware import Board, board
 from mlusim.units import PS_PER_US, format_bytes, group_digits
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -46,7 +48,7 @@ class Tiles:
         start, stop: (tiles, rank) the box.
         nram_bytes: (tiles,) NRAM in use while it is handled, or one number for all.
 
-    Iterations count the tiles of a task in the order given.
+    Iterations count the tiles of a task in the order given. Raises `PlanError` for columns of different lengths.
     """
 
     def __init__(self, task: Any, start: Any, stop: Any, nram_bytes: Any) -> None:
@@ -91,6 +93,8 @@ class Tiles:
 def _corners(bounds: Any, count: int) -> Integers:
     """As (tiles, rank); where there are no tiles, an array of rank 2 still says the rank."""
     array: Integers = np.asarray(bounds, np.int64)
+    if array.ndim == 2 and len(array) != count:  # noqa: PLR2004
+        raise PlanError(f"{count} tasks for {len(array)} boxes: each tile has one of both")
     return array if array.ndim == 2 else array.reshape(count, array.size // max(count, 1))  # noqa: PLR2004
 
 
@@ -132,6 +136,56 @@ class Plan:
     predicted_ps: int | None = None
     nram_limit_bytes: int | None = None
 
+    @classmethod
+    def from_tiles(  # noqa: PLR0913 - all but the first two have defaults
+        cls,
+        tiles: Tiles,
+        shape: Sequence[int],
+        dtype: object = "float32",
+        *,
+        device: str | Path | Board = "mlu370-x4",
+        name: str = "kernel",
+        strategy: str = "own",
+        tier: int = 1,
+        reason: str = "",
+        kind: str = "UNION1",
+        dim: tuple[int, int, int] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+    ) -> Plan:
+        """A plan of your own, from its tiles and what they cover.
+
+        Args:
+            tiles: who writes what, in how much NRAM.
+            shape, dtype: of the output.
+            device: a preset's name, a TOML file, or a board.
+            name, strategy, tier, reason: what `explain` and messages say of it.
+            kind, dim: of the launch; by default a task for every core.
+            parameters: what the kernel needs besides.
+
+        Nothing is proved here: `check` does that, and `mlusim.verify` does both.
+        """
+        on = board(device)
+        itemsize = dtype_of(dtype).itemsize
+        largest = int(np.argmax(tiles.elements())) if len(tiles) else -1
+        extents = (tiles.stop[largest] - tiles.start[largest]).tolist() if len(tiles) else [0]
+        return cls(
+            operator=name,
+            strategy=strategy,
+            board=on,
+            tier=tier,
+            reason=reason or "as its planner says",
+            arithmetic=(),
+            unit=f"the largest tile, {' x '.join(map(str, extents))} elements of {itemsize} B",
+            unit_bytes=int(np.prod(extents)) * itemsize,
+            kind=kind,
+            dim=(on.cores_per_cluster, on.clusters, 1) if dim is None else dim,
+            output_shape=tuple(int(extent) for extent in shape),
+            itemsize=itemsize,
+            tiles=tiles,
+            nram_bytes=int(tiles.nram_bytes.max()) if len(tiles) else 0,
+            parameters=parameters or {},
+        )
+
     @property
     def allowed_nram_bytes(self) -> int:
         """NRAM of a core that the plan may use: the limit, or all that is usable on the board."""
@@ -165,8 +219,11 @@ class Plan:
                 f"{format_bytes(int(self.tiles.nram_bytes.max()))} of NRAM and {whose} "
                 f"{format_bytes(self.allowed_nram_bytes)}"
             )
-        if len(self.tiles) and int(self.tiles.task.max()) >= self.tasks:
-            raise PlanError(f"{self.operator}: a tile of task {int(self.tiles.task.max())} in a grid of {self.tasks}")
+        for task in (int(self.tiles.task.min()), int(self.tiles.task.max())) if len(self.tiles) else ():
+            if not 0 <= task < self.tasks:
+                raise PlanError(
+                    f"{self.operator}: a tile of task {task} in a grid of {self.tasks}, 0 to {self.tasks - 1}"
+                )
         check_cover(self.tiles, self.output_shape)
 
     def to_json(self, *, boxes: bool = True) -> dict[str, Any]:

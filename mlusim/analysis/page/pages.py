@@ -14,6 +14,7 @@ from mlusim.analysis.page.html import page
 from mlusim.analysis.page.parts import esc, size_text, table
 from mlusim.analysis.table import percent, us_text
 from mlusim.errors import InputError
+from mlusim.whole_file import whole_file
 
 if TYPE_CHECKING:
     from mlusim.result import Result
@@ -107,10 +108,6 @@ def _causes(results: Iterable[Result]) -> list[str]:
 
 
 def _write(path: Path, text: str) -> Path:
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        scratch.write_text(text, encoding="utf-8", newline="\n")
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+    with whole_file(path) as stream:
+        stream.write(text.encode())
     return path

@@ -1,0 +1,114 @@
+"""The documentation site: `sphinx-build -W --keep-going -n -b html docs build/site`.
+
+The pages are plain Markdown that reads as well without Sphinx; only docs/index.rst and docs/api/, which are made of
+docstrings and of the commands themselves, need it. Lessons and gallery live elsewhere in the repository, and are
+copied to docs/_pages/ for the build.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+sys.path.insert(0, str(ROOT))
+
+import mlusim  # noqa: E402 - of this tree, not an installed one
+
+project = "mlusim"
+version = release = mlusim.__version__
+project_copyright = "the authors of mlusim, Apache-2.0"
+
+PAGES = DOCS / "_pages"
+shutil.rmtree(PAGES, ignore_errors=True)
+for source, name, kinds in (
+    (ROOT / "lessons", "lessons", ("*.md", "*.py", "pages/*.md", "pages/figures/*", "exercises/*.py")),
+    (ROOT / "reports", "gallery", ("README.md", "pictures/*")),
+):
+    for path in (found for kind in kinds for found in source.glob(kind)):
+        target = PAGES / name / path.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_click",
+    "sphinx_copybutton",
+]
+suppress_warnings = ["toc.empty_glob"]  # no lessons, no gallery: a site without
+
+# Pages.
+myst_heading_anchors = 3
+smartquotes = False
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = True
+copybutton_line_continuation_character = "\\"
+
+# Docstrings.
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 100
+python_use_unqualified_type_names = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+napoleon_custom_sections = [("Attributes", "params_style")]  # a line may name several
+# What stands in single backticks is code; where it is a name of mlusim, it is a link to it.
+default_role = "py:obj"
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:obj", ".*"),  # the default role: most of what stands in backticks is no name
+    # Libraries: their inventories would need a network.
+    ("py:class", r"(collections|numpy|np|pathlib|os|typing|types|click|pandas|matplotlib)\..*"),
+    ("py:class", r"(Path|PathLike|DataFrame|Figure|Dtype)"),  # imported for types only, so known by their last name
+    # Types in signatures that a user gets and passes on, and never makes.
+    ("py:class", r"mlusim\.(analysis|cores|explore|memory|ops)\..*|Request"),
+]
+
+# Looks.
+html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_title = "mlusim"
+html_copy_source = False
+html_show_sphinx = False
+
+
+def _as_napoleon_reads_it(_app: Any, what: str, _name: str, _thing: Any, _options: Any, lines: list[str]) -> None:
+    """Before napoleon: no type at the beginning of a property, and code in the text of a module as code."""
+    if what == "property":
+        lines[:0] = ["..", ""]  # a comment of RST, else what stands before a colon is taken for the type
+    if what == "module":
+        for number in range(len(lines) - 1, 0, -1):
+            if lines[number].startswith("    ") and not lines[number - 1] and not lines[number - 2].startswith("    "):
+                lines[number:number] = ["::", ""]
+
+
+def _as_code(_app: Any, _context: Any, lines: list[str]) -> None:
+    """Lines of a help that click leaves as they are: the first one is a head, the rest is code."""
+    for number in range(len(lines) - 1, -1, -1):
+        if lines[number].startswith("| "):
+            text = lines[number].removeprefix("| ")
+            lines[number : number + 1] = [text] if text.startswith(" ") else [text, "", ".. code-block:: text", ""]
+
+
+def _with_strategies(app: Any, context: Any, lines: list[str]) -> None:
+    """Strategies of an operator, which its help has after the options."""
+    entry = getattr(context.command, "_entry", None)
+    if entry is not None:
+        lines += ["", "Strategies, the first is the default:", ""]
+        lines += [f"- ``{name}``: {about}" for name, about in entry.strategy_rows()]
+        lines.append("")
+    _as_code(app, context, lines)
+
+
+def setup(app: Any) -> None:
+    """Called by Sphinx."""
+    app.connect("autodoc-process-docstring", _as_napoleon_reads_it, priority=400)
+    app.connect("sphinx-click-process-description", _with_strategies)
+    app.connect("sphinx-click-process-epilog", _as_code)

@@ -1,0 +1,80 @@
+"""Tables of the pages that are made of the package's own records: `<!-- table: NAME -->` to `<!-- end of table -->`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    cells = ([cell.replace("|", r"\|") for cell in line] for line in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in cells)
+
+
+def assumed() -> str:
+    """Every assumed parameter of every board, with its value and its reason; boards with equal ones share a row."""
+    from mlusim import presets
+    from mlusim.hardware.describe import assumed_fields, field_meanings, value_text
+
+    boards = presets()
+    everyone = [board.name for board in boards]
+    rows = []
+    for name, meaning in field_meanings().items():
+        found: dict[str, dict[str, list[str]]] = {}
+        for board in boards:
+            if name in assumed_fields(board):
+                reason = board.sources[name].removeprefix("ASSUMED").lstrip(": ")
+                values = found.setdefault(reason, {})
+                values.setdefault(value_text(name, getattr(board, name)), []).append(board.name)
+        about = f"`{name}`: {meaning.rstrip('.')}"
+        for reason, values in found.items():
+            why = reason
+            for value, names in values.items():
+                rows.append((about, value, _boards(names, everyone), why))
+                about = why = ""
+    return table(("parameter", "value", "boards", "reason"), rows)
+
+
+def _boards(names: Sequence[str], everyone: Sequence[str]) -> str:
+    others = [name for name in everyone if name not in names]
+    if not others:
+        return "all"
+    return f"all but {', '.join(others)}" if len(others) < len(names) // 2 else ", ".join(names)
+
+
+def known() -> str:
+    """The parameters that have a public source on every board."""
+    from mlusim import presets
+    from mlusim.hardware.describe import assumed_fields, field_meanings
+
+    guessed = {name for board in presets() for name in assumed_fields(board)}
+    rows = [
+        (f"`{name}`", meaning.rstrip("."))
+        for name, meaning in field_meanings().items()
+        if name not in {*guessed, "name"}
+    ]
+    return table(("parameter", "meaning"), rows)
+
+
+def strategies(operator: str) -> str:
+    """Strategies of an operator, the default first."""
+    from mlusim.cli.entries import ENTRIES
+
+    return table(("strategy", ""), [(f"`{name}`", about) for name, about in ENTRIES[operator].strategy_rows()])
+
+
+def exit_codes() -> str:
+    """As the help of the program has them."""
+    from mlusim.cli.program import _EPILOG
+
+    lines = [line.split(maxsplit=1) for line in _EPILOG.splitlines() if line.strip()[:1].isdigit()]
+    return table(("code", "meaning"), [(f"`{code}`", meaning) for code, meaning in lines])
+
+
+TABLES: dict[str, Callable[..., str]] = {
+    "assumed": assumed,
+    "known": known,
+    "strategies": strategies,
+    "exit-codes": exit_codes,
+}

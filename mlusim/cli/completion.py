@@ -1,0 +1,45 @@
+"""`mlusim completion SHELL`: the script with which a shell completes commands, operators, boards, strategies, files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from mlusim.cli.options import SectionedCommand
+from mlusim.errors import InputError
+
+_SHELLS = ("bash", "zsh", "fish")
+_HELP = """\
+Print the script that makes a shell complete what belongs to mlusim, with the Tab key.
+
+It completes commands, options, operators, boards, strategies, element types and files.
+
+\b
+To have it in every new shell, once:
+  echo 'eval "$(mlusim completion bash)"' >> ~/.bashrc
+  echo 'eval "$(mlusim completion zsh)"' >> ~/.zshrc
+  mlusim completion fish > ~/.config/fish/completions/mlusim.fish
+
+\b
+Examples:
+  mlusim completion bash
+  eval "$(mlusim completion)"         in this shell, which $SHELL names
+"""
+
+
+@click.command(cls=SectionedCommand, help=_HELP, short_help="Print what makes a shell complete commands.")
+@click.argument("shell", type=click.Choice(_SHELLS), required=False, metavar="[bash|zsh|fish]")
+def completion(shell: str | None) -> None:
+    """Print the script that makes a shell complete commands."""
+    from click.shell_completion import get_completion_class
+
+    if shell is None:
+        shell = Path(os.environ.get("SHELL", "")).name
+        if shell not in _SHELLS:
+            raise InputError(f"which shell? $SHELL does not say: name it, as in `mlusim completion {_SHELLS[0]}`")
+    make = get_completion_class(shell)
+    context = click.get_current_context().find_root()
+    assert make is not None  # noqa: S101 - click has these three
+    click.echo(make(context.command, {}, "mlusim", "_MLUSIM_COMPLETE").source())

@@ -1,0 +1,70 @@
+"""Plans that a user makes from tiles, and plans as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import Plan, PlanError, Tiles
+
+
+def own(task=(0, 1), start=((0, 0), (2, 0)), stop=((2, 3), (5, 3)), nram_bytes=64, **options):
+    return Plan.from_tiles(Tiles(task, start, stop, nram_bytes), (5, 3), "float16", **options)
+
+
+def test_what_is_not_said_is_of_the_board():
+    plan = own(device="mlu590-h8", name="mine")
+    board = mlusim.board("mlu590-h8")
+    assert (plan.kind, plan.dim) == ("UNION1", (board.cores_per_cluster, board.clusters, 1))
+    assert (plan.output_shape, plan.itemsize, plan.nram_bytes) == ((5, 3), 2, 64)
+    assert plan.unit == "the largest tile, 3 x 3 elements of 2 B"
+    plan.check()
+    assert plan.explain().startswith("mine on mlu590-h8, strategy own\n  output     [5, 3] of 2 B\n")
+    assert own(kind="BLOCK", dim=(2, 1, 1), parameters={"n": 1}).parameters == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"stop": ((2, 3), (4, 3))}, r"elements \[4, 0\] to \[5, 3\] of the output \[5, 3\] are written 0 times"),
+        ({"start": ((0, 0), (1, 0))}, r"elements \[1, 0\] to \[2, 3\] .* written 2 times by tasks \[0, 1\]"),
+        ({"task": (0, 32)}, r"a tile of task 32 in a grid of 32, 0 to 31$"),
+        ({"task": (-1, 0)}, r"a tile of task -1 in a grid of 32"),
+        ({"nram_bytes": (64, 700_000)}, r"a tile takes 700 000 B .* of NRAM and mlu370-x4 has 655 360 B"),
+    ],
+)
+def test_check_finds_what_is_wrong(plan, message):
+    with pytest.raises(PlanError, match=message):
+        own(**plan).check()
+
+
+def test_columns_of_different_lengths_are_refused():
+    with pytest.raises(PlanError, match="3 tasks for 2 boxes: each tile has one of both"):
+        own(task=(0, 1, 2))
+
+
+def test_no_tiles_cover_an_output_of_no_elements():
+    plan = Plan.from_tiles(Tiles((), np.empty((0, 2)), np.empty((0, 2)), 0), (0, 3))
+    plan.check()
+    assert plan.to_json()["boxes"] == []
+
+
+def test_json_has_the_figures_and_every_box():
+    plan = own(task=(1, 1))
+    found = json.loads(json.dumps(plan.to_json()))
+    assert found["tiles_by_task"] == [0, 2, *[0] * 30]
+    assert found["elements_by_task"] == [0, 15, *[0] * 30]
+    assert found["boxes"] == [
+        {"task": 1, "iteration": 0, "start": [0, 0], "stop": [2, 3], "nram_bytes": 64},
+        {"task": 1, "iteration": 1, "start": [2, 0], "stop": [5, 3], "nram_bytes": 64},
+    ]
+    assert {**found, "boxes": None} == {**json.loads(json.dumps(plan.to_json(boxes=False))), "boxes": None}
+
+
+def test_json_of_a_plan_with_nothing_to_do():
+    plan = mlusim.ops.plan_bitcast_convert((4,), "float32", "int32")
+    found = plan.to_json()
+    assert (found["tier"], found["tiles"], found["boxes"]) == (0, 0, [])
