@@ -120,8 +120,23 @@ class Device:
             allocation.buffer = adopt
         return _whole(View.of(allocation, array.shape, dtype))
 
-    def alloc(self, shape: int | tuple[int, ...], dtype: object, name: str = "output") -> View:
+    def alloc(
+        self,
+        shape: int | tuple[int, ...],
+        dtype: object,
+        name: str = "output",
+        *,
+        workspace: bool = False,
+        keep_data: bool = False,
+    ) -> View:
         """Allocate GDRAM that kernels may write. Holds 0xFF bytes, or anything where it is large.
+
+        Args:
+            shape: extents, or one for rank 1.
+            dtype: element type.
+            name: what messages and reports call it.
+            workspace: it is no output: what launches leave there for later ones, not all of it written.
+            keep_data: hold bytes even in a timing-only run, for scalar stores and loads.
 
         Raises `AllocationError` where it does not fit.
         """
@@ -138,7 +153,10 @@ class Device:
             dtype=dtype_name(element),
             shape=extents,
             now=self._chip.environment.now,
+            workspace=workspace,
         )
+        if keep_data and allocation.buffer is None:
+            allocation.buffer = np.full(nbytes, 0xFF, np.uint8)
         return _whole(View.of(allocation, extents, element))
 
     def free(self, view: View) -> None:

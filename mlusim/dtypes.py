@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from mlusim.errors import InputError
+from mlusim.errors import InputError, nearest
 
 Dtype: TypeAlias = np.dtype[Any]
 
@@ -80,10 +80,11 @@ def dtype_of(name_or_dtype: object) -> Dtype:
     if found is None:
         found = _lookup(getattr(name_or_dtype, "numpy_dtype", None))
     if found is None:
+        near = nearest(name_or_dtype, _NAMES.values()) if isinstance(name_or_dtype, str) else ""
         msg = (
-            f"dtype {name_or_dtype!r:.200} is not an element type; accepted are {', '.join(_NAMES.values())}, given as "
-            "a NumPy or ml_dtypes dtype or type, as a name ('half' and 'float' too), or as an object with an attribute "
-            "numpy_dtype"
+            f"dtype {name_or_dtype!r:.200} is not an element type; {near}accepted are {', '.join(_NAMES.values())}, "
+            "given as a NumPy or ml_dtypes dtype or type, as a name ('half' and 'float' too), or as an object with an "
+            "attribute numpy_dtype"
         )
         raise InputError(msg)
     return found

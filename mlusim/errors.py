@@ -22,6 +22,7 @@ may raise an exception again as `type(error)(*error.args)`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -106,3 +107,11 @@ class OperationLimitError(KernelError):
 
 class HangError(KernelError):
     """Tasks that wait for something that no one will do."""
+
+
+def nearest(word: str, names: Iterable[str]) -> str:
+    """For a message about an unknown name: asks whether another was meant; empty where there is none like it."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(names), n=1)
+    return f"did you mean {near[0]}? " if near else ""

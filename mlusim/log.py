@@ -82,7 +82,10 @@ class LaunchRecord:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRecord:
-    """One allocation: where, how large, by which task (-1: the host), from when to when (-1: to the end)."""
+    """One allocation: where, how large, by which task (-1: the host), from when to when (-1: to the end).
+
+    `workspace`: memory of the host that is neither input nor output: what launches leave there for later ones.
+    """
 
     memory: str
     memory_name: str
@@ -95,6 +98,7 @@ class AllocationRecord:
     shape: tuple[int, ...]
     read_only: bool
     end_ps: int = -1
+    workspace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,7 @@ class _Replay:
             core.scalar(None if detail == NONE else detail, count=count)
         elif pipe == SCALAR:
             (view,) = self._views(core, operands)
-            _, stops = core._scalar_access(name, view, count, frame, write=name == "store")
+            _, stops = core._scalar_access(name, view, count, frame, write=name.startswith("store"))
             waits = SUSPEND if stops else None
         elif name.startswith(("sync_cluster", "sync_all")):
             waits = getattr(core, name)()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import subprocess
 import sys
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -343,6 +346,48 @@ def test_a_closed_device_keeps_its_log_and_nothing_else() -> None:
         device.synchronize()
     with pytest.raises(mlusim.MlusimError, match="freed"):
         device.download(x)
+
+
+def test_the_time_of_a_result_is_that_of_its_figures() -> None:
+    device = Device("mlu370-x4")
+    assert device.result().time_ps == device.result().metrics.time_ps == 0
+    x, out = device.upload(np.ones((4, 32), np.float32)), device.alloc((4, 32), np.float32)
+    device.launch(copy, x, out, dim=1, kind="BLOCK")
+    device.synchronize()
+    once = device.result()
+    assert once.time_ps == once.metrics.time_ps == device.log.launches[0].end_ps - device.log.launches[0].start_ps > 0
+    device.launch(copy, x, out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.result().time_ps == device.result().metrics.time_ps > 2 * once.time_ps
+
+
+@pytest.fixture
+def no_automatic_collection() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_automatic_collection")
+def test_the_bytes_of_an_output_go_with_its_array() -> None:
+    x = np.ones((4, 32), np.float32)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        buffer = core.nram.alloc(x.shape, "float32")
+        await core.memcpy(buffer, x)
+        gc.collect()  # what is alive now, Python looks at again only after a long while
+        await core.memcpy(out[:], buffer)
+
+    device = mlusim.Device("mlu370-x4")
+    out = device.alloc(x.shape, "float32")
+    device.launch(kernel, device.upload(x), out, dim=1, kind="BLOCK")
+    device.synchronize()
+    array = device.download(out)
+    np.testing.assert_array_equal(array, x)
+    device.close()
+    output = weakref.ref(array.base if array.base is not None else array)
+    del device, out, array
+    assert output() is None
 
 
 def test_memory_of_a_closed_device_is_poisoned_for_the_next() -> None:

@@ -121,6 +121,7 @@ class Chip:
         now: int = 0,
         adopt: Bytes | None = None,
         read_only: bool = False,
+        workspace: bool = False,
     ) -> Allocation:
         """Take bytes of a memory and log it. Raises `AllocationError` where they do not fit."""
         log = self.log
@@ -128,7 +129,17 @@ class Chip:
         allocation.read_only = read_only
         log.allocations.append(
             AllocationRecord(
-                memory.kind.value, memory.name, name, allocation.address, nbytes, task, now, dtype, shape, read_only
+                memory.kind.value,
+                memory.name,
+                name,
+                allocation.address,
+                nbytes,
+                task,
+                now,
+                dtype,
+                shape,
+                read_only,
+                workspace=workspace,
             )
         )
         return allocation

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlusim.cores.bins import BinOperations
 from mlusim.cores.copies import CopyOperations
 from mlusim.cores.counted import CountedOperations
 from mlusim.cores.scratch import Scratch
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from mlusim.memory.allocation import Memory
 
 
-class Core(CopyOperations, VectorOperations, CountedOperations, SyncOperations):
+class Core(CopyOperations, VectorOperations, CountedOperations, BinOperations, SyncOperations):
     """One task's handle on its core.
 
     Attributes:

@@ -41,6 +41,27 @@ class CountedOperations(OffsetOperations):
             self._unit.apply_until(end_ps)
         return source.typed().copy()
 
+    def store_array(self, target: View, values: np.ndarray[Any, Any]) -> None:
+        """Store an array from registers, one scalar store each; the task goes on.
+
+        Args:
+            target: a view in GDRAM, LDRAM, SRAM or NRAM; one that keeps its bytes has them in a timing-only run too.
+            values: numbers of target's shape; converted to the element type.
+
+        Costs `target.size` scalar stores. Raises as `Core.store`, `OperandError` for another shape.
+        """
+        array = np.asarray(values)
+        if array.shape != target.shape:
+            raise OperandError(f"store_array of shape {list(array.shape)} to {target!r}: both have one shape")
+        end_ps, _ = self._scalar_access("store_array", target, target.size, sys._getframe(1), write=True)
+        if target.allocation.buffer is None:
+            return
+        effect = partial(np.copyto, target.typed(), array.astype(target.dtype))
+        if target.memory is MemoryKind.NRAM:
+            self._unit.later_scalar(end_ps, effect)
+        else:
+            self._chip.environment.after(end_ps - self._chip.environment.now, lambda _: effect())
+
     async def scalar_copy(
         self, dst: View, src: View, dst_rows: Rows = None, src_rows: Rows = None, *, extra_cycles: int = 0
     ) -> None:

@@ -185,6 +185,8 @@ class Launch:
 
     def _end(self, _: Any) -> None:
         self.done = True
+        # Its tasks are a web of references that Python frees late; the arrays of its tensors must not wait for that.
+        self.arguments = ()
         self.chip.log.close_launch(self.index, self.chip.environment.now)
         self.queue.launch_done(self)
 

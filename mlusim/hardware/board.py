@@ -11,7 +11,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from mlusim.errors import BoardError
+from mlusim.errors import BoardError, nearest
 from mlusim.units import cycles_to_ps
 
 if TYPE_CHECKING:
@@ -232,7 +232,8 @@ class Board:
         known = {item.name for item in fields(self)}
         for key in changes:
             if key not in known:
-                raise BoardError(f"{self.name}: no parameter {key!r}; `mlusim devices {self.name}` lists them")
+                near = nearest(key, known)
+                raise BoardError(f"{self.name}: no parameter {key!r}; {near}`mlusim devices {self.name}` lists them")
         values = {item.name: getattr(self, item.name) for item in fields(self)} | changes
         values["sources"] = dict(self.sources) | dict.fromkeys(changes, "ASSUMED: set by the user")
         return Board(**values)

@@ -30,8 +30,7 @@ FITTED: tuple[Fitted, ...] = (
         0.926,
         ("mlu220", "mlu270", "mlu370"),
         "mlu370-x4",
-        "stream-copy-370, stream-add-370: what is left of the DRAM while reads and writes are mixed; a single "
-        "source",
+        "stream-copy-370, stream-add-370: what is left of the DRAM while reads and writes are mixed; a single source",
     ),
     Fitted(
         "core_read_bandwidth_bytes_per_s",

@@ -35,11 +35,11 @@ async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     buffers = 2 if plan.parameters["overlapped"] else 1
     held = [core.nram.alloc(plan.parameters["elements"], out.dtype, f"tile {buffer}") for buffer in range(buffers)]
 
-    async def load(position: int, tile: Tile) -> None:
+    def load(position: int, tile: Tile) -> None:
         (start,), (stop,) = tile.start, tile.stop
         core.memcpy_async(held[position % buffers][: stop - start], source[start:stop])
 
-    async def store(position: int, tile: Tile) -> None:
+    def store(position: int, tile: Tile) -> None:
         (start,), (stop,) = tile.start, tile.stop
         core.memcpy_async(target[start:stop], held[position % buffers][: stop - start])
 

@@ -34,23 +34,27 @@ async def cast_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     outputs = [core.nram.alloc(elements, out.dtype, f"output {buffer}") for buffer in range(buffers)]
     pads = core.board.needs_aligned_vectors
 
-    async def load(position: int, tile: Tile) -> None:
+    def load(position: int, tile: Tile) -> None:
         (start,), (stop,) = tile.start, tile.stop
-        buffer, count = inputs[position % buffers], stop - start
-        if pads and count % block:
-            lanes = round_up(count, block)
-            core.write_zero(buffer[lanes - block : lanes])
-            await core.sync_compute()
-        core.memcpy_async(buffer[:count], source[start:stop])
+        core.memcpy_async(inputs[position % buffers][: stop - start], source[start:stop])
 
-    async def convert(position: int, tile: Tile) -> None:
+    async def clear_and_load(position: int, tile: Tile) -> None:
+        count = tile.stop[0] - tile.start[0]
+        if count % block:
+            lanes = round_up(count, block)
+            core.write_zero(inputs[position % buffers][lanes - block : lanes])
+            await core.sync_compute()
+        load(position, tile)
+
+    def convert(position: int, tile: Tile) -> None:
         count = tile.stop[0] - tile.start[0]
         lanes = round_up(count, block) if pads else count
         core.convert(outputs[position % buffers][:lanes], inputs[position % buffers][:lanes])
 
-    async def store(position: int, tile: Tile) -> None:
+    def store(position: int, tile: Tile) -> None:
         (start,), (stop,) = tile.start, tile.stop
         core.memcpy_async(target[start:stop], outputs[position % buffers][: stop - start])
 
     tiles = [*plan.tiles_of(core.task_id)]
-    await run_stages(core, tiles, load, convert, store, overlapped=plan.parameters["overlapped"])
+    first = clear_and_load if pads else load
+    await run_stages(core, tiles, first, convert, store, overlapped=plan.parameters["overlapped"])

@@ -33,12 +33,14 @@ class IndexForm:
         positional: whether the row depends on the place of the lookup, too.
         narrowed: columns of which a window is left.
         wide: whether row numbers need 64 bits.
+        binned: whether lookups are sorted into bins by vector instructions.
     """
 
     columns: int
     positional: bool
     narrowed: int
     wide: bool
+    binned: bool = False
 
     def width(self) -> int:
         """Bytes of a row number."""
@@ -53,7 +55,7 @@ class IndexForm:
 
     def buffers(self, board: Board, index_itemsize: int) -> dict[str, int]:
         """Bytes for each lookup of the buffers beside the index that vector instructions take, by name."""
-        if not (board.has_gather or self.lists(board)):
+        if not (board.has_gather or self.lists(board) or self.binned):
             return {}
         width = self.width()
         sizes = {"converted": self.columns * width} if index_itemsize != width else {}
@@ -149,6 +151,11 @@ class IndexTiles:
         if addresses.base:
             core.add(work.planes[0], work.planes[0], addresses.base)
         return work.planes[0], mask
+
+    def numbers(self, addresses: Addresses) -> tuple[View, View]:
+        """Row numbers by vector instructions, which are issued, and a scratch of as many and as wide."""
+        rows, _ = self.offsets(addresses)
+        return rows, self._work(addresses.count).spare
 
     def _workspace(self, count: int) -> _Workspace:
         """The buffers as as many lookups use them."""

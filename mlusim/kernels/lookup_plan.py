@@ -92,6 +92,8 @@ def choose(job: Job, found: Sequence[Candidate]) -> tuple[Candidate, str]:
     if not job.lookups.columns:
         return chosen, "an index without columns chooses nothing: x is copied"
     what = {1: "a unit fits whole", 2: "a unit is cut", 3: "each lookup goes to GDRAM"}[chosen.tier]
+    if chosen.strategy == "bins":
+        what = f"updates are sorted by region, {what}"
     others = [
         f"{name} {us(other.predicted_ps)}" for name, other in sorted(best.items()) if name != chosen.strategy
     ] or [f"slab does not fit: {_n(job.lookups.slab_elements * job.itemsize)} B in {usable} B"]
@@ -152,6 +154,11 @@ def _ceil(value: Any, divisor: Any) -> Any:
 def nram_bytes(board: Board, buffers: Sequence[int]) -> int:
     """Bytes of NRAM that buffers of these sizes take, each rounded up to the alignment of allocations."""
     return sum(round_up(max(buffer, 1), board.vector_alignment_bytes) for buffer in buffers)
+
+
+def whole_nram_bytes(board: Board) -> int:
+    """Bytes of the largest buffer that NRAM takes, which is rounded up to the alignment of allocations."""
+    return board.nram_usable_bytes // board.vector_alignment_bytes * board.vector_alignment_bytes
 
 
 def us(time_ps: int) -> str:

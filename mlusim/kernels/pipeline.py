@@ -15,11 +15,12 @@ from mlusim.kernels.plan import Tile
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
-Stage = Callable[[int, Tile], Awaitable[None]]
+Stage = Callable[[int, Tile], Awaitable[None] | None]
+Store = Callable[[int, Tile], None]
 
 
 async def run_stages(
-    core: Core, tiles: Sequence[Tile], load: Stage, compute: Stage | None, store: Stage, *, overlapped: bool
+    core: Core, tiles: Sequence[Tile], load: Stage, compute: Stage | None, store: Store, *, overlapped: bool
 ) -> None:
     """Pass every tile through its stages, with the syncs that order them.
 
@@ -27,25 +28,29 @@ async def run_stages(
         core: the core that runs it.
         tiles: in the order in which they are handled.
         load, compute, store: called with the tile's position in `tiles` and the tile. They issue; what they issue for
-            a tile is complete when its next stage is called. None: nothing to compute.
+            a tile is complete when its next stage is called. Plain functions where they wait for nothing, which a
+            store never does. None: nothing to compute.
         overlapped: the stages of successive tiles stand between the same two syncs. Then no two of load(i + 1),
             compute(i) and store(i - 1) may use one buffer; without a compute, no two of load(i + 1) and store(i).
     """
     if not overlapped and compute is None:
         # The one IO pipe takes loads and stores in the order in which they are issued: they need no sync between them.
         for position, tile in enumerate(tiles):
-            await load(position, tile)
-            await store(position, tile)
+            if waits := load(position, tile):
+                await waits
+            store(position, tile)
         await core.sync()
         return
     if not overlapped:
         for position, tile in enumerate(tiles):
-            await load(position, tile)
+            if waits := load(position, tile):
+                await waits
             await core.sync()
             assert compute is not None  # noqa: S101 - for the type checker
-            await compute(position, tile)
+            if waits := compute(position, tile):
+                await waits
             await core.sync()
-            await store(position, tile)
+            store(position, tile)
             await core.sync()
         return
     count = len(tiles)
@@ -53,9 +58,9 @@ async def run_stages(
     for step in range(count + behind):
         if step >= behind:
             # Ahead of the load, so that the start-up of the load passes while the store moves its bytes.
-            await store(step - behind, tiles[step - behind])
-        if step < count:
-            await load(step, tiles[step])
-        if compute is not None and 1 <= step <= count:
-            await compute(step - 1, tiles[step - 1])
+            store(step - behind, tiles[step - behind])
+        if step < count and (waits := load(step, tiles[step])):
+            await waits
+        if compute is not None and 1 <= step <= count and (waits := compute(step - 1, tiles[step - 1])):
+            await waits
         await core.sync()

@@ -41,11 +41,15 @@ async def reverse_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
 
     def buffer_elements(tile: Tile) -> int:
         elements = (tile.stop[1] - tile.start[1]) * inner
-        return elements if exact and elements * x.itemsize % VECTOR_BYTES else largest
+        return elements if elements * x.itemsize % VECTOR_BYTES else largest
 
-    for elements, tiles in groupby(plan.tiles_of(core.task_id), buffer_elements):
+    tiles = [*plan.tiles_of(core.task_id)]
+    if not exact:
+        await _reverse_equal_tiles(core, x, out, plan, largest, tiles)
+        return
+    for elements, equal in groupby(tiles, buffer_elements):
         with core.nram.scope():
-            await _reverse_equal_tiles(core, x, out, plan, elements, [*tiles])
+            await _reverse_equal_tiles(core, x, out, plan, elements, [*equal])
 
 
 async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, elements: int, tiles: list[Tile]) -> None:
@@ -67,17 +71,17 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     spares = (turns if odd else 1) if means.passes else 0
     spare = [core.nram.alloc(elements, x.dtype, f"mirrored {buffer}") for buffer in range(spares)]
 
-    async def load(position: int, tile: Tile) -> None:
+    def load(position: int, tile: Tile) -> None:
         source = source_of(tile)
         held = shaped(position % turns, source.shape)
         for dst, src in copies(held, source, loops):
             core.memcpy_async(dst, src)
 
-    async def mirror(position: int, tile: Tile) -> None:
+    def mirror(position: int, tile: Tile) -> None:
         for dst, src in mirrors(position % turns, tile.stop[1] - tile.start[1]):
             core.mirror(dst, src)
 
-    async def store(position: int, tile: Tile) -> None:
+    def store(position: int, tile: Tile) -> None:
         first = (tile.start[0] * extent + tile.start[1]) * inner
         count = (tile.stop[1] - tile.start[1]) * inner
         held = spare[position % spares] if odd else loaded[position % turns]
@@ -111,7 +115,7 @@ def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
     outer, extent, inner = plan.output_shape
     loops = groups[pivot : means.segment]
     run = math.prod(group.extent for group in groups[means.segment :]) if loops else extent * inner
-    slabs = x.reshape((outer, *(group.extent for group in loops), run))
+    flat, slabs = x.reshape(-1), x.reshape((outer, *(group.extent for group in loops), run))
     steps = tuple(_BACKWARD if group.flipped else _FORWARD for group in loops)
 
     def source_of(tile: Tile) -> View:
@@ -120,7 +124,8 @@ def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
         if groups[pivot].flipped:
             start, stop = extent - stop, extent - start
         if not loops:
-            return slabs[slab, start * inner : stop * inner]
+            first = slab * extent
+            return flat[(first + start) * inner : (first + stop) * inner]
         return slabs[slab, start:stop][steps]
 
     return source_of

@@ -79,7 +79,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
             if turned > 1:
                 core.move(after[index, :turned], before[index, :turned][_BACKWARD])
 
-    async def store(position: int, tile: Tile) -> None:
+    def store(position: int, tile: Tile) -> None:
         core.memcpy_async(box(target, tile), shaped(results[position % turns], tile.shape))
 
     await run_stages(core, tiles, load, turn if staged else None, store, overlapped=plan.parameters["overlapped"])

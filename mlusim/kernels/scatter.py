@@ -3,7 +3,9 @@
     scatter_slab   updates boxes of the output within NRAM and stores each once
     scatter_rows   copies x to the output, then goes to GDRAM for each update
 
-Both take (x, index, src, out, plan) and follow a plan of `scatter_plan`. Of several updates of one place the last in
+and `scatter_bins`, which sorts the updates first, in a launch of its own.
+
+These take (x, index, src, out, plan) and follow a plan of `scatter_plan`. Of several updates of one place the last in
 row-major order stays: all that reach a place are the work of one core, which takes them in that order. index holds the
 tuples in its last axis, as given: int32 or int64, negative values included. src may be larger than the index.
 """
@@ -20,7 +22,9 @@ from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.kernels.indexing import Box, Extents, Lookups, boxed, copy_box, copy_box_async, front
 from mlusim.kernels.lookup_cost import SCALAR
 from mlusim.kernels.plan import Plan, Tile
-from mlusim.kernels.scatter_plan import Chunk
+from mlusim.kernels.scatter_bins import scatter_regions, scatter_sort
+from mlusim.kernels.scatter_bins_plan import BINS
+from mlusim.kernels.scatter_chunk import Chunk
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
 
@@ -30,9 +34,11 @@ if TYPE_CHECKING:
 Kernel = Callable[..., Coroutine[Any, None, None]]
 
 
-def kernel_of(plan: Plan) -> Kernel:
-    """The kernel that follows a plan of `plan_scatter`."""
-    return scatter_rows if plan.parameters["strategy"] == "rows" else scatter_slab
+def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
+    """The kernels that follow a plan of `plan_scatter`, in the order of their launches."""
+    if plan.parameters["strategy"] == BINS:
+        return scatter_sort, scatter_regions
+    return (scatter_rows if plan.parameters["strategy"] == "rows" else scatter_slab,)
 
 
 async def scatter_slab(core: Core, x: View, index: View, src: View, out: View, plan: Plan) -> None:

@@ -22,9 +22,14 @@ POISON = 0xFF
 # gives; that a kernel left bytes of it unwritten is for the verifier to find.
 _POISONED_BYTES = 16 * MIB
 
-# On-chip buffers of closed devices, by size, for the devices after them: for the host to find that memory anew takes
-# longer than a small run. Whoever gets one sees nothing of it but poison.
+# On-chip buffers that no device uses, by size. For the host to find that memory anew takes longer than a small run, and
+# it gives large pages, which copies pass faster, to large blocks only: so a block is many buffers, and those of closed
+# devices serve the devices after them. Whoever gets one sees nothing of it but poison.
+_BLOCK_BYTES = 32 * MIB
+_BLOCK_BUFFERS = 64
+_PAGE_BYTES = 4096
 _KEPT_BYTES = 64 * MIB
+_KEPT_SIZES = 4
 _kept: dict[int, list[Bytes]] = {}
 
 
@@ -135,8 +140,8 @@ class Memory:
             allocation.buffer = None
         self._live = []
         buffer, self._buffer = self._buffer, None
-        if buffer is not None and sum(size * len(buffers) for size, buffers in _kept.items()) < _KEPT_BYTES:
-            _kept.setdefault(buffer.nbytes, []).append(buffer)
+        if buffer is not None:
+            _keep(buffer)
 
     def _holes(self) -> list[tuple[int, int]]:
         """Free ranges by address: hole k lies before live allocation k."""
@@ -153,8 +158,7 @@ class Memory:
                 return np.empty(allocation.nbytes, np.uint8)
             return np.full(allocation.nbytes, POISON, np.uint8)
         if self._buffer is None:
-            kept = _kept.get(self.usable_bytes)
-            self._buffer = kept.pop() if kept else np.empty(self.usable_bytes, np.uint8)
+            self._buffer = _buffer(self.usable_bytes)
         # The rounding belongs to the allocation: vector units of old boards work on whole 128 B.
         held = self._buffer[allocation.address : allocation.address + allocation.capacity]
         held.fill(POISON)
@@ -169,6 +173,24 @@ class Memory:
             f"{group_digits(self.usable_bytes)} B usable in {self.name}{less}, "
             f"{group_digits(self.used_bytes)} B in use, largest free range {group_digits(self.largest_free_bytes())} B"
         )
+
+
+def _buffer(nbytes: int) -> Bytes:
+    """Bytes for one on-chip memory, whatever they hold."""
+    kept = _kept.get(nbytes)
+    if not kept:
+        if kept is None and len(_kept) >= _KEPT_SIZES:
+            _kept.clear()
+        step = round_up(nbytes, _PAGE_BYTES)
+        block = np.empty((max(min(_BLOCK_BYTES // step, _BLOCK_BUFFERS), 1), step), np.uint8)
+        kept = _kept[nbytes] = [row[:nbytes] for row in block[::-1]]
+    return kept.pop()
+
+
+def _keep(buffer: Bytes) -> None:
+    kept = _kept.get(buffer.nbytes)
+    if kept is not None and len(kept) * buffer.nbytes < _KEPT_BYTES:
+        kept.append(buffer)
 
 
 def check_usable(allocation: Allocation, *, write: bool) -> None:

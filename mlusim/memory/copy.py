@@ -53,17 +53,19 @@ def view_copy_shape(dst: View, src: View, arch: int, unit_bytes: int) -> CopySha
 
     Raises `CopyError` where shapes or element sizes differ, or the hardware has no such copy.
     """
+    to, origin = dst.allocation.memory.kind, src.allocation.memory.kind
     return _view_copy_shape(
-        dst.allocation.memory.kind,
-        src.allocation.memory.kind,
+        to,
+        origin,
         dst.shape,
         src.shape,
         dst.strides,
         src.strides,
         dst.itemsize,
         src.itemsize,
-        (dst.allocation.address + dst.offset) % unit_bytes,
-        (src.allocation.address + src.offset) % unit_bytes,
+        # Between NRAM and GDRAM the place in NRAM decides nothing, so copies that differ in it only are one shape.
+        0 if to is MemoryKind.NRAM and origin.off_chip else (dst.allocation.address + dst.offset) % unit_bytes,
+        0 if origin is MemoryKind.NRAM and to.off_chip else (src.allocation.address + src.offset) % unit_bytes,
         arch,
         unit_bytes,
     )

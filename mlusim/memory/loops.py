@@ -19,6 +19,9 @@ from mlusim.units import ceil_div, ceil_ps
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
+# Vector instructions that deal rows and values out to one bin: subtract, compare, collect twice, count.
+COLLECT_BINS_PASSES = 5
+
 
 class Turn(NamedTuple):
     """Scalar instructions of one turn of a loop that work its addresses out: loads from NRAM, ordinary ones, adds."""

@@ -129,6 +129,13 @@ class View:
             if raw is not None and len(shape) > 1:
                 view._raw = raw[key]
             return view
+        if key.__class__ is slice and len(shape) == 1 and key.step is None:
+            start, stop = 0 if key.start is None else key.start, key.stop
+            if start.__class__ is stop.__class__ is int and 0 <= start < stop <= shape[0]:
+                view = View(self.allocation, offset + start * strides[0], (stop - start,), strides, self.dtype)
+                if self._raw is not None:
+                    view._raw = self._raw[key]
+                return view
         items: tuple[Any, ...] = key if key.__class__ is tuple else (key,)
         rank = len(shape)
         new_shape: list[int] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -58,12 +58,30 @@ class Input:
     keep_data: bool = False
 
 
+class Workspace(NamedTuple):
+    """A tensor of GDRAM that a call needs besides: what its kernels leave there for later ones.
+
+    Attributes:
+        name: what reports call it.
+        shape, dtype: of the tensor.
+        keep_data: scalar code reads it, so it has bytes in a timing-only run too.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Dtype
+    keep_data: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One operator, checked and planned, ready to run. What makes it is the operator's record, `ops.operator.Operator`.
 
     Attributes:
-        kernel: called as kernel(core, *inputs, output, plan, *arguments).
+        kernel: called as kernel(core, *inputs, output, *workspace, plan, *arguments).
+        before: kernels of earlier launches, in order, called in the same way; the end of a launch is the barrier
+            between all cores.
+        workspace: tensors that are allocated for the call and given back after it.
         plan: its split; names operator, strategy and board.
         inputs: tensors that it reads.
         output_dtype: element type of its output; the shape is the plan's.
@@ -78,6 +96,8 @@ class Call:
     plan: Plan
     inputs: tuple[Input, ...]
     output_dtype: Dtype
+    before: tuple[Callable[..., Coroutine[Any, None, None]], ...] = ()
+    workspace: tuple[Workspace, ...] = ()
     arguments: tuple[Any, ...] = ()
     theory_ops: int = 0
     output_shape: tuple[int, ...] | None = None
@@ -85,10 +105,21 @@ class Call:
     request: Request | None = None
 
 
-def launch(device: Device, call: Call, inputs: Sequence[View], output: View) -> None:
-    """Queue a call on a device that holds its tensors already; nothing where the plan has nothing to do."""
-    if call.plan.tier:
-        device.launch(call.kernel, *inputs, output, call.plan, *call.arguments, dim=call.plan.dim, kind=call.plan.kind)
+def launch(device: Device, call: Call, inputs: Sequence[View], output: View) -> list[View]:
+    """Queue a call on a device that holds its tensors already; nothing where the plan has nothing to do.
+
+    Gives the tensors of its workspace, which are to be freed when the call is over.
+    """
+    plan = call.plan
+    if not plan.tier:
+        return []
+    spaces = [
+        device.alloc(space.shape, space.dtype, space.name, workspace=True, keep_data=space.keep_data)
+        for space in call.workspace
+    ]
+    for kernel in (*call.before, call.kernel):
+        device.launch(kernel, *inputs, output, *spaces, plan, *call.arguments, dim=plan.dim, kind=plan.kind)
+    return spaces
 
 
 def run(
@@ -109,8 +140,10 @@ def run(
     device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations)
     inputs = [device.upload(given.array, given.name, keep_data=given.keep_data) for given in call.inputs]
     output = call.view(inputs[0]) if call.view else device.alloc(plan.output_shape, call.output_dtype)
-    launch(device, call, inputs, output)
+    spaces = launch(device, call, inputs, output)
     device.synchronize()
+    for space in spaces:
+        device.free(space)
     array = None
     if data:
         array = device.download(output if call.output_shape is None else output.reshape(call.output_shape))

@@ -174,9 +174,14 @@ def apply_on_device(  # noqa: PLR0913
         result = device.alloc(shape, call.output_dtype, output_name) if output is None else output
         target = result.reshape(plan.output_shape)
         operands.append(Operand(output_name, target, read_only=False))
-        launch(device, call, views, target)
+        spaces = launch(device, call, views, target)
         device.synchronize()
-    launched = number if len(device.log.launches) > number else None
+        operands += [
+            Operand(space.name, view, read_only=False) for space, view in zip(call.workspace, spaces, strict=False)
+        ]
+        for space_view in spaces:
+            device.free(space_view)
+    launched = range(number, len(device.log.launches))
     profile = Result(
         operator=operator.name,
         output=None,

@@ -20,10 +20,11 @@ from mlusim.hardware import Board, board
 from mlusim.kernels.indexing import Lookups
 from mlusim.kernels.lookup_plan import Job
 from mlusim.kernels.plan import Plan
-from mlusim.kernels.scatter import kernel_of
+from mlusim.kernels.scatter import kernels_of
+from mlusim.kernels.scatter_bins_plan import workspaces
 from mlusim.kernels.scatter_plan import STRATEGIES
 from mlusim.kernels.scatter_plan import plan_scatter as split
-from mlusim.ops.common import Call, Input, RunOptions, check_choice
+from mlusim.ops.common import Call, Input, RunOptions, Workspace, check_choice
 from mlusim.ops.indices import check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, Tensor, apply, tensor_of
 from mlusim.result import Result
@@ -48,7 +49,7 @@ def scatter(
         src: of x's rank and element type; what lies beyond index is not used.
         axis: of x; negative from the end.
         device: a preset's name, a TOML file, or a board.
-        strategy: "auto", "slab" or "rows" (`kernels.scatter_plan.STRATEGIES`).
+        strategy: "auto", "slab", "rows" or "bins" (`kernels.scatter_plan.STRATEGIES`).
         options: see `RunOptions`.
 
     Returns the result; its output has x's shape and element type, bits as they were.
@@ -178,7 +179,17 @@ def _prepare(operator: str, on: Board, strategy: str, x: Input, index: Input, sr
     lookups = _lookups(operator, tensor, tuples, tensor_of(src), attributes)
     check_values(operator, index.name, index.array, lookups)
     plan = _plan(operator, on, strategy, tensor, tuples, lookups)
-    return Call(kernel=kernel_of(plan), plan=plan, inputs=(x, index, src), output_dtype=tensor.dtype)
+    *before, kernel = kernels_of(plan)
+    spaces = workspaces(plan, tensor.dtype) if before else {}
+    return Call(
+        kernel=kernel,
+        before=tuple(before),
+        workspace=tuple(Workspace(name, *space) for name, space in spaces.items()),
+        plan=plan,
+        inputs=(x, index, src),
+        output_dtype=tensor.dtype,
+        output_shape=tensor.shape,
+    )
 
 
 def _operator(name: str) -> Operator:

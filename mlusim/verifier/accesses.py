@@ -14,6 +14,7 @@ from mlusim.verifier.boxes import Geometry, Integers, geometry_of, geometry_of_r
 BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter")
 # Writes as many elements as its mask keeps.
 COLLECT = "collect"
+COLLECT_BINS = "collect_bins"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +71,11 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
         rows = np.flatnonzero(columns[f"{name}_alloc"] != NONE)
         place = (columns[f"{name}_{part}"][rows] for part in ("alloc", "offset", "box"))
         sides.append(np.stack([rows, *place, np.full(len(rows), write), np.full(len(rows), "dab".index(name[0]))]))
-    more = [(record, *operand, 0, 2) for record, some in log.more_operands.items() for operand in some]
+    # Of one operation the further operands are written.
+    writes = np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name == COLLECT_BINS])
+    more = [
+        (record, *operand, int(writes[record]), 2) for record, some in log.more_operands.items() for operand in some
+    ]
     if more:
         sides.append(np.array(more, np.int64).T)
     table = np.concatenate(sides, axis=1)

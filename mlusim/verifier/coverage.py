@@ -100,7 +100,7 @@ class Coverage:
         fitting = [
             identity
             for identity, record in enumerate(self.log.allocations)
-            if record.task == NONE and not record.read_only and record.nbytes == nbytes
+            if record.task == NONE and not (record.read_only or record.workspace) and record.nbytes == nbytes
         ]
         return fitting[-1] if fitting else NONE
 
@@ -131,7 +131,7 @@ class Coverage:
             known=identity not in self.accesses.vague,
         )
         found: list[Finding] = []
-        if allocation.read_only or identity in self.accesses.vague:
+        if allocation.read_only or allocation.workspace or identity in self.accesses.vague:
             return use, found
         if use.unwritten_bytes and identity not in self.log.host_writes:
             found.append(self._never(allocation, cells, writes == 0, some, plan))

@@ -47,7 +47,7 @@ def proof_maps(log: Log) -> list[ProofMap]:
     task = log.columns()["task"]
     maps = []
     for identity, record in enumerate(log.allocations):
-        if record.task != NONE or record.read_only or not record.nbytes:
+        if record.task != NONE or record.read_only or record.workspace or not record.nbytes:
             continue
         some = accesses.where((accesses.alloc == identity) & accesses.write)
         cells = Cells(some, record.nbytes)

@@ -149,13 +149,13 @@ def test_every_operator_has_its_options_once_and_an_example_that_runs(group, nam
     [
         (("--db", "notes.txt"), "notes.txt is not an SQLite file: name another one for the points"),
         (("-o", "t.xls"), "t.xls: a table is written as .parquet, .csv or .json: name it so"),
-        (("-o", "gone/t.csv"), "gone/t.csv: name a file in a directory that there is"),
+        (("-o", "gone/t.csv"), "--out gone/t.csv: there is no directory "),
         (("--vary", "clock_hz"), "--vary clock_hz: write NAME=VALUES"),
         (("--vary", "clock_hz=1GB"), "clock_hz: '1GB': no unit 'GB': it takes Hz, kHz, MHz, GHz"),
         (("--nram", "2KiB..1KiB*2"), "nram_bytes: '2KiB..1KiB*2' goes down: write the smaller value first"),
         (("--plot", "time"), "the sweep has one point: give an axis several values to draw figures against it"),
         (("--cores", "4,8", "--against", "colour"), "against colour: no such axis; swept were cores"),
-        (("--cores", "4,8", "--picture", "p.jpg"), "--picture p.jpg: name a .png or .svg in a directory that there is"),
+        (("--cores", "4,8", "--picture", "p.jpg"), "--picture p.jpg: name a .png or .svg file"),
         (("--strategy", "tigth"), "strategy='tigth': did you mean 'tight'?"),
         (("--dtype", "float17"), "'float17'"),
         (

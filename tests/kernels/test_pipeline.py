@@ -24,20 +24,25 @@ class Recorder:
     async def sync(self) -> None:
         self.periods.append([])
 
-    def stage(self, name: str) -> Any:
-        async def run(position: int, tile: Any) -> None:
+    def stage(self, name: str, *, waits: bool) -> Any:
+        def issue(position: int, tile: Any) -> None:
             assert tile.start == (position,)
             self.periods[-1].append((name, position))
 
-        return run
+        async def wait_and_issue(position: int, tile: Any) -> None:
+            await asyncio.sleep(0)
+            issue(position, tile)
+
+        return wait_and_issue if waits else issue
 
 
-def run(count: int, *, overlapped: bool, computes: bool = True) -> list[list[tuple[str, int]]]:
+def run(count: int, *, overlapped: bool, computes: bool = True, waits: bool = False) -> list[list[tuple[str, int]]]:
     starts = np.arange(count)[:, None]
     tiles = [*Tiles(np.zeros(count), starts, starts + 1, 0)]
     core: Any = Recorder()
-    compute = core.stage("compute") if computes else None
-    asyncio.run(run_stages(core, tiles, core.stage("load"), compute, core.stage("store"), overlapped=overlapped))
+    compute = core.stage("compute", waits=waits) if computes else None
+    load, store = core.stage("load", waits=waits), core.stage("store", waits=False)
+    asyncio.run(run_stages(core, tiles, load, compute, store, overlapped=overlapped))
     assert not core.periods.pop(), "something is issued after the last sync"
     return core.periods
 
@@ -66,6 +71,13 @@ def test_one_after_the_other():
     assert run(2, overlapped=False) == [[(name, i)] for i in range(2) for name in ("load", "compute", "store")]
     # Without anything to compute the IO pipe alone keeps the order.
     assert run(2, overlapped=False, computes=False) == [[("load", 0), ("store", 0), ("load", 1), ("store", 1)]]
+
+
+@pytest.mark.parametrize(("overlapped", "computes"), [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_stages_that_wait_are_waited_for(count, computes, overlapped):
+    plain = run(count, overlapped=overlapped, computes=computes)
+    assert run(count, overlapped=overlapped, computes=computes, waits=True) == plain
 
 
 @pytest.mark.parametrize(("overlapped", "computes"), [(True, True), (True, False), (False, True)])

@@ -114,6 +114,41 @@ def test_on_chip_allocations_share_no_byte() -> None:
     assert not np.shares_memory(one.bytes(), two.bytes())
 
 
+@pytest.mark.parametrize("nbytes", [128, 4096, 655_360])
+def test_memories_share_no_byte(nbytes: int) -> None:
+    memories = [nram(nbytes) for _ in range(70)]
+    buffers = [memory.allocate(128, "tile", number).bytes() for number, memory in enumerate(memories)]
+    for number, buffer in enumerate(buffers):
+        assert (buffer == POISON).all()
+        buffer[:] = number
+    assert [set(buffer.tolist()) for buffer in buffers] == [{number} for number in range(70)]
+
+
+def test_memories_use_what_closed_ones_held_and_never_what_live_ones_hold() -> None:
+    live = nram(2048)
+    held = live.allocate(2048, "live", 0).bytes()
+    held[:] = 1
+    closed = nram(2048)
+    was = closed.allocate(2048, "closed", 1).bytes()
+    was[:] = 2
+    closed.close()
+    # Sizes nobody asked for lately are forgotten: the buffers of live memories stay theirs.
+    for total in range(4096, 65_536, 4096):
+        nram(total).allocate(total, "other", 2)
+    after = [nram(2048).allocate(2048, "after", 3).bytes() for _ in range(3)]
+    assert all((buffer == POISON).all() for buffer in after)
+    assert (held == 1).all()
+
+
+def test_the_next_memory_finds_the_bytes_of_a_closed_one() -> None:
+    first = nram(3072)
+    was = first.allocate(3072, "first", 0).bytes()
+    first.close()
+    again = nram(3072).allocate(3072, "again", 1).bytes()
+    assert np.shares_memory(was, again)
+    assert (again == POISON).all()
+
+
 def test_freeing_twice_and_using_freed() -> None:
     memory = nram()
     one = memory.allocate(64, "tile", 0)

@@ -149,6 +149,25 @@ def test_whatever_a_key_selects_lies_in_the_allocation(shape: tuple[int, ...], d
     assert_same(part, array[key])
 
 
+BOUNDS = st.none() | st.integers(-7, 7) | st.booleans() | st.just(1.0)
+
+
+@given(st.integers(0, 5), st.builds(slice, BOUNDS, BOUNDS, st.none() | st.integers(-2, 2)), st.booleans())
+def test_one_slice_of_one_axis_is_the_same_by_itself_and_in_a_tuple(extent: int, key: slice, made: bool) -> None:
+    view, array = view_and_array((extent,))
+    if made:
+        view.raw()
+    try:
+        expected = view[(key,)]
+    except AccessError as error:
+        with pytest.raises(AccessError, match="^" + re.escape(str(error)) + "$"):
+            view[key]
+        return
+    assert_same(view[key], array[key])
+    assert (view[key].offset, view[key].strides) == (expected.offset, expected.strides)
+    np.testing.assert_array_equal(view[key].raw(), expected.raw())
+
+
 def test_iteration_is_over_the_first_axis() -> None:
     view, array = view_and_array((3, 4))
     rows = list(view)

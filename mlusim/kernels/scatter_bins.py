@@ -1,0 +1,163 @@
+"""The two kernels of scatter by strategy "bins"; what they do, and why in two launches, is in `scatter_bins_plan`.
+
+    scatter_sort     deals the updates out to bins, one for each region of x
+    scatter_regions  lets the updates of each region happen within NRAM
+
+Both take (x, index, src, out, starts, *updates, plan). The workspace: where the bins of each chunk begin, and the
+updates by chunk and bin, rows and values as one tensor where they are equally wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.kernels.index_tiles import IndexTiles
+from mlusim.kernels.indexing import Lookups, boxed, copy_box_async, front
+from mlusim.kernels.lookup_cost import INSTRUCTION
+from mlusim.kernels.scatter_bins_plan import Binning
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+
+# First update in the workspace, and how many follow each other.
+Run = tuple[int, int]
+
+
+async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, starts: View, *rest: Any) -> None:
+    """The first launch: sort chunks of the updates by region."""
+    del out
+    *stored, plan = rest
+    if core.is_memory_core:
+        return
+    lookups: Lookups = plan.parameters["lookups"]
+    binning: Binning = plan.parameters["binning"]
+    tuples = index.reshape(*lookups.positions, lookups.columns)
+    given = src if lookups.aligned else src.reshape(lookups.positions)
+    target = (0,) * x.ndim, x.shape
+    reader = IndexTiles(core, index.dtype, binning.turns, plan.parameters["form"])
+    loaded = core.nram.alloc(binning.turns, x.dtype, "values")
+    updates = _Updates(core, stored, binning.turns, x.dtype)
+    chunks = [part[core.task_id :: core.task_dim].tolist() for part in binning.boxes(lookups)]
+    for turn, (first, low, high) in enumerate(zip(*chunks, strict=True)):
+        start, stop = tuple(low), tuple(high)
+        source, origin = boxed(given, start, stop), boxed(tuples, start, stop)
+        copy_box_async(core, front(loaded, source.shape), source)
+        tile = await reader.load(origin)
+        addresses = lookups.addresses((start, stop), target, tile, origin)
+        numbers, mask = reader.numbers(addresses)
+        count = addresses.count
+        await core.sync_io()
+        found = await core.collect_bins(
+            updates.rows[:count],
+            updates.values[:count],
+            numbers,
+            loaded[:count],
+            mask,
+            size=binning.size,
+            bins=binning.bins,
+            known=addresses,
+        )
+        updates.store(first, count)
+        core.store_array(starts[core.task_id + turn * core.task_dim], found)
+    await core.sync()
+
+
+async def scatter_regions(core: Core, x: View, index: View, src: View, out: View, starts: View, *rest: Any) -> None:
+    """The second launch: update the regions of x within NRAM, and store each once."""
+    del index, src
+    *stored, plan = rest
+    if core.is_memory_core:
+        return
+    tiles = list(plan.tiles_of(core.task_id))
+    if not tiles:
+        return
+    binning: Binning = plan.parameters["binning"]
+    firsts, _, _ = binning.boxes(plan.parameters["lookups"])
+    buffer = core.nram.alloc(binning.size, x.dtype, "region")
+    lists = [_Updates(core, stored, binning.held, x.dtype) for _ in range(2)]
+    by_instruction = plan.parameters["how"] == INSTRUCTION
+    given, flat = x.reshape(-1), out.reshape(-1)
+    for tile in tiles:
+        low, high = tile.start[0], tile.stop[0]
+        region = buffer[: high - low]
+        core.memcpy_async(region, given[low:high])
+        number = low // binning.size
+        bounds = await core.load_array(starts[:, number : number + 2])
+        begins, counts = firsts + bounds[:, 0], bounds[:, 1] - bounds[:, 0]
+        runs = zip(begins.tolist(), counts.tolist(), strict=True)
+        await _apply(core, region, lists, _batches(runs, binning.held), by_instruction=by_instruction)
+        await core.memcpy(flat[low:high], region)
+
+
+async def _apply(
+    core: Core, region: View, lists: list[_Updates], batches: Iterator[list[Run]], *, by_instruction: bool
+) -> None:
+    """Let updates happen, in order, in a region that is on its way: those of one list while the other is loaded."""
+    ready = 0
+    for turn, batch in enumerate(batches):
+        lists[turn % 2].load(batch)
+        if ready:
+            await lists[1 - turn % 2].update(region, ready, by_instruction=by_instruction)
+        await core.sync()
+        ready = sum(count for _, count in batch)
+    if ready:
+        await lists[turn % 2].update(region, ready, by_instruction=by_instruction)
+    await core.sync()
+
+
+class _Updates:
+    """A list of updates in NRAM, row numbers and values, and where it comes from or goes to in the workspace."""
+
+    def __init__(self, core: Core, stored: list[View], room: int, dtype: np.dtype[Any]) -> None:
+        self._core = core
+        # Both as one tensor of two planes, or each by itself: the last axis is that of the updates.
+        self._sides = [(core.nram.alloc((*side.shape[:-1], room), side.dtype, "updates"), side) for side in stored]
+        near = [here for here, _ in self._sides]
+        self.rows, self.values = near if len(near) > 1 else (near[0][0], near[0][1].view(dtype))
+
+    def store(self, first: int, count: int) -> None:
+        """Issue the stores of the first updates to the workspace, from the place of update `first` on."""
+        for here, there in self._sides:
+            self._core.memcpy_async(_part(there, first, count), _part(here, 0, count))
+
+    def load(self, batch: list[Run]) -> None:
+        """Issue the loads of runs of the workspace, one behind the other."""
+        at = 0
+        for first, count in batch:
+            for here, there in self._sides:
+                self._core.memcpy_async(_part(here, at, count), _part(there, first, count))
+            at += count
+
+    async def update(self, region: View, count: int, *, by_instruction: bool) -> None:
+        """Let the first updates happen in a region."""
+        rows, values = self.rows[:count], self.values[:count]
+        if by_instruction:
+            self._core.scatter(region, values, rows)
+        else:
+            await self._core.scalar_copy(region, values, rows, None)
+
+
+def _part(updates: View, first: int, count: int) -> View:
+    part = slice(first, first + count)
+    return updates[part] if updates.ndim == 1 else updates[:, part]
+
+
+def _batches(runs: Iterable[Run], held: int) -> Iterator[list[Run]]:
+    """Runs in lists of up to `held` updates; a run that does not fit is cut."""
+    batch: list[Run] = []
+    room = held
+    for start, length in runs:
+        first, left = start, length
+        while left:
+            count = min(left, room)
+            batch.append((first, count))
+            first, left, room = first + count, left - count, room - count
+            if not room:
+                yield batch
+                batch, room = [], held
+    if batch:
+        yield batch

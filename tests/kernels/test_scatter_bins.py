@@ -1,0 +1,310 @@
+"""scatter by strategy "bins" against NumPy, and the operation that sorts."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mlusim
+from mlusim import ops
+from mlusim.errors import AccessError, MissingDataError, OperandError, PlanError
+from mlusim.hardware import board
+
+BOARDS = ("mlu370-x4", "mlu590-h8")
+RNG = np.random.default_rng(7)
+
+
+def on(name: str, nram_bytes: int | None = None):
+    chosen = board(name)
+    return chosen if nram_bytes is None else chosen.replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
+
+
+def expected(x, index, src, axis):
+    """One update after the other, in row-major order."""
+    out = x.copy()
+    for place in np.ndindex(index.shape):
+        to = list(place)
+        to[axis] = index[place]
+        out[tuple(to)] = src[place]
+    return out
+
+
+def bits(count: int, dtype: str):
+    """Elements of random bits: NaN of both kinds among them."""
+    return RNG.integers(0, 256, count * np.dtype(dtype).itemsize, np.uint8).view(dtype)
+
+
+@st.composite
+def scatters(draw):
+    rank = draw(st.integers(1, 3))
+    shape = [draw(st.integers(1, 9)) for _ in range(rank)]
+    axis = draw(st.integers(0, rank - 1))
+    shape[axis] = draw(st.sampled_from([1, 3, 40, 333]))
+    index_shape = [draw(st.integers(1, extent)) for extent in shape]
+    index_shape[axis] = draw(st.sampled_from([1, 7, 150]))
+    src_shape = [extent + draw(st.integers(0, 2)) for extent in index_shape]
+    return tuple(shape), tuple(index_shape), tuple(src_shape), axis
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    case=scatters(),
+    dtype=st.sampled_from(["int8", "float16", "float32", "float64", "complex128"]),
+    wide=st.booleans(),
+    device=st.sampled_from(BOARDS),
+    nram_bytes=st.sampled_from([None, 1 << 14, 1 << 12]),
+)
+def test_it_is_one_update_after_the_other(case, dtype, wide, device, nram_bytes):
+    shape, index_shape, src_shape, axis = case
+    x = bits(int(np.prod(shape)), dtype).reshape(shape)
+    src = bits(int(np.prod(src_shape)), dtype).reshape(src_shape)
+    index = RNG.integers(-shape[axis], shape[axis], index_shape).astype("int64" if wide else "int32")
+    result = ops.scatter(x, index, src, axis, device=on(device, nram_bytes), strategy="bins", check=True)
+    assert result.output.tobytes() == expected(x, index, src, axis).tobytes()
+    assert result.output.shape == shape
+
+
+@pytest.mark.parametrize("device", BOARDS)
+@pytest.mark.parametrize("places", [1, 5, 1000])
+def test_the_last_of_thousands_of_updates_of_one_place_stays(device, places):
+    x = np.zeros((1, 20_000), np.float32)
+    index = RNG.integers(0, places, (1, 60_000)).astype(np.int32) * (20_000 // places)
+    src = np.arange(60_000, dtype=np.float32).reshape(1, -1)
+    result = ops.scatter(x, index, src, 1, device=on(device, 1 << 14), strategy="bins", check=True, dma="late")
+    out = x.copy()
+    for at, value in zip(index[0], src[0], strict=True):
+        out[0, at] = value
+    assert np.array_equal(result.output, out)
+    assert result.plan.parameters["binning"].chunks > 50
+
+
+@pytest.mark.parametrize("device", BOARDS)
+def test_tuples_of_two_columns(device):
+    x = RNG.standard_normal((37, 53)).astype(np.float32)
+    index = np.stack([RNG.integers(-37, 37, (4, 500)), RNG.integers(-53, 53, (4, 500))], axis=-1)
+    src = RNG.standard_normal((4, 500)).astype(np.float32)
+    result = ops.scatter_nd(x, index, src, mode="standard", device=device, strategy="bins", check=True)
+    out = x.copy()
+    for place in np.ndindex(src.shape):
+        out[tuple(index[place])] = src[place]
+    assert np.array_equal(result.output, out)
+
+
+@pytest.mark.parametrize("device", BOARDS)
+def test_a_timing_only_run_takes_the_time_of_a_run_with_data(device):
+    x = RNG.standard_normal((3, 30_000)).astype(np.float32)
+    index = RNG.integers(-30_000, 30_000, x.shape).astype(np.int32)
+    run = ops.scatter(x, index, x, 1, device=on(device, 1 << 16), strategy="bins")
+    timed = ops.scatter(x, index, x, 1, device=on(device, 1 << 16), strategy="bins", data=False)
+    assert timed.output is None
+    assert timed.time_ps == run.time_ps
+
+
+@pytest.mark.parametrize("device", BOARDS)
+def test_auto_takes_it_for_many_updates_of_a_large_axis_and_knows_its_time(device):
+    x = RNG.standard_normal((1, 1 << 20)).astype(np.float32)
+    index = RNG.integers(0, 1 << 20, x.shape).astype(np.int32)
+    result = ops.scatter(x, index, x, 1, device=device)
+    assert result.plan.parameters["strategy"] == "bins"
+    assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.15)
+    out = x.copy()
+    np.put_along_axis(out, index.astype(np.int64), x, 1)
+    assert np.array_equal(result.output, out)
+
+
+@pytest.mark.parametrize("device", BOARDS)
+def test_it_saves_loads_and_is_timed_again(device, tmp_path):
+    x = RNG.standard_normal((2, 5_000)).astype(np.float32)
+    index = RNG.integers(0, 5_000, x.shape).astype(np.int32)
+    result = ops.scatter(x, index, x, 1, device=on(device, 1 << 14), strategy="bins")
+    place = result.save(tmp_path / "run.zip")
+    loaded = mlusim.load(place)
+    assert [record.workspace for record in loaded.log.allocations] == [
+        record.workspace for record in result.log.allocations
+    ]
+    again = mlusim.retime(loaded)
+    assert again.time_ps == result.time_ps
+    assert np.array_equal(again.log.table(), result.log.table())
+
+
+def test_a_file_without_the_column_of_workspaces_loads(tmp_path):
+    x = RNG.standard_normal((4, 64)).astype(np.float32)
+    place = ops.reverse(x, [1]).save(tmp_path / "run.zip")
+    older = tmp_path / "older.zip"
+    with zipfile.ZipFile(place) as given, zipfile.ZipFile(older, "w") as written:
+        for name in given.namelist():
+            content = given.read(name)
+            if name == "log/allocations.npy":
+                table = io.BytesIO()
+                np.save(table, np.load(io.BytesIO(content))[:-1])
+                content = table.getvalue()
+            written.writestr(name, content)
+    assert mlusim.load(older).log.allocations == mlusim.load(place).log.allocations
+
+
+def test_the_workspace_is_given_back_and_no_output():
+    x = RNG.standard_normal((2, 5_000)).astype(np.float32)
+    index = RNG.integers(0, 5_000, x.shape).astype(np.int32)
+    result = ops.scatter(x, index, x, 1, strategy="bins")
+    spaces = [record for record in result.log.allocations if record.workspace]
+    assert {record.name for record in spaces} == {"bin starts", "sorted updates"}
+    assert all(record.end_ps > 0 for record in spaces)
+    assert result.metrics.compulsory_bytes == {"read": 2 * x.nbytes + index.nbytes, "write": x.nbytes}
+
+
+def test_it_says_where_it_does_not_apply():
+    x, index = np.zeros((4, 6), np.float32), np.zeros((5, 1), np.int32)
+    with pytest.raises(PlanError, match=r"each lookup here replaces a row of 6; take strategy 'rows' or 'auto'"):
+        ops.scatter_nd(x, index, np.zeros((5, 6), np.float32), mode="standard", strategy="bins")
+    with pytest.raises(PlanError, match=r"mlu270-s4 \(arch 270\) take whole, aligned 128 B; take strategy"):
+        ops.scatter(x, index[:4], x, 1, device="mlu270-s4", strategy="bins")
+    with pytest.raises(PlanError, match=r"do not take a region of x with an update"):
+        ops.scatter(x, index[:4], x, 1, device=on("mlu370-x4", 256), strategy="bins")
+
+
+def sort(rows, values, size, bins, *, data=True, room=None):
+    """What collect_bins leaves behind, by one core."""
+    device = mlusim.Device("mlu370-x4", data=data)
+    given, held = device.upload(rows, "rows"), device.upload(values, "values")
+    found = {}
+
+    async def kernel(core):
+        if core.is_memory_core or core.task_id:
+            return
+        count = len(rows) if room is None else room
+        numbers = core.nram.alloc(len(rows), rows.dtype)
+        mask, sorted_rows = core.nram.alloc(len(rows), rows.dtype), core.nram.alloc(count, rows.dtype)
+        loaded, sorted_values = core.nram.alloc(len(rows), values.dtype), core.nram.alloc(len(rows), values.dtype)
+        await core.memcpy(numbers, given)
+        await core.memcpy(loaded, held)
+        starts = await core.collect_bins(sorted_rows, sorted_values, numbers, loaded, mask, size=size, bins=bins)
+        found.update(starts=starts, rows=sorted_rows.typed().copy(), values=sorted_values.typed().copy())
+        found["left"] = numbers.typed().copy()
+
+    device.launch(kernel, dim=4)
+    device.synchronize()
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(size=st.integers(1, 40), bins=st.integers(1, 300), count=st.integers(1, 500), seed=st.integers(0, 99))
+def test_bins_are_in_order_and_stable(size, bins, count, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, size * bins, count).astype(np.int32)
+    values = np.arange(count, dtype=np.float32)
+    found = sort(rows, values, size, bins)
+    kept = [np.flatnonzero(rows // size == number) for number in range(bins)]
+    assert found["starts"].tolist() == [0, *np.cumsum([len(some) for some in kept])]
+    assert np.array_equal(found["rows"], np.concatenate([rows[some] - n * size for n, some in enumerate(kept)]))
+    assert np.array_equal(found["values"], values[np.concatenate(kept)])
+    assert np.array_equal(found["left"], rows - size * (bins - 1))
+
+
+def test_collect_bins_says_what_is_wrong():
+    rows, values = np.array([0, 9, 3], np.int32), np.zeros(3, np.float32)
+    with pytest.raises(AccessError, match="row 9 is in none of 2 bins of 4 rows"):
+        sort(rows, values, 4, 2)
+    with pytest.raises(AccessError, match="row -1 is in none of 2 bins of 5 rows"):
+        sort(rows - 1, values, 5, 2)
+    with pytest.raises(OperandError, match="as many elements each"):
+        sort(rows, values, 4, 3, room=4)
+    with pytest.raises(OperandError, match="0 bins of 4 rows: 1 to 65536 bins"):
+        sort(rows, values, 4, 0)
+    with pytest.raises(OperandError, match="integers of one width"):
+        sort(rows.astype(np.float32), values, 4, 3)
+    with pytest.raises(MissingDataError, match="name the addresses as `known`"):
+        sort(rows, values, 4, 3, data=False)
+
+
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("waits", [True, False])
+def test_the_verifier_sees_all_that_collect_bins_touches(which, waits):
+    device = mlusim.Device("mlu370-x4")
+    rows = device.upload(np.arange(32, dtype=np.int32), "rows")
+
+    async def kernel(core):
+        if core.is_memory_core or core.task_id:
+            return
+        buffers = [core.nram.alloc(32, np.int32, f"buffer {number}") for number in range(5)]
+        await core.memcpy(buffers[2], rows)
+        await core.memcpy(buffers[3], rows)
+        # An operand that is on its way from GDRAM while the vector pipe reads or writes it.
+        core.memcpy_async(buffers[which], rows)
+        if waits:
+            await core.sync_io()
+        await core.collect_bins(*buffers, size=8, bins=4)
+        await core.sync()
+
+    device.launch(kernel, dim=4)
+    device.synchronize()
+    races = [finding for finding in device.verify().findings if finding.kind == "race"]
+    assert bool(races) is not waits
+    assert all(f"buffer {which}" in race.title + race.where for race in races)
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_store_array_keeps_its_numbers_where_the_tensor_keeps_its_bytes(data):
+    device = mlusim.Device("mlu370-x4", data=data)
+    kept = device.alloc((4, 3), np.int32, "table", workspace=True, keep_data=True)
+    read = []
+
+    async def kernel(core):
+        if core.is_memory_core or core.task_id:
+            return
+        for row in range(4):
+            core.store_array(kept[row], np.arange(3) * row)
+        await core.sync()
+        read.append(await core.load_array(kept))
+
+    device.launch(kernel, dim=4)
+    device.synchronize()
+    assert read[0].tolist() == [[0, 0, 0], [0, 1, 2], [0, 2, 4], [0, 3, 6]]
+    assert device.verify().ok
+
+
+def test_store_array_takes_numbers_of_the_shape():
+    device = mlusim.Device("mlu370-x4")
+    table = device.alloc((3,), np.int32)
+
+    async def kernel(core):
+        if not core.is_memory_core:
+            core.store_array(table, np.arange(4))
+
+    device.launch(kernel, dim=4)
+    with pytest.raises(OperandError, match=r"store_array of shape \[4\]"):
+        device.synchronize()
+
+
+@pytest.mark.parametrize("device", BOARDS)
+@pytest.mark.parametrize("data", [True, False])
+def test_a_net_runs_both_launches_as_one_operator(device, data):
+    from mlusim.cinn import Float, Int, NetBuilder
+
+    builder = NetBuilder("two launches")
+    x, index = builder.create_input(Float(32), (2, 9_000), "x"), builder.create_input(Int(32), (2, 700), "index")
+    src = builder.create_input(Float(32), (2, 800), "src")
+    put = builder.scatter(x, index, src, 1, strategy="bins", name="put")
+    builder.reverse(put, [1], name="out")
+    arrays = {
+        "x": RNG.standard_normal((2, 9_000)).astype(np.float32),
+        "index": RNG.integers(-9_000, 9_000, (2, 700)).astype(np.int32),
+        "src": RNG.standard_normal((2, 800)).astype(np.float32),
+    }
+    result = builder.build(device).execute(arrays, check=True, data=data)
+    log = result.steps[0].result.log
+    assert [launch.kernel for launch in log.launches] == ["scatter_sort", "scatter_regions"]
+    assert {task.launch for task in log.tasks} == {0, 1}
+    assert {record.name for record in log.allocations if record.workspace} == {"bin starts", "sorted updates"}
+    if data:
+        assert np.array_equal(result.outputs["out"], expected(*arrays.values(), 1)[:, ::-1])
+
+
+def test_a_plan_beyond_32_bits_counts_rows_in_64():
+    plan = ops.plan_scatter((1, 1 << 31), (1, 1 << 20), 1, "int8", strategy="bins")
+    plan.check()
+    assert plan.parameters["binning"].width == 8
