@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from mlusim.verifier import checked
+
+# Deadlines fail on a busy machine, and say nothing of a simulator. HYPOTHESIS_PROFILE=thorough looks longer.
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.register_profile("thorough", max_examples=1000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 @pytest.fixture(autouse=True)
