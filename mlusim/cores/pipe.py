@@ -78,7 +78,14 @@ class Transfer(Flow):
             pipe.current = None
             if pipe.twin is not None:
                 pipe.twin.current = None
-        task.transfer_done(self, now)
+        if self.blocks and pipe is not task.unit.move:
+            # As `transfer_done`, inlined for performance.
+            task.pending_io -= 1
+            if now > task.now_ps:
+                task.now_ps = now
+            task.resume()
+        else:
+            task.transfer_done(self, now)
 
 
 class DmaPipe:

@@ -190,7 +190,12 @@ class Link:
 
     def _share(self, now: int) -> None:
         """Set the rate of every clock."""
-        left = self._capacity(now)
+        # As `_capacity` has it, inlined for performance: most often both kinds are in flight.
+        if self._readers and self._writers:
+            left = self._mixed_rate
+            self._mixed_until = _INFINITE
+        else:
+            left = self._capacity(now)
         rate = left / self._flows
         if rate <= self._port_floor and rate <= self._least_limit:
             self._common_rate = rate
