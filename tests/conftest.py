@@ -17,6 +17,10 @@ settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/table.json anew")
+
+
 @pytest.fixture(autouse=True)
 def verify_operators() -> Iterator[None]:
     with checked():
