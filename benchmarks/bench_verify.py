@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from mlusim import ops
-from mlusim.kernels.tin_shift_plan import STRATEGIES
+from mlusim.planning.tin_shift import STRATEGIES
 
 SHAPE, GROUPS = (8, 16, 512, 784), 4
 RUNS = 5

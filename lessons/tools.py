@@ -20,7 +20,7 @@ from mlusim.units import PS_PER_US
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 # As narrow as a page's column.
 _WIDTH_IN = 9.0

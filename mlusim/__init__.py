@@ -14,10 +14,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mlusim.version import __version__
+
 if TYPE_CHECKING:
     from mlusim import cinn, errors, explore, mluop, ops, verifier
     from mlusim.cores.core import Core
-    from mlusim.device import Device
     from mlusim.errors import (
         AccessError,
         AllocationError,
@@ -38,16 +39,15 @@ if TYPE_CHECKING:
     from mlusim.explore.sweeping import sweep
     from mlusim.explore.tuning import tune
     from mlusim.hardware import Board, board, presets
-    from mlusim.kernels.plan import Plan, Tile, Tiles
+    from mlusim.host.device import Device
+    from mlusim.host.verify import Output, verify
     from mlusim.log import Log
     from mlusim.memory.kinds import Direction, MemoryKind
     from mlusim.memory.view import Pointer, View
-    from mlusim.result import Result, load
-    from mlusim.retiming import retime
-    from mlusim.verifier.api import Output, verify
+    from mlusim.planning.plan import Plan, Tile, Tiles
+    from mlusim.results.result import Result, load
+    from mlusim.retime.retiming import retime
     from mlusim.verifier.report import Report
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AccessError",
@@ -98,25 +98,25 @@ __all__ = [
 _HOMES = {
     "Board": "mlusim.hardware",
     "Core": "mlusim.cores.core",
-    "Device": "mlusim.device",
+    "Device": "mlusim.host.device",
     "Direction": "mlusim.memory.kinds",
     "Log": "mlusim.log",
     "MemoryKind": "mlusim.memory.kinds",
-    "Output": "mlusim.verifier.api",
-    "Plan": "mlusim.kernels.plan",
+    "Output": "mlusim.host.verify",
+    "Plan": "mlusim.planning.plan",
     "Pointer": "mlusim.memory.view",
     "Report": "mlusim.verifier.report",
-    "Result": "mlusim.result",
-    "Tile": "mlusim.kernels.plan",
-    "Tiles": "mlusim.kernels.plan",
+    "Result": "mlusim.results.result",
+    "Tile": "mlusim.planning.plan",
+    "Tiles": "mlusim.planning.plan",
     "View": "mlusim.memory.view",
     "board": "mlusim.hardware",
-    "load": "mlusim.result",
+    "load": "mlusim.results.result",
     "presets": "mlusim.hardware",
-    "retime": "mlusim.retiming",
+    "retime": "mlusim.retime.retiming",
     "sweep": "mlusim.explore.sweeping",
     "tune": "mlusim.explore.tuning",
-    "verify": "mlusim.verifier.api",
+    "verify": "mlusim.host.verify",
 }
 _MODULES = frozenset({"cinn", "errors", "explore", "mluop", "ops", "verifier"})
 

@@ -30,7 +30,7 @@ from mlusim.analysis.table import percent, us_text  # noqa: E402
 from mlusim.verifier.check import check_log  # noqa: E402
 
 if TYPE_CHECKING:
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 _spec = importlib.util.spec_from_file_location("gallery_cases", HERE / "cases.py")
 assert _spec is not None  # noqa: S101

@@ -16,8 +16,8 @@ from mlusim.analysis.table import percent
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.kernels.plan import Plan
-    from mlusim.result import Result
+    from mlusim.planning.plan import Plan
+    from mlusim.results.result import Result
 
 BOARDS = ("mlu370-x4", "mlu290-m5", "mlu590-h8")
 _SEED = 3

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mlusim.analysis.floor import floor_of
 from mlusim.analysis.metrics import measure
 from mlusim.analysis.records import Records
-from mlusim.device import Device
 from mlusim.hardware import board
+from mlusim.host.device import Device
 from mlusim.units import PS_PER_S, ceil_ps
 
 BOARDS = ["mlu370-x4", "mlu590-m9", "mlu290-m5", "mlu270-s4"]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from mlusim.cores.core import Core
-from mlusim.device import Device
 from mlusim.hardware import board
+from mlusim.host.device import Device
 from mlusim.log import (
     COLUMNS,
     END,

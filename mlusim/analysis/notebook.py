@@ -18,7 +18,7 @@ from mlusim.units import PS_PER_S, format_bytes
 
 if TYPE_CHECKING:
     from mlusim.analysis.metrics import Metrics
-    from mlusim.result import Result
+    from mlusim.results.result import Result
     from mlusim.verifier.report import Report
 
 _WIDTH, _BAR, _CURVE, _BINS = 640, 18, 70, 160

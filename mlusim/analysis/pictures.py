@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 PICTURES = ("timeline", "tile_map", "traffic", "bandwidth")
 SUFFIXES = (".png", ".svg")

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.files import atomic_write
 from mlusim.units import PS_PER_NS, PS_PER_US
-from mlusim.whole_file import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +113,7 @@ def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG or SVG, by the path's suffix, whole or not at all: the same bytes for the same figure."""
     suffix = path.suffix.lower()
     metadata: dict[str, Any] = {"Date": None, "Creator": "mlusim"} if suffix == ".svg" else {"Software": None}
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         figure.savefig(stream, format=suffix[1:], metadata=metadata)
 
 

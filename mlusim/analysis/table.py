@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.floor import LOSSES, expected_error, rests_on
 from mlusim.hardware.describe import assumed_fields
-from mlusim.kernels.plan import TIER_NAMES
+from mlusim.planning.plan import TIER_NAMES
 from mlusim.units import PS_PER_US, format_bytes, group_digits
 
 if TYPE_CHECKING:
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 FORMAT = "mlusim-summary/1"
 _HERTZ_PER_MHZ = 10**6

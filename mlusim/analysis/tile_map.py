@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from mlusim.kernels.plan import Plan
+    from mlusim.planning.plan import Plan
 
 _FEW_TILES = 64
 _FEW_COLOURS = 24

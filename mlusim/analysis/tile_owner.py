@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.records import Integers, Records
-from mlusim.kernels.plan import Tiles
 from mlusim.log import NONE, Box
+from mlusim.planning.plan import Tiles
 
 MAX_ROWS, MAX_COLUMNS = 360, 1000
 _RUNS_AT_ONCE = 1 << 20

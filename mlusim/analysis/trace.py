@@ -19,7 +19,7 @@ from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
 from mlusim.units import PS_PER_S, PS_PER_US
 
 if TYPE_CHECKING:
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 # Numbers of processes and threads begin above 0, which Perfetto takes for the idle process of Linux.
 _BOARD_PROCESS = 1

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from mlusim.cinn.net import Instruction, Variable, describe, in_context
 from mlusim.cinn.result import NetResult, Step
-from mlusim.device import Device
 from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
+from mlusim.host.device import Device
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
 from mlusim.ops.common import RunOptions

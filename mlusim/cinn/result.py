@@ -14,7 +14,7 @@ from mlusim.cinn.net import Instruction, Variable
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.log import Log
-from mlusim.result import Result
+from mlusim.results.result import Result
 from mlusim.units import PS_PER_US, group_digits
 
 

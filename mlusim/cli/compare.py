@@ -21,8 +21,8 @@ from mlusim.cli.run import (
 from mlusim.errors import PlanError
 
 if TYPE_CHECKING:
-    from mlusim.compare import Row
-    from mlusim.result import Result
+    from mlusim.explore.compare import Row
+    from mlusim.results.result import Result
 
 _CAUSES_SHOWN = 3
 _SECTIONS = {"Board and split": ("device", "strategies"), "Output": ("no_data", "as_json", "quiet")}
@@ -84,7 +84,7 @@ def compare(context: click.Context) -> None:
 def _compare(
     entry: Entry, *, device: Any, strategies: tuple[str, ...], no_data: bool, as_json: bool, quiet: bool, **own: Any
 ) -> None:
-    from mlusim.compare import compare as run_all
+    from mlusim.explore.compare import compare as run_all
     from mlusim.ops.common import run
 
     record, attributes = entry.choose(own)

@@ -240,7 +240,7 @@ ENTRIES: dict[str, Entry] = {
             random_options=_groups_option,
             choose=_choose_tin_shift,
             random=_random_tin_shift,
-            strategies="mlusim.kernels.tin_shift_plan",
+            strategies="mlusim.planning.tin_shift",
             example="--input clip.npy --shifts shifts.npy --out shifted.npy --report reports/",
         ),
         Entry(
@@ -250,7 +250,7 @@ ENTRIES: dict[str, Entry] = {
             options=_axis_list_option,
             choose=_choose_reverse,
             random=_random_one,
-            strategies="mlusim.kernels.reverse_plan",
+            strategies="mlusim.planning.reverse",
             example="--input x.npy --axis 0,2 --out y.npy",
         ),
         Entry(
@@ -260,7 +260,7 @@ ENTRIES: dict[str, Entry] = {
             options=_axis_list_option,
             choose=_choose_flip,
             random=_random_one,
-            strategies="mlusim.kernels.reverse_plan",
+            strategies="mlusim.planning.reverse",
             example="--shape 64,1024 --dtype float16 --axis -1 --explain",
         ),
         Entry(
@@ -270,7 +270,7 @@ ENTRIES: dict[str, Entry] = {
             options=_sequence_options,
             choose=_choose_sequence,
             random=_random_sequence,
-            strategies="mlusim.kernels.reverse_sequence_plan",
+            strategies="mlusim.planning.reverse_sequence",
             example="--input x.npy --seq-lengths lengths.npy --seq-axis 1 --out y.npy",
         ),
         Entry(
@@ -281,7 +281,7 @@ ENTRIES: dict[str, Entry] = {
             random_options=_index_shape_option,
             choose=_choose_gather,
             random=_random_gather,
-            strategies="mlusim.kernels.gather_plan",
+            strategies="mlusim.planning.gather",
             example="--input x.npy --index i.npy --axis 1 --out y.npy",
         ),
         Entry(
@@ -292,7 +292,7 @@ ENTRIES: dict[str, Entry] = {
             random_options=_index_shape_option,
             choose=_choose_gather_nd,
             random=_random_gather_nd,
-            strategies="mlusim.kernels.gather_plan",
+            strategies="mlusim.planning.gather",
             example="--input x.npy --index i.npy --mode standard --out y.npy",
         ),
         Entry(
@@ -303,7 +303,7 @@ ENTRIES: dict[str, Entry] = {
             random_options=_index_shape_option,
             choose=_choose_scatter,
             random=_random_scatter,
-            strategies="mlusim.kernels.scatter_plan",
+            strategies="mlusim.planning.scatter",
             example="--input x.npy --index i.npy --src s.npy --axis 1 --out y.npy",
         ),
         Entry(
@@ -314,7 +314,7 @@ ENTRIES: dict[str, Entry] = {
             random_options=_index_shape_option,
             choose=_choose_scatter_nd,
             random=_random_scatter_nd,
-            strategies="mlusim.kernels.scatter_plan",
+            strategies="mlusim.planning.scatter",
             example="--input x.npy --index i.npy --src s.npy --mode standard --out y.npy",
         ),
         Entry(
@@ -324,7 +324,7 @@ ENTRIES: dict[str, Entry] = {
             options=_dtype_option,
             choose=_choose_cast,
             random=_random_one,
-            strategies="mlusim.kernels.flat_plan",
+            strategies="mlusim.planning.flat",
             example="--input x.npy --dtype float16 --out y.npy",
             random_dtype="input_dtype",
         ),

@@ -19,7 +19,7 @@ import numpy as np
 from mlusim.cli.options import check_writable
 from mlusim.dtypes import ALL, BFLOAT16, Dtype, dtype_name
 from mlusim.errors import InputError
-from mlusim.whole_file import whole_file
+from mlusim.files import atomic_write
 
 Array = np.ndarray[Any, Any]
 
@@ -138,7 +138,7 @@ def write_array(option: str, path: Path, array: Array) -> None:
     Raises `InputError` where it cannot be written.
     """
     try:
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             np.save(stream, nameable(array), allow_pickle=False)
     except OSError as error:
         raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
@@ -147,7 +147,7 @@ def write_array(option: str, path: Path, array: Array) -> None:
 def write_bytes(option: str, path: Path, content: bytes) -> None:
     """Write any file, whole or not at all. Raises `InputError` where it cannot be written."""
     try:
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             stream.write(content)
     except OSError as error:
         raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error

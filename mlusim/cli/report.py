@@ -12,7 +12,7 @@ from mlusim.cli.options import DIRECTORY, FILE, check_directory, output_options
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 _HELP = """\
 Show saved runs: one HTML page each, which opens in any browser without a network.
@@ -45,7 +45,7 @@ Examples:
 @output_options
 def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet: bool) -> None:
     """Show saved runs: one HTML page each, which opens in any browser without a network."""
-    from mlusim.result import load
+    from mlusim.results.result import load
 
     check_directory("--out", out)
     names = _names(runs)

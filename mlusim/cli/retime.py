@@ -11,7 +11,7 @@ from mlusim.cli.options import DEVICE, FILE, SAVE_RUN, check_directory, output_o
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 _HELP = """\
 Time a saved run on another board, or with other parameters of its board.
@@ -58,9 +58,9 @@ def retime(
     """Time a saved run on another board, or with other parameters."""
     from mlusim.cli.files import check_file
     from mlusim.cli.run import finish
-    from mlusim.result import load
-    from mlusim.retiming import planned
-    from mlusim.retiming import retime as again
+    from mlusim.results.result import load
+    from mlusim.retime.retiming import planned
+    from mlusim.retime.retiming import retime as again
 
     check_directory("--report", report)
     saved = check_file("--save-run", save_run) if save_run is not None else None

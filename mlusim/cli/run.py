@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from mlusim.ops.common import Call
     from mlusim.ops.sensitivity import Sensitivity
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
     Array = np.ndarray[Any, Any]
 

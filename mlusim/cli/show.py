@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mlusim.analysis.table import Row
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 # A list of numbers only, over several lines. No string of JSON has a line's end in it.
 _NUMBERS = re.compile(r"\[\n[\s\d.,eE+-]+\]")

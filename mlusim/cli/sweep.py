@@ -232,7 +232,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     quiet: bool,
 ) -> None:
     from mlusim.cli.files import check_file
-    from mlusim.explore.asked import axes_of
+    from mlusim.explore.axes import axes_of
     from mlusim.explore.runner import Runner
     from mlusim.explore.store import Store
     from mlusim.explore.sweeping import run_axes

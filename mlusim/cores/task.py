@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.pipe import Transfer
-from mlusim.cores.place import awaiting_line, close_task, kernel_line
 from mlusim.cores.scratch import Scratch
+from mlusim.cores.source_line import awaiting_line, close_task, kernel_line
 from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
 from mlusim.log import END, IO, ISSUE, LINE, MOVE, NONE, OP, VECTOR, WAITED_FOR, WIDTH, TaskRecord
 from mlusim.units import format_ns, group_digits

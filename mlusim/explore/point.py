@@ -22,9 +22,9 @@ from mlusim.units import PS_PER_US
 if TYPE_CHECKING:
     from mlusim.analysis.floor import Floor
     from mlusim.analysis.metrics import Metrics
-    from mlusim.kernels.plan import Plan
     from mlusim.log import Log
     from mlusim.ops.common import Call
+    from mlusim.planning.plan import Plan
 
 # Columns of the figures of a point that is done; those of a plan are an operator's only.
 PLAN_FIGURES = ("plan_strategy", "tier", "tasks", "tiles", "plan_nram_bytes")
@@ -174,7 +174,7 @@ def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
     from mlusim.analysis.metrics import measure
     from mlusim.analysis.records import Records
     from mlusim.cli.operators import Draw
-    from mlusim.device import Device
+    from mlusim.host.device import Device
 
     function = load(payload["kernel"])
     shape, dtype = tuple(payload["shape"]), dtype_of(payload["dtype"])

@@ -22,7 +22,7 @@ from mlusim.explore.store import DONE, Store
 from mlusim.hardware import Board
 
 if TYPE_CHECKING:
-    from mlusim.kernels.plan import Plan
+    from mlusim.planning.plan import Plan
 
 _ROUNDS = 12
 _WORSE_IN_A_ROW = 2
@@ -155,7 +155,7 @@ def _next_limit(plan: Plan, board: Board) -> int | None:
 
 def _signature(plan: Plan) -> str:
     """Equal for plans that run the same."""
-    from mlusim.saved import plain as plain_parameters
+    from mlusim.results.saved import plain as plain_parameters
 
     digest = hashlib.sha256()
     for column in (plan.tiles.task, plan.tiles.start, plan.tiles.stop):

@@ -25,7 +25,7 @@ Function = Callable[..., Any]
 
 # What decides the figures of a run: files and folders of the package.
 MODEL = (
-    *("units.py", "dtypes.py", "hardware", "log.py", "memory", "cores", "device.py", "kernels", "ops"),
+    *("units.py", "dtypes.py", "hardware", "log.py", "memory", "cores", "planning", "kernels", "host", "ops"),
     *(f"analysis/{name}.py" for name in ("breakdown", "floor", "intervals", "metrics", "records")),
     *("cli/entries.py", "cli/operators.py"),  # how random inputs are made
     *("explore/grid.py", "explore/point.py"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import InputError
-from mlusim.explore.asked import axes_of
+from mlusim.explore.axes import axes_of
 from mlusim.explore.grid import Axes
 from mlusim.explore.point import Point
 from mlusim.explore.progress import Bar

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mlusim.errors import InputError
-from mlusim.whole_file import whole_file
+from mlusim.files import atomic_write
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -60,7 +60,7 @@ def write_table(rows: Rows, path: Path) -> Path:
     """Write the rows by the path's suffix; the file is complete or as it was before. Raises `InputError`."""
     check_table(path)
     try:
-        with whole_file(path) as stream:
+        with atomic_write(path) as stream:
             _WRITERS[path.suffix.lower()](rows, stream)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import InputError, MlusimError
-from mlusim.explore.asked import axes_of, by_name, entry_of
+from mlusim.explore.axes import axes_of, by_name, entry_of
 from mlusim.explore.grid import Axes
 from mlusim.explore.point import Point, plain, prepare_point
 from mlusim.explore.progress import Bar
@@ -20,7 +20,7 @@ from mlusim.explore.store import Store
 from mlusim.hardware import Board
 
 if TYPE_CHECKING:
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 # Times that differ by less are as good as equal: the model is not that exact.
 NEAR = 1.02

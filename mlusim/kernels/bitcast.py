@@ -14,8 +14,8 @@ import numpy as np
 
 from mlusim.hardware import Board
 from mlusim.kernels.pipeline import run_stages
-from mlusim.kernels.plan import Plan, Tile, Tiles
 from mlusim.memory.view import View
+from mlusim.planning.plan import Plan, Tile, Tiles
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlusim.kernels.pipeline import run_stages
-from mlusim.kernels.plan import Plan, Tile
 from mlusim.memory.view import View
+from mlusim.planning.plan import Plan, Tile
 from mlusim.units import round_up
 
 if TYPE_CHECKING:

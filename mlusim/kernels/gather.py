@@ -14,11 +14,12 @@ import math
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from mlusim.kernels.boxes import boxed, copy_box, front
 from mlusim.kernels.index_tiles import IndexTiles
-from mlusim.kernels.indexing import Box, Lookups, boxed, copy_box, front
-from mlusim.kernels.lookup_cost import MOVES
-from mlusim.kernels.plan import Plan
 from mlusim.memory.view import View
+from mlusim.planning.lookup_cost import MOVES
+from mlusim.planning.lookup_geometry import Box, Lookups
+from mlusim.planning.plan import Plan
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core

@@ -15,11 +15,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from mlusim.kernels.pipeline import run_stages
-from mlusim.kernels.plan import Plan, Tile
-from mlusim.kernels.reverse_groups import Group, Means, mirrored_index
-from mlusim.kernels.reverse_plan import VECTOR_BYTES, max_loops
-from mlusim.kernels.split import MAX_SEGMENTS
 from mlusim.memory.view import View
+from mlusim.planning.plan import Plan, Tile
+from mlusim.planning.reverse import VECTOR_BYTES, max_loops
+from mlusim.planning.reverse_groups import Group, Means, mirrored_index
+from mlusim.planning.split import MAX_SEGMENTS
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core

@@ -14,9 +14,9 @@ import math
 from typing import TYPE_CHECKING
 
 from mlusim.kernels.pipeline import run_stages
-from mlusim.kernels.plan import Plan, Tile
-from mlusim.kernels.reverse_sequence_plan import Layout
 from mlusim.memory.view import View
+from mlusim.planning.plan import Plan, Tile
+from mlusim.planning.reverse_sequence import Layout
 from mlusim.units import round_up
 
 if TYPE_CHECKING:

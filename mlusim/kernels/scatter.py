@@ -18,15 +18,16 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from mlusim.kernels.boxes import boxed, copy_box, copy_box_async, front
 from mlusim.kernels.index_tiles import IndexTiles
-from mlusim.kernels.indexing import Box, Extents, Lookups, boxed, copy_box, copy_box_async, front
-from mlusim.kernels.lookup_cost import SCALAR
-from mlusim.kernels.plan import Plan, Tile
 from mlusim.kernels.scatter_bins import scatter_regions, scatter_sort
-from mlusim.kernels.scatter_bins_plan import BINS
-from mlusim.kernels.scatter_chunk import Chunk
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
+from mlusim.planning.lookup_cost import SCALAR
+from mlusim.planning.lookup_geometry import Box, Extents, Lookups
+from mlusim.planning.plan import Plan, Tile
+from mlusim.planning.scatter_bins import BINS
+from mlusim.planning.scatter_chunk import Chunk
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.kernels.boxes import boxed, copy_box_async, front
 from mlusim.kernels.index_tiles import IndexTiles
-from mlusim.kernels.indexing import Lookups, boxed, copy_box_async, front
-from mlusim.kernels.lookup_cost import INSTRUCTION
-from mlusim.kernels.scatter_bins_plan import Binning
 from mlusim.memory.view import View
+from mlusim.planning.lookup_cost import INSTRUCTION
+from mlusim.planning.lookup_geometry import Lookups
+from mlusim.planning.scatter_bins import Binning
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core

@@ -20,8 +20,8 @@ from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from mlusim.kernels.plan import Plan
 from mlusim.memory.view import View
+from mlusim.planning.plan import Plan
 from mlusim.units import round_up
 
 if TYPE_CHECKING:

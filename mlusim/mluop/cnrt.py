@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.device import Device
 from mlusim.dtypes import UINT8, Dtype
 from mlusim.errors import AllocationError
+from mlusim.host.device import Device
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
 from mlusim.mluop.report import first_refusal, refuse

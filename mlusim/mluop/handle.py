@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mlusim.device import Device
+from mlusim.host.device import Device
 from mlusim.mluop.report import refuse
 from mlusim.mluop.types import mluOpStatus_t
 from mlusim.ops.tin_shift import FORWARD
-from mlusim.result import Result
+from mlusim.results.result import Result
 
 _SUCCESS, _BAD_PARAM = mluOpStatus_t.MLUOP_STATUS_SUCCESS, mluOpStatus_t.MLUOP_STATUS_BAD_PARAM
 

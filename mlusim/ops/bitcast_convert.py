@@ -15,12 +15,12 @@ from mlusim.dtypes import Dtype, dtype_name, dtype_of, is_complex
 from mlusim.errors import InputError
 from mlusim.hardware import Board, board
 from mlusim.kernels.bitcast import copy_tiles, plan_view
-from mlusim.kernels.flat_plan import plan_flat
-from mlusim.kernels.plan import Plan
 from mlusim.memory.view import View
 from mlusim.ops.common import Call, Input, RunOptions, check_choice
 from mlusim.ops.operator import Operator, Tensor, apply
-from mlusim.result import Result
+from mlusim.planning.flat import plan_flat
+from mlusim.planning.plan import Plan
+from mlusim.results.result import Result
 
 STRATEGIES: dict[str, str] = {
     "view": "a view of the same device memory: no bytes are moved",

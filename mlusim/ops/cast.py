@@ -15,11 +15,11 @@ from mlusim.errors import InputError
 from mlusim.hardware import Board, board
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.kernels.cast import cast_tiles
-from mlusim.kernels.flat_plan import STRATEGIES, plan_flat
-from mlusim.kernels.plan import Plan
 from mlusim.ops.common import Call, Input, RunOptions, check_choice
 from mlusim.ops.operator import Operator, Tensor, apply
-from mlusim.result import Result
+from mlusim.planning.flat import STRATEGIES, plan_flat
+from mlusim.planning.plan import Plan
+from mlusim.results.result import Result
 
 
 def cast(

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from mlusim.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError
-from mlusim.kernels.plan import Plan
+from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.memory.view import View
-from mlusim.request import Request
-from mlusim.result import Result
+from mlusim.planning.plan import Plan
+from mlusim.planning.request import Request
+from mlusim.results.result import Result
 from mlusim.verifier.switch import is_checked
 
 Array = np.ndarray[Any, Any]
@@ -26,7 +26,7 @@ class RunOptions(TypedDict, total=False):
 
     Attributes:
         data: False for a timing-only run: tensors have sizes but no bytes, and the result has no output.
-        dma: "complete" or "late": when an asynchronous copy acts (see `mlusim.device.Device`).
+        dma: "complete" or "late": when an asynchronous copy acts (see `mlusim.host.device.Device`).
         progress: show a progress line for runs longer than a second or two.
         max_operations: operations that one task may issue before it counts as endless.
         check: verify the run: races, bytes read unwritten, the split (`mlusim.verifier`). The report is the result's

@@ -17,15 +17,15 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.hardware import Board, board
 from mlusim.kernels.gather import kernel_of
-from mlusim.kernels.gather_plan import STRATEGIES
-from mlusim.kernels.gather_plan import plan_gather as split
-from mlusim.kernels.indexing import Lookups
-from mlusim.kernels.lookup_plan import Job
-from mlusim.kernels.plan import Plan
 from mlusim.ops.common import Call, Input, RunOptions, check_choice
 from mlusim.ops.indices import check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, Tensor, apply, tensor_of
-from mlusim.result import Result
+from mlusim.planning.gather import STRATEGIES
+from mlusim.planning.gather import plan_gather as split
+from mlusim.planning.lookup import Job
+from mlusim.planning.lookup_geometry import Lookups
+from mlusim.planning.plan import Plan
+from mlusim.results.result import Result
 
 
 def gather(

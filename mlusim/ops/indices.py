@@ -10,9 +10,9 @@ import numpy as np
 
 from mlusim.dtypes import INT32, INT64, dtype_name
 from mlusim.errors import InputError
-from mlusim.kernels.indexing import Extents, Lookups
 from mlusim.ops.common import Array, check_choice
 from mlusim.ops.operator import Tensor
+from mlusim.planning.lookup_geometry import Extents, Lookups
 
 MODES = ("aligned", "standard")
 

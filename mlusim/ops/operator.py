@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mlusim.analysis.launch_log import Operand, log_of_launch
-from mlusim.device import Device
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, PlanError
 from mlusim.hardware import Board, board
+from mlusim.host.device import Device
 from mlusim.memory.view import View
 from mlusim.ops.common import Call, Input, RunOptions, check_choice, launch, run, verified
-from mlusim.request import Request
-from mlusim.result import Result
+from mlusim.planning.request import Request
+from mlusim.results.result import Result
 
 
 class Tensor(NamedTuple):

@@ -13,17 +13,17 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import INT32, INT64, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board, board
-from mlusim.kernels.plan import Plan
 from mlusim.kernels.reverse import reverse_tiles
-from mlusim.kernels.reverse_plan import STRATEGIES
-from mlusim.kernels.reverse_plan import plan_reverse as split
 from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
-from mlusim.kernels.reverse_sequence_plan import STRATEGIES as SEQUENCE_STRATEGIES
-from mlusim.kernels.reverse_sequence_plan import plan_reverse_sequence as split_sequence
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.common import Call, Input, RunOptions, check_choice
 from mlusim.ops.operator import Operator, Tensor, apply
-from mlusim.result import Result
+from mlusim.planning.plan import Plan
+from mlusim.planning.reverse import STRATEGIES
+from mlusim.planning.reverse import plan_reverse as split
+from mlusim.planning.reverse_sequence import STRATEGIES as SEQUENCE_STRATEGIES
+from mlusim.planning.reverse_sequence import plan_reverse_sequence as split_sequence
+from mlusim.results.result import Result
 
 Axes = int | Sequence[int]
 _SEQUENCE_RANK = 2

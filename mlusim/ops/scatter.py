@@ -17,17 +17,17 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board, board
-from mlusim.kernels.indexing import Lookups
-from mlusim.kernels.lookup_plan import Job
-from mlusim.kernels.plan import Plan
 from mlusim.kernels.scatter import kernels_of
-from mlusim.kernels.scatter_bins_plan import workspaces
-from mlusim.kernels.scatter_plan import STRATEGIES
-from mlusim.kernels.scatter_plan import plan_scatter as split
 from mlusim.ops.common import Call, Input, RunOptions, Workspace, check_choice
 from mlusim.ops.indices import check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, Tensor, apply, tensor_of
-from mlusim.result import Result
+from mlusim.planning.lookup import Job
+from mlusim.planning.lookup_geometry import Lookups
+from mlusim.planning.plan import Plan
+from mlusim.planning.scatter import STRATEGIES
+from mlusim.planning.scatter import plan_scatter as split
+from mlusim.planning.scatter_bins import workspaces
+from mlusim.results.result import Result
 
 
 def scatter(

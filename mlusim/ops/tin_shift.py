@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board, board
-from mlusim.kernels.plan import Plan
 from mlusim.kernels.tin_shift import kernel_of
-from mlusim.kernels.tin_shift_plan import STRATEGIES
-from mlusim.kernels.tin_shift_plan import plan_tin_shift as split
 from mlusim.ops.common import Call, Input, RunOptions, check_choice
 from mlusim.ops.operator import Operator, Tensor, apply
-from mlusim.result import Result
+from mlusim.planning.plan import Plan
+from mlusim.planning.tin_shift import STRATEGIES
+from mlusim.planning.tin_shift import plan_tin_shift as split
+from mlusim.results.result import Result
 
 _RULES = ("mluop", "adjoint")
 _RANK = 4

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.device import Device
 from mlusim.hardware import Board, board
+from mlusim.host.device import Device
 from mlusim.memory.view import View
 from mlusim.units import KIB, PS_PER_US
 from mlusim.validation import kernels

@@ -8,9 +8,9 @@ from typing import Any
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.metrics import measure
-from mlusim.device import Device
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import LEFT_OUT_US
+from mlusim.host.device import Device
 from mlusim.validation.measurements import BOUND, SINGLE, Measurement, measurements
 from mlusim.validation.parameters import GROUPS
 from mlusim.validation.recreate import recreate, simulated_us

@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
-from mlusim.kernels.plan import Plan
 from mlusim.log import Log
+from mlusim.planning.plan import Plan
 from mlusim.verifier.accesses import accesses_of
 from mlusim.verifier.balance import balance_of, memory_traffic, traffic_of
+from mlusim.verifier.conflicts import Space
 from mlusim.verifier.coverage import Coverage
+from mlusim.verifier.early_exit import stop_finding
 from mlusim.verifier.findings import KINDS, Finding
 from mlusim.verifier.hints import find_redundant
-from mlusim.verifier.joins import Space
 from mlusim.verifier.memory import find_left, find_uninitialised, find_unused
 from mlusim.verifier.order import Order
 from mlusim.verifier.races import Races
 from mlusim.verifier.report import Report
-from mlusim.verifier.stops import stop_finding
 
 
 def check_log(

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.kernels.plan import Plan
 from mlusim.log import NONE, AllocationRecord, Box, Log
 from mlusim.memory.view import contiguous_strides
+from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Geometry, Integers, geometry_of

@@ -9,8 +9,8 @@ import numpy as np
 from mlusim.log import SYNC, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers
+from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.joins import Space, between_tasks, within_tasks
 from mlusim.verifier.order import Order
 
 # What a sync is for mostly shows in the first operations of a log.

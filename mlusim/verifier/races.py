@@ -9,9 +9,9 @@ import numpy as np
 from mlusim.log import IO, MOVE, VECTOR, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers, alike
+from mlusim.verifier.conflicts import Space, between_tasks, shared_bytes, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.joins import Space, between_tasks, shared_bytes, within_tasks
 from mlusim.verifier.order import LANES, MEMORY_CORE_IO, POSTED, Order
 
 _WAITS = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from mlusim.device import Device
+from mlusim.host.device import Device
 from mlusim.ops.tin_shift import tin_shift_forward
 
 ROWS, WIDTH, ROUNDS, CLUSTERS = 64, 512, 2, 4

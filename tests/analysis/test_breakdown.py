@@ -9,8 +9,8 @@ from mlusim.analysis.by_line import time_by_line
 from mlusim.analysis.floor import floor_of
 from mlusim.analysis.metrics import measure
 from mlusim.analysis.records import Records
-from mlusim.device import Device
 from mlusim.hardware import board
+from mlusim.host.device import Device
 
 BOARDS = [board("mlu370-x4"), board("mlu590-h8"), board("mlu290-m5")]
 STEPS = ["load", "store", "in", "in_async", "out", "out_async", "move", "fill", "sync", "scalar", "rows", "stage"]

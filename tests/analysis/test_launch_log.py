@@ -9,7 +9,7 @@ import pytest
 
 from mlusim.analysis.launch_log import Operand, log_of_launch
 from mlusim.analysis.metrics import measure
-from mlusim.device import Device
+from mlusim.host.device import Device
 
 TIMES = ("issue_ps", "start_ps", "end_ps")
 

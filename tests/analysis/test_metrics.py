@@ -8,9 +8,9 @@ import pytest
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.metrics import measure, peak_bytes, verdict
-from mlusim.device import Device
 from mlusim.errors import HangError
 from mlusim.hardware import board
+from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction, MemoryKind
 
 X4 = board("mlu370-x4")

@@ -23,8 +23,8 @@ from mlusim.analysis.page.tiles import tile_map
 from mlusim.analysis.records import Records
 from mlusim.analysis.style import CAUSE_COLOURS, LOSS_COLOURS
 from mlusim.errors import InputError
-from mlusim.kernels.plan import Tiles
 from mlusim.memory.kinds import MemoryKind
+from mlusim.planning.plan import Tiles
 
 STAGED = "staged"
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.records import Records
 from mlusim.analysis.spans import KINDS, coverage, shares, spans
-from mlusim.device import Device
 from mlusim.hardware import board
+from mlusim.host.device import Device
 
 ROWS, END = 3, 60
 

@@ -8,8 +8,8 @@ import pytest
 import mlusim
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.table import FORMAT, Row, percent, render, rows, to_json, us_text
-from mlusim.kernels.plan import Plan, Tiles
-from mlusim.result import Result
+from mlusim.planning.plan import Plan, Tiles
+from mlusim.results.result import Result
 
 
 def test_rows_have_what_a_user_asks_for(result):

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from mlusim.analysis.records import Records
 from mlusim.analysis.tile_owner import Grid, grid_of, logged_owners, planned_owners
-from mlusim.device import Device
-from mlusim.kernels.plan import Tiles
+from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction
+from mlusim.planning.plan import Tiles
 
 
 def every_element(shape, split):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mlusim.device import Device
+from mlusim.host.device import Device
 
 Run = Callable[..., Device]
 

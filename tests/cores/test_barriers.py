@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from mlusim.cores.core import Core
-from mlusim.device import Device
 from mlusim.errors import HangError, InputError, KernelError
 from mlusim.hardware import board
+from mlusim.host.device import Device
 from mlusim.memory.view import View
 from mlusim.units import format_ns
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from mlusim import dtypes
 from mlusim.cores.core import Core
-from mlusim.device import Device
 from mlusim.errors import AccessError, AllocationError, CopyError, KernelError
+from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction
 from mlusim.memory.view import Pointer, View
 from mlusim.units import format_ns

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from mlusim import dtypes
 from mlusim.cores.core import Core
-from mlusim.device import Device
 from mlusim.errors import AccessError, AllocationError, CopyError, KernelError, OperandError
 from mlusim.hardware import board
 from mlusim.hardware.board import Board
+from mlusim.host.device import Device
 from mlusim.log import IO, MOVE, SCALAR
 from mlusim.memory.addresses import Addresses, IndexedAxis
 from mlusim.memory.view import View

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mlusim.cores.core import Core
-from mlusim.device import Device
 from mlusim.errors import AllocationError, CopyError, KernelError
 from mlusim.hardware import board
+from mlusim.host.device import Device
 from mlusim.log import IO, MOVE
 from mlusim.memory.kinds import DIRECTION_CODES, Direction, MemoryKind
 from mlusim.memory.view import View

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from mlusim.cores.core import Core
 from mlusim.cores.launch import Grid
-from mlusim.device import Device
 from mlusim.errors import LaunchError
 from mlusim.hardware import board, presets
+from mlusim.host.device import Device
 from mlusim.memory.view import View
 
 X4 = board("mlu370-x4")

@@ -24,7 +24,6 @@ import pytest
 
 import mlusim
 from mlusim.cores.core import Core
-from mlusim.device import Device
 from mlusim.errors import (
     AccessError,
     AwaitError,
@@ -36,6 +35,7 @@ from mlusim.errors import (
     MlusimError,
     OperationLimitError,
 )
+from mlusim.host.device import Device
 from mlusim.memory.view import View
 from mlusim.units import format_ns
 
@@ -269,7 +269,7 @@ def test_as_a_script(tmp_path: Path) -> None:
         "import inspect",
         "from contextlib import suppress",
         "import sys",
-        "import mlusim.device",
+        "import mlusim.host.device",
         "from mlusim.errors import *",
         "",
     ]
@@ -284,7 +284,7 @@ def test_as_a_script(tmp_path: Path) -> None:
         source += [*text.replace("Any", "object").splitlines(), ""]
     source += [
         f"for kernel in ({', '.join(kernel.__name__ for kernel in kernels)}):",
-        "    device = mlusim.device.Device(max_operations=1000)",
+        "    device = mlusim.host.device.Device(max_operations=1000)",
         "    device.launch(kernel, dim=1, kind='BLOCK')",
         "    try:",
         "        device.synchronize()",
@@ -312,10 +312,10 @@ def test_as_a_script(tmp_path: Path) -> None:
 def test_an_uncaught_error_ends_a_script_with_its_message(tmp_path: Path) -> None:
     script = tmp_path / "divide.py"
     script.write_text(
-        "import mlusim.device\n"
+        "import mlusim.host.device\n"
         "async def divide(core):\n"
         "    return 1 / 0\n"
-        "device = mlusim.device.Device()\n"
+        "device = mlusim.host.device.Device()\n"
         "device.launch(divide, dim=1, kind='BLOCK')\n"
         "device.synchronize()\n",
         encoding="utf-8",

@@ -10,9 +10,9 @@ import pytest
 
 from mlusim import dtypes
 from mlusim.cores.core import Core
-from mlusim.device import Device
 from mlusim.errors import AccessError, AllocationError, CopyError, MissingDataError, OperandError
 from mlusim.hardware import board, presets
+from mlusim.host.device import Device
 from mlusim.log import SCALAR
 from mlusim.memory.view import View
 

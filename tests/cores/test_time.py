@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mlusim.cores.core import Core
-from mlusim.device import Device
 from mlusim.hardware import board
 from mlusim.hardware.board import Board
+from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.view import View
 

@@ -14,9 +14,9 @@ from mlusim import dtypes
 from mlusim.cores.convert import steps
 from mlusim.cores.core import Core
 from mlusim.cores.vector import BINARY, COMPARE, REDUCE
-from mlusim.device import Device
 from mlusim.errors import AllocationError, InputError, OperandError
 from mlusim.hardware import board
+from mlusim.host.device import Device
 from mlusim.log import VECTOR
 from mlusim.memory.view import View
 

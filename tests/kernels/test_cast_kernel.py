@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from mlusim import dtypes, ops
 from mlusim.errors import PlanError
 from mlusim.hardware import Board, board
-from mlusim.kernels.flat_plan import STRATEGIES, plan_flat
 from mlusim.log import Log
+from mlusim.planning.flat import STRATEGIES, plan_flat
 from mlusim.units import PS_PER_S
 
 NAMES = ("mlu270-s4", "mlu370-x4", "mlu590-h8")

@@ -11,8 +11,8 @@ import pytest
 from mlusim import ops
 from mlusim.hardware import board
 from mlusim.kernels.pipeline import run_stages
-from mlusim.kernels.plan import Tiles
 from mlusim.log import IO, NONE, SYNC, Log
+from mlusim.planning.plan import Tiles
 
 
 class Recorder:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim import ops
-from mlusim.device import Device
 from mlusim.hardware import Board, board
+from mlusim.host.device import Device
 from mlusim.kernels.reverse import copies
 from mlusim.log import OP
-from mlusim.result import Result
+from mlusim.results.result import Result
 from mlusim.units import PS_PER_S
 
 RNG = np.random.default_rng(7)

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mlusim.device import Device
 from mlusim.hardware import Board, board
-from mlusim.kernels.plan import Plan
+from mlusim.host.device import Device
 from mlusim.kernels.tin_shift import kept_rows, kernel_of
-from mlusim.kernels.tin_shift_plan import STRATEGIES, plan_tin_shift
 from mlusim.log import Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
+from mlusim.planning.plan import Plan
+from mlusim.planning.tin_shift import STRATEGIES, plan_tin_shift
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 BITS = {2: np.uint16, 4: np.uint32}

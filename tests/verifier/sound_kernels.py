@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.hardware import board
+from mlusim.host.verify import Output
 from mlusim.kernels.tin_shift import (
     kernel_of,
     tin_shift_pingpong,
@@ -16,8 +17,7 @@ from mlusim.kernels.tin_shift import (
     tin_shift_segments,
     tin_shift_tight_segments,
 )
-from mlusim.kernels.tin_shift_plan import plan_tin_shift
-from mlusim.verifier.api import Output
+from mlusim.planning.tin_shift import plan_tin_shift
 
 RNG = np.random.default_rng(1)
 BOARD = board("mlu370-x4")

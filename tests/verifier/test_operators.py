@@ -10,8 +10,8 @@ import pytest
 from mlusim import ops
 from mlusim.errors import PlanError
 from mlusim.hardware import Board, board
-from mlusim.kernels import flat_plan, gather_plan, reverse_plan, reverse_sequence_plan, scatter_plan, tin_shift_plan
 from mlusim.ops.bitcast_convert import STRATEGIES as BITCAST
+from mlusim.planning import flat, gather, reverse, reverse_sequence, scatter, tin_shift
 
 RNG = np.random.default_rng(0)
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
@@ -31,25 +31,25 @@ TUPLES = np.stack([RNG.integers(0, 3, (5, 4)), RNG.integers(0, 6, (5, 4))], axis
 LENGTHS = np.array([6, 0, 3], np.int32)
 
 CALLS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = {
-    "tin_shift_forward": (ops.tin_shift_forward, (X, SHIFTS), {}, tin_shift_plan.STRATEGIES),
-    "tin_shift_backward": (ops.tin_shift_backward, (X, SHIFTS), {"rule": "adjoint"}, tin_shift_plan.STRATEGIES),
-    "reverse outer": (ops.reverse, (X, [0, 2]), {}, reverse_plan.STRATEGIES),
-    "reverse inner": (ops.reverse, (X, [1, 3]), {}, reverse_plan.STRATEGIES),
-    "reverse all": (ops.reverse, (X, [0, 1, 2, 3]), {}, reverse_plan.STRATEGIES),
-    "reverse none": (ops.reverse, (X, []), {}, reverse_plan.STRATEGIES),
-    "reverse_sequence": (ops.reverse_sequence, (X, LENGTHS), {}, reverse_sequence_plan.STRATEGIES),
-    "gather": (ops.gather, (X, INDEX, 1), {}, gather_plan.STRATEGIES),
-    "gather_nd standard": (ops.gather_nd, (X, TUPLES), {"mode": "standard"}, gather_plan.STRATEGIES),
-    "scatter": (ops.scatter, (X, INDEX, X[:, :4], 1), {}, scatter_plan.STRATEGIES),
+    "tin_shift_forward": (ops.tin_shift_forward, (X, SHIFTS), {}, tin_shift.STRATEGIES),
+    "tin_shift_backward": (ops.tin_shift_backward, (X, SHIFTS), {"rule": "adjoint"}, tin_shift.STRATEGIES),
+    "reverse outer": (ops.reverse, (X, [0, 2]), {}, reverse.STRATEGIES),
+    "reverse inner": (ops.reverse, (X, [1, 3]), {}, reverse.STRATEGIES),
+    "reverse all": (ops.reverse, (X, [0, 1, 2, 3]), {}, reverse.STRATEGIES),
+    "reverse none": (ops.reverse, (X, []), {}, reverse.STRATEGIES),
+    "reverse_sequence": (ops.reverse_sequence, (X, LENGTHS), {}, reverse_sequence.STRATEGIES),
+    "gather": (ops.gather, (X, INDEX, 1), {}, gather.STRATEGIES),
+    "gather_nd standard": (ops.gather_nd, (X, TUPLES), {"mode": "standard"}, gather.STRATEGIES),
+    "scatter": (ops.scatter, (X, INDEX, X[:, :4], 1), {}, scatter.STRATEGIES),
     "scatter_nd standard": (
         ops.scatter_nd,
         (X, TUPLES, RNG.standard_normal((5, 4, 8, 75)).astype(np.float32)),
         {"mode": "standard"},
-        scatter_plan.STRATEGIES,
+        scatter.STRATEGIES,
     ),
-    "cast narrower": (ops.cast, (X, "float16"), {}, flat_plan.STRATEGIES),
-    "cast wider": (ops.cast, (X.astype(np.float16), "float32"), {}, flat_plan.STRATEGIES),
-    "cast in two steps": (ops.cast, (RNG.integers(-9, 9, (40, 75)), "float16"), {}, flat_plan.STRATEGIES),
+    "cast narrower": (ops.cast, (X, "float16"), {}, flat.STRATEGIES),
+    "cast wider": (ops.cast, (X.astype(np.float16), "float32"), {}, flat.STRATEGIES),
+    "cast in two steps": (ops.cast, (RNG.integers(-9, 9, (40, 75)), "float16"), {}, flat.STRATEGIES),
     "bitcast_convert narrower": (ops.bitcast_convert, (X, "uint8"), {}, BITCAST),
 }
 CASES = [(name, strategy) for name, (*_, strategies) in CALLS.items() for strategy in strategies]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import mlusim
 from mlusim.log import COLUMNS, IO, MOVE, SCALAR, VECTOR
 from mlusim.verifier.accesses import accesses_of
-from mlusim.verifier.joins import Space, between_tasks, within_tasks
+from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.memory import find_uninitialised
 from mlusim.verifier.order import Order
 

@@ -14,7 +14,7 @@ from mlusim.hardware.describe import assumed_fields
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 
 def page(result: Result, *, home: str = "", bundle: str = "") -> str:

@@ -14,10 +14,10 @@ from mlusim.analysis.page.html import page
 from mlusim.analysis.page.parts import esc, size_text, table
 from mlusim.analysis.table import percent, us_text
 from mlusim.errors import InputError
-from mlusim.whole_file import whole_file
+from mlusim.files import atomic_write
 
 if TYPE_CHECKING:
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 HEADS = ("run", "operator", "board", "strategy", "time", "x floor", "io_efficiency", "bus", "most above the floor", "")
 NUMBERS = (4, 5, 6, 7)
@@ -108,6 +108,6 @@ def _causes(results: Iterable[Result]) -> list[str]:
 
 
 def _write(path: Path, text: str) -> Path:
-    with whole_file(path) as stream:
+    with atomic_write(path) as stream:
         stream.write(text.encode())
     return path

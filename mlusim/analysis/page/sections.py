@@ -21,7 +21,7 @@ from mlusim.analysis.table import figures, percent, split_rows, us_text
 from mlusim.units import PS_PER_US, format_ns, group_digits
 
 if TYPE_CHECKING:
-    from mlusim.result import Result
+    from mlusim.results.result import Result
 
 _SHOWN_BLOCKS = 12
 

@@ -9,8 +9,8 @@ import numpy as np
 from mlusim.analysis.records import Integers, Records
 from mlusim.analysis.tile_map import axis_label, core_of_task, output_allocation, verdict
 from mlusim.analysis.tile_owner import grid_of, logged_owners, planned_owners
-from mlusim.kernels.plan import Plan, Tiles
 from mlusim.log import NONE
+from mlusim.planning.plan import Plan, Tiles
 from mlusim.units import group_digits
 
 # More cells than this make a page of several megabytes.

@@ -1,0 +1,109 @@
+"""Strategies of one operator side by side, on the same input, with results checked equal bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlusim.dtypes import raw_dtype
+from mlusim.errors import InputError, MlusimError
+from mlusim.results.result import Result
+from mlusim.units import PS_PER_US, group_digits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One strategy's figures; see `mlusim.analysis.metrics.Metrics` for their definitions.
+
+    Attributes:
+        strategy: its name.
+        tier: of its plan.
+        time_ps: simulated time in picoseconds.
+        bytes_requested: bytes that the kernel asked for, by direction of copy.
+        bus_bytes: bytes on the DRAM bus, `read` and `write`.
+        io_efficiency: theory_io_bytes / (time x peak bandwidth).
+        peak_nram_bytes: the most that one core had allocated.
+        where_time_went: core-picoseconds by cause.
+        core_time_ps: their sum: MLU cores times time_ps.
+    """
+
+    strategy: str
+    tier: int
+    time_ps: int
+    bytes_requested: Mapping[str, int]
+    bus_bytes: Mapping[str, int]
+    io_efficiency: float
+    peak_nram_bytes: int
+    where_time_went: Mapping[str, int]
+    core_time_ps: int
+
+    @property
+    def time_us(self) -> float:
+        """Simulated time in microseconds."""
+        return self.time_ps / PS_PER_US
+
+
+def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list[Row]:
+    """Run an operation with each strategy.
+
+    Args:
+        operation: called as operation(strategy=name); for instance
+            `functools.partial(tin_shift_forward, x, shifts, device="mlu370-x4")`.
+        strategies: names, such as `kernels.tin_shift_plan.STRATEGIES`.
+
+    Returns one row for each, in the order given. Only the first output is kept while the others run. After timing-only
+    runs there are none to compare.
+
+    Raises `MlusimError` where two outputs differ in a bit, `InputError` for no strategy, and what the runs raise.
+    """
+    rows: list[Row] = []
+    first: Result | None = None
+    for strategy in strategies:
+        result = operation(strategy=strategy)
+        if first is None:
+            first = result
+        else:
+            _check_equal(first, result)
+        rows.append(_row(result))
+    if not rows:
+        raise InputError("no strategy to compare: name at least one")
+    return rows
+
+
+def _row(result: Result) -> Row:
+    metrics = result.metrics
+    return Row(
+        strategy=result.strategy,
+        tier=result.plan.tier if result.plan else 0,
+        time_ps=metrics.time_ps,
+        bytes_requested=dict(metrics.bytes_requested),
+        bus_bytes=dict(metrics.bus_bytes),
+        io_efficiency=metrics.io_efficiency,
+        peak_nram_bytes=metrics.peak_nram_bytes,
+        where_time_went=dict(metrics.where_time_went),
+        core_time_ps=metrics.core_time_ps,
+    )
+
+
+def _check_equal(one: Result, other: Result) -> None:
+    a, b = one.output, other.output
+    if a is None or b is None:
+        return
+    names = f"{one.operator}: strategies {one.strategy!r} and {other.strategy!r}"
+    rule = "strategies differ in time, never in the result: one of these kernels or plans is wrong"
+    if a.shape != b.shape or a.dtype != b.dtype:
+        raise MlusimError(f"{names} give {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}; {rule}")
+    bits = _bits(a) != _bits(b)
+    if bits.any():
+        place: Any = tuple(int(index[0]) for index in np.nonzero(bits))
+        raise MlusimError(
+            f"{names} differ in {group_digits(int(bits.sum()))} of {group_digits(a.size)} elements, first at "
+            f"{list(place)}: {a[place]} and {b[place]}; {rule}"
+        )
+
+
+def _bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.view(raw_dtype(array.dtype))

@@ -1,0 +1,385 @@
+"""A simulated board that a host program uses: memory, launches, queues, one log.
+
+device = Device("mlu370-x4")
+x = device.upload(array)
+out = device.alloc(array.shape, array.dtype, "out")
+device.launch(kernel, x, out, dim=(4, 8, 1), kind="UNION1")
+device.synchronize()
+device.download(out)
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from simpy.core import EmptySchedule
+
+from mlusim.cores.chip import Chip
+from mlusim.cores.launch import Job, Kernel, Launch, Queue
+from mlusim.cores.source_line import close_forgotten
+from mlusim.dtypes import dtype_name, dtype_of
+from mlusim.errors import AllocationError, AwaitError, HangError, InputError, LaunchError
+from mlusim.hardware import Board, board
+from mlusim.host.watchdog import Watch
+from mlusim.log import Log
+from mlusim.memory.allocation import check_usable
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    import os
+
+    from mlusim.results.result import Result
+    from mlusim.verifier.report import Report
+
+DEFAULT_MAX_OPERATIONS = 5_000_000
+_CLOSED = "closed"
+DEFAULT_STALL_S = 20.0
+
+
+class Device:
+    """One board, with its memories, clock and log.
+
+    Args:
+        device: a preset's name, a TOML file, or a `Board`.
+        data: False for a timing-only run: memories have sizes but no bytes.
+        dma: "complete": an asynchronous copy acts when it completes, one of the outcomes that the board may have;
+            "late": when a sync orders it, so that a forgotten sync shows.
+        max_operations: operations that one task may issue before it counts as endless.
+        stall_s: seconds of host time that a task may run without issuing an operation.
+        progress: show a progress line for runs longer than a second or two.
+
+    Not modelled: the host link (uploads and downloads take no simulated time) and the host's own time for a launch.
+    """
+
+    def __init__(
+        self,
+        device: str | Path | Board = "mlu370-x4",
+        *,
+        data: bool = True,
+        dma: str = "complete",
+        max_operations: int = DEFAULT_MAX_OPERATIONS,
+        stall_s: float = DEFAULT_STALL_S,
+        progress: bool = False,
+    ) -> None:
+        if dma not in ("complete", "late"):
+            raise InputError(f"dma={dma!r}: it is 'complete' or 'late'")
+        self.board = board(device)
+        self._chip = Chip(self.board, data=data, late=dma == "late", max_operations=max_operations)
+        self._watch = Watch(self._chip, stall_s=stall_s, progress=progress)
+        self._default_queue: Queue | None = None
+        self._launches: list[Launch] = []
+        self._broken = ""
+        self._stopped = ""
+        self._running = False
+
+    @property
+    def log(self) -> Log:
+        """Every record of every launch so far."""
+        return self._chip.log
+
+    @property
+    def data(self) -> bool:
+        """Whether memories hold bytes."""
+        return self._chip.data
+
+    def upload(self, array: np.ndarray[Any, Any], name: str = "input", *, keep_data: bool = False) -> View:
+        """Put an array in GDRAM as a read-only input.
+
+        Args:
+            array: any NumPy array; a C-contiguous one is adopted without a copy, so do not change it while in use.
+            name: what messages and reports call it.
+            keep_data: hold its bytes even in a timing-only run, for scalar loads.
+
+        Raises `AllocationError` where it does not fit, `InputError` for an element type the board does not know.
+        """
+        array = np.asarray(array)
+        dtype = dtype_of(array.dtype)
+        adopt = None
+        if self._chip.data or keep_data:
+            adopt = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        allocation = self._chip.allocate(
+            self._chip.gdram,
+            array.nbytes,
+            name,
+            dtype=dtype_name(dtype),
+            shape=array.shape,
+            now=self._chip.environment.now,
+            adopt=adopt,
+            read_only=True,
+        )
+        if keep_data:
+            allocation.buffer = adopt
+        return _whole(View.of(allocation, array.shape, dtype))
+
+    def alloc(
+        self,
+        shape: int | tuple[int, ...],
+        dtype: object,
+        name: str = "output",
+        *,
+        workspace: bool = False,
+        keep_data: bool = False,
+    ) -> View:
+        """Allocate GDRAM that kernels may write. Holds 0xFF bytes, or anything where it is large.
+
+        Args:
+            shape: extents, or one for rank 1.
+            dtype: element type.
+            name: what messages and reports call it.
+            workspace: it is no output: what launches leave there for later ones, not all of it written.
+            keep_data: hold bytes even in a timing-only run, for scalar stores and loads.
+
+        Raises `AllocationError` where it does not fit.
+        """
+        element = dtype_of(dtype)
+        extents = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+        extents = tuple(int(extent) for extent in extents)
+        if min(extents, default=0) < 0:
+            raise AllocationError(f"alloc of shape {list(extents)}: an extent is not negative")
+        nbytes = math.prod(extents) * element.itemsize
+        allocation = self._chip.allocate(
+            self._chip.gdram,
+            nbytes,
+            name,
+            dtype=dtype_name(element),
+            shape=extents,
+            now=self._chip.environment.now,
+            workspace=workspace,
+        )
+        if keep_data and allocation.buffer is None:
+            allocation.buffer = np.full(nbytes, 0xFF, np.uint8)
+        return _whole(View.of(allocation, extents, element))
+
+    def free(self, view: View) -> None:
+        """Give GDRAM back. Raises `AllocationError` where it was given back before, or belongs to another device."""
+        self._check_own(view)
+        self._chip.free(view.allocation, self._chip.environment.now)
+
+    def download(self, view: View) -> np.ndarray[Any, Any]:
+        """The elements of a GDRAM view, as an array on the simulated bytes: a later launch may change them.
+
+        An input comes back read-only.
+
+        Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or that of another device.
+        """
+        self._check_own(view)
+        check_usable(view.allocation, write=False)
+        array = view.typed()
+        if view.allocation.read_only:
+            # These may be the very bytes that the caller uploaded.
+            array.setflags(write=False)
+        return array
+
+    def _check_own(self, view: View) -> None:
+        if view.allocation.memory is not self._chip.gdram:
+            raise AllocationError(f"{view!r} lies in {view.allocation.memory.name}, not in the GDRAM of this device")
+
+    def queue(self) -> Queue:
+        """A new in-order queue; different queues may overlap."""
+        return self._chip.queue()
+
+    def launch(
+        self,
+        kernel: Kernel,
+        *arguments: Any,
+        dim: tuple[int, int, int] | int | None = None,
+        kind: str = "UNION1",
+        queue: Queue | None = None,
+    ) -> Launch:
+        """Queue a kernel; it runs at `synchronize`.
+
+        Args:
+            kernel: an `async def` function; its first parameter is its `Core`.
+            arguments: the rest: views of this device, and whatever else it takes.
+            dim: the grid (x, y, z); by default one task for every core of the board.
+            kind: BLOCK, or UNIONn: then dim.x is a multiple of n clusters' cores.
+            queue: default: the device's own.
+
+        Raises `LaunchError` where the board cannot hold it, or the arguments do not fit the kernel.
+        """
+        if dim is None:
+            dim = self.default_dim(kind)
+        grid: Any = (int(dim), 1, 1) if isinstance(dim, int | np.integer) else tuple(dim)
+        if queue is not None and queue.chip is not self._chip:
+            raise LaunchError("the queue belongs to another device: make one with this device's queue()")
+        if queue is None:
+            if self._default_queue is None:
+                self._default_queue = self._chip.queue()
+            queue = self._default_queue
+        launch = Launch(self._chip, kernel, arguments, grid, kind, queue)
+        queue.submit(launch)
+        self._launches.append(launch)
+        return launch
+
+    def default_dim(self, kind: str) -> tuple[int, int, int]:
+        """One task for every core of the board, as that task type counts them."""
+        union = int(kind[5:]) if kind.startswith("UNION") and kind[5:].isdigit() else 0
+        if not union:
+            return (self.board.cores, 1, 1)
+        return (union * self.board.cores_per_cluster, max(self.board.clusters // union, 1), 1)
+
+    def synchronize(self) -> None:
+        """Run until all queues are empty.
+
+        Raises what a kernel raises, `HangError` where tasks wait for what never comes, `AwaitError` for a coroutine
+        that was never awaited. After an error the device is not usable any more.
+        """
+        if self._broken:
+            why = "is closed" if self._broken == _CLOSED else f"stopped with an error ({self._broken})"
+            raise InputError(f"this device {why}: make a new one")
+        if self._running:
+            raise InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")
+        self._running = True
+        try:
+            self._run()
+        finally:
+            self._running = False
+        self.log.host_waits.append(len(self.log.launches))
+
+    def _run(self) -> None:
+        environment = self._chip.environment
+        step = environment.step
+        forgotten: list[str] = []
+        try:
+            with _catch_forgotten_awaits(forgotten), self._watch:
+                self._chip.place_all()
+                try:
+                    while True:
+                        step()
+                except EmptySchedule:
+                    pass
+                self._check_hang()
+        except BaseException as error:
+            self._broken = type(error).__name__
+            self._stopped = f"{self._broken}: {error}"
+            # The coroutines of other tasks stop here too: not a forgotten await of theirs.
+            known = list(forgotten)
+            self._close_tasks()
+            close_forgotten(error)
+            if known:
+                raise AwaitError(known[0]) from error
+            raise
+        if forgotten:
+            self._broken = "AwaitError"
+            self._stopped = f"AwaitError: {forgotten[0]}"
+            raise AwaitError(forgotten[0])
+
+    def close(self) -> None:
+        """Give up the bytes of all memories; the log stays. The next device finds memory sooner.
+
+        Nothing can run on the device then, and its tensors are freed.
+        """
+        self._chip.close()
+        self._broken = _CLOSED
+
+    def verify(self, *, rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
+        """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises where it has errors.
+
+        Args:
+            rewrites: outputs that one launch may write more than once, by name; True for all.
+            left: report memory that was not given back.
+        """
+        from mlusim.verifier.check import check_log
+
+        return check_log(self.log, self.board, rewrites=rewrites, left=left)
+
+    def result(self, name: str = "", *, theory_ops: int = 0) -> Result:
+        """Everything that ran so far as a result, without plan and output: its figures, its floor, its lines.
+
+        Args:
+            name: what reports call it; by default the names of the kernels.
+            theory_ops: operations that the kernels' purpose needs, for compute_efficiency.
+
+        What runs later is in the same log: ask again for figures that count it.
+        """
+        from mlusim.results.result import Result
+
+        names = dict.fromkeys(launch.kernel for launch in self.log.launches)
+        return Result(
+            operator=name or ", ".join(names) or "nothing",
+            output=None,
+            board=self.board,
+            plan=None,
+            log=self.log,
+            theory_ops=theory_ops,
+            stopped=self._stopped,
+        )
+
+    def save(self, path: str | os.PathLike[str], name: str = "", *, theory_ops: int = 0) -> Path:
+        """Write everything that ran so far to one file, for `mlusim.load`; also after an error. See `Result.save`."""
+        return self.result(name, theory_ops=theory_ops).save(path)
+
+    def _jobs(self) -> Iterator[Job]:
+        for launch in self._launches:
+            yield from launch.running
+
+    def _close_tasks(self) -> None:
+        for job in self._jobs():
+            for task in job.tasks:
+                task.close()
+
+    def _check_hang(self) -> None:
+        waiting, returned = [], []
+        for job in self._jobs():
+            for task in job.tasks:
+                if not task.finished:
+                    waiting.append(f"{task.name} waits in {task.waits_for or 'an operation'}")
+                else:
+                    returned.append(task.name)
+        if waiting:
+            gone = f" Returned already: {'; '.join(returned)}." if returned else ""
+            who = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
+            raise HangError(
+                f"{who} for what never comes: {'; '.join(waiting)}.{gone} A barrier counts "
+                "every participant, the memory core too (sync_all_ipu: without memory cores): let all of them reach it"
+            )
+
+
+@contextmanager
+def _catch_forgotten_awaits(found: list[str]) -> Iterator[None]:
+    """Collect what Python says about coroutines that were made and never awaited, with the line that made them."""
+    depth = sys.get_coroutine_origin_tracking_depth()
+    sys.set_coroutine_origin_tracking_depth(1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", message="coroutine .* was never awaited", category=RuntimeWarning)
+        show = warnings.showwarning
+
+        def collect(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+            if "was never awaited" in str(message):
+                found.append(_forgotten(str(message)))
+            else:
+                show(message, category, *rest)
+
+        warnings.showwarning = collect  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            gc.collect(0)
+            sys.set_coroutine_origin_tracking_depth(depth)
+
+
+def _forgotten(text: str) -> str:
+    name = re.search(r"coroutine '([^']+)'", text)
+    place = re.search(r'File "([^"]+)", line (\d+)', text)
+    where = f"{Path(place[1]).name}:{place[2]}: " if place else ""
+    # A method of the core goes by the group of operations that it is defined in, a local function by its scopes.
+    *scopes, what = name[1].split(".") if name else ("a coroutine",)
+    if scopes and scopes[-1].endswith(("Core", "Operations")):
+        what = f"core.{what}"
+    return f"{where}`{what}(...)` was never awaited, so it never happened: write `await {what}(...)`"
+
+
+def _whole(tensor: View) -> View:
+    """A tensor, its array made, so that the arrays of its slices are slices of it: they cost half as much."""
+    if tensor.allocation.buffer is not None:
+        tensor.raw()
+    return tensor

@@ -1,0 +1,91 @@
+"""Watches a run from a second thread: stops a kernel that loops without issuing anything, shows progress."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from mlusim.cores.task import Abandoned
+from mlusim.errors import OperationLimitError
+from mlusim.host.progress import Progress
+
+if TYPE_CHECKING:
+    from mlusim.cores.chip import Chip
+
+_PERIOD_S = 0.25
+_QUIET_PERIODS = 5
+
+
+def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseException]]:
+    """What to raise in the running thread, and again where the kernel catches it.
+
+    Python takes a class there and makes the object itself, without arguments.
+    """
+
+    class StallError(OperationLimitError):
+        def __init__(self) -> None:
+            super().__init__(
+                f"no operation issued for {stall_s:g} s: a loop that neither issues nor awaits anything? "
+                "Where the kernel's own Python needs more time, raise stall_s"
+            )
+
+    class StallAbandoned(Abandoned):
+        error = StallError()
+
+    return StallError, StallAbandoned
+
+
+class Watch:
+    """A context manager around a run.
+
+    Args:
+        chip: what runs.
+        stall_s: seconds without any event or operation after which the run is stopped.
+        progress: show a bar on a terminal once the run has taken a second or two.
+    """
+
+    def __init__(self, chip: Chip, *, stall_s: float, progress: bool) -> None:
+        self._chip = chip
+        self._stall_s = stall_s
+        self._progress = progress
+        self._bar: Progress | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> None:
+        self._stop.clear()
+        self._bar = Progress(self._chip) if self._progress else None
+        self._thread = threading.Thread(
+            target=self._run, args=(threading.get_ident(),), name="mlusim-watch", daemon=True
+        )
+        self._thread.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, runner: int) -> None:
+        stalls = list(_stall_errors(self._stall_s))
+        seen: tuple[int, int] = (-1, -1)
+        quiet_s = 0.0
+        periods = 0
+        try:
+            while not self._stop.wait(_PERIOD_S):
+                periods += 1
+                now = (len(self._chip.log), self._chip.environment.now)
+                quiet_s = quiet_s + _PERIOD_S if now == seen else 0.0
+                seen = now
+                if quiet_s >= self._stall_s:
+                    stall = stalls.pop(0) if len(stalls) > 1 else stalls[0]
+                    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(stall))
+                    quiet_s = 0.0
+                if self._bar is not None and periods >= _QUIET_PERIODS:
+                    self._bar.show()
+        finally:
+            if self._bar is not None:
+                self._bar.close()

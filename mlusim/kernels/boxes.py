@@ -1,0 +1,81 @@
+"""Boxes of tensors as kernels copy them: by as few strided copies as the instruction's loops allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from mlusim.hardware import Board
+from mlusim.memory.view import View
+from mlusim.planning.lookup_geometry import Extents
+from mlusim.planning.split import MAX_SEGMENTS
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+
+
+def boxed(view: View, start: Extents, stop: Extents) -> View:
+    """A box of a view; axes that it does not name stay whole."""
+    return view[tuple(slice(low, high) for low, high in zip(start, stop, strict=True))]
+
+
+def front(buffer: View, shape: Extents) -> View:
+    """The front of a flat buffer in a shape."""
+    return buffer[: math.prod(shape)].reshape(shape)
+
+
+async def copy_box(core: Core, dst: View, src: View) -> None:
+    """Copy a box of any rank and wait for it: by one strided copy, or as many as the instruction's loops ask for."""
+    pieces = list(copies(dst, src, core.board))
+    if len(pieces) == 1:
+        await core.memcpy(*pieces[0])
+        return
+    for piece in pieces:
+        core.memcpy_async(*piece)
+    await core.sync_io()
+
+
+def copy_box_async(core: Core, dst: View, src: View) -> None:
+    """Issue the copies of a box; a sync must come before its data is used."""
+    for piece in copies(dst, src, core.board):
+        core.memcpy_async(*piece)
+
+
+def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
+    """Parts of a copy that one `__memcpy` takes each: at most two loops over segments, one before arch 300 (B)."""
+    loops = _loops(dst, src)
+    allowed = 2 if board.has_3d_memcpy else 1
+    if len(loops) > allowed:
+        # Fewest instructions: unroll the loop of the fewest turns.
+        _, axis = min(loops)
+        for position in range(dst.shape[axis]):
+            key = (slice(None),) * axis + (position,)
+            yield from copies(dst[key], src[key], board)
+        return
+    longest = max(loops, default=(0, 0))
+    if longest[0] > MAX_SEGMENTS:
+        axis = longest[1]
+        half = dst.shape[axis] // 2
+        for part in (slice(0, half), slice(half, dst.shape[axis])):
+            key = (slice(None),) * axis + (part,)
+            yield from copies(dst[key], src[key], board)
+        return
+    yield dst, src
+
+
+def _loops(dst: View, src: View) -> list[tuple[int, int]]:
+    """(turns, first axis) of the loops over segments that a copy needs, axes that follow each other merged."""
+    loops: list[tuple[int, int]] = []
+    last = (0, 0)
+    for axis, (extent, to, origin) in enumerate(zip(dst.shape, dst.strides, src.strides, strict=True)):
+        if extent == 1:
+            continue
+        if loops and last == (extent * to, extent * origin):
+            loops[-1] = (loops[-1][0] * extent, loops[-1][1])
+        else:
+            loops.append((extent, axis))
+        last = (to, origin)
+    if loops and last == (dst.itemsize, src.itemsize):
+        loops.pop()
+    return loops

@@ -1,0 +1,1 @@
+"""How an operator is split: plans, tiles, planners and predicted times. Needs no core."""

@@ -1,0 +1,233 @@
+"""How gather and gather_nd are split.
+
+slab   A core loads the slab of x that a tile's index can address and selects within NRAM. Tier 1 where a unit, that is
+       the slab and the lookups of one coordinate of the leading tied axes, goes whole; tier 2 where it is cut, along
+       the lookups or along tied axes further in, which makes the slab smaller.
+rows   A core goes to GDRAM for each lookup: for its row, as long as it is contiguous, or its one element. Tier 3, and
+       the only one where the indexed axes by themselves are larger than NRAM.
+
+Which it is, is decided by predicted time (`mlusim.planning.lookup_cost`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from mlusim.planning.index_form import IndexForm
+from mlusim.planning.lookup import (
+    Candidate,
+    Job,
+    choose,
+    empty_plan,
+    even_size,
+    leading,
+    nram_bytes,
+    unit_elements,
+    unit_words,
+)
+from mlusim.planning.lookup_cost import INSTRUCTION, LOAD, STORE, Costs, Spent, how_to_select, predict, scalar_address
+from mlusim.planning.lookup_geometry import Extents, blocks
+from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.split import boxes, cut, in_runs, union1_launch
+from mlusim.units import ceil_div, group_digits
+
+STRATEGIES: dict[str, str] = {
+    "auto": "what is predicted to be fastest",
+    "slab": "load what the index can address, select within NRAM",
+    "rows": "go to GDRAM for each lookup",
+}
+
+
+def plan_gather(job: Job) -> Plan:
+    """Split one gather. The index values play no part: the kernel reads them on the board.
+
+    Raises `PlanError` where neither way fits in the NRAM of the board, or not the one asked for.
+    """
+    lookups, board = job.lookups, job.board
+    shape = lookups.value_shape
+    if 0 in shape:
+        return empty_plan(job, shape, f"the output {list(shape)} has no elements and nothing is launched")
+    found = list(_slab_candidates(job))
+    if lookups.columns:
+        found += _row_candidates(job)
+    chosen, reason = choose(job, found)
+    start, stop = boxes([cut(extent, size) for extent, size in zip(shape, chosen.sizes, strict=True)], chosen.order)
+    kind, dim = union1_launch(board, len(start))
+    tasks = min(dim[0] * dim[1], len(start))
+    return Plan(
+        operator=job.operator,
+        strategy=job.strategy,
+        board=board,
+        tier=chosen.tier,
+        reason=reason,
+        arithmetic=(*chosen.arithmetic, f"{_n(len(start))} tiles of up to {list(chosen.sizes)}, in runs of neighbours"),
+        unit=unit_words(lookups),
+        unit_bytes=unit_elements(lookups) * job.itemsize,
+        kind=kind,
+        dim=dim,
+        output_shape=shape,
+        itemsize=job.itemsize,
+        tiles=Tiles(in_runs(len(start), tasks), start, stop, chosen.nram_bytes),
+        nram_bytes=chosen.nram_bytes,
+        parameters={"lookups": lookups, **chosen.parameters},
+        predicted_ps=chosen.predicted_ps,
+    )
+
+
+def _slab_candidates(job: Job) -> Iterator[Candidate]:
+    lookups, board = job.lookups, job.board
+    shape = lookups.value_shape
+    tied_extents = tuple(shape[axis] for axis in lookups.tied)
+    free_extents = tuple(shape[axis] for axis in lookups.free)
+    each = max(lookups.slab_elements * job.itemsize, 1)
+    beside = job.itemsize + (0 if not lookups.aligned else sum(_form(job).buffer_bytes(board, job.index_itemsize)))
+    coordinates = math.prod(tied_extents)
+    # As much as fits beside a quarter for the lookups, and as much as fits with all lookups of the slab.
+    usable = board.nram_usable_bytes
+    most = (usable * 3 // 4 // each, usable // (each + math.prod(free_extents) * beside))
+    limits = {min(max(limit, 1), coordinates) for limit in most}
+    for limit in sorted(limits | {even_size(coordinates, limit, board.cores) for limit in limits}):
+        shrunk = limit
+        while shrunk:
+            tied_sizes = blocks(tied_extents, shrunk)
+            room = _room_beside(job, tied_sizes)
+            if room:
+                yield _slab_candidate(job, tied_sizes, free_extents, room)
+                break
+            shrunk //= 2
+
+
+def _form(job: Job, tied_sizes: Extents = (2,)) -> IndexForm:
+    """Within a slab the place of a lookup counts where a tile has several coordinates of tied axes of the index."""
+    return job.form(positional=job.lookups.aligned and any(size > 1 for size in tied_sizes))
+
+
+def _buffers(job: Job, form: IndexForm, values: int, turns: int) -> list[int]:
+    """Buffers of a tile: its values and what becomes of its index."""
+    each = form.buffer_bytes(job.board, job.index_itemsize)
+    return [values * job.itemsize, *(turns * nbytes for nbytes in each)] if job.lookups.columns else []
+
+
+def _room_beside(job: Job, tied_sizes: Extents) -> int:
+    """Coordinates of the free axes that a tile may have beside its slab; 0: none fits."""
+    lookups, board = job.lookups, job.board
+    slab_bytes = nram_bytes(board, [lookups.slab_elements * math.prod(tied_sizes) * job.itemsize])
+    if slab_bytes > board.nram_usable_bytes:
+        return 0
+    if not lookups.columns:
+        return max(math.prod(lookups.positions), 1)
+    turns = math.prod(tied_sizes) if lookups.aligned else 1
+    each = _buffers(job, _form(job, tied_sizes), math.prod(tied_sizes), turns)
+    rounding = len(each) * (board.vector_alignment_bytes - 1)
+    return max(board.nram_usable_bytes - slab_bytes - rounding, 0) // sum(each)
+
+
+def _slab_candidate(job: Job, tied_sizes: Extents, free_extents: Extents, room: int) -> Candidate:
+    lookups, board = job.lookups, job.board
+    shape, itemsize = lookups.value_shape, job.itemsize
+    slabs = math.prod(ceil_div(shape[axis], size) for axis, size in zip(lookups.tied, tied_sizes, strict=True))
+    wanted = ceil_div(math.prod(free_extents), max(ceil_div(board.cores, slabs), 1))
+    free_sizes = blocks(free_extents, min(room, wanted))
+    size_of = dict(zip((*lookups.tied, *lookups.free), (*tied_sizes, *free_sizes), strict=True))
+    sizes = tuple(size_of[axis] for axis in range(len(shape)))
+    positions = sizes[: len(lookups.positions)]
+    form = _form(job, tied_sizes)
+    values, turns = math.prod(sizes), math.prod(positions)
+    row = values // turns
+    slab_box = lookups.slab_of((0,) * len(shape), sizes)[1]
+    how = how_to_select(board, row, itemsize, form)
+    parts = math.prod(ceil_div(extent, size) for extent, size in zip(free_extents, free_sizes, strict=True))
+    tiles = slabs * parts
+    tasks = min(board.cores, tiles)
+    each_task = ceil_div(tiles, tasks)
+    # A task's run of tiles may begin and end within a slab.
+    loads = min(each_task, ceil_div(each_task, parts) + (1 if each_task % parts else 0))
+    costs = Costs(board, tasks)
+    tile = costs.box(STORE, shape, sizes, itemsize)
+    if lookups.columns:
+        columns = lookups.columns
+        tile += costs.box(LOAD, (*lookups.positions, columns), (*positions, columns), job.index_itemsize)
+        if how == INSTRUCTION:
+            tile += costs.select_at_once(row, itemsize, turns, form)
+        else:
+            tile += costs.select(how, row, itemsize, turns, turns, scalar_address(board, form))
+    load = costs.box(LOAD, lookups.x_shape, slab_box, itemsize)
+    spent = Spent(loads * load.time_ps + each_task * tile.time_ps, max(slabs, tasks) * load.work + tiles * tile.work)
+    first = len(leading(lookups))
+    whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
+    slab_bytes = math.prod(slab_box) * itemsize
+    buffers = _buffers(job, form, values, turns)
+    return Candidate(
+        strategy="slab",
+        tier=1 if whole else 2,
+        sizes=sizes,
+        tiles=tiles,
+        predicted_ps=predict(board, spent),
+        nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
+        order=(*lookups.tied, *lookups.free),
+        arithmetic=(
+            (
+                f"slab {list(slab_box)} of x: {_n(slab_bytes)} B; beside it {_n(turns)} lookups of {_n(row)} values: "
+                f"{_n(values * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
+            ),
+            f"selected by {how}" if lookups.columns else "stored as it is",
+        ),
+        parameters={
+            "strategy": "slab",
+            "form": form,
+            "how": how,
+            "slab": slab_bytes // itemsize,
+            "values": values,
+            "turns": turns,
+        },
+    )
+
+
+def _row_candidates(job: Job) -> Iterator[Candidate]:
+    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    form = job.form(positional=lookups.aligned)
+    each = form.buffer_bytes(board, job.index_itemsize)
+    room = board.nram_usable_bytes - (len(each) + 1) * (board.vector_alignment_bytes - 1)
+    row_sizes = blocks(lookups.row_shape, max((room - sum(each)) // itemsize, 1))
+    row = math.prod(row_sizes)
+    fits = room // (sum(each) + row * itemsize)
+    if fits < 1:
+        return
+    chunks = math.prod(ceil_div(e, s) for e, s in zip(lookups.row_shape, row_sizes, strict=True))
+    wanted = ceil_div(math.prod(lookups.positions) * chunks, board.cores)
+    position_sizes = blocks(lookups.positions, min(fits, wanted))
+    sizes = position_sizes + row_sizes
+    turns = math.prod(position_sizes)
+    shape = lookups.value_shape
+    tiles = math.prod(ceil_div(extent, size) for extent, size in zip(shape, sizes, strict=True))
+    tasks = min(board.cores, tiles)
+    costs, columns = Costs(board, tasks), lookups.columns
+    tile = costs.box(STORE, shape, sizes, itemsize)
+    tile += costs.box(LOAD, (*lookups.positions, columns), (*position_sizes, columns), job.index_itemsize)
+    if board.has_gather:
+        tile += costs.rows_at_once(LOAD, row * itemsize, turns, form)
+    else:
+        tile += costs.rows(LOAD, row * itemsize, turns, address=scalar_address(board, form))
+    spent = Spent(ceil_div(tiles, tasks) * tile.time_ps, tiles * tile.work)
+    buffers = _buffers(job, form, turns * row, turns)
+    yield Candidate(
+        strategy="rows",
+        tier=3,
+        sizes=sizes,
+        tiles=tiles,
+        predicted_ps=predict(board, spent),
+        nram_bytes=nram_bytes(board, buffers),
+        order=tuple(range(len(shape))),
+        arithmetic=(
+            (
+                f"a row of {_n(math.prod(lookups.row_shape))} values, {_n(row)} at once; {_n(turns)} lookups: "
+                f"{_n(turns * row * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
+            ),
+            "by the gather instruction" if board.has_gather else "by a copy each",
+        ),
+        parameters={"strategy": "rows", "form": form, "values": turns * row, "turns": turns},
+    )
+
+
+_n: Callable[[int], str] = group_digits

@@ -1,0 +1,118 @@
+"""Predicted times of the plans of gather and scatter, by the board's cost functions.
+
+A prediction is the time of the busiest task while all of them move bytes at once, as tasks do that start together and
+do the same, or that of the DRAM for the bytes of all tasks, whichever is more. It does not know the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlusim.hardware import Board
+from mlusim.memory.copy import CopyShape
+from mlusim.memory.kinds import Direction
+from mlusim.memory.loops import address_cycles, rows_cost, scalar_copy_cycles
+from mlusim.memory.timing import CopyCost, copy_cost
+from mlusim.planning.index_form import IndexForm
+from mlusim.planning.lookup_geometry import Extents, segments
+from mlusim.units import PS_PER_S, ceil_ps, round_up
+
+LOAD, STORE, INSIDE = Direction.GDRAM2NRAM, Direction.NRAM2GDRAM, Direction.NRAM2NRAM
+
+# How rows are copied within NRAM.
+SCALAR, MOVES, INSTRUCTION = "a scalar loop", "a move for each row", "the instruction of arch 592"
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Time of a task in picoseconds, and bytes of DRAM time."""
+
+    time_ps: float = 0.0
+    work: float = 0.0
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.time_ps + other.time_ps, self.work + other.work)
+
+    def __mul__(self, times: float) -> Spent:
+        return Spent(self.time_ps * times, self.work * times)
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the operations of one task cost on a board of which `tasks` are at work."""
+
+    board: Board
+    tasks: int
+
+    def box(self, direction: Direction, shape: Extents, box: Extents, itemsize: int) -> Spent:
+        """A box of a contiguous tensor of GDRAM, its first element on a bus unit."""
+        run, count = segments(shape, box)
+        shaped = _rows_shape(self.board, direction, run * itemsize, count)
+        return self._shared(copy_cost(self.board, shaped, memory_core=False))
+
+    def rows(self, direction: Direction, row_bytes: int, count: int, *, turns: int = 0, address: int = 0) -> Spent:
+        """Rows of GDRAM, by a queued copy each."""
+        shaped = _rows_shape(self.board, direction, row_bytes, count)
+        return self._shared(rows_cost(self.board, shaped, "queued", turns=turns, address=address))
+
+    def rows_at_once(self, direction: Direction, row_bytes: int, count: int, form: IndexForm) -> Spent:
+        """Rows of GDRAM, by one `__gather` or `__scatter` and the vector instructions that make its offsets."""
+        shaped = _rows_shape(self.board, direction, row_bytes, count)
+        vectors_ps = self.board.cycles_ps(form.vector_cycles(self.board, count))
+        return self._shared(rows_cost(self.board, shaped, "instruction")) + Spent(vectors_ps)
+
+    def select(self, how: str, row_elements: int, itemsize: int, turns: int, kept: int, address: int) -> Spent:
+        """`kept` rows within NRAM, by `SCALAR` or `MOVES`, in a loop of `turns`."""
+        if how == MOVES:
+            shaped = _rows_shape(self.board, INSIDE, row_elements * itemsize, kept)
+            return Spent(rows_cost(self.board, shaped, "queued", turns=turns, address=address).alone_ps)
+        return Spent(self.board.cycles_ps(scalar_copy_cycles(self.board, turns, kept, row_elements, address)))
+
+    def select_at_once(self, row_elements: int, itemsize: int, turns: int, form: IndexForm) -> Spent:
+        """Rows within NRAM by `INSTRUCTION`, and the vector instructions that make its offsets."""
+        shaped = _rows_shape(self.board, INSIDE, row_elements * itemsize, turns)
+        vectors_ps = self.board.cycles_ps(form.vector_cycles(self.board, turns))
+        return Spent(rows_cost(self.board, shaped, "instruction").alone_ps + vectors_ps)
+
+    def _shared(self, cost: CopyCost) -> Spent:
+        """A transfer at its share of the cluster's port and of the DRAM."""
+        board = self.board
+        sharing = min(self.tasks, board.cores_per_cluster)
+        port = min(board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s) / sharing
+        rate = min(cost.limit, port * cost.ratio / PS_PER_S, board.dram_bandwidth_bytes_per_s / self.tasks / PS_PER_S)
+        return Spent(cost.latency_ps + cost.work / rate, cost.work)
+
+
+def scalar_address(board: Board, form: IndexForm) -> int:
+    """Scalar cycles to work out the address of one lookup."""
+    return address_cycles(board, form.columns, form.narrowed, positional=form.positional)
+
+
+def how_to_select(board: Board, row_elements: int, itemsize: int, form: IndexForm) -> str:
+    """The fastest way to copy rows within NRAM on a board. On 2xx a move takes multiples of 128 B only (B)."""
+    if board.has_gather and not form.lists(board):
+        return INSTRUCTION
+    moves_fit = not board.needs_aligned_vectors or (row_elements * itemsize) % board.vector_alignment_bytes == 0
+    if row_elements > 1 and moves_fit:
+        costs, turns = Costs(board, 1), 1024
+        times = {
+            how: costs.select(how, row_elements, itemsize, turns, turns, scalar_address(board, form)).time_ps
+            for how in (SCALAR, MOVES)
+        }
+        return min(times, key=times.__getitem__)
+    return SCALAR
+
+
+def predict(board: Board, spent: Spent) -> int:
+    """Time of a launch: `spent` holds that of the busiest task and the DRAM work of all of them."""
+    bandwidth = board.dram_bandwidth_bytes_per_s * board.dram_mixed_efficiency / PS_PER_S
+    return board.kernel_start_ps + board.kernel_end_ps + ceil_ps(max(spent.time_ps, spent.work / bandwidth))
+
+
+def _rows_shape(board: Board, direction: Direction, row_bytes: int, count: int) -> CopyShape:
+    unit_bytes = board.dram_unit_bytes
+    touched = count * round_up(row_bytes, unit_bytes)
+    partly = count * unit_bytes if row_bytes % unit_bytes else 0
+    bus_read = touched if direction is LOAD else partly if direction is STORE else 0
+    bus_write = touched if direction is STORE else 0
+    return CopyShape(direction, row_bytes * count, row_bytes, count, (), (), bus_read, bus_write, count > 1)

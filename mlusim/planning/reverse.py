@@ -1,0 +1,272 @@
+"""How reverse is split, and by which of the board's means each axis is turned round.
+
+The axes are merged to groups, reversed and not in turn (`reverse_groups`). A tile is a range of one group, the pivot,
+with all of the groups inside it: contiguous in the output, and contiguous in the input, at the mirrored place.
+
+The unit is the slice from the outermost reversed group on. Tier 1: whole slices fit in NRAM; tier 2: a slice is cut
+along an outer group; tier 3: a row, the innermost group, is cut into chunks, each loaded from its mirrored place.
+
+Inside a tile a group is reversed on chip or on the way. On chip a mirror instruction reverses everything from one group
+inwards at once, so each group whose neighbour goes the other way costs one mirror. On the way a negative source stride
+costs a segment of the copy for each of its elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlusim.errors import PlanError
+from mlusim.hardware import Board
+from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
+from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.prediction import TOLERANCE, TileCost, load_cost, predict_ps, store_cost, vector_ps
+from mlusim.planning.reverse_groups import Group, Means, coalesce, means_of
+from mlusim.planning.split import MAX_SEGMENTS, boxes, buffer_bytes, in_turn
+from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
+
+STRATEGIES: dict[str, str] = {
+    "auto": "whichever of the others the board's cost functions say is fastest",
+    "strided": "every group is reversed by negative source strides, the last axis element by element",
+    "mirror": "contiguous copies; every group is reversed on chip by mirror instructions",
+    "mixed": "axes before the last by negative source strides, the last axis by a mirror instruction",
+}
+
+# On boards of arch below 300 vector operands are a multiple of this (B).
+VECTOR_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """One way to do it: how tiles are reversed, how the tensor is cut into them, and the time that this takes."""
+
+    means: Means
+    overlapped: bool
+    cut: Cut
+    predicted_ps: int
+
+
+_Tier = tuple[int, str]
+
+
+def plan_reverse(
+    board: Board, shape: Sequence[int], axes: Sequence[int], itemsize: int, strategy: str, operator: str = "reverse"
+) -> Plan:
+    """Split one reverse.
+
+    Args:
+        board: the board's record.
+        shape: extents; any rank, any may be 0.
+        axes: axes to reverse, in [0, rank), each once; none is a copy.
+        itemsize: bytes of an element.
+        strategy: a name of `STRATEGIES`.
+        operator: what the plan calls itself.
+
+    The plan covers the output as [outer, pivot, inner]: the groups outside the pivot as one axis, the pivot, and those
+    inside it as one axis. Raises `PlanError` where the NRAM of the board does not hold one element in each buffer.
+    """
+    words = f"{list(shape)} reversed along {list(axes) or 'no axis'}"
+    if 0 in shape:
+        return _plan(board, operator, strategy, words, itemsize, None)
+    groups = coalesce(shape, axes)
+    words += f" is {' x '.join(_n(extent) + ' reversed' * flipped for extent, flipped in groups)}"
+    names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
+    choices = [
+        candidate
+        for name in names
+        for overlapped in (True, False)
+        for candidate in _candidates(board, groups, itemsize, name, overlapped=overlapped)
+    ]
+    choices = _without_repeats(choices)
+    if not choices:
+        raise PlanError(
+            f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 buffers of "
+            f"at least {VECTOR_BYTES} B: give it more nram_bytes"
+        )
+    fastest = min(choices, key=lambda candidate: candidate.predicted_ps).means.name
+    chosen = _choose([candidate for candidate in choices if candidate.means.name == fastest])
+    return _plan(board, operator, strategy, words, itemsize, (groups, chosen, choices))
+
+
+def _plan(
+    board: Board,
+    operator: str,
+    strategy: str,
+    words: str,
+    itemsize: int,
+    work: tuple[tuple[Group, ...], _Candidate, list[_Candidate]] | None,
+) -> Plan:
+    if work is None:
+        return Plan(
+            operator=operator,
+            strategy=strategy,
+            board=board,
+            tier=0,
+            reason="the output has no elements and nothing is launched",
+            arithmetic=(words,),
+            unit="a slice",
+            unit_bytes=0,
+            kind="BLOCK",
+            dim=(1, 1, 1),
+            output_shape=(0, 0, 0),
+            itemsize=itemsize,
+            tiles=Tiles([], np.empty((0, 3)), np.empty((0, 3)), 0),
+            nram_bytes=0,
+        )
+    groups, chosen, choices = work
+    cut = chosen.cut
+    first = next((index for index, group in enumerate(groups) if group.flipped), len(groups) - 1)
+    unit_elements = math.prod(group.extent for group in groups[first:])
+    buffers = _buffers(chosen.means, overlapped=chosen.overlapped)
+    outer = np.arange(cut.outer)
+    start, stop = boxes(((outer, outer + 1), cut.bounds(), (np.array([0]), np.array([cut.inner]))), order=(0, 1, 2))
+    sizes = (stop[:, 1] - start[:, 1]) * cut.inner
+    # Tiles of one size follow each other in a task, so that its buffers change their size once.
+    order = np.argsort(-sizes, kind="stable")
+    nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
+    tier, why = _tier(groups, first, cut, unit_elements, itemsize, buffer_bytes(board, buffers))
+    return Plan(
+        operator=operator,
+        strategy=chosen.means.name,
+        board=board,
+        tier=tier,
+        reason=f"{why}; {_comparison(choices, groups)}",
+        arithmetic=(
+            words,
+            tiles_in_words(board, cut, buffers),
+            _means_in_words(chosen, groups),
+        ),
+        unit=f"a slice of {_n(unit_elements)} elements of {itemsize} B",
+        unit_bytes=unit_elements * itemsize,
+        kind="BLOCK",
+        dim=(cut.tasks, 1, 1),
+        output_shape=(cut.outer, cut.extent, cut.inner),
+        itemsize=itemsize,
+        tiles=Tiles(in_turn(sizes[order], cut.tasks), start[order], stop[order], nram_bytes),
+        nram_bytes=nram_bytes,
+        parameters={
+            "groups": groups,
+            "pivot": cut.pivot,
+            "means": chosen.means,
+            "overlapped": chosen.overlapped,
+            "elements": cut.elements,
+        },
+        predicted_ps=chosen.predicted_ps,
+    )
+
+
+def _without_repeats(candidates: list[_Candidate]) -> list[_Candidate]:
+    """Strategies that come to the same on this tensor are one: the first."""
+    seen: dict[tuple[object, ...], str] = {}
+    kept = []
+    for each in candidates:
+        same = (each.cut, each.overlapped, each.means.segment, each.means.passes)
+        if seen.setdefault(same, each.means.name) == each.means.name:
+            kept.append(each)
+    return kept
+
+
+def _buffers(means: Means, *, overlapped: bool) -> int:
+    """NRAM buffers that a task needs: for the load and the store of two tiles, and for the results of mirrors."""
+    if not means.passes:
+        return 1 + overlapped
+    return 4 if overlapped else 2
+
+
+def _candidates(
+    board: Board, groups: tuple[Group, ...], itemsize: int, name: str, *, overlapped: bool
+) -> list[_Candidate]:
+    # Whole bus units and, for the old boards' vector unit, whole vectors.
+    whole = VECTOR_BYTES if board.needs_aligned_vectors else board.dram_unit_bytes
+    extents = [group.extent for group in groups]
+    found = []
+    for pivot in range(len(groups)):
+        means = means_of(groups, pivot, name)
+        capacity = buffer_bytes(board, _buffers(means, overlapped=overlapped))
+        for cut in pivot_cuts(board, extents, itemsize, capacity, whole_bytes=whole):
+            if cut.pivot == pivot:
+                cost = _tile_cost(board, groups, pivot, means, cut.rows, itemsize)
+                predicted = predict_ps(board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped)
+                found.append(_Candidate(means=means, overlapped=overlapped, cut=cut, predicted_ps=predicted))
+    return found
+
+
+def _tile_cost(board: Board, groups: tuple[Group, ...], pivot: int, means: Means, rows: int, itemsize: int) -> TileCost:
+    inner = math.prod(group.extent for group in groups[pivot + 1 :])
+    nbytes = rows * inner * itemsize
+    store = store_cost(board, nbytes)
+    mirrors = vector_ps(board, nbytes, len(means.passes)) if means.passes else 0
+    if means.segment == pivot:
+        return TileCost(load=load_cost(board, nbytes), store=store, compute_ps=mirrors)
+    segment = math.prod(group.extent for group in groups[means.segment :]) * itemsize
+    loops = [rows, *(group.extent for group in groups[pivot + 1 : means.segment])]
+    loads = math.prod(loops[: max(0, len(loops) - max_loops(board))])
+    loads *= math.prod(ceil_div(count, MAX_SEGMENTS) for count in loops[-max_loops(board) :])
+    segments = nbytes // segment // loads
+    load = load_cost(board, segment, ((max(segments, 1), -segment),))
+    return TileCost(load=load, loads=loads, store=store, compute_ps=mirrors)
+
+
+def max_loops(board: Board) -> int:
+    """Loops over segments that one `__memcpy` has."""
+    return 2 if board.has_3d_memcpy else 1
+
+
+def _choose(candidates: list[_Candidate]) -> _Candidate:
+    """Of all that are as fast as the fastest, as far as a prediction goes: most tasks, fewest passes, fewest tiles."""
+    limit = min(candidate.predicted_ps for candidate in candidates) * (1 + TOLERANCE)
+    eligible = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
+
+    def merit(candidate: _Candidate) -> tuple[int, int, bool, int]:
+        cut = candidate.cut
+        whole = cut.tiles == cut.tasks
+        return cut.tasks, -len(candidate.means.passes), candidate.overlapped is not whole, -cut.tiles
+
+    return max(eligible, key=merit)
+
+
+def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int, capacity: int) -> _Tier:
+    """What is cut, and why: an axis for which there is no room, or one for which there are cores to spare."""
+    unit = f"a slice of {_n(unit_elements * itemsize)} B"
+    if cut.pivot < first or (cut.pivot == first and cut.parts == 1):
+        return 1, f"{unit} fits, up to {_n(cut.elements // unit_elements)} in a tile"
+    parts = f"{_n(cut.parts)} parts of up to {_n(cut.elements * itemsize)} B"
+    if unit_elements * itemsize <= capacity:
+        parts += f", though it would fit, to occupy {cut.tasks} cores"
+    if cut.pivot == len(groups) - 1 and cut.parts > 1:
+        row = f"a row of {_n(groups[-1].extent * itemsize)} B" if cut.pivot != first else unit
+        return 3, f"{row} is cut into chunks, {parts}"
+    return 2, f"{unit} is cut along its outer axes, {parts}"
+
+
+def _means_in_words(chosen: _Candidate, groups: tuple[Group, ...]) -> str:
+    means = chosen.means
+    if not any(group.flipped for group in groups):
+        return "nothing is reversed: tiles are copied"
+    passes = len(means.passes)
+    on_chip = f"{passes} mirror instruction{'s'[: passes != 1]} a tile"
+    if means.segment == chosen.cut.pivot:
+        return f"contiguous loads, {on_chip}"
+    return f"loads of {_segments(means, groups)} by negative source strides, {on_chip}"
+
+
+def _comparison(choices: list[_Candidate], groups: tuple[Group, ...]) -> str:
+    """The fastest that each strategy can be."""
+    words = []
+    for name in dict.fromkeys(candidate.means.name for candidate in choices):
+        best = min((each for each in choices if each.means.name == name), key=lambda each: each.predicted_ps)
+        loads = "contiguous" if best.means.segment == best.cut.pivot else _segments(best.means, groups)
+        words.append(f"{name} {best.predicted_ps / PS_PER_US:.2f} us ({loads}, {len(best.means.passes)} mirrors)")
+    return f"{', '.join(words)} predicted"
+
+
+def _segments(means: Means, groups: tuple[Group, ...]) -> str:
+    elements = math.prod(group.extent for group in groups[means.segment :])
+    count = math.prod(group.extent for group in groups[: means.segment])
+    return f"{_n(count)} segments of {_n(elements)} element{'s'[: elements != 1]}"
+
+
+_n = group_digits

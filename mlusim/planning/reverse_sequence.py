@@ -1,0 +1,275 @@
+"""How reverse_sequence is split, batch entry by batch entry.
+
+An *entry* is one place along the batch axis and along the axes that lie between it and the sequence axis or, where the
+batch axis comes first, before it: S rows of Q elements, the first L of which are reversed. Tier 1: whole entries fit in
+NRAM; tier 2: an entry is cut along the sequence; tier 3: a row is cut into chunks. The lengths play no part here: the
+kernel reads them on the board, and times are predicted for entries that are reversed whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mlusim.errors import PlanError
+from mlusim.hardware import Board
+from mlusim.memory.view import View
+from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
+from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.prediction import TOLERANCE, TileCost, load_cost, move_ps, predict_ps, store_cost
+from mlusim.planning.split import MAX_SEGMENTS, Integers, boxes, buffer_bytes, cut_evenly, in_runs
+from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
+
+STRATEGIES: dict[str, str] = {
+    "auto": "whichever of the others the board's cost functions say is faster",
+    "strided": "each entry is loaded with a negative source stride over its first L rows",
+    "staged": "entries are loaded as they lie, and their first L rows moved within NRAM with a negative source stride",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """A tensor as entries.
+
+    Attributes:
+        outer: elements of the axes before the sequence axis where the batch axis comes after it; else 1.
+        entries: entries that follow each other in the tensor.
+        rows: S, elements along the sequence axis.
+        row: Q, elements of the axes after both.
+        batch: elements along the batch axis.
+        each: how many entries in a row belong to the same place along the batch axis.
+        sequence_first: whether a row holds all entries, [outer, S, entries, Q]; else they are [outer, entries, S, Q].
+    """
+
+    outer: int
+    entries: int
+    rows: int
+    row: int
+    batch: int
+    each: int
+    sequence_first: bool
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """The tensor as it lies in memory."""
+        if self.sequence_first:
+            return self.outer, self.rows, self.entries, self.row
+        return self.outer, self.entries, self.rows, self.row
+
+    @property
+    def period(self) -> int:
+        """As many entries in a row have every place along the batch axis among them."""
+        return self.each * self.batch
+
+    def batch_of(self, entry: int) -> int:
+        """The place along the batch axis of an entry."""
+        return entry // self.each % self.batch
+
+    def ordered(self, corner: tuple[int, ...]) -> tuple[int, ...]:
+        """A corner of a box of `shape` as (outer, entry, row, element), and back."""
+        outer, second, third, element = corner
+        return (outer, third, second, element) if self.sequence_first else corner
+
+    def by_entry(self, view: View) -> View:
+        """A view of four axes in the order of `shape` as one of [outer, entries, S, Q]."""
+        return view.transpose(0, 2, 1, 3) if self.sequence_first else view
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    name: str
+    overlapped: bool
+    cut: Cut
+    predicted_ps: int
+
+
+def layout_of(shape: Sequence[int], sequence_axis: int, batch_axis: int) -> Layout:
+    """A tensor as entries; axes are in [0, rank) and differ."""
+    first, second = sorted((sequence_axis, batch_axis))
+    before, between = math.prod(shape[:first]), math.prod(shape[first + 1 : second])
+    after = math.prod(shape[second + 1 :])
+    batch, rows = shape[batch_axis], shape[sequence_axis]
+    sequence_first = sequence_axis < batch_axis
+    return Layout(
+        outer=before if sequence_first else 1,
+        entries=between * batch if sequence_first else before * batch * between,
+        rows=rows,
+        row=after,
+        batch=batch,
+        each=1 if sequence_first else between,
+        sequence_first=sequence_first,
+    )
+
+
+def plan_reverse_sequence(
+    board: Board, shape: Sequence[int], sequence_axis: int, batch_axis: int, itemsize: int, strategy: str
+) -> Plan:
+    """Split one reverse_sequence.
+
+    Args:
+        board: the board's record.
+        shape: extents; rank 2 or more, any may be 0.
+        sequence_axis, batch_axis: in [0, rank), different.
+        itemsize: bytes of an element.
+        strategy: a name of `STRATEGIES`.
+
+    The plan covers the output as `Layout.shape`. Raises `PlanError` where the NRAM of the board does not hold one
+    element in each buffer.
+    """
+    layout = layout_of(shape, sequence_axis, batch_axis)
+    words = (
+        f"{list(shape)}, sequence axis {sequence_axis}, batch axis {batch_axis}: {_n(layout.outer * layout.entries)} "
+        f"entries of {_n(layout.rows)} rows of {_n(layout.row)} elements"
+    )
+    if 0 in shape:
+        return Plan(
+            operator="reverse_sequence",
+            strategy=strategy,
+            board=board,
+            tier=0,
+            reason="the output has no elements and nothing is launched",
+            arithmetic=(words,),
+            unit="an entry",
+            unit_bytes=0,
+            kind="BLOCK",
+            dim=(1, 1, 1),
+            output_shape=layout.shape,
+            itemsize=itemsize,
+            tiles=Tiles([], np.empty((0, 4)), np.empty((0, 4)), 0),
+            nram_bytes=0,
+        )
+    names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
+    choices = [
+        candidate
+        for name in names
+        for overlapped in (True, False)
+        for candidate in _candidates(board, layout, itemsize, name, overlapped=overlapped)
+    ]
+    if not choices:
+        raise PlanError(
+            f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs up to 4 "
+            f"buffers of an element, each rounded up to {board.vector_alignment_bytes} B: give it more nram_bytes"
+        )
+    chosen = _choose(choices)
+    cut = chosen.cut
+    start, stop = _boxes(layout, cut)
+    buffers = _buffers(chosen.name, overlapped=chosen.overlapped)
+    nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
+    entry_bytes = layout.rows * layout.row * itemsize
+    tier = cut.pivot
+    parts = f"{_n(cut.parts)} parts of up to {_n(cut.rows)}"
+    reason = (
+        f"entries of {_n(entry_bytes)} B fit, up to {_n(cut.rows)} in a tile",
+        f"an entry of {_n(entry_bytes)} B is cut along the sequence, {parts} rows",
+        f"a row of {_n(layout.row * itemsize)} B is cut into chunks, {parts} elements",
+    )[tier - 1]
+    times = [
+        f"{name} {min(each.predicted_ps for each in choices if each.name == name) / PS_PER_US:.2f} us"
+        for name in dict.fromkeys(each.name for each in choices)
+    ]
+    return Plan(
+        operator="reverse_sequence",
+        strategy=chosen.name,
+        board=board,
+        tier=tier,
+        reason=f"{reason}; {', '.join(times)} predicted",
+        arithmetic=(
+            words,
+            tiles_in_words(board, cut, buffers),
+        ),
+        unit=f"an entry of {_n(layout.rows)} rows of {_n(layout.row)} elements of {itemsize} B",
+        unit_bytes=entry_bytes,
+        kind="BLOCK",
+        dim=(cut.tasks, 1, 1),
+        output_shape=layout.shape,
+        itemsize=itemsize,
+        tiles=Tiles(in_runs(cut.tiles, cut.tasks), start, stop, nram_bytes),
+        nram_bytes=nram_bytes,
+        parameters={
+            "layout": layout,
+            "staged": chosen.name == "staged",
+            "overlapped": chosen.overlapped,
+            "elements": cut.elements,
+        },
+        predicted_ps=chosen.predicted_ps,
+    )
+
+
+def _buffers(name: str, *, overlapped: bool) -> int:
+    """What is loaded and what is stored are two buffers when entries are moved within NRAM."""
+    return (2 if name == "staged" else 1) * (1 + overlapped)
+
+
+def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overlapped: bool) -> list[_Candidate]:
+    capacity = buffer_bytes(board, _buffers(name, overlapped=overlapped))
+    found = []
+    for cut in pivot_cuts(
+        board,
+        (layout.outer, layout.entries, layout.rows, layout.row),
+        itemsize,
+        capacity,
+        whole_bytes=board.dram_unit_bytes,
+        limits=(1, layout.entries, MAX_SEGMENTS, layout.row),
+        outermost=1,
+    ):
+        cost = _tile_cost(board, layout, cut, itemsize, staged=name == "staged")
+        predicted = predict_ps(board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped)
+        found.append(_Candidate(name=name, overlapped=overlapped, cut=cut, predicted_ps=predicted))
+    return found
+
+
+def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged: bool) -> TileCost:
+    """One tile with its entries reversed whole: a load and a move, or a load by a negative stride, for each entry."""
+    sizes = (cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows)
+    entries, rows, row = sizes[cut.pivot - 1]
+    nbytes = cut.elements * itemsize
+    # Tasks take runs of tiles, so that those of one entry are mostly one task's, which loads its length once.
+    each = ceil_div(cut.tiles, cut.tasks)
+    lengths = entries * each if cut.pivot == 1 else ceil_div(each, cut.tiles // (layout.outer * layout.entries))
+    lengths_ps = min(lengths, layout.batch) * board.scalar_gdram_latency_ps // each
+    as_it_lies = _as_it_lies(layout, entries, rows, row, itemsize)
+    store = store_cost(board, *as_it_lies)
+    if staged:
+        moves_ps = move_ps(board, 2 * nbytes, entries + 1)
+        return TileCost(load=load_cost(board, *as_it_lies), store=store, compute_ps=moves_ps, scalar_ps=lengths_ps)
+    stride = layout.row * itemsize * (layout.entries if layout.sequence_first else 1)
+    load = load_cost(board, row * itemsize, ((rows, -stride),) if rows > 1 else ())
+    return TileCost(load=load, loads=entries, store=store, scalar_ps=lengths_ps)
+
+
+def _as_it_lies(
+    layout: Layout, entries: int, rows: int, row: int, itemsize: int
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """Segment and loops of a tile in GDRAM."""
+    if not layout.sequence_first or rows == 1 or entries == layout.entries:
+        return entries * rows * row * itemsize, ()
+    return entries * row * itemsize, ((rows, layout.entries * layout.row * itemsize),)
+
+
+def _boxes(layout: Layout, cut: Cut) -> tuple[Integers, Integers]:
+    """Tiles as boxes of `Layout.shape`."""
+    extents = (layout.outer, layout.entries, layout.rows, layout.row)
+    cuts = [cut_evenly(extent, extent if axis < cut.pivot else 1) for axis, extent in enumerate(extents)]
+    cuts[cut.pivot] = cut.bounds()
+    start, stop = boxes(cuts, order=(0, 1, 2, 3))
+    axes = [0, 2, 1, 3] if layout.sequence_first else [0, 1, 2, 3]
+    return start[:, axes], stop[:, axes]
+
+
+def _choose(candidates: list[_Candidate]) -> _Candidate:
+    """The fastest strategy; of its cuts that are as fast, as far as a prediction goes: most tasks, fewest tiles."""
+    name = min(candidates, key=lambda candidate: candidate.predicted_ps).name
+    limit = min(candidate.predicted_ps for candidate in candidates) * (1 + TOLERANCE)
+
+    def merit(candidate: _Candidate) -> tuple[int, bool, int]:
+        cut = candidate.cut
+        whole = cut.tiles == cut.tasks
+        return cut.tasks, candidate.overlapped is not whole, -cut.tiles
+
+    return max((each for each in candidates if each.name == name and each.predicted_ps <= limit), key=merit)
+
+
+_n = group_digits

@@ -1,0 +1,291 @@
+"""How scatter and scatter_nd are split: by what they write, so that each place has one core and keeps the last update.
+
+slab   A core loads a box of x, lets the updates that reach it happen in NRAM, and stores it. Tier 1 where a unit, that
+       is all of the indexed axes at one coordinate of the leading tied ones, stays whole; tier 2 where it is cut.
+rows   A core copies its region of x to the output and lets each update happen in GDRAM. Tier 3.
+bins   Updates are sorted by region of x first (`mlusim.planning.scatter_bins`). Tier 1 or 2.
+
+Boxes and regions are parts of tied axes, and windows of indexed axes where those are too few or too large. A core with
+a window reads all the index that may concern it and leaves out what does not: from arch 300 on by vector instructions,
+which give lists of the updates for it, before in the scalar loop. In standard mode it may then fetch the rows that are
+listed, instead of all.
+
+Which it is, is decided by predicted time (`mlusim.planning.lookup_cost`), index values taken to be spread evenly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from mlusim.planning.index_form import IndexForm
+from mlusim.planning.lookup import (
+    Candidate,
+    Job,
+    choose,
+    empty_plan,
+    even_size,
+    leading,
+    nram_bytes,
+    unit_elements,
+    unit_words,
+    whole_nram_bytes,
+)
+from mlusim.planning.lookup_cost import LOAD, STORE, Costs, Spent, how_to_select, predict
+from mlusim.planning.lookup_geometry import Extents, blocks
+from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
+from mlusim.planning.scatter_chunk import boxes_in, buffers_of, chunk_of, updated, ways_to_read, words_of
+from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
+from mlusim.units import ceil_div, group_digits
+
+STRATEGIES: dict[str, str] = {
+    "auto": "what is predicted to be fastest",
+    "slab": "update boxes of the output within NRAM",
+    "rows": "copy x, then go to GDRAM for each update",
+    "bins": "sort the updates by region of x, then update each region within NRAM",
+}
+
+
+def plan_scatter(job: Job) -> Plan:
+    """Split one scatter. The index values play no part: the kernel reads them on the board.
+
+    Raises `PlanError` where neither way fits in the NRAM of the board, or not the one asked for.
+    """
+    lookups, board = job.lookups, job.board
+    shape = lookups.x_shape
+    if 0 in shape:
+        return empty_plan(job, shape, f"the output {list(shape)} has no elements and nothing is launched")
+    if lookups.columns and 0 not in lookups.value_shape:
+        found = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
+        if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in found):
+            raise no_bins(job)
+        chosen, reason = choose(job, found)
+        if chosen.strategy == BINS:
+            return bins_plan(job, chosen, reason)
+    else:
+        chosen = _copy_candidate(job)
+        reason = (
+            "an index without columns chooses nothing: src replaces what it covers"
+            if 0 not in lookups.value_shape
+            else "there are no updates: x is copied"
+        )
+    start, stop = _grid(shape, chosen.sizes)
+    regions: Extents = chosen.parameters["regions"]
+    region_start, region_stop = _grid(shape, regions)
+    kind, dim = union1_launch(board, len(region_start))
+    tasks = in_turn(np.prod(region_stop - region_start, axis=1), min(dim[0] * dim[1], len(region_start)))
+    owner = _region_of(start, shape, regions)
+    order = np.argsort(owner, kind="stable")
+    return Plan(
+        operator=job.operator,
+        strategy=job.strategy,
+        board=board,
+        tier=chosen.tier,
+        reason=reason,
+        arithmetic=(
+            *chosen.arithmetic,
+            f"{_n(len(region_start))} regions of up to {list(regions)}, which tasks take in turn",
+            f"{_n(len(start))} tiles of up to {list(chosen.sizes)}",
+        ),
+        unit=unit_words(lookups),
+        unit_bytes=unit_elements(lookups) * job.itemsize,
+        kind=kind,
+        dim=dim,
+        output_shape=shape,
+        itemsize=job.itemsize,
+        tiles=Tiles(tasks[owner][order], start[order], stop[order], chosen.nram_bytes),
+        nram_bytes=chosen.nram_bytes,
+        parameters={
+            **chosen.parameters,
+            # The rows of x are stored first, and those that are looked up again over them.
+            "rewrites": chosen.parameters["strategy"] == "rows",
+            "lookups": lookups,
+            "regions": Tiles(tasks, region_start, region_stop, chosen.nram_bytes),
+        },
+        predicted_ps=chosen.predicted_ps,
+    )
+
+
+def _grid(shape: Extents, sizes: Extents) -> tuple[Integers, Integers]:
+    """Boxes of these sizes, in row-major order."""
+    cuts = [cut(extent, size) for extent, size in zip(shape, sizes, strict=True)]
+    return boxes(cuts, range(len(shape)))
+
+
+def _region_of(start: Integers, shape: Extents, regions: Extents) -> Integers:
+    """The region that each tile lies in, by the place of its first corner."""
+    number = np.zeros(len(start), np.int64)
+    for axis, (extent, size) in enumerate(zip(shape, regions, strict=True)):
+        number = number * ceil_div(extent, size) + start[:, axis] // size
+    return number
+
+
+def _copy_candidate(job: Job) -> Candidate:
+    """No address to work out: tiles that fill NRAM, or as many as cores."""
+    board, shape = job.board, job.lookups.x_shape
+    elements = math.prod(shape)
+    limit = min(whole_nram_bytes(board) // job.itemsize, ceil_div(elements, board.cores))
+    sizes = blocks(shape, limit)
+    tiles = boxes_in(shape, sizes)
+    spent = _copied(job, Costs(board, min(tiles, board.cores)), sizes)
+    return Candidate(
+        strategy="slab",
+        tier=1 if tiles <= 1 or elements * job.itemsize <= board.nram_usable_bytes else 2,
+        sizes=sizes,
+        tiles=tiles,
+        predicted_ps=predict(board, Spent(ceil_div(tiles, board.cores) * spent.time_ps, tiles * spent.work)),
+        nram_bytes=nram_bytes(board, [math.prod(sizes) * job.itemsize]),
+        arithmetic=(f"{_n(limit)} elements at once: NRAM, or an equal share of each core",),
+        order=(),
+        parameters={"strategy": "slab", "regions": sizes, "tile": math.prod(sizes), "chunk": None},
+    )
+
+
+def _slab_candidates(job: Job) -> Iterator[Candidate]:
+    lookups, board = job.lookups, job.board
+    tied, indexed = _axes(job)
+    coordinates, each = math.prod(tied), lookups.slab_elements
+    most = max(board.nram_usable_bytes * 3 // 4 // job.itemsize, 1)
+    whole = max(min(most // each, coordinates), 1)
+    tied_limits = {whole, even_size(coordinates, whole, board.cores)}
+    for tied_limit in sorted(tied_limits):
+        fewest = ceil_div(each * tied_limit, most)
+        regions = ceil_div(coordinates, tied_limit)
+        for windows in sorted({fewest, max(fewest, ceil_div(board.cores, regions))}):
+            tied_left, indexed_left = tied_limit, ceil_div(each, windows)
+            while tied_left:
+                found = list(_slab_candidate(job, blocks(tied, tied_left), blocks(indexed, indexed_left)))
+                yield from found
+                if found:
+                    break
+                # Halve the box of x until a lookup fits beside it.
+                tied_left, indexed_left = (
+                    (tied_left // 2, indexed_left) if tied_left > 1 else (int(indexed_left > 1), indexed_left // 2)
+                )
+
+
+def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Iterator[Candidate]:
+    board, itemsize, lookups = job.board, job.itemsize, job.lookups
+    shape = lookups.x_shape
+    sizes = _sizes(job, tied_sizes, indexed_sizes)
+    slab_bytes = math.prod(sizes) * itemsize
+    form = _form(job, sizes)
+    room = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
+    tiles = boxes_in(shape, sizes)
+    costs = Costs(board, min(board.cores, tiles))
+    first = len(leading(lookups))
+    for fetch in ways_to_read(job, form):
+        chunk = chunk_of(job, sizes, form, room, strategy="slab", fetch=fetch)
+        if chunk is None:
+            continue
+        how = how_to_select(board, chunk.row, itemsize, form)
+        spent = (
+            _copied(job, costs, sizes) + updated(job, "slab", costs, chunk, form, _kept(job, sizes), how) * chunk.count
+        )
+        buffers = buffers_of(job, form, chunk)
+        yield Candidate(
+            strategy="slab",
+            tier=1 if sizes[first:] == shape[first:] else 2,
+            sizes=sizes,
+            tiles=tiles * (2 + 3 * chunk.count),
+            predicted_ps=predict(board, Spent(ceil_div(tiles, costs.tasks) * spent.time_ps, tiles * spent.work)),
+            nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
+            arithmetic=(f"a box {list(sizes)} of x: {_n(slab_bytes)} B", *words_of(job, chunk, form, buffers, how)),
+            order=(),
+            parameters={
+                "strategy": "slab",
+                "regions": sizes,
+                "tile": math.prod(sizes),
+                "form": form,
+                "how": how,
+                "chunk": chunk,
+            },
+        )
+
+
+def _row_candidates(job: Job) -> Iterator[Candidate]:
+    board = job.board
+    tied, indexed = _axes(job)
+    coordinates, each = math.prod(tied), math.prod(indexed)
+    for tied_limit in sorted({even_size(coordinates, ceil_div(coordinates, board.cores), board.cores), coordinates}):
+        most = min(ceil_div(board.cores, ceil_div(coordinates, tied_limit)), each)
+        windows = 1
+        while windows < 2 * most:
+            indexed_limit = ceil_div(each, min(windows, most))
+            yield from _row_candidate(job, blocks(tied, tied_limit), blocks(indexed, indexed_limit))
+            windows *= 2
+
+
+def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Iterator[Candidate]:
+    board, itemsize, lookups = job.board, job.itemsize, job.lookups
+    shape = lookups.x_shape
+    regions = _sizes(job, tied_sizes, indexed_sizes)
+    form = _form(job, regions, in_whole=True)
+    sizes = blocks(regions, whole_nram_bytes(board) // itemsize)
+    staged = math.prod(sizes)
+    tiles, count = boxes_in(regions, sizes), boxes_in(shape, regions)
+    costs = Costs(board, min(board.cores, count))
+    for fetch in ways_to_read(job, form):
+        chunk = chunk_of(job, regions, form, board.nram_usable_bytes, strategy="rows", fetch=fetch)
+        if chunk is None:
+            continue
+        updates = updated(job, "rows", costs, chunk, form, _kept(job, regions), "")
+        spent = _copied(job, costs, sizes) * tiles + updates * chunk.count
+        buffers = buffers_of(job, form, chunk)
+        yield Candidate(
+            strategy="rows",
+            tier=3,
+            sizes=sizes,
+            tiles=count * (2 * tiles + 3 * chunk.count),
+            predicted_ps=predict(board, Spent(ceil_div(count, costs.tasks) * spent.time_ps, count * spent.work)),
+            nram_bytes=max(nram_bytes(board, [staged * itemsize]), nram_bytes(board, buffers)),
+            arithmetic=words_of(job, chunk, form, buffers, "a copy each"),
+            order=(),
+            parameters={
+                "strategy": "rows",
+                "regions": regions,
+                "tile": staged,
+                "form": form,
+                "chunk": chunk,
+            },
+        )
+
+
+def _copied(job: Job, costs: Costs, sizes: Extents) -> Spent:
+    """A box of x into NRAM and out again."""
+    shape, itemsize = job.lookups.x_shape, job.itemsize
+    return costs.box(LOAD, shape, sizes, itemsize) + costs.box(STORE, shape, sizes, itemsize)
+
+
+def _kept(job: Job, sizes: Extents) -> float:
+    """The part of the updates that a window keeps, where index values are spread evenly."""
+    return math.prod(sizes[axis] / job.lookups.x_shape[axis] for axis in job.lookups.axes)
+
+
+def _axes(job: Job) -> tuple[Extents, Extents]:
+    """Extents of the tied and of the indexed axes of x, in its order."""
+    shape, indexed = job.lookups.x_shape, set(job.lookups.axes)
+    return (
+        tuple(extent for axis, extent in enumerate(shape) if axis not in indexed),
+        tuple(extent for axis, extent in enumerate(shape) if axis in indexed),
+    )
+
+
+def _sizes(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Extents:
+    """Sizes along the axes of x from those of its tied and its indexed axes."""
+    tied, indexed = iter(tied_sizes), iter(indexed_sizes)
+    chosen = set(job.lookups.axes)
+    return tuple(next(indexed if axis in chosen else tied) for axis in range(len(job.lookups.x_shape)))
+
+
+def _form(job: Job, sizes: Extents, *, in_whole: bool = False) -> IndexForm:
+    """What boxes of these sizes make of the index; `in_whole`: addressed in all of x."""
+    lookups = job.lookups
+    tied = any(to is not None and (in_whole or sizes[to] > 1) for to in lookups.tied_to[: len(lookups.positions)])
+    return job.form(positional=tied, narrowed=sum(sizes[axis] < lookups.x_shape[axis] for axis in lookups.axes))
+
+
+_n: Callable[[int], str] = group_digits

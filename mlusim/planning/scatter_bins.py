@@ -1,0 +1,248 @@
+"""How scatter is split by strategy "bins": sort the updates by the region of x that they reach, then apply them there.
+
+Two launches, the end of the first being the barrier between all cores. x and the output are flat.
+
+bin     The lookups are dealt out in chunks. A core makes row numbers of a chunk, sorts rows and values into bins, one
+        for each region of x, and leaves them in a workspace of GDRAM, with where each bin begins.
+apply   A core loads a region of x, takes the updates of its bin from all chunks, in order, and stores the region.
+
+So each update is loaded and stored by one core, instead of looked at by all that have a window. Of several updates of
+one place the last stays: chunks are in order, and sorting keeps the order within a bin.
+
+It is for updates of single elements, on boards whose vector instructions take any length (3xx on).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlusim.errors import PlanError
+from mlusim.memory.loops import COLLECT_BINS_PASSES
+from mlusim.planning.index_form import IndexForm
+from mlusim.planning.lookup import Candidate, Job, nram_bytes, unit_elements, unit_words
+from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs, Spent, how_to_select, predict
+from mlusim.planning.lookup_geometry import Extents, Lookups, blocks
+from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
+from mlusim.units import ceil_div, group_digits, round_up
+
+BINS = "bins"
+# Bin numbers have 16 bits.
+_MOST_BINS = 1 << 16
+# Of the NRAM of a core that applies updates, the part that its region may take.
+_REGION_PART = 15 / 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binning:
+    """What both launches work with.
+
+    Attributes:
+        size, bins: rows of a region, and regions.
+        sizes: lookups of a chunk along each axis of their positions, at most.
+        turns, chunks: lookups of a chunk, at most, and chunks.
+        held: updates that a list of the second launch takes; there are two.
+        width: bytes of a row number.
+    """
+
+    size: int
+    bins: int
+    sizes: Extents
+    turns: int
+    chunks: int
+    held: int
+    width: int
+
+    def boxes(self, lookups: Lookups) -> tuple[Integers, Integers, Integers]:
+        """The chunks, which follow each other as lookups do: first lookup, and start and stop of the box."""
+        axes = range(len(lookups.positions))
+        cuts = [cut(extent, size) for extent, size in zip(lookups.positions, self.sizes, strict=True)]
+        start, stop = boxes(cuts, axes)
+        counts = np.prod(stop - start, axis=1)
+        return np.cumsum(counts) - counts, start, stop
+
+
+def refusal(job: Job) -> str:
+    """Why a scatter cannot be split by bins; empty where it can, as far as NRAM goes."""
+    lookups, board = job.lookups, job.board
+    if board.needs_aligned_vectors:
+        return (
+            f"updates are sorted by vector instructions at any place of a list, and those of {board.name} (arch "
+            f"{board.arch}) take whole, aligned 128 B"
+        )
+    row = math.prod(lookups.row_shape)
+    if row > 1:
+        return f"it sorts single elements, and each lookup here replaces a row of {row}"
+    return ""
+
+
+def no_bins(job: Job) -> PlanError:
+    """The error where "bins" was asked for and there is no candidate."""
+    board = job.board
+    why = refusal(job) or (
+        f"{_n(board.nram_usable_bytes)} B of usable NRAM of {board.name} do not take a region of x with an update, or "
+        f"leave more than {_n(_MOST_BINS)} regions"
+    )
+    return PlanError(f"{job.operator}, strategy {BINS}: {why}; take strategy 'rows' or 'auto'")
+
+
+def bin_candidates(job: Job) -> list[Candidate]:
+    """Splits by bins with their predicted times; none where it does not apply or NRAM is too small."""
+    if refusal(job):
+        return []
+    board = job.board
+    elements = math.prod(job.lookups.x_shape)
+    most = int(board.nram_usable_bytes * _REGION_PART) // job.itemsize
+    fewest = ceil_div(elements, max(most, 1))
+    whole = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, job.itemsize)
+    found: dict[int, Candidate] = {}
+    for parts in (fewest, round_up(fewest, board.cores)):
+        # Regions begin on a bus unit where that is possible.
+        size = min(round_up(ceil_div(elements, parts), whole), elements)
+        size = size if size <= most else most // whole * whole or most
+        candidate = None
+        while size and not candidate:
+            candidate = found.get(size) or _candidate(job, size, ceil_div(elements, size))
+            if candidate:
+                found[size] = candidate
+            # Halve the region until an update fits beside it.
+            size //= 2
+    return list(found.values())
+
+
+def _candidate(job: Job, size: int, bins: int) -> Candidate | None:
+    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    if bins > _MOST_BINS:
+        return None
+    tied = any(to is not None and extent > 1 for to, extent in zip(lookups.tied_to, lookups.positions, strict=False))
+    form = IndexForm(
+        columns=lookups.columns,
+        positional=tied,
+        narrowed=0,
+        wide=job.form(positional=tied).wide,
+        binned=True,
+    )
+    width = form.width()
+    count = math.prod(lookups.positions)
+    each = (*form.buffer_bytes(board, job.index_itemsize), width, itemsize, itemsize)
+    fits = (board.nram_usable_bytes - len(each) * (board.vector_alignment_bytes - 1)) // sum(each)
+    left = board.nram_usable_bytes - nram_bytes(board, [size * itemsize]) - 4 * (board.vector_alignment_bytes - 1)
+    held = min(left // (2 * (width + itemsize)), count)
+    if fits < 1 or held < 1:
+        return None
+    sizes = blocks(lookups.positions, ceil_div(count, min(round_up(ceil_div(count, fits), board.cores), count)))
+    turns = math.prod(sizes)
+    chunks = math.prod(ceil_div(extent, part) for extent, part in zip(lookups.positions, sizes, strict=True))
+    binning = Binning(size=size, bins=bins, sizes=sizes, turns=turns, chunks=chunks, held=held, width=width)
+    sorting = [turns * nbytes for nbytes in each]
+    applying = [size * itemsize, *2 * [held * width, held * itemsize]]
+    how = how_to_select(board, 1, itemsize, form)
+    return Candidate(
+        strategy=BINS,
+        tier=1 if bins == 1 or size % unit_elements(lookups) == 0 else 2,
+        sizes=(size,),
+        tiles=chunks * 8 + bins * (3 + 2 * chunks) + 4 * ceil_div(count, held),
+        predicted_ps=_sorting_ps(job, binning, form) + board.queued_kernel_gap_ps + _applying_ps(job, binning, how),
+        nram_bytes=max(nram_bytes(board, sorting), nram_bytes(board, applying)),
+        arithmetic=(
+            f"{_n(count)} lookups in {_n(chunks)} chunks of up to {_n(turns)}, {_n(sum(each))} B of NRAM each",
+            f"{_n(bins)} regions of up to {_n(size)} elements, {_n(size * itemsize)} B",
+            f"updates of a region {_n(held)} at once, twice: {_n(2 * held * (width + itemsize))} B, by {how}",
+        ),
+        order=(),
+        parameters={"strategy": BINS, "form": form, "how": how, "binning": binning},
+    )
+
+
+def _sorting_ps(job: Job, binning: Binning, form: IndexForm) -> int:
+    """Time of the first launch."""
+    board, lookups = job.board, job.lookups
+    costs = Costs(board, min(board.cores, binning.chunks))
+    turns = binning.turns
+    widest = turns * max(binning.width, job.itemsize)
+    instructions = COLLECT_BINS_PASSES * binning.bins
+    cycles = form.vector_cycles(board, turns)
+    cycles += instructions * (board.vector_startup_cycles + ceil_div(widest, board.vector_bytes_per_cycle))
+    columns = lookups.columns
+    spent = (
+        costs.box(LOAD, (*lookups.positions, columns), (*binning.sizes, columns), job.index_itemsize)
+        + costs.box(LOAD, (turns,), (turns,), job.itemsize)
+        + costs.box(STORE, (turns,), (turns,), binning.width)
+        + costs.box(STORE, (turns,), (turns,), job.itemsize)
+        + Spent(board.cycles_ps(cycles) + (binning.bins + 1) * board.scalar_gdram_latency_ps)
+    )
+    busiest = ceil_div(binning.chunks, costs.tasks) * spent.time_ps
+    return predict(board, Spent(busiest, binning.chunks * spent.work))
+
+
+def _applying_ps(job: Job, binning: Binning, how: str) -> int:
+    """Time of the second launch, index values taken to be spread evenly."""
+    board, itemsize = job.board, job.itemsize
+    costs = Costs(board, min(board.cores, binning.bins))
+    count = ceil_div(math.prod(job.lookups.positions), binning.bins)
+    part = max(ceil_div(count, binning.chunks), 1)
+    copied = costs.box(LOAD, (binning.size,), (binning.size,), itemsize)
+    copied += costs.box(STORE, (binning.size,), (binning.size,), itemsize)
+    segments = costs.box(LOAD, (part,), (part,), binning.width) + costs.box(LOAD, (part,), (part,), itemsize)
+    # Copies behind each other hide their start-up.
+    loaded = Spent(max(segments.time_ps - 2 * board.dma_read_latency_ps, 0.0), segments.work) * binning.chunks
+    if how == SCALAR:
+        updated = costs.select(how, 1, itemsize, count, count, board.scalar_nram_cycles).time_ps
+    else:
+        updated = board.cycles_ps(board.move_startup_cycles + count * board.scalar_nram_cycles)
+    table_ps = 2 * binning.chunks * board.scalar_gdram_latency_ps
+    # The updates of one list happen while the next is loaded, but for the first and the last.
+    lists = ceil_div(count, binning.held)
+    both_ps = (loaded.time_ps + updated + (lists - 1) * max(loaded.time_ps, updated)) / lists
+    spent = copied + Spent(both_ps + table_ps, loaded.work)
+    busiest = ceil_div(binning.bins, costs.tasks) * spent.time_ps
+    return predict(board, Spent(busiest, binning.bins * spent.work))
+
+
+def bins_plan(job: Job, chosen: Candidate, reason: str) -> Plan:
+    """The plan of a candidate: its tiles are the regions."""
+    elements = math.prod(job.lookups.x_shape)
+    binning: Binning = chosen.parameters["binning"]
+    start, stop = boxes([cut(elements, binning.size)], (0,))
+    kind, dim = union1_launch(job.board, max(binning.bins, binning.chunks))
+    tasks = in_turn(np.prod(stop - start, axis=1), min(dim[0] * dim[1], binning.bins))
+    return Plan(
+        operator=job.operator,
+        strategy=job.strategy,
+        board=job.board,
+        tier=chosen.tier,
+        reason=reason,
+        arithmetic=chosen.arithmetic,
+        unit=unit_words(job.lookups),
+        unit_bytes=unit_elements(job.lookups) * job.itemsize,
+        kind=kind,
+        dim=dim,
+        output_shape=(elements,),
+        itemsize=job.itemsize,
+        tiles=Tiles(tasks, start, stop, chosen.nram_bytes),
+        nram_bytes=chosen.nram_bytes,
+        parameters={**chosen.parameters, "lookups": job.lookups, "regions": (binning.size,), "rewrites": False},
+        predicted_ps=chosen.predicted_ps,
+    )
+
+
+def workspaces(plan: Plan, dtype: np.dtype[Any]) -> dict[str, tuple[Extents, np.dtype[Any], bool]]:
+    """Shape and element type of each tensor of the workspace by name, and whether scalar code reads it.
+
+    Row numbers and values of equal width are one tensor, so that one copy with a stride takes both.
+    """
+    binning: Binning = plan.parameters["binning"]
+    count = math.prod(plan.parameters["lookups"].positions)
+    row = np.dtype(f"i{binning.width}")
+    starts = {"bin starts": ((binning.chunks, binning.bins + 1), np.dtype(np.int32), True)}
+    if dtype.itemsize == binning.width:
+        return starts | {"sorted updates": ((2, count), row, False)}
+    return starts | {"sorted rows": ((count,), row, False), "sorted values": ((count,), dtype, False)}
+
+
+_n: Callable[[int], str] = group_digits

@@ -1,0 +1,137 @@
+"""What a core of scatter takes of the updates at once, by strategies "slab" and "rows": sizes, NRAM, time, words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mlusim.planning.index_form import IndexForm
+from mlusim.planning.lookup import Job
+from mlusim.planning.lookup_cost import LOAD, STORE, Costs, Spent, scalar_address
+from mlusim.planning.lookup_geometry import Extents, blocks
+from mlusim.units import ceil_div, group_digits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """What a core takes of the updates at once.
+
+    Attributes:
+        sizes: values along each axis, at most.
+        turns, row: lookups, and values of each.
+        count: chunks of a region, at most.
+        fetch: whether rows are fetched by list, instead of all of src.
+        held: lookups whose values NRAM holds at once.
+    """
+
+    sizes: Extents
+    turns: int
+    row: int
+    count: int
+    fetch: bool
+    held: int
+
+
+def chunk_of(job: Job, sizes: Extents, form: IndexForm, room: int, strategy: str, *, fetch: bool) -> Chunk | None:
+    """The most updates of a box of x that NRAM takes at once; None where not one row fits."""
+    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    extents = lookups.values_of((0,) * len(sizes), sizes)[1]
+    rank = len(lookups.positions)
+    each = form.buffer_bytes(board, job.index_itemsize)
+    left = room - (len(each) + 1) * (board.vector_alignment_bytes - 1)
+    rows = extents[rank:]
+    row_sizes = rows
+    if strategy == "rows":
+        # Rows that are fetched have a quarter of the room, lists and index the rest.
+        row_sizes = blocks(rows, max((left // 4 if fetch else left - sum(each)) // itemsize, 1))
+    row = math.prod(row_sizes)
+    held = 0
+    if not fetch:
+        fits = left // (sum(each) + row * itemsize)
+    else:
+        held = left // 4 // (row * itemsize) if strategy == "rows" else 0
+        fits = (left - held * row * itemsize) // sum(each)
+    if fits < 1 or (fetch and strategy == "rows" and not held):
+        return None
+    tied = tuple(axis for axis in lookups.tied if axis < rank)
+    tied_sizes = blocks(tuple(extents[axis] for axis in tied), fits)
+    free_sizes = blocks(tuple(extents[axis] for axis in lookups.free), fits // math.prod(tied_sizes))
+    size_of = dict(zip((*tied, *lookups.free), (*tied_sizes, *free_sizes), strict=True))
+    turns = math.prod(size_of.values())
+    chosen = (*(size_of[axis] for axis in range(rank)), *row_sizes)
+    return Chunk(
+        sizes=chosen,
+        turns=turns,
+        row=row,
+        count=boxes_in(extents, chosen),
+        fetch=fetch,
+        held=min(held, turns) if fetch else turns,
+    )
+
+
+def updated(job: Job, strategy: str, costs: Costs, chunk: Chunk, form: IndexForm, part: float, how: str) -> Spent:
+    """A chunk of updates, `part` of which are kept; how: values are copied within NRAM."""
+    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    rank, columns = len(lookups.positions), lookups.columns
+    row_bytes = chunk.row * itemsize
+    spent = costs.box(LOAD, (*lookups.positions, columns), (*chunk.sizes[:rank], columns), job.index_itemsize)
+    values = Spent() if chunk.fetch else costs.box(LOAD, lookups.value_shape, chunk.sizes, itemsize)
+    kept = max(math.ceil(chunk.turns * part), 1)
+    if form.lists(board):
+        # Lists are made while values are loaded.
+        listed_ps = board.cycles_ps(form.vector_cycles(board, chunk.turns))
+        spent += Spent(max(values.time_ps, listed_ps), values.work)
+        one, both = board.scalar_nram_cycles, 2 * board.scalar_nram_cycles
+        if strategy == "rows":
+            spent += costs.rows(STORE, row_bytes, kept, address=one if chunk.fetch else both)
+            return spent + costs.rows(LOAD, row_bytes, kept, address=one) if chunk.fetch else spent
+        if chunk.fetch:
+            return spent + costs.rows(LOAD, row_bytes, kept, address=both)
+        return spent + costs.select(how, chunk.row, itemsize, kept, kept, both)
+    spent += values
+    address = scalar_address(board, form)
+    if strategy == "rows":
+        return spent + (
+            costs.rows_at_once(STORE, row_bytes, chunk.turns, form)
+            if board.has_gather
+            else costs.rows(STORE, row_bytes, kept, turns=chunk.turns, address=address)
+        )
+    return spent + (
+        costs.select_at_once(chunk.row, itemsize, chunk.turns, form)
+        if board.has_gather
+        else costs.select(how, chunk.row, itemsize, chunk.turns, kept, address)
+    )
+
+
+def ways_to_read(job: Job, form: IndexForm) -> tuple[bool, ...]:
+    """Whether to fetch rows by list. One by one, the elements of an aligned src are not worth it."""
+    return (False, True) if form.lists(job.board) and not job.lookups.aligned else (False,)
+
+
+def buffers_of(job: Job, form: IndexForm, chunk: Chunk) -> list[int]:
+    """Bytes of the NRAM buffers that a chunk takes."""
+    each = form.buffer_bytes(job.board, job.index_itemsize)
+    values = [chunk.held * chunk.row * job.itemsize] if chunk.held else []
+    return [*values, *(chunk.turns * nbytes for nbytes in each)]
+
+
+def words_of(job: Job, chunk: Chunk, form: IndexForm, buffers: list[int], how: str) -> tuple[str, ...]:
+    """A chunk for people: what is taken at once, and how."""
+    if form.lists(job.board):
+        how = f"listed by vector instructions, then {'fetched by a copy each' if chunk.fetch else how}"
+    return (
+        (
+            f"{_n(chunk.turns)} lookups at once, {_n(chunk.held)} of them with {_n(chunk.row)} values: "
+            f"{_n(sum(buffers))} B"
+        ),
+        f"{_n(chunk.count)} chunks of updates for each region, {how}",
+    )
+
+
+def boxes_in(shape: Extents, sizes: Extents) -> int:
+    """How many boxes of these sizes a shape is cut into."""
+    return math.prod(ceil_div(extent, size) for extent, size in zip(shape, sizes, strict=True))
+
+
+_n: Callable[[int], str] = group_digits

@@ -1,0 +1,191 @@
+"""What a run gives: the result, the log, and everything that is computed from the log."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.analysis.by_line import LineTime, time_by_line
+from mlusim.analysis.floor import Floor, floor_of
+from mlusim.analysis.metrics import Metrics, measure
+from mlusim.analysis.records import Records
+from mlusim.hardware import Board
+from mlusim.log import Log
+from mlusim.units import PS_PER_US
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlusim.planning.plan import Plan
+    from mlusim.planning.request import Request
+    from mlusim.verifier.report import Report
+
+
+class Result:
+    """One operator's run on a simulated board, or all that ran on a device (`Device.result`).
+
+    Attributes:
+        operator: its name; of a device, the names of its kernels.
+        output: the result array, bit-exact; None after a timing-only run, of a device, and in a loaded run that was
+            saved without it.
+        board: the board's record.
+        plan: the split that ran; None where the kernels are the user's own.
+        log: every record of the run.
+        theory_ops: operations of the operator itself, for compute_efficiency; 0 for pure data movement.
+        request: what the operator was asked for, to plan it again on another board; None where nobody asked for one.
+        stopped: the error that ended the run early, as text; empty where it ended well.
+        report: of its verification, where it was checked.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        operator: str,
+        output: np.ndarray[Any, Any] | None,
+        board: Board,
+        plan: Plan | None,
+        log: Log,
+        theory_ops: int = 0,
+        request: Request | None = None,
+        stopped: str = "",
+        sources: Mapping[str, str] | None = None,
+    ) -> None:
+        self.operator = operator
+        self.output = output
+        self.board = board
+        self.plan = plan
+        self.log = log
+        self.theory_ops = theory_ops
+        self.request = request
+        self.stopped = stopped
+        self._sources = sources
+        self.report: Report | None = None
+
+    @cached_property
+    def metrics(self) -> Metrics:
+        """All figures of the run, computed from the log when first asked for."""
+        return measure(self.log, self.board, theory_ops=self.theory_ops)
+
+    @cached_property
+    def floor(self) -> Floor:
+        """The time that no split could beat, and where the time above it went."""
+        return floor_of(Records(self.log, self.board), self.metrics)
+
+    @cached_property
+    def lines(self) -> list[LineTime]:
+        """The source lines of the kernel by the time that they took, most first."""
+        return time_by_line(Records(self.log, self.board))
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """Text of every source file that the log names, by name: as it is now, of a loaded run as it was when saved."""
+        if self._sources is not None:
+            return self._sources
+        from mlusim.results.saved import source_texts
+
+        return source_texts(self.log)
+
+    def save(self, path: str | os.PathLike[str], *, output: bool = False) -> Path:
+        """Write the run to one file, which `mlusim.load` reads; gives its path.
+
+        Args:
+            path: any name; a file there is replaced, at once and only when the new one is complete.
+            output: the output's bytes too.
+
+        The file holds log, board, plan and the source of the kernels, no data of inputs (index values that a loop
+        looked at are in the log) and no code. The same run gives the same bytes. Raises `InputError` where it cannot
+        be written.
+        """
+        from mlusim.results.saved import Saved, write
+
+        return write(
+            Saved(
+                operator=self.operator,
+                board=self.board,
+                plan=self.plan,
+                request=self.request,
+                log=self.log,
+                theory_ops=self.theory_ops,
+                stopped=self.stopped,
+                sources=self.sources,
+                output=self.output if output else None,
+            ),
+            path,
+        )
+
+    @property
+    def strategy(self) -> str:
+        """Of its plan; empty where it has none."""
+        return self.plan.strategy if self.plan else ""
+
+    @cached_property
+    def time_ps(self) -> int:
+        """Simulated time from the start of the first launch to the end of the last, in picoseconds."""
+        # What most ask for needs none of the other figures.
+        return Records(self.log, self.board).time_ps
+
+    @property
+    def time_us(self) -> float:
+        """The same in microseconds."""
+        return self.time_ps / PS_PER_US
+
+    @property
+    def cycles(self) -> int:
+        """The same in cycles of the core clock, rounded up."""
+        return self.metrics.cycles
+
+    @property
+    def bytes_requested(self) -> Mapping[str, int]:
+        """Bytes that the kernel asked for, by direction of copy (`GDRAM2NRAM`, ...)."""
+        return self.metrics.bytes_requested
+
+    @property
+    def bus_bytes(self) -> Mapping[str, int]:
+        """Bytes on the DRAM bus: `read` and `write`, read-modify-write included."""
+        return self.metrics.bus_bytes
+
+    @property
+    def io_efficiency(self) -> float:
+        """theory_io_bytes / (time x peak bandwidth) (P)."""
+        return self.metrics.io_efficiency
+
+    @property
+    def compute_efficiency(self) -> float:
+        """theory_ops / (time x peak vector rate) (P, T)."""
+        return self.metrics.compute_efficiency
+
+    def __repr__(self) -> str:
+        return (
+            f"<result of {self.operator} on {self.board.name}: {self.time_us:.2f} us, "
+            f"io_efficiency {self.io_efficiency:.1%}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from mlusim.analysis.notebook import result_html
+
+        return result_html(self)
+
+
+def load(path: str | os.PathLike[str]) -> Result:
+    """The run in a file that `Result.save` or `Device.save` wrote: all that is computed from its log, on any machine.
+
+    Raises `InputError` for a file that is missing, no saved run, damaged, or of a newer format.
+    """
+    from mlusim.results.saved import read
+
+    run = read(path)
+    return Result(
+        operator=run.operator,
+        output=run.output,
+        board=run.board,
+        plan=run.plan,
+        log=run.log,
+        theory_ops=run.theory_ops,
+        request=run.request,
+        stopped=run.stopped,
+        sources=run.sources,
+    )

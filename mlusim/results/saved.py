@@ -1,0 +1,371 @@
+"""Runs as files: the log, the board, the plan and the source of the kernels, in one zip of JSON and .npy members.
+
+`Result.save` and `Device.save` write one, `mlusim.load` reads it. A file is complete or not there: it is written under
+another name and renamed. The same run gives the same bytes. Nothing in it is code, and nothing is executed by reading
+it. `np.load` opens it too: its arrays are members that end with .npy.
+
+    run.json            format, version, operator, board, plan, tables of texts and shapes, source text by file
+    log/records.npy     (columns, records) int64: `mlusim.log.COLUMNS`
+    log/*.npy           the other tables of the log
+    plan/*.npy          the tiles
+    output.npy          the bytes of the output, where asked for
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+import os
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mlusim.dtypes import dtype_name, dtype_of
+from mlusim.errors import InputError, MlusimError
+from mlusim.files import atomic_write
+from mlusim.hardware import Board
+from mlusim.log import COLUMNS, NONE, WIDTH, AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
+from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.request import Request
+from mlusim.version import __version__
+
+FORMAT = "mlusim-run"
+NUMBER = 1
+
+Array = np.ndarray[Any, Any]
+Record = TypeVar("Record")
+
+_HEAD = "run.json"
+# Records are mostly small numbers in order: the fastest level leaves a tenth, higher ones little less.
+_LEVEL = 1
+# A zip member bears a time; all bear this one, so that the same run gives the same bytes.
+_TIME = (1980, 1, 1, 0, 0, 0)
+_TILES = ("task", "start", "stop", "nram_bytes")
+_RECORDS = {"tasks": TaskRecord, "launches": LaunchRecord, "allocations": AllocationRecord, "boxes": Box}
+_TABLES = _RECORDS | {"loops": LoopRecord}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Saved:
+    """What a file holds of a run: see `mlusim.results.result.Result` for each."""
+
+    operator: str
+    board: Board
+    plan: Plan | None
+    request: Request | None
+    log: Log
+    theory_ops: int = 0
+    stopped: str = ""
+    sources: Mapping[str, str]
+    output: Array | None = None
+
+
+def write(run: Saved, path: str | os.PathLike[str]) -> Path:
+    """Write a run to a file; gives its path. Raises `InputError` where it cannot be written."""
+    arrays: dict[str, Array] = {}
+    head = {
+        "format": FORMAT,
+        "number": NUMBER,
+        "mlusim": __version__,
+        "operator": run.operator,
+        "theory_ops": int(run.theory_ops),
+        "stopped": run.stopped,
+        "board": board_values(run.board) | {"sources": dict(run.board.sources)},
+        "plan": None if run.plan is None else _plan_values(run.plan, run.board, arrays),
+        "request": None if run.request is None else plain(run.request)["fields"],
+        "log": _log_values(run.log, arrays),
+        "sources": dict(run.sources),
+        "output": None,
+    }
+    if run.output is not None:
+        head["output"] = {"dtype": dtype_name(run.output.dtype), "shape": list(run.output.shape)}
+        arrays["output"] = np.ascontiguousarray(run.output).reshape(-1).view(np.uint8)
+    try:
+        with atomic_write(path) as stream:
+            _write_zip(stream, head, arrays)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except OSError as error:
+        raise InputError(f"{path}: the run cannot be saved there: {error.strerror or error}") from error
+    return Path(path)
+
+
+def read(path: str | os.PathLike[str]) -> Saved:
+    """The run in a file.
+
+    Raises `InputError` for a file that is missing, none of `write`'s, damaged, or of a newer format.
+    """
+    place = Path(path)
+    try:
+        with place.open("rb") as stream:
+            return _read_zip(place, stream)
+    except OSError as error:
+        raise InputError(f"{place}: the saved run cannot be read: {error.strerror or error}") from None
+
+
+def source_texts(log: Log) -> dict[str, str]:
+    """The text of every file that a log names, as it is now; files that cannot be read are left out."""
+    texts = {}
+    for file in sorted({file for file, _, _ in log.lines}):
+        linecache.checkcache(file)
+        text = "".join(linecache.getlines(file))
+        if text:
+            texts[file] = text
+    return texts
+
+
+def board_values(board: Board) -> dict[str, Any]:
+    """The parameters of a board by name, sources left out."""
+    return {item.name: getattr(board, item.name) for item in fields(board) if item.name != "sources"}
+
+
+def plain(value: Any) -> Any:
+    """A value of a plan's parameters as JSON has it: records become {"class": ..., "fields": {...}}, lists tuples.
+
+    Plain values stay what they are, so that two plans can be compared, also where one comes from a file.
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(plain(item) for item in value)
+    names: Iterable[str] = ()
+    if isinstance(value, Tiles):
+        names = _TILES
+    elif is_dataclass(value):
+        names = (item.name for item in fields(value))
+    return {"class": type(value).__name__, "fields": {name: plain(getattr(value, name)) for name in names}}
+
+
+def _write_zip(stream: Any, head: dict[str, Any], arrays: Mapping[str, Array]) -> None:
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+
+        def member(name: str, fill: Callable[[Any], None]) -> None:
+            info = zipfile.ZipInfo(name, _TIME)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(info, "w", force_zip64=True) as opened:
+                fill(opened)
+
+        text = json.dumps(head, ensure_ascii=False, separators=(",", ":"))
+        member(_HEAD, lambda opened: opened.write(text.encode("utf-8", "surrogatepass")))
+        for name, array in arrays.items():
+            member(f"{name}.npy", partial(_write_array, array))
+
+
+def _write_array(array: Array, stream: Any) -> None:
+    np.save(stream, array, allow_pickle=False)
+
+
+def _read_zip(place: Path, stream: Any) -> Saved:
+    remedy = "save the run again"
+    try:
+        archive = zipfile.ZipFile(stream)
+        names = archive.namelist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        stream.seek(0)
+        if stream.read(4) == b"PK\x03\x04":
+            raise InputError(f"{place}: a saved run that is damaged or cut off ({error}); {remedy}") from None
+        raise InputError(
+            f"{place} is no saved run: Result.save(path), or `mlusim run ... --save-run FILE`, writes one"
+        ) from None
+    if _HEAD not in names:
+        raise InputError(f"{place} is a zip file, but no saved run: it has no {_HEAD}")
+    try:
+        head = json.loads(archive.read(_HEAD).decode("utf-8", "surrogatepass"))
+        check_format(place, head)
+        return _run_of(head, lambda name: _array(archive, name))
+    except (MemoryError, OSError):
+        raise
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its parser stumbles on
+        why = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
+        raise InputError(f"{place}: a saved run that is damaged ({' '.join(why.split())}); {remedy}") from None
+
+
+def check_format(place: Path, head: Any) -> None:
+    """Raise `InputError` where a head is not one of ours, or of a format that this version does not know."""
+    if not isinstance(head, dict) or head.get("format") != FORMAT:
+        raise InputError(f"{place} is no saved run: its {_HEAD} does not say `format: {FORMAT}`")
+    number = head.get("number")
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise InputError(f"{place}: a saved run of format {number!r}: formats are numbered from 1; save the run again")
+    if number > NUMBER:
+        raise InputError(
+            f"{place}: a saved run of format {number}, written by mlusim {head.get('mlusim')}; this mlusim "
+            f"{__version__} reads formats up to {NUMBER}: update it"
+        )
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> Array:
+    with archive.open(f"{name}.npy") as stream:
+        array: Array = np.lib.format.read_array(stream, allow_pickle=False)
+        # Past its last byte, so that the checksum is looked at.
+        if stream.read(1):
+            raise ValueError(f"{name}.npy goes on after its array")
+    return array
+
+
+def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
+    values = dict(head["board"])
+    board = Board(sources=values.pop("sources"), **values)
+    output = None
+    if head["output"] is not None:
+        output = array("output").view(dtype_of(head["output"]["dtype"])).reshape(head["output"]["shape"])
+    request = head["request"]
+    if request is not None:
+        request = Request(**_tuples(request))
+    sources = {str(file): str(text) for file, text in head["sources"].items()}
+    return Saved(
+        operator=str(head["operator"]),
+        board=board,
+        plan=None if head["plan"] is None else _plan_of(head["plan"], board, array),
+        request=request,
+        log=_log_of(head["log"], array),
+        theory_ops=int(head["theory_ops"]),
+        stopped=str(head["stopped"]),
+        sources=sources,
+        output=output,
+    )
+
+
+def _plan_values(plan: Plan, board: Board, arrays: dict[str, Array]) -> dict[str, Any]:
+    for name in _TILES:
+        arrays[f"plan/{name}"] = np.ascontiguousarray(getattr(plan.tiles, name))
+    names = [item.name for item in fields(plan) if item.name not in ("board", "tiles")]
+    values = {name: plain(getattr(plan, name)) for name in names}
+    if plan.board != board:
+        values["board"] = board_values(plan.board) | {"sources": dict(plan.board.sources)}
+    return values
+
+
+def _plan_of(values: dict[str, Any], board: Board, array: Callable[[str], Array]) -> Plan:
+    values = {name: _tuples(value) for name, value in values.items() if name != "board"} | {
+        "board": Board(**values["board"]) if "board" in values else board
+    }
+    tiles = Tiles(*(array(f"plan/{name}") for name in _TILES))
+    return Plan(tiles=tiles, **values)
+
+
+def _tuples(value: Any) -> Any:
+    """JSON's lists as tuples, all the way down."""
+    if isinstance(value, list):
+        return tuple(_tuples(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return value
+
+
+def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
+    arrays["log/records"] = np.ascontiguousarray(log.table().T)
+    tables = {}
+    for name in _RECORDS:
+        tables[name] = _table_values(name, getattr(log, name), arrays)
+    for key in ("dst", "src", "unknown"):
+        kept = [(record, sides[key]) for record, sides in sorted(log.addresses.items()) if key in sides]
+        counts = [(record, len(rows)) for record, rows in kept]
+        arrays[f"log/addresses_{key}"] = np.array(counts, np.int64).reshape(-1, 2)
+        arrays[f"log/rows_{key}"] = np.concatenate([np.empty(0, np.int64), *(rows for _, rows in kept)])
+    arrays["log/loop_records"] = np.array(list(log.loops), np.int64)
+    tables["loops"] = _table_values("loops", list(log.loops.values()), arrays)
+    arrays["log/byte_copies"] = np.array(log.byte_copies, np.int64)
+    more = [(record, *operand) for record, operands in sorted(log.more_operands.items()) for operand in operands]
+    arrays["log/more_operands"] = np.array(more, np.int64).reshape(-1, 4)
+    return {
+        "board": log.board,
+        "columns": list(COLUMNS),
+        "ops": log.ops,
+        "lines": log.lines,
+        "tables": tables,
+        "host_waits": log.host_waits,
+        "host_writes": sorted(log.host_writes),
+    }
+
+
+def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
+    log = Log(values["board"])
+    if tuple(values["columns"]) != COLUMNS:
+        raise ValueError("the columns of its log are others")
+    table = np.ascontiguousarray(array("log/records").T, np.int64)
+    if table.ndim != 2 or table.shape[1] != WIDTH:  # noqa: PLR2004
+        raise ValueError(f"a log of shape {list(table.shape)}")
+    log.count = len(table)
+    log.room = max(log.count, 1)
+    log.data = memoryview(table.reshape(-1) if len(table) else np.empty(WIDTH, np.int64))  # type: ignore[arg-type]
+    log.ops = [str(name) for name in values["ops"]]
+    log.lines = [(str(file), int(line), str(function)) for file, line, function in values["lines"]]
+    for name, record in _RECORDS.items():
+        setattr(log, name, _table_of(name, record, values["tables"][name], array))
+    loops = _table_of("loops", LoopRecord, values["tables"]["loops"], array)
+    log.loops = dict(zip(array("log/loop_records").tolist(), loops, strict=True))
+    log.byte_copies = array("log/byte_copies").tolist()
+    for key in ("dst", "src", "unknown"):
+        rows, first = array(f"log/rows_{key}"), 0
+        for number, count in array(f"log/addresses_{key}").tolist():
+            log.addresses.setdefault(number, {})[key] = rows[first : first + count]
+            first += count
+        if first != len(rows):
+            raise ValueError("addresses of its log are missing")
+    for number, *operand in array("log/more_operands").tolist():
+        log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
+    log.host_waits = [int(count) for count in values["host_waits"]]
+    log.host_writes = {int(number) for number in values["host_writes"]}
+    _check_numbers(log)
+    return log
+
+
+def _check_numbers(log: Log) -> None:
+    """Raise `ValueError` where a number refers to nothing: one bit of a file that its checksums do not cover."""
+    columns = log.columns()
+    tables: list[tuple[str, Sequence[Any], bool]] = [
+        ("op", log.ops, False),
+        ("task", log.tasks, False),
+        ("line", log.lines, False),
+        *((f"{side}_box", log.boxes, True) for side in ("dst", "a", "b")),
+        *((f"{side}_alloc", log.allocations, True) for side in ("dst", "a", "b")),
+    ]
+    for name, table, may_be_none in tables:
+        numbers = columns[name]
+        if len(numbers) and not (NONE if may_be_none else 0) <= numbers.min() <= numbers.max() < len(table):
+            raise ValueError(f"column {name} of its log refers to what is not there")
+    if not all(0 <= task.launch < len(log.launches) for task in log.tasks):
+        raise ValueError("a task of its log is of no launch")
+
+
+def _table_values(table: str, records: Sequence[Any], arrays: dict[str, Array]) -> dict[str, Any]:
+    """A list of records as columns: integers in an array, all else by its number in a list of what there is."""
+    columns, known = [], {}
+    for item in fields(_TABLES[table]):
+        values = [getattr(record, item.name) for record in records]
+        if item.type not in ("int", "bool"):
+            numbers: dict[Any, int] = {}
+            values = [numbers.setdefault(value, len(numbers)) for value in values]
+            known[item.name] = list(numbers)
+        columns.append(values)
+    arrays[f"log/{table}"] = np.array(columns, np.int64).reshape(len(columns), len(records))
+    return known
+
+
+def _table_of(
+    table: str, record: type[Record], known: dict[str, list[Any]], array: Callable[[str], Array]
+) -> list[Record]:
+    columns: list[list[Any]] = []
+    rows = array(f"log/{table}").tolist()
+    # A file of an earlier version lacks the last fields, which have defaults.
+    for item, numbers in zip(fields(record)[: len(rows)], rows, strict=True):  # type: ignore[arg-type]
+        if item.type == "bool":
+            columns.append([bool(number) for number in numbers])
+        elif item.type == "int":
+            columns.append(numbers)
+        else:
+            values = _tuples(known[item.name])
+            columns.append([values[number] for number in numbers])
+    return [record(*row) for row in zip(*columns, strict=True)]

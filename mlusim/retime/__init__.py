@@ -1,0 +1,1 @@
+"""A saved log as the program of another board."""

@@ -1,0 +1,352 @@
+"""A log as the program of a device: its operations again, without the kernels and without data.
+
+Every task issues what the log says that it issued, in that order, through the very methods of `Core` that its kernel
+called, and waits where it waited. So pipes, links, barriers, launches and waves, and the rules of copies and
+instructions, are those of the simulation, on whatever board the device is. Buffers lie where they lay.
+
+What the log cannot say is replayed as it was: which branch a kernel took after a load, and cycles that it charged
+itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from itertools import pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.cores.chip import sram_name
+from mlusim.cores.rows import Loop
+from mlusim.cores.task import SUSPEND
+from mlusim.errors import KernelError
+from mlusim.host.device import Device
+from mlusim.log import COLUMNS, LINE, NONE, SCALAR, VECTOR, WIDTH, Log, LoopRecord, TaskRecord
+from mlusim.memory.allocation import Allocation, Memory
+from mlusim.memory.kinds import Direction, MemoryKind
+from mlusim.memory.loops import Turn
+from mlusim.memory.view import Pointer, View
+
+if TYPE_CHECKING:
+    from mlusim.hardware import Board
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+# Elements by size: a replay looks at no value.
+_ELEMENTS = {size: np.dtype(kind) for size, kind in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "V16"))}
+_BYTES = np.empty(0, np.uint8)
+_DIRECTIONS = tuple(Direction)
+_NO_LIMIT = 1 << 62
+_FIELDS = itemgetter(*(COLUMNS.index(name) for name in ("op", "pipe", "count", "direction", "detail", "dst_alloc")))
+_OPERANDS = COLUMNS.index("dst_alloc")
+
+
+def replay(log: Log, old: Board, board: Board, *, progress: bool = False) -> Log:
+    """The log that these operations give on another board, or on the same.
+
+    Args:
+        log: of a run that ended; every launch of it has run.
+        old: the board that it ran on.
+        board: the board to replay it on; it can hold the launches and the buffers.
+        progress: show a progress line where it takes longer than a second or two.
+
+    Raises `KernelError` where this board forbids an operation, naming the kernel's own line, and `LaunchError`.
+    """
+    return _Replay(log, old, Device(board, data=False, max_operations=_NO_LIMIT, progress=progress)).run()
+
+
+class _Replay:
+    """One replay: what the log says, the device that does it again, and which record became which."""
+
+    def __init__(self, log: Log, old: Board, device: Device) -> None:
+        self._log = log
+        self._device = device
+        self._chip = device._chip
+        self._table = log.table()
+        order = np.argsort(self._table[:, 1], kind="stable")
+        bounds = np.searchsorted(self._table[order, 1], np.arange(len(log.tasks) + 1))
+        self._records = [order[low:high] for low, high in pairwise(bounds)]
+        self._task_of = {(task.launch, task.task_id, task.is_memory_core): n for n, task in enumerate(log.tasks)}
+        self._byte_copies = frozenset(log.byte_copies)
+        self._origin: list[int] = []
+        self._new_task = [NONE] * len(log.tasks)
+        self._held: list[Allocation | None] = [None] * len(log.allocations)
+        self._freed: dict[int, int] = {}
+        self._events = self._buffer_events()
+        self._places = _union_places(log, old)
+        # Numbers of allocations stay: what a buffer is called does not hang on who was first.
+        device.log.allocations += [replace(record, start_ps=NONE, end_ps=NONE) for record in log.allocations]
+        device.log.host_writes |= log.host_writes
+
+    def run(self) -> Log:
+        """Launch everything again, wait where the host waited, and put the log in the words of the old one."""
+        old, device = self._log, self._device
+        count = max((launch.queue for launch in old.launches), default=NONE) + 1
+        queues = [device.queue() for _ in range(count)]
+        waits = [*old.host_waits]
+        if not waits or waits[-1] < len(old.launches):
+            waits.append(len(old.launches))
+        first = 0
+        times = [0]
+        for last in waits:
+            for number in range(first, last):
+                launch = old.launches[number]
+                device.launch(
+                    self._kernel(number, launch.kernel), dim=launch.dim, kind=launch.kind, queue=queues[launch.queue]
+                )
+            first = last
+            device.synchronize()
+            times.append(self._chip.environment.now)
+        self._finish(times)
+        return device.log
+
+    def _kernel(self, launch: int, name: str) -> Callable[[Any], Coroutine[Any, Any, None]]:
+        async def again(core: Any) -> None:
+            await self._task(core, launch)
+
+        again.__name__ = name
+        return again
+
+    async def _task(self, core: Any, launch: int) -> None:
+        number = self._task_of[launch, core.task_id, core.is_memory_core]
+        records = self._records[number]
+        self._new_task[number] = core._task.index
+        events = self._events[number]
+        event = 0
+        for turn, record in enumerate(records.tolist()):
+            while event < len(events) and events[event][0] <= turn:
+                self._buffer_event(core, *events[event][1:])
+                event += 1
+            self._origin.append(record)
+            try:
+                waits = self._issue(core, record)
+            except KernelError as error:
+                file, line, _ = self._log.lines[self._table[record, LINE]]
+                raise type(error)(error.message, f"{file}:{line}") from None
+            if waits is not None:
+                await waits
+        for _, identity, frees in events[event:]:
+            self._buffer_event(core, identity, frees)
+
+    def _issue(self, core: Any, record: int) -> Any:
+        """One operation; gives what its task has to await, if anything."""
+        row = self._table[record].tolist()
+        op, pipe, count, direction, detail, _ = _FIELDS(row)
+        name = self._log.ops[op]
+        operands = [(row[place], row[place + 1], row[place + 2]) for place in range(_OPERANDS, WIDTH, 3)]
+        frame = sys._getframe()
+        loop = self._log.loops.get(record)
+        waits: Any = None
+        if name == "memcpy":
+            waits = self._copy(core, record, operands, direction, detail, frame)
+        elif loop is not None:
+            waits = self._loop(core, record, name, loop, operands, frame)
+        elif pipe == VECTOR:
+            dst, *sources = self._views(core, [*operands, *self._log.more_operands.get(record, ())])
+            core._vector(name, frame, dst, tuple(sources), None, passes=count, same_size=False)
+        elif name == "scalar":
+            core.scalar(None if detail == NONE else detail, count=count)
+        elif pipe == SCALAR:
+            (view,) = self._views(core, operands)
+            _, stops = core._scalar_access(name, view, count, frame, write=name.startswith("store"))
+            waits = SUSPEND if stops else None
+        elif name.startswith(("sync_cluster", "sync_all")):
+            waits = getattr(core, name)()
+        else:
+            waits = core._sync(name, detail, frame)
+        return waits
+
+    def _copy(
+        self, core: Any, record: int, operands: list[tuple[int, int, int]], direction: int, blocking: int, frame: Any
+    ) -> Any:
+        dst, src = self._views(core, operands)
+        if record in self._byte_copies:
+            size = dst.shape[-1]
+            strides = _byte_strides(dst, src)
+            to, origin = (Pointer(view.allocation, view.offset, view.dtype) for view in (dst, src))
+            core._copy(to, origin, size, _DIRECTIONS[direction], strides, blocking, frame)
+        else:
+            core._copy(dst, src, 0, None, (), blocking, frame)
+        return core._task.suspending if blocking else None
+
+    def _loop(
+        self,
+        core: Any,
+        record: int,
+        name: str,
+        loop: LoopRecord,
+        operands: list[tuple[int, int, int]],
+        frame: Any,
+    ) -> Any:
+        rows = self._log.addresses.get(record, {})
+        again = Loop(
+            loop.turns,
+            loop.kept,
+            rows.get("dst"),
+            rows.get("src"),
+            Turn(loop.loads, loop.operations, loop.additions),
+            tuple(self._views(core, [operands[2], *self._log.more_operands.get(record, ())])),
+            unread=loop.unread,
+        )
+        if loop.how == "empty":
+            core._empty_loop(again, frame)
+            return None
+        dst, src = self._views(core, operands[:2])
+        if loop.how == "scalar":
+            return SUSPEND if core._scalar_loop(dst, src, again, loop.extra_cycles, frame) else None
+        core._rows(dst, src, again, name, frame, how=loop.how)
+        return None if loop.how == "instruction" else SUSPEND
+
+    def _views(self, core: Any, operands: list[tuple[int, int, int]]) -> list[View]:
+        found = []
+        for identity, offset, box in operands:
+            if identity == NONE:
+                continue
+            held = self._held[identity] or self._hold(core, identity)
+            shape = self._log.boxes[box]
+            found.append(View(held, offset, shape.shape, shape.strides, _ELEMENTS[shape.itemsize]))
+        return found
+
+    def _hold(self, core: Any, identity: int) -> Allocation:
+        """Put a buffer where it was, in the memory of this core, its cluster or the board."""
+        record = self._log.allocations[identity]
+        memory, task = self._chip.gdram, NONE
+        now = self._chip.environment.now
+        if record.task != NONE:
+            memory, task, now = self._memory(core, identity), core._task.index, core._task.now_ps
+        held = Allocation(memory, identity, record.address, record.nbytes, record.nbytes, record.name)
+        held.read_only = record.read_only
+        # There are no bytes, but scalar loads are allowed: what they read is in the log already.
+        held.buffer = _BYTES
+        self._held[identity] = held
+        self._device.log.allocations[identity] = replace(record, memory_name=memory.name, task=task, start_ps=now)
+        return held
+
+    def _memory(self, core: Any, identity: int) -> Memory:
+        record = self._log.allocations[identity]
+        unit, job = core._unit, core._task.job
+        if record.memory == MemoryKind.SRAM.value:
+            return job.clusters[self._places[record.task, record.memory_name]].sram  # type: ignore[no-any-return]
+        return getattr(unit, record.memory)  # type: ignore[no-any-return]
+
+    def _buffer_events(self) -> list[list[tuple[int, int, bool]]]:
+        """By task: before which of its operations it took or freed a buffer: (operation, allocation, frees).
+
+        An operation is issued later than whatever came before it, so times say it.
+        """
+        events: list[list[tuple[int, int, bool]]] = [[] for _ in self._log.tasks]
+        issue_ps = self._table[:, COLUMNS.index("issue_ps")]
+        issued: dict[int, Integers] = {}
+        for identity, record in enumerate(self._log.allocations):
+            number = record.task
+            if number == NONE:
+                continue
+            if number not in issued:
+                issued[number] = issue_ps[self._records[number]]
+            taken = int(np.searchsorted(issued[number], record.start_ps, side="right"))
+            events[number].append((taken, identity, False))
+            freed = int(np.searchsorted(issued[number], record.end_ps, side="right"))
+            if record.memory != MemoryKind.SRAM.value and record.end_ps < self._log.tasks[number].end_ps:
+                events[number].append((freed, identity, True))
+        for found in events:
+            found.sort(key=lambda event: event[0])
+        return events
+
+    def _buffer_event(self, core: Any, identity: int, frees: bool) -> None:  # noqa: FBT001
+        if self._held[identity] is None:
+            self._hold(core, identity)
+        if frees:
+            self._freed[identity] = core._task.now_ps
+
+    def _finish(self, times: list[int]) -> None:
+        """Source lines, buffers and addresses as the old log has them; times of the host's buffers on the new clock."""
+        old, log = self._log, self._device.log
+        table = np.asarray(log.data).reshape(-1, WIDTH)
+        origin = np.array(self._origin, np.int64)
+        table[: log.count, LINE] = self._table[origin, LINE]
+        log.lines = list(old.lines)
+        new_record = np.empty(len(origin), np.int64)
+        new_record[origin] = np.arange(len(origin))
+        log.addresses = {int(new_record[number]): rows for number, rows in sorted(old.addresses.items())}
+        job_ends = _job_ends(log, self._device.board.cores_per_cluster)
+        host = _HostTimes(old, times)
+        for identity, record in enumerate(old.allocations):
+            kept = log.allocations[identity]
+            if record.task == NONE:
+                start, end = host.of(record.start_ps), host.of(record.end_ps)
+                log.allocations[identity] = replace(
+                    record, memory_name=self._chip.gdram.name, start_ps=start, end_ps=end
+                )
+            elif record.memory == MemoryKind.SRAM.value:
+                log.allocations[identity] = replace(kept, end_ps=job_ends[kept.task])
+            else:
+                end = self._freed.get(identity, log.tasks[kept.task].end_ps)
+                log.allocations[identity] = replace(kept, end_ps=end)
+
+
+class _HostTimes:
+    """When the host did on the new clock what it did on the old one: between its waits."""
+
+    def __init__(self, old: Log, times: list[int]) -> None:
+        ends = [max((launch.end_ps for launch in old.launches[:count]), default=0) for count in old.host_waits]
+        self._ends = np.array(ends, np.int64)
+        self._times = times
+
+    def of(self, time_ps: int) -> int:
+        """The same moment; never stays never."""
+        if time_ps == NONE:
+            return NONE
+        waits = int(np.searchsorted(self._ends, time_ps, side="right")) if time_ps else 0
+        return self._times[min(waits, len(self._times) - 1)]
+
+
+def _byte_strides(dst: View, src: View) -> tuple[int, ...]:
+    """The stride arguments of a copy in the byte form, from what the log has of its sides."""
+    if dst.ndim == 1:
+        return ()
+    if dst.ndim == 2:  # noqa: PLR2004
+        return dst.strides[0], src.strides[0], dst.shape[0] - 1
+    sides = []
+    for view in (dst, src):
+        (outer, inner, _), (outer_stride, inner_stride, _) = view.shape, view.strides
+        sides += [inner_stride, inner - 1, outer_stride, outer - 1]
+    return tuple(sides)
+
+
+def _job_of(task: TaskRecord, width: int) -> tuple[int, int]:
+    return task.launch, task.task_id // width
+
+
+def _width(log: Log, task: TaskRecord, cores_per_cluster: int) -> int:
+    """Tasks of the union that a task is of; 1 for a BLOCK task."""
+    kind = log.launches[task.launch].kind
+    return int(kind[5:]) * cores_per_cluster if kind.startswith("UNION") else 1
+
+
+def _union_places(log: Log, board: Board) -> dict[tuple[int, str], int]:
+    """By task and name of an SRAM: which cluster of the task's union it belongs to."""
+    places: dict[tuple[int, str], int] = {}
+    if not any(record.memory == MemoryKind.SRAM.value for record in log.allocations):
+        return places
+    each = board.cores_per_cluster
+    clusters: dict[tuple[int, int], dict[str, int]] = {}
+    for task in log.tasks:
+        width = _width(log, task, each)
+        place = task.task_id % width // each
+        clusters.setdefault(_job_of(task, width), {})[sram_name(board.name, task.cluster)] = place
+    for number, task in enumerate(log.tasks):
+        for name, place in clusters[_job_of(task, _width(log, task, each))].items():
+            places[number, name] = place
+    return places
+
+
+def _job_ends(log: Log, cores_per_cluster: int) -> list[int]:
+    """By task: when the last task of its union ended."""
+    jobs = [_job_of(task, _width(log, task, cores_per_cluster)) for task in log.tasks]
+    ends: dict[tuple[int, int], int] = {}
+    for job, task in zip(jobs, log.tasks, strict=True):
+        ends[job] = max(ends.get(job, 0), task.end_ps)
+    return [ends[job] for job in jobs]

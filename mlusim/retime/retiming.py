@@ -1,0 +1,258 @@
+"""A run timed again on another board, or with other parameters, from its log: no kernel runs and no data is needed.
+
+    mlusim.retime("run.zip", "mlu590-h8")
+    mlusim.retime(result, dram_bandwidth_bytes_per_s=614_400_000_000)
+
+The time is the one that a fresh run would take there, as long as the kernels would issue the same operations. Where
+they would not, `retime` refuses: buffers that do not fit, launches that the board cannot hold, instructions and copies
+that it does not have, and, for the operators of `mlusim.ops`, a plan that would be another. A kernel of your own has
+no plan to compare: what it would have decided by the board's record, or by what it loaded, stays as recorded.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlusim.dtypes import dtype_of
+from mlusim.errors import InputError, KernelError, LaunchError, PlanError
+from mlusim.hardware import Board
+from mlusim.hardware import board as board_of
+from mlusim.log import NONE, OP, VECTOR, WIDTH, Log
+from mlusim.memory.kinds import MemoryKind
+from mlusim.ops.common import Input
+from mlusim.ops.operator import Operator
+from mlusim.ops.registry import OPERATORS
+from mlusim.planning.plan import Plan
+from mlusim.planning.request import Request
+from mlusim.results.result import Result, load
+from mlusim.results.saved import plain
+from mlusim.retime.replay import replay
+from mlusim.units import PS_PER_S, format_bytes, group_digits, round_up
+
+# What kernels look at besides their plan, the words for it, and whether it matters to a log.
+_FEATURES: dict[str, tuple[str, Callable[[Log], bool]]] = {
+    "needs_aligned_vectors": (
+        "vector operands are rounded out to 128 B",
+        lambda log: bool((log.columns()["pipe"] == VECTOR).any()),
+    ),
+    "has_3d_memcpy": ("copies have three dimensions", lambda log: len(log) > 0),
+    "has_gather": ("there are __gather and __scatter", lambda log: bool(log.loops)),
+}
+# Times times cores must be numbers of 64 bits, with room to add a few.
+_MOST_PS = 1 << 62
+_BEYOND_NUMBERS = (ArithmeticError, struct.error, ValueError)
+_OWNERS = {
+    MemoryKind.NRAM: "a core",
+    MemoryKind.WRAM: "a core",
+    MemoryKind.SRAM: "a cluster",
+    MemoryKind.LDRAM: "a core",
+    MemoryKind.GDRAM: "the board",
+}
+
+
+def retime(
+    run: Result | str | os.PathLike[str],
+    device: str | Path | Board | None = None,
+    *,
+    keep_split: bool = False,
+    progress: bool = False,
+    **parameters: Any,
+) -> Result:
+    """Time a run again from its log.
+
+    Args:
+        run: a result, or the file that `Result.save` wrote.
+        device: a preset's name, a TOML file, or a board; by default the board of the run.
+        keep_split: time the split that ran also where the operator would be split in another way on that board.
+        progress: show a progress line where it takes longer than a second or two.
+        parameters: fields of `Board` to change on it: `dram_bandwidth_bytes_per_s=614_400_000_000`.
+
+    Returns a result without output, whose log says what each operation would have taken. Its plan is the one of that
+    board, or with `keep_split` the one that ran.
+
+    Raises `InputError` where the run cannot be timed there, with the value, the rule and what to do; `BoardError` for a
+    board or a parameter that does not exist or breaks a rule.
+    """
+    result = run if isinstance(run, Result) else load(run)
+    target = result.board if device is None else board_of(device)
+    if parameters:
+        target = target.replace(**parameters)
+    log = result.log
+    _check_ended(result)
+    _check_launches(log, result.board, target)
+    _check_buffers(log, result.board, target)
+    _check_instructions(log, target)
+    plan, difference = planned(result, target)
+    if difference and not keep_split:
+        raise InputError(
+            f"{result.operator} would be split in another way on {target.name}: {difference}. Run it there, or time "
+            "the recorded split all the same with keep_split=True (--keep-split)"
+        )
+    return Result(
+        operator=result.operator,
+        output=None,
+        board=target,
+        plan=plan,
+        log=_again(log, result.board, target, progress=progress),
+        theory_ops=result.theory_ops,
+        request=result.request,
+        sources=result.sources,
+    )
+
+
+def _again(log: Log, old: Board, board: Board, *, progress: bool) -> Log:
+    try:
+        again = replay(log, old, board, progress=progress)
+    except LaunchError as error:
+        raise InputError(f"{board.name} cannot launch what the run did: {error.message}") from None
+    except KernelError as error:
+        if isinstance(error.__cause__, _BEYOND_NUMBERS):
+            raise _too_long(board) from error
+        raise InputError(
+            f"{board.name} does not do what the run did at {error.where}: {error.message}; the kernel would have to be "
+            "another there"
+        ) from None
+    except _BEYOND_NUMBERS as error:
+        raise _too_long(board) from error
+    if max((launch.end_ps for launch in again.launches), default=0) * (board.cores + board.clusters) > _MOST_PS:
+        raise _too_long(board)
+    return again
+
+
+def _too_long(board: Board) -> InputError:
+    hours = _MOST_PS / (board.cores + board.clusters) / PS_PER_S / 3600
+    return InputError(
+        f"the run would take more than {hours:.0f} hours on {board.name}, and figures count no more picoseconds than "
+        "that: a parameter of this board is out of all proportion"
+    )
+
+
+def planned(result: Result, board: Board) -> tuple[Plan | None, str]:
+    """The plan for a result on another board, and in what the operator would be split differently there, in words.
+
+    The words are empty where the plan is the same, and where nothing is known of it: a kernel of the user's own. Where
+    it differs, the plan is the one that ran.
+    """
+    plan, request = result.plan, result.request
+    if plan is None:
+        return None, ""
+    kept = replace(plan, board=board)
+    operator = None if request is None else OPERATORS.get(request.operator)
+    if request is None or operator is None:
+        return kept, ""
+    for name, (words, matters) in _FEATURES.items():
+        if getattr(result.board, name) != getattr(board, name) and matters(result.log):
+            with_it, without = (result.board, board) if getattr(result.board, name) else (board, result.board)
+            return kept, f"{words} on arch {with_it.arch}, and on arch {without.arch} not"
+    try:
+        new = _plan_again(operator, request, board)
+    except (InputError, PlanError) as error:
+        return kept, f"it cannot be: {error.message}"
+    difference = _difference(plan, new)
+    return (kept, difference) if difference else (new, "")
+
+
+def _plan_again(operator: Operator, request: Request, board: Board) -> Plan:
+    # A plan depends on shapes and element types; index values are only checked, and 0 is always allowed.
+    inputs = [
+        Input(name=name, array=np.broadcast_to(np.zeros((), dtype_of(dtype)), shape))
+        for name, shape, dtype in request.tensors
+    ]
+    limit = request.nram_limit_bytes
+    return operator.call(board, request.strategy, *inputs, nram_limit_bytes=limit, **request.attributes).plan
+
+
+def _difference(one: Plan, other: Plan) -> str:
+    """In what two plans would make the kernel do something else, in words; empty where in nothing."""
+    for name, words in (("strategy", "strategy"), ("kind", "task type"), ("dim", "grid"), ("nram_bytes", "NRAM")):
+        mine, its = getattr(one, name), getattr(other, name)
+        if mine != its:
+            return f"{words} {its} instead of {mine}"
+    if len(one.tiles) != len(other.tiles):
+        return f"{group_digits(len(other.tiles))} tiles instead of {group_digits(len(one.tiles))}"
+    for name in ("task", "start", "stop", "nram_bytes"):
+        if not np.array_equal(getattr(one.tiles, name), getattr(other.tiles, name)):
+            return "its tiles would be others"
+    mine, its = plain(one.parameters), plain(other.parameters)
+    for name in {**mine, **its}:
+        if mine.get(name) != its.get(name):
+            return f"the kernel would take {name} = {its.get(name)} instead of {mine.get(name)}"
+    return ""
+
+
+def _check_ended(result: Result) -> None:
+    log = result.log
+    if result.stopped:
+        raise InputError(f"the run stopped with an error ({result.stopped}): only a run that ended can be timed again")
+    waiting = [launch.kernel for launch in log.launches if launch.end_ps == NONE]
+    if waiting or any(task.end_ps == NONE for task in log.tasks):
+        raise InputError(
+            f"kernel {', '.join(waiting) or 'of the run'} has not ended: only what ran can be timed again; "
+            "synchronize the device first"
+        )
+
+
+def _check_launches(log: Log, old: Board, board: Board) -> None:
+    unions = [launch for launch in log.launches if launch.kind.startswith("UNION")]
+    if unions and board.cores_per_cluster != old.cores_per_cluster:
+        raise InputError(
+            f"{unions[0].kernel} ran as {unions[0].kind} on clusters of {old.cores_per_cluster} cores, and "
+            f"{board.name} has clusters of {board.cores_per_cluster}: its tasks would stand elsewhere in their "
+            "cluster; run it there"
+        )
+
+
+def _check_buffers(log: Log, old: Board, board: Board) -> None:
+    reach: dict[MemoryKind, tuple[int, str]] = {}
+    for record in log.allocations:
+        kind = MemoryKind(record.memory)
+        end = record.address + max(round_up(record.nbytes, _alignment(old, kind)), _alignment(old, kind))
+        if end > reach.get(kind, (0, ""))[0]:
+            reach[kind] = (end, record.name)
+    for kind, (end, name) in reach.items():
+        usable = _usable(board, kind)
+        if end > usable:
+            raise InputError(
+                f"the run has buffers in {format_bytes(end)} of the {kind.name} of {_OWNERS[kind]} (up to {name!r}), "
+                f"and {board.name} has {format_bytes(usable)} to use: it would be split in another way there; run it "
+                "on that board"
+            )
+        mine, its = _alignment(old, kind), _alignment(board, kind)
+        if mine != its:
+            raise InputError(
+                f"buffers in {kind.name} are rounded up to {its} B on {board.name} and were to {mine} B in the run, so "
+                "they would lie elsewhere; run it on that board"
+            )
+
+
+def _usable(board: Board, kind: MemoryKind) -> int:
+    return {
+        MemoryKind.NRAM: board.nram_usable_bytes,
+        MemoryKind.WRAM: board.wram_bytes,
+        MemoryKind.SRAM: board.sram_usable_bytes,
+        MemoryKind.LDRAM: board.ldram_bytes_per_core,
+        MemoryKind.GDRAM: board.gdram_bytes,
+    }[kind]
+
+
+def _alignment(board: Board, kind: MemoryKind) -> int:
+    if kind is MemoryKind.WRAM:
+        return board.wram_alignment_bytes
+    return board.dram_unit_bytes if kind is MemoryKind.LDRAM else board.vector_alignment_bytes
+
+
+def _check_instructions(log: Log, board: Board) -> None:
+    by_engine = [record for record, loop in log.loops.items() if loop.how == "instruction"]
+    if by_engine and not board.has_gather:
+        name = log.ops[log.data[by_engine[0] * WIDTH + OP]]
+        raise InputError(
+            f"the run uses __{name}, which exists from arch 592 on, and {board.name} is arch {board.arch}: a kernel "
+            "would load the offsets and loop there; run it on that board"
+        )

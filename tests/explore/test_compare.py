@@ -1,0 +1,77 @@
+"""Strategies side by side."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlusim.errors import InputError, MlusimError
+from mlusim.explore.compare import compare
+from mlusim.ops import tin_shift_forward
+from mlusim.planning.tin_shift import STRATEGIES
+from mlusim.results.result import Result
+
+X = np.random.default_rng(0).standard_normal((2, 8, 64, 196)).astype(np.float16)
+SHIFTS = np.array([[1, -2], [0, 9]], np.int32)
+OPERATION = partial(tin_shift_forward, X, SHIFTS, device="mlu370-x4")
+
+
+def test_a_row_for_each_strategy() -> None:
+    rows = compare(OPERATION, STRATEGIES)
+    assert [row.strategy for row in rows] == ["batched", *list(STRATEGIES)[1:]]
+    for row in rows:
+        result = OPERATION(strategy=row.strategy)
+        assert (row.time_ps, row.tier, row.io_efficiency) == (result.time_ps, result.plan.tier, result.io_efficiency)
+        assert row.time_us == row.time_ps / 1e6
+        assert row.bytes_requested == result.bytes_requested
+        assert row.bus_bytes == result.bus_bytes
+        assert row.peak_nram_bytes == result.plan.nram_bytes
+        assert sum(row.where_time_went.values()) == row.core_time_ps
+    assert len({row.bytes_requested["NRAM2GDRAM"] for row in rows}) == 1
+
+
+def test_timing_only_runs_have_nothing_to_compare() -> None:
+    with_data = compare(OPERATION, ["tight", "batched"])
+    assert compare(partial(OPERATION, data=False), ["tight", "batched"]) == with_data
+
+
+@pytest.mark.parametrize("value", [np.float16(3), np.float16(-0.0), np.float16(np.nan)])
+def test_results_that_differ_in_a_bit(value: np.float16) -> None:
+    x = X.copy()
+    x[1, 2, 3, 4] = 0
+
+    def broken(strategy: str) -> Result:
+        result = tin_shift_forward(x, SHIFTS, strategy=strategy)
+        if strategy == "batched":
+            assert result.output is not None
+            result.output[1, 2, 3, 4] = value
+        return result
+
+    with pytest.raises(
+        MlusimError,
+        match=r"^tin_shift_forward: strategies 'tight' and 'batched' differ in 1 of 200 704 elements, first at "
+        rf"\[1, 2, 3, 4\]: 0.0 and {value}; strategies differ in time, never in the result",
+    ):
+        compare(broken, ["tight", "documented", "batched"])
+
+
+def test_equal_nans_are_equal() -> None:
+    nans = np.full(X.shape, np.nan, np.float16)
+    assert len(compare(partial(tin_shift_forward, nans, SHIFTS), ["tight", "documented"])) == 2
+
+
+def test_results_of_another_shape() -> None:
+    def broken(strategy: str) -> Result:
+        x: Any = X[:1] if strategy == "tight" else X
+        return tin_shift_forward(x, SHIFTS[: len(x)], strategy=strategy)
+
+    with pytest.raises(MlusimError, match=r"give float16 \[1, 8, 64, 196\] and float16 \[2, 8, 64, 196\]"):
+        compare(broken, ["tight", "documented"])
+
+
+def test_no_strategy() -> None:
+    with pytest.raises(InputError, match="no strategy to compare: name at least one"):
+        compare(OPERATION, [])

@@ -1,0 +1,408 @@
+"""A board as a host program uses it: upload, alloc, download, free, timing-only runs, repeatability."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import dtypes
+from mlusim.cores.core import Core
+from mlusim.errors import AccessError, AllocationError, BoardError, InputError
+from mlusim.hardware import board
+from mlusim.host.device import Device
+from mlusim.memory.view import View
+
+X4 = board("mlu370-x4")
+
+
+async def copy(core: Core, x: View, out: View) -> None:
+    tile = core.nram.alloc(x.shape, x.dtype)
+    await core.memcpy(tile, x)
+    await core.memcpy(out, tile)
+
+
+async def busy(core: Core, x: View, out: View) -> None:
+    """Some of everything: copies, arithmetic, scalar accesses, rows, barriers, scopes."""
+    shared = core.sram.alloc((4, 16), np.float32, "shared")
+    if not core.is_memory_core:
+        with core.nram.scope():
+            tile = core.nram.alloc((16, 16), np.float32, "tile")
+            core.memcpy_async(tile, x[core.task_id % x.shape[0], ::-1])
+            await core.sync_io()
+            core.mul(tile, tile, 2.0)
+            core.store(tile[0, 0], await core.load(x[0, 0, 0]))
+            await core.sync()
+            await core.memcpy_rows(tile[:4], tile[4:], None, np.array([3, 1, 1, 0]))
+            await core.memcpy(shared[core.core_id], tile[0])
+    await core.sync_all()
+    if core.is_memory_core:
+        await core.memcpy(out[core.task_id_y], shared)
+
+
+def run_busy(device: Device) -> Device:
+    x = np.random.default_rng(0).standard_normal((5, 16, 16)).astype(np.float32)
+    device.launch(busy, device.upload(x, "x", keep_data=True), device.alloc((12, 4, 16), np.float32), dim=(4, 12, 1))
+    device.synchronize()
+    return device
+
+
+# Boards
+
+
+def test_a_board_by_name_file_or_record(tmp_path: Path) -> None:
+    assert Device().board == Device("MLU370-X4").board == Device(X4).board == X4
+    path = tmp_path / "mine.toml"
+    path.write_text('base = "mlu370-x4"\nname = "mine"\nclusters = 2\nmax_union = 2\n', encoding="utf-8")
+    assert Device(path).board.clusters == Device(str(path)).board.clusters == 2
+    with pytest.raises(BoardError, match=r"^no board 'mlu371-x4'; did you mean"):
+        Device("mlu371-x4")
+    with pytest.raises(InputError, match=r"^dma='early': it is 'complete' or 'late'$"):
+        Device(dma="early")
+
+
+# Upload and download
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (0,), (4, 0, 2), (2, 1, 3, 1, 2)])
+def test_what_is_uploaded_is_downloaded(dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    array = np.random.default_rng(1).integers(0, 256, (*shape, dtype.itemsize), np.uint8).view(dtype)[..., 0]
+    device = Device()
+    view = device.upload(array)
+    assert (view.shape, view.dtype) == (shape, dtype)
+    got = device.download(view)
+    assert got.shape == shape
+    assert got.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: x[::-1],
+        lambda x: x.T,
+        lambda x: x[:, ::2],
+        lambda x: x[1:, :0],
+        lambda x: np.broadcast_to(x[:1], (7, x.shape[1])),
+        lambda x: np.lib.stride_tricks.as_strided(x, (3, 2), (0, 64)),
+        np.asfortranarray,
+    ],
+)
+def test_any_strides(make: Any) -> None:
+    array = make(np.arange(60, dtype=np.int32).reshape(6, 10))
+    device = Device()
+    np.testing.assert_array_equal(device.download(device.upload(array)), array)
+
+
+def test_a_contiguous_array_is_adopted_and_never_written() -> None:
+    array = np.arange(64, dtype=np.int32)
+    device = Device()
+    view, out = device.upload(array), device.alloc(64, np.int32)
+    assert np.shares_memory(device.download(view), array)
+    device.launch(copy, view, out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert array.tolist() == list(range(64))
+    with pytest.raises(ValueError, match="read-only"):
+        device.download(view)[0] = 1
+    device.download(out)[0] = 99  # an output is the caller's
+    assert device.download(out[0]) == 99
+
+
+def test_read_only_arrays_lists_and_scalars() -> None:
+    frozen = np.arange(4.0)
+    frozen.setflags(write=False)
+    device = Device()
+    assert device.download(device.upload(frozen)).tolist() == [0, 1, 2, 3]
+    assert device.download(device.upload([[1, 2], [3, 4]])).tolist() == [[1, 2], [3, 4]]  # type: ignore[arg-type]
+    assert device.download(device.upload(np.float32(2.5))) == 2.5  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [">i4", "datetime64[s]", "S3", "O", [("a", "i4")]])
+def test_element_types_that_the_board_does_not_know(dtype: Any) -> None:
+    with pytest.raises(InputError, match=r"^dtype .*(is not an element type|in the other byte order)"):
+        Device().upload(np.zeros(3, dtype))
+
+
+def test_outputs_hold_poison() -> None:
+    device = Device()
+    assert (device.download(device.alloc((3, 5), np.uint8)) == 0xFF).all()
+    assert np.isnan(device.download(device.alloc((), np.float32)))
+    assert device.download(device.alloc((2, 0, 3), np.int8)).shape == (2, 0, 3)
+    assert device.alloc(7, "half").shape == device.alloc(np.int64(7), "half").shape == (7,)
+
+
+def test_parts_are_downloaded() -> None:
+    device = Device()
+    view = device.upload(np.arange(24).reshape(4, 6))
+    assert device.download(view[::-1, 3]).tolist() == [21, 15, 9, 3]
+    assert device.download(device.alloc((0, 4), np.int8)[:, ::-1]).shape == (0, 4)
+
+
+# Room in GDRAM
+
+
+def test_gdram_is_finite() -> None:
+    device = Device(X4.replace(gdram_bytes=4096))
+    first = device.alloc(3000, np.int8)
+    with pytest.raises(
+        AllocationError,
+        match=r"^gdram\.alloc of 2 000 B .*does not fit: 4 096 B usable in the GDRAM of mlu370-x4, 3 072 B in use, "
+        r"largest free range 1 024 B$",
+    ):
+        device.alloc(2000, np.int8)
+    device.free(first)
+    assert device.alloc(4000, np.int8).nbytes == 4000
+
+
+def test_free() -> None:
+    device, other = Device(), Device()
+    view = device.upload(np.arange(4), "x")
+    with pytest.raises(AllocationError, match=r"lies in the GDRAM of mlu370-x4, not in the GDRAM of this device$"):
+        other.free(view)
+    device.free(view)
+    with pytest.raises(
+        AllocationError, match=r"^x is freed already; free each allocation of the GDRAM of mlu370-x4 once$"
+    ):
+        device.free(view)
+    for use in (device.download, lambda freed: device.download(freed[1:])):
+        with pytest.raises(AllocationError, match=r"^x in the GDRAM of mlu370-x4 was freed; use it before"):
+            use(view)
+
+
+def test_only_its_own_gdram_is_downloaded(run_kept: list[View]) -> None:
+    device = Device()
+    with pytest.raises(
+        AllocationError, match=r"^<view of .*> lies in the GDRAM of mlu370-x4, not in the GDRAM of this dev"
+    ):
+        device.download(Device().alloc(4, np.int8))
+    with pytest.raises(
+        AllocationError, match=r"lies in the NRAM of cluster 0 core 0 of mlu370-x4, not in the GDRAM of"
+    ):
+        device.download(run_kept[0])
+
+
+@pytest.fixture
+def run_kept() -> list[View]:
+    kept: list[View] = []
+
+    async def kernel(core: Core) -> None:
+        kept.append(core.nram.alloc(4, np.int8))
+
+    device = Device()
+    device.launch(kernel, dim=1, kind="BLOCK")
+    device.synchronize()
+    return kept
+
+
+@pytest.mark.parametrize("shape", [-3, (-3,), (4, -1)])
+def test_extents_are_not_negative(shape: Any) -> None:
+    with pytest.raises(AllocationError, match=r"^alloc of shape \[.*\]: an extent is not negative$"):
+        Device().alloc(shape, np.int8)
+
+
+# Views of zero size, and shapes that no laptop holds
+
+
+def test_zero_sized_tensors() -> None:
+    async def kernel(core: Core, x: View, out: View) -> None:
+        if x.size:
+            await core.memcpy(out, x)
+
+    device = Device()
+    x, out = device.upload(np.zeros((0, 4), np.float32)), device.alloc((0, 4), np.float32)
+    device.launch(kernel, x, out, dim=4)
+    device.synchronize()
+    assert device.download(out).shape == (0, 4)
+    assert len(device.log) == 0
+
+
+def test_huge_shapes_in_a_timing_only_run() -> None:
+    """Terabytes: no byte is held, times and bytes are exact integers."""
+    device = Device(X4.replace(gdram_bytes=1 << 50, dram_latency_growth=0.0, dram_mixing_ps=0), data=False)
+    rows, row = 1 << 16, 1 << 30
+    x = device.alloc((rows, row), np.int8)
+    out = device.alloc((rows, row), np.int8)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        for half in range(2):
+            await core.memcpy(out[half::2], x[half::2])
+
+    device.launch(kernel, x, out, dim=1, kind="BLOCK")
+    device.synchronize()
+    columns = device.log.columns()
+    assert columns["bytes_requested"].tolist() == [rows // 2 * row] * 2
+    assert columns["bus_read_bytes"].tolist() == [rows // 2 * row] * 2
+    one = device.board
+    bus = rows // 2 * row
+    work = bus / one.dram_strided_read_efficiency + bus / one.dram_strided_write_efficiency
+    slowest = max(
+        work / (one.dram_bandwidth_bytes_per_s * one.dram_mixed_efficiency),
+        bus / min(one.core_read_bandwidth_bytes_per_s, one.core_write_bandwidth_bytes_per_s),
+    )
+    took = columns["end_ps"] - columns["issue_ps"]
+    assert took.tolist() == pytest.approx([slowest * 1e12] * 2, rel=1e-6)
+
+
+def test_a_timing_only_run_has_no_bytes() -> None:
+    device = Device(data=False)
+    out = device.alloc(16, np.int8, "out")
+    assert not device.data
+    with pytest.raises(
+        AccessError, match=r"^out has a size but no bytes: this run is timing-only; run it with data=True$"
+    ):
+        device.download(out)
+    kept = device.upload(np.arange(4), keep_data=True)
+    assert device.download(kept).tolist() == [0, 1, 2, 3]
+
+
+# A run repeats bit for bit
+
+
+def digest(device: Device) -> str:
+    """Everything that the log says."""
+    log = device.log
+    seen = hashlib.sha256(log.table().tobytes())
+    lines = [(line, function) for _, line, function in log.lines]
+    for part in (
+        log.ops,
+        lines,
+        log.boxes,
+        log.tasks,
+        log.launches,
+        log.allocations,
+        sorted(log.more_operands.items()),
+    ):
+        seen.update(repr(part).encode())
+    for record, addresses in sorted(log.addresses.items()):
+        seen.update(repr((record, {key: rows.tolist() for key, rows in addresses.items()})).encode())
+    return seen.hexdigest()
+
+
+def test_two_runs_have_the_same_log() -> None:
+    first, again = run_busy(Device()), run_busy(Device())
+    assert len(first.log) > 400
+    assert first.log.table().tobytes() == again.log.table().tobytes()
+    assert digest(first) == digest(again)
+
+
+def test_timing_only_has_the_same_log() -> None:
+    assert digest(run_busy(Device(data=False))) == digest(run_busy(Device()))
+
+
+def test_other_processes_have_the_same_log() -> None:
+    """Whatever the seed of Python's hashes."""
+    program = (
+        "import importlib.util, sys\n"
+        f"spec = importlib.util.spec_from_file_location('test_device', {__file__!r})\n"
+        "module = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(module)\n"
+        "print(module.digest(module.run_busy(module.Device())))\n"
+    )
+    digests = set()
+    for seed in ("0", "12345"):
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(mlusim.__file__).parent.parent)}
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment, timeout=60
+        )
+        digests.add(done.stdout.strip())
+    assert digests == {digest(run_busy(Device()))}
+
+
+def test_a_later_run_on_one_device_takes_the_same_time() -> None:
+    device = Device()
+    x = np.random.default_rng(0).standard_normal((5, 16, 16)).astype(np.float32)
+    views = device.upload(x, "x"), device.alloc((12, 4, 16), np.float32)
+    spans = []
+    for _ in range(3):
+        device.launch(busy, *views, dim=(4, 12, 1))
+        device.synchronize()
+        spans.append(device.log.launches[-1].end_ps - device.log.launches[-1].start_ps)
+    assert len(set(spans)) == 1
+
+
+def test_a_closed_device_keeps_its_log_and_nothing_else() -> None:
+    device = mlusim.Device("mlu370-x4")
+    x = device.upload(np.arange(64, dtype=np.float32))
+
+    async def kernel(core: Core, x: View) -> None:
+        await core.memcpy(core.nram.alloc(64, "float32"), x)
+
+    device.launch(kernel, x, dim=1, kind="BLOCK")
+    device.synchronize()
+    records = len(device.log)
+    device.close()
+    assert len(device.log) == records > 0
+    with pytest.raises(mlusim.InputError, match="this device is closed: make a new one"):
+        device.synchronize()
+    with pytest.raises(mlusim.MlusimError, match="freed"):
+        device.download(x)
+
+
+def test_the_time_of_a_result_is_that_of_its_figures() -> None:
+    device = Device("mlu370-x4")
+    assert device.result().time_ps == device.result().metrics.time_ps == 0
+    x, out = device.upload(np.ones((4, 32), np.float32)), device.alloc((4, 32), np.float32)
+    device.launch(copy, x, out, dim=1, kind="BLOCK")
+    device.synchronize()
+    once = device.result()
+    assert once.time_ps == once.metrics.time_ps == device.log.launches[0].end_ps - device.log.launches[0].start_ps > 0
+    device.launch(copy, x, out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.result().time_ps == device.result().metrics.time_ps > 2 * once.time_ps
+
+
+@pytest.fixture
+def no_automatic_collection() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_automatic_collection")
+def test_the_bytes_of_an_output_go_with_its_array() -> None:
+    x = np.ones((4, 32), np.float32)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        buffer = core.nram.alloc(x.shape, "float32")
+        await core.memcpy(buffer, x)
+        gc.collect()  # what is alive now, Python looks at again only after a long while
+        await core.memcpy(out[:], buffer)
+
+    device = mlusim.Device("mlu370-x4")
+    out = device.alloc(x.shape, "float32")
+    device.launch(kernel, device.upload(x), out, dim=1, kind="BLOCK")
+    device.synchronize()
+    array = device.download(out)
+    np.testing.assert_array_equal(array, x)
+    device.close()
+    output = weakref.ref(array.base if array.base is not None else array)
+    del device, out, array
+    assert output() is None
+
+
+def test_memory_of_a_closed_device_is_poisoned_for_the_next() -> None:
+    seen = []
+
+    async def kernel(core: Core, out: View, value: int) -> None:
+        buffer = core.nram.alloc(4096, "uint8")
+        await core.memcpy(out, buffer)
+        core.fill(buffer, value)
+
+    for value in (1, 2):
+        device = mlusim.Device("mlu370-x4")
+        out = device.alloc(4096, "uint8")
+        device.launch(kernel, out, value, dim=1, kind="BLOCK")
+        device.synchronize()
+        seen.append(device.download(out).copy())
+        device.close()
+    assert all((part == 0xFF).all() for part in seen)

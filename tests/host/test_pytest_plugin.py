@@ -1,0 +1,88 @@
+"""The pytest plugin: a kernel verified in somebody's own test suite, which fails with the report."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = ("-p", "mlusim.host.pytest_plugin", "-p", "no:cacheprovider")
+
+KERNELS = """
+import numpy as np
+import mlusim
+from mlusim import Output
+
+X = np.ones((8, 8), np.float32)
+
+
+async def sound(core, x, out):
+    held = core.nram.alloc(x.shape, x.dtype, "held")
+    await core.memcpy(held, x)
+    await core.memcpy(out, held)
+
+
+async def careful(core, x, out):
+    held = core.nram.alloc(x.shape, x.dtype, "held")
+    await core.memcpy(held, x)
+    await core.sync()
+    await core.memcpy(out, held)
+
+
+async def short(core, x, out):
+    held = core.nram.alloc(x.shape, x.dtype, "held")
+    await core.memcpy(held, x)
+    await core.memcpy(out[0:7], held[0:7])
+"""
+
+
+def test_the_fixture_passes_and_fails_with_the_report(pytester: pytest.Pytester):
+    pytester.makepyfile(
+        KERNELS
+        + """
+def test_sound(verify_kernel):
+    assert verify_kernel(sound, X, Output.like(X), reference=X, kind="BLOCK", dim=1).ok
+
+def test_short(verify_kernel):
+    verify_kernel(short, X, Output.like(X), kind="BLOCK", dim=1)
+"""
+    )
+    result = pytester.runpytest(*PLUGIN)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "short on mlu370-x4: 1 error (2 operations of 1 task)",
+            "error: never-written: 32 B of out are never written",
+            "  nearby *.py:*  await core.memcpy(out[[]0:7], held[[]0:7])",
+            "  bytes  out[[]7, 0:8], 32 B",
+        ]
+    )
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_hints_fail_where_they_are_asked_for(pytester: pytest.Pytester):
+    pytester.makepyfile(
+        KERNELS
+        + """
+def test_careful(verify_kernel):
+    verify_kernel(careful, X, Output.like(X), kind="BLOCK", dim=1)
+"""
+    )
+    pytester.runpytest(*PLUGIN).assert_outcomes(passed=1)
+    result = pytester.runpytest(*PLUGIN, "--mlusim-hints")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["hint: redundant-sync: sync orders nothing on any path that ran"])
+
+
+def test_operators_are_checked_where_it_is_asked_for(pytester: pytest.Pytester):
+    pytester.makepyfile(
+        KERNELS
+        + """
+def test_operator(request):
+    with mlusim.verifier.checked(False) if not request.config.getoption("--mlusim-check") else open(__file__):
+        report = mlusim.ops.cast(X, "float16").report
+    assert (report is not None) == request.config.getoption("--mlusim-check")
+"""
+    )
+    pytester.runpytest(*PLUGIN).assert_outcomes(passed=1)
+    pytester.runpytest(*PLUGIN, "--mlusim-check").assert_outcomes(passed=1)

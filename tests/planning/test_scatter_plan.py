@@ -1,0 +1,275 @@
+"""Plans of scatter: each place one task's, each update taken once, in NRAM; tiers at their borders, reasons, times."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlusim import ops
+from mlusim.errors import InputError, PlanError
+from mlusim.hardware import Board, board
+from mlusim.kernels.scatter import _chunks
+from mlusim.ops.scatter import plan_scatter, plan_scatter_nd
+from mlusim.planning.scatter import STRATEGIES
+
+BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
+NAMES = st.sampled_from([*BOARDS, "mlu290-m5"])
+
+
+def small(name: str, nram_bytes: int, *, cores: int | None = None) -> Board:
+    on = board(name).replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
+    return on if cores is None else on.replace(clusters=1, cores_per_cluster=cores)
+
+
+def owners(tiles, shape):
+    """The task of each element; fails where an element has none, or a second."""
+    owner = np.full(shape, -1)
+    corners = zip(tiles.task.tolist(), tiles.start.tolist(), tiles.stop.tolist(), strict=True)
+    for task, start, stop in corners:
+        box = tuple(slice(low, high) for low, high in zip(start, stop, strict=True))
+        assert (owner[box] == -1).all()
+        owner[box] = task
+    assert (owner >= 0).all()
+    return owner
+
+
+def check(plan, shape):
+    """What any plan keeps to: places, NRAM, the load of tasks, a reason."""
+    plan.check()
+    assert plan.nram_bytes <= plan.board.nram_usable_bytes
+    assert plan.reason
+    if not plan.tier:
+        assert 0 in shape
+        return
+    if plan.parameters["strategy"] == "bins":
+        # x and the output are flat.
+        assert plan.output_shape == (math.prod(shape),)
+        owner = owners(plan.tiles, plan.output_shape)
+        largest = plan.parameters["binning"].size
+    else:
+        assert plan.output_shape == shape
+        owner = owners(plan.tiles, shape)
+        regions = plan.parameters["regions"]
+        assert np.array_equal(owner, owners(regions, shape))
+        largest = int(regions.elements().max())
+    busy = np.bincount(owner.reshape(-1))
+    assert busy.max() - busy.min() <= largest
+    assert plan.predicted_ps > 0
+
+
+def check_updates(plan):
+    """Of a region each update that may reach it is taken once, and updates of one place in row-major order."""
+    lookups = plan.parameters["lookups"]
+    if plan.parameters["strategy"] == "bins":
+        first, start, stop = plan.parameters["binning"].boxes(lookups)
+        order = np.arange(math.prod(lookups.positions)).reshape(lookups.positions)
+        taken = [
+            order[tuple(slice(a, b) for a, b in zip(low, high, strict=True))].reshape(-1)
+            for low, high in zip(start.tolist(), stop.tolist(), strict=True)
+        ]
+        assert np.array_equal(np.concatenate(taken), order.reshape(-1))
+        assert first.tolist() == [some[0] for some in taken]
+        assert max(map(len, taken)) <= plan.parameters["binning"].turns
+        return
+    chunk = plan.parameters["chunk"]
+    if chunk is None:
+        return
+    number = np.arange(math.prod(lookups.value_shape)).reshape(lookups.value_shape)
+    regions = plan.parameters["regions"]
+    for start, stop in zip(regions.start.tolist(), regions.stop.tolist(), strict=True):
+        values = lookups.values_of(tuple(start), tuple(stop))
+        wanted = number[tuple(slice(a, b) for a, b in zip(*values, strict=True))]
+        taken = [
+            number[tuple(slice(a, b) for a, b in zip(*box, strict=True))]
+            for box in _chunks(lookups, values, chunk.sizes)
+        ]
+        assert len(taken) <= chunk.count
+        together = np.concatenate([some.reshape(-1) for some in taken]) if taken else np.empty(0, int)
+        assert np.array_equal(np.sort(together), np.sort(wanted.reshape(-1)))
+        # Values of one place have the tied coordinates in common: seen one after the other they only grow.
+        last = {}
+        for value in together.tolist():
+            place = np.unravel_index(value, lookups.value_shape)
+            tied = tuple(int(place[axis]) for axis in lookups.tied)
+            assert last.get(tied, -1) < value
+            last[tied] = value
+
+
+@st.composite
+def elements(draw):
+    rank = draw(st.integers(1, 3))
+    x = tuple(draw(st.integers(1, 24)) for _ in range(rank))
+    axis = draw(st.integers(-rank, rank - 1))
+    index = [draw(st.integers(0, min(extent, 9))) for extent in x]
+    index[axis] = draw(st.integers(0, 40))
+    return {
+        "x_shape": x,
+        "index_shape": tuple(index),
+        "axis": axis,
+        "dtype": draw(st.sampled_from(["int8", "float16", "float32", "int64", "complex128"])),
+        "index_dtype": draw(st.sampled_from(["int32", "int64"])),
+        "device": small(draw(NAMES), draw(st.sampled_from([2048, 4096, 65_536, 2**20]))),
+        "strategy": draw(st.sampled_from(list(STRATEGIES))),
+    }
+
+
+@given(elements())
+@settings(deadline=None, max_examples=150)
+def test_any_shape_by_element(arguments):
+    strategy = arguments["strategy"]
+    try:
+        plan = plan_scatter(**arguments)
+    except PlanError as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+    if refusal:
+        # On boards as large as these the others always find a way.
+        assert strategy in ("slab", "bins")
+        assert ("usable NRAM" in refusal) or (strategy == "bins" and "take whole, aligned 128 B" in refusal)
+        return
+    check(plan, arguments["x_shape"])
+    check_updates(plan)
+    if 0 not in arguments["index_shape"]:
+        assert (plan.tier == 3) == (plan.parameters["strategy"] == "rows")
+        assert strategy in ("auto", plan.parameters["strategy"])
+
+
+@given(
+    st.lists(st.integers(1, 16), min_size=1, max_size=3).map(tuple),
+    st.integers(0, 3),
+    st.lists(st.integers(0, 12), max_size=2).map(tuple),
+    st.sampled_from(["int8", "float32", "int64"]),
+    NAMES,
+    st.sampled_from([4096, 65_536]),
+)
+@settings(deadline=None, max_examples=100)
+def test_any_shape_by_row(x, columns, places, dtype, name, nram_bytes):
+    columns = min(columns, len(x))
+    src = (*places, *x[columns:])
+    on = small(name, nram_bytes)
+    plan = plan_scatter_nd(x, (*places, columns), src, mode="standard", dtype=dtype, device=on)
+    check(plan, x)
+    if 0 not in src:
+        check_updates(plan)
+
+
+class TestBorders:
+    """A unit is a row of 512 float32, 2048 B, on one core of a board before arch 592."""
+
+    SHAPE = (4, 512)
+
+    def plan(self, nram_bytes, strategy, shape=SHAPE, cores=1):
+        on = small("mlu370-x4", nram_bytes, cores=cores)
+        return plan_scatter(shape, shape, 1, device=on, strategy=strategy, index_dtype="int32")
+
+    def test_a_slab_may_take_three_quarters_of_nram(self):
+        """2048 B are three quarters of 2730 2/3."""
+        for nram_bytes, tier in ((2816, 1), (2688, 2)):
+            plan = self.plan(nram_bytes, "slab")
+            check(plan, self.SHAPE)
+            assert plan.tier == tier
+        assert self.plan(2688, "slab").tiles.elements().max() == 256
+
+    def test_a_region_of_bins_may_take_fifteen_sixteenths_of_nram(self):
+        """16 384 B are 15 / 16 of 17 476 4/15."""
+        for nram_bytes, tier, largest in ((17_536, 1, 4096), (17_408, 2, 2048)):
+            plan = self.plan(nram_bytes, "bins", (1, 4096))
+            check(plan, (1, 4096))
+            assert plan.tier == tier
+            assert plan.tiles.elements().max() == largest
+
+    @pytest.mark.parametrize(("strategy", "shape"), [("slab", SHAPE), ("bins", (1, 512))])
+    def test_more_nram_never_gives_a_higher_tier(self, strategy, shape):
+        tiers = [self.plan(nram_bytes, strategy, shape).tier for nram_bytes in range(1536, 8192, 128)]
+        assert tiers == sorted(tiers, reverse=True)
+        assert set(tiers) == {1, 2}
+
+    def test_rows_take_any_board_that_holds_an_update(self):
+        for nram_bytes in (512, 2048, 2**20):
+            plan = self.plan(nram_bytes, "rows")
+            check(plan, self.SHAPE)
+            assert plan.tier == 3
+
+    def test_not_one_update_fits(self):
+        with pytest.raises(PlanError, match="give the board more nram_bytes or fewer nram_reserved_bytes"):
+            plan_scatter((400, 2), (4, 2), 0, device=small("mlu370-x4", 128))
+
+    def test_windows_give_each_core_a_part_of_a_single_row(self):
+        for strategy, cores in (("slab", 8), ("rows", 8), ("bins", 8)):
+            plan = self.plan(2**18, strategy, (1, 4096), cores=cores)
+            check(plan, (1, 4096))
+            assert len(set(plan.tiles.task.tolist())) == cores
+
+
+class TestReasons:
+    def test_all_ways_have_their_times(self):
+        plan = plan_scatter((64, 64), (64, 64), 1)
+        assert plan.reason.count(" us") == 3
+        for strategy in ("slab", "rows", "bins"):
+            assert strategy in plan.reason
+        assert "asked for" not in plan.reason
+
+    @pytest.mark.parametrize("strategy", ["slab", "rows", "bins"])
+    def test_what_was_asked_for(self, strategy):
+        plan = plan_scatter((64, 64), (64, 64), 1, strategy=strategy)
+        assert plan.reason.startswith(f"{strategy}, asked for: ")
+        assert plan.parameters["strategy"] == plan.strategy == strategy
+
+    def test_rows_of_src_are_not_sorted(self):
+        plan = plan_scatter_nd((400, 6), (50, 1), (50, 6), mode="standard")
+        assert "bins" not in plan.reason
+        with pytest.raises(PlanError, match=r"each lookup here replaces a row of 6; take strategy 'rows' or 'auto'"):
+            plan_scatter_nd((400, 6), (50, 1), (50, 6), mode="standard", strategy="bins")
+
+    def test_no_updates_and_no_output(self):
+        plan = plan_scatter((4, 4), (0, 4), 0)
+        check(plan, (4, 4))
+        assert plan.reason == "there are no updates: x is copied"
+        plan = plan_scatter((4, 0), (2, 0), 0)
+        assert (plan.tier, len(plan.tiles)) == (0, 0)
+        assert "the output [4, 0] has no elements and nothing is launched" in plan.reason
+
+    def test_an_index_without_columns(self):
+        plan = plan_scatter_nd((4, 6), (5, 0), (5, 4, 6), mode="standard")
+        check(plan, (4, 6))
+        assert plan.reason == "an index without columns chooses nothing: src replaces what it covers"
+
+    def test_unknown_strategy(self):
+        with pytest.raises(InputError, match=r"strategy='bin': did you mean 'bins'\?"):
+            plan_scatter((4, 4), (4, 4), 0, strategy="bin")
+
+
+class TestPredictedTimes:
+    def test_auto_takes_the_least(self):
+        for shape, axis in (((64, 64), 1), ((8, 4096), 1), ((2, 100_000), 1), ((50_000, 4), 0), ((1, 10**6), 1)):
+            wanted = (shape[0], 16) if axis else (16, shape[1])
+            for name in BOARDS:
+                times = {}
+                for strategy in STRATEGIES:
+                    try:
+                        times[strategy] = plan_scatter(shape, wanted, axis, device=name, strategy=strategy).predicted_ps
+                    except PlanError:
+                        assert strategy in ("slab", "bins")
+                auto = times.pop("auto")
+                assert auto == min(times.values())
+
+    @pytest.mark.parametrize("name", BOARDS)
+    @pytest.mark.parametrize("strategy", ["slab", "rows", "bins"])
+    @pytest.mark.parametrize(
+        ("shape", "count"), [((256, 512), 512), ((4, 20_000), 3000), ((64, 64), 64), ((1, 30_000), 60_000)]
+    )
+    def test_within_a_factor_of_two(self, name, strategy, shape, count):
+        """They choose between ways that differ by more, and say so where they do not."""
+        if strategy == "bins" and board(name).needs_aligned_vectors:
+            pytest.skip("sorting takes vector operands of any length")
+        rng = np.random.default_rng(1)
+        x = rng.standard_normal(shape, np.float32)
+        index = rng.integers(0, shape[1], (shape[0], count)).astype(np.int32)
+        src = rng.standard_normal(index.shape, np.float32)
+        result = ops.scatter(x, index, src, 1, device=name, strategy=strategy)
+        assert 0.5 < result.plan.predicted_ps / result.time_ps < 2

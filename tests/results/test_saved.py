@@ -1,0 +1,357 @@
+"""Saved runs: what is read back computes what the run did, byte for byte, and a bad file says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import fields
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import ops
+from mlusim.analysis.pictures import draw
+from mlusim.analysis.table import to_json
+from mlusim.hardware import presets
+from mlusim.log import Log
+from mlusim.verifier.check import check_log
+
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((2, 4, 8, 50), np.float32)
+INDEX = RNG.integers(-4, 4, (2, 3, 8, 50))
+
+RUNS = {
+    "tin_shift": lambda **o: ops.tin_shift_forward(X, np.array([[1], [-9]], np.int32), strategy="pingpong", **o),
+    "gather_nd": lambda **o: ops.gather_nd(X, RNG.integers(0, 2, (7, 2)), mode="standard", **o),
+    "gather": lambda **o: ops.gather(X, INDEX, 1, device="mlu590-h8", **o),
+    "scatter": lambda **o: ops.scatter(X, INDEX, X[:, :3], 1, device="mlu270-s4", **o),
+    "cast": lambda **o: ops.cast(X, "bfloat16", **o),
+    "flip": lambda **o: ops.flip(X, [0, -1], **o),
+    "reverse_sequence": lambda **o: ops.reverse_sequence(X, np.array([3, 1]), **o),
+    "bitcast_view": lambda **o: ops.bitcast_convert(X, "int8", strategy="view", **o),
+    "empty": lambda **o: ops.flip(np.empty((0, 3), np.int8), 1, **o),
+    "timing_only": lambda **o: ops.cast(X, mlusim.cinn.Int(8), **({"data": False} | o)),
+}
+
+
+@pytest.fixture(params=RUNS)
+def run(request):
+    return RUNS[request.param]()
+
+
+def same_log(one: Log, other: Log) -> None:
+    np.testing.assert_array_equal(one.table(), other.table())
+    for name in ("board", "ops", "lines", "tasks", "launches", "allocations", "boxes", "host_waits", "host_writes"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert one.more_operands == other.more_operands
+    assert one.loops == other.loops
+    assert one.byte_copies == other.byte_copies
+    assert one.addresses.keys() == other.addresses.keys()
+    for record, sides in one.addresses.items():
+        assert list(sides) == list(other.addresses[record])
+        for key, rows in sides.items():
+            np.testing.assert_array_equal(rows, other.addresses[record][key])
+            assert rows.dtype == other.addresses[record][key].dtype
+
+
+def test_all_that_is_computed_from_a_run_is_computed_from_its_file(run, tmp_path):
+    read = mlusim.load(run.save(tmp_path / "run.zip"))
+    same_log(read.log, run.log)
+    assert read.output is None
+    assert (read.operator, read.theory_ops, read.stopped) == (run.operator, run.theory_ops, "")
+    assert read.board == run.board
+    assert read.board.sources == run.board.sources
+    assert read.request == run.request is not None
+    assert to_json(read) == to_json(run)
+    assert read.floor.losses_ps == run.floor.losses_ps
+    assert [line[:3] for line in read.lines] == [line[:3] for line in run.lines]
+    assert read.plan.explain() == run.plan.explain()
+    read.plan.check()
+    for task in range(run.plan.tasks):
+        assert list(read.plan.tiles_of(task)) == list(run.plan.tiles_of(task))
+    assert list(draw(read)) == list(draw(run))
+    reports = [check_log(one.log, one.board, name=one.operator, plan=one.plan) for one in (read, run)]
+    assert reports[0].to_json() == reports[1].to_json()
+    assert reports[0].ok
+
+
+def test_the_source_of_every_line_comes_along(tmp_path):
+    run = RUNS["tin_shift"]()
+    read = mlusim.load(run.save(tmp_path / "run.zip"))
+    for file, line, function in read.log.lines:
+        assert read.sources[file] == Path(file).read_text(encoding="utf-8")
+        assert read.sources[file].splitlines()[line - 1].strip(), function
+    assert read.log.lines
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path):
+    made = [RUNS[name]().save(tmp_path / f"{name}{turn}") for turn in (1, 2) for name in ("gather", "cast")]
+    assert made[0].read_bytes() == made[2].read_bytes()
+    assert made[1].read_bytes() == made[3].read_bytes() != made[0].read_bytes()
+    again = mlusim.load(made[0]).save(tmp_path / "again")
+    assert again.read_bytes() == made[0].read_bytes()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.bool_, np.complex64])
+def test_the_output_comes_along_where_asked_for(dtype, tmp_path):
+    run = ops.flip(RNG.integers(0, 256, (3, 8 * np.dtype(dtype).itemsize), np.uint8).view(dtype), 0)
+    read = mlusim.load(run.save(tmp_path / "run", output=True))
+    assert read.output.dtype == run.output.dtype
+    assert read.output.shape == run.output.shape
+    assert read.output.tobytes() == run.output.tobytes()
+    scalar = mlusim.load(ops.flip(np.float32(3), []).save(tmp_path / "run", output=True))
+    assert scalar.output.shape == ()
+    assert scalar.output == 3
+
+
+def test_np_load_opens_it(tmp_path):
+    run = RUNS["cast"]()
+    with np.load(run.save(tmp_path / "run.npz")) as arrays:
+        np.testing.assert_array_equal(arrays["log/records"], run.log.table().T)
+
+
+async def _add_one(core, x, out):
+    if not core.is_memory_core:
+        buffer = core.nram.alloc(x.shape, x.dtype)
+        await core.memcpy(buffer, x)
+        core.add(buffer, buffer, 1)
+        await core.sync()
+        await core.memcpy(out, buffer)
+
+
+def own_device(kernel=_add_one):
+    device = mlusim.Device("mlu370-x4")
+    device.launch(kernel, device.upload(np.ones(640, np.float32), "x"), device.alloc(640, "float32"), dim=4)
+    return device
+
+
+def test_a_kernel_of_the_users_own(tmp_path):
+    device = own_device()
+    device.synchronize()
+    result = device.result(theory_ops=640)
+    read = mlusim.load(device.save(tmp_path / "own", theory_ops=640))
+    same_log(read.log, device.log)
+    assert read.plan is read.request is None
+    assert read.strategy == ""
+    assert read.operator == "_add_one"
+    assert device.result("mine").operator == "mine"
+    assert to_json(read) == to_json(result)
+    assert to_json(read)["plan"] is None
+    assert read.metrics.theory_ops == 640
+    assert "tile_map" not in draw(read)
+    assert read.sources[__file__] == Path(__file__).read_text(encoding="utf-8")
+
+
+def test_a_device_on_which_nothing_ran(tmp_path):
+    read = mlusim.load(mlusim.Device("mlu220-m2").save(tmp_path / "none"))
+    assert read.operator == "nothing"
+    assert read.time_ps == 0
+    assert len(read.log) == 0
+
+
+def test_a_run_that_stopped_with_an_error(tmp_path):
+    async def fails(core, x, out):
+        await _add_one(core, x, out)
+        if core.task_id == 2:
+            core.nram.alloc(10**9, "int8")
+
+    device = own_device(fails)
+    with pytest.raises(mlusim.AllocationError):
+        device.synchronize()
+    read = mlusim.load(device.save(tmp_path / "failed"))
+    assert read.stopped.startswith("AllocationError: task 2 (cluster 0, core 2)")
+    same_log(read.log, device.log)
+    assert to_json(read) == to_json(device.result())
+
+
+def test_a_net_and_its_operators_can_be_saved(tmp_path):
+    from mlusim.cinn import Float, NetBuilder
+
+    net = NetBuilder("net")
+    x = net.create_input(Float(32), (4, 6), "x")
+    net.flip(x, [0])
+    result = net.build("mlu370-x4").execute({"x": np.ones((4, 6), np.float32)})
+    for step in result.steps:
+        read = mlusim.load(step.result.save(tmp_path / "operator"))
+        assert to_json(read) == to_json(step.result)
+
+
+@pytest.mark.parametrize("board", presets(), ids=lambda board: board.name)
+def test_every_board_comes_back(board, tmp_path):
+    changed = board.replace(name="mine \u00fc", dram_mixed_efficiency=1 / 3)
+    read = mlusim.load(ops.flip(X[0, 0], 0, device=changed, data=False).save(tmp_path / "run"))
+    assert read.board == changed
+    assert dict(read.board.sources) == dict(changed.sources)
+
+
+def test_everything_of_a_log_is_saved():
+    kept = {"board", "count", "data", "ops", "lines", "boxes", "tasks", "launches", "allocations"}
+    kept |= {"addresses", "more_operands", "host_waits", "host_writes", "loops", "byte_copies"}
+    # `line_codes` is a look-up for the run itself.
+    # A field that is new in the log is new in `mlusim.results.saved`, and in `same_log` above.
+    assert {name for name in vars(Log("board")) if not name.startswith("_")} == kept | {"room", "line_codes"}
+
+
+def rewritten(path, change, target):
+    """The saved run with another head; the rest of it as it is."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == "run.json":
+                head = json.loads(data)
+                change(head)
+                data = json.dumps(head).encode()
+            new.writestr(name, data)
+    return target
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return RUNS["gather"]().save(tmp_path_factory.mktemp("saved") / "run.zip")
+
+
+def refused(path) -> str:
+    with pytest.raises(mlusim.InputError) as caught:
+        mlusim.load(path)
+    assert str(path) in caught.value.message
+    return caught.value.message
+
+
+def test_a_file_that_is_none_of_ours(tmp_path, saved):
+    assert "No such file" in refused(tmp_path / "missing.zip")
+    assert "Is a directory" in refused(tmp_path)
+    for content in (b"", b"PK", b"hello, this is no zip file at all" * 9):
+        (tmp_path / "other").write_bytes(content)
+        assert "is no saved run: Result.save(path)" in refused(tmp_path / "other")
+    np.savez(tmp_path / "arrays.npz", a=np.ones(3))
+    assert "no saved run: it has no run.json" in refused(tmp_path / "arrays.npz")
+    for head in ([], {}, {"format": "other"}, None, 3):
+        with zipfile.ZipFile(tmp_path / "head.zip", "w") as archive:
+            archive.writestr("run.json", json.dumps(head))
+        assert "does not say `format: mlusim-run`" in refused(tmp_path / "head.zip")
+
+
+def test_a_file_of_a_newer_or_impossible_format(tmp_path, saved):
+    newer = rewritten(saved, lambda head: head.update(number=2, mlusim="9.1", log="of tomorrow"), tmp_path / "newer")
+    version = re.escape(mlusim.__version__)
+    assert re.search(f"format 2, written by mlusim 9.1; this mlusim {version} reads formats up to 1", refused(newer))
+    for number in (0, -1, "1", None, True, 1.0):
+        wrong = rewritten(saved, lambda head, number=number: head.update(number=number), tmp_path / "wrong")
+        assert f"format {number!r}: formats are numbered from 1" in refused(wrong)
+
+
+def test_a_file_cut_off_anywhere(tmp_path, saved):
+    whole = saved.read_bytes()
+    for length in range(4, len(whole), len(whole) // 40):
+        (tmp_path / "cut").write_bytes(whole[:length])
+        assert "damaged or cut off" in refused(tmp_path / "cut")
+
+
+def test_a_file_with_a_byte_changed_anywhere_is_an_input_error_or_the_same_run(tmp_path, saved):
+    whole = saved.read_bytes()
+    wanted = to_json(mlusim.load(saved))
+    for place in range(0, len(whole), max(len(whole) // 150, 1)):
+        changed = bytearray(whole)
+        changed[place] ^= 0x41
+        (tmp_path / "changed").write_bytes(changed)
+        try:
+            read = mlusim.load(tmp_path / "changed")
+        except mlusim.InputError:
+            continue
+        # A byte that zip does not look at, such as a time.
+        assert to_json(read) == wanted
+
+
+def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):
+    def without(key):
+        return lambda head: head.pop(key)
+
+    changes = [without(key) for key in ("board", "log", "plan", "sources", "operator", "request", "output")]
+    changes += [
+        lambda head: head["board"].update(clusters=-1),
+        lambda head: head["board"].update(extra=1),
+        lambda head: head["board"].pop("clock_hz"),
+        lambda head: head["log"].update(columns=["op"]),
+        lambda head: head["log"].update(lines=[]),
+        lambda head: head["log"].update(ops=head["log"]["ops"][:1]),
+        lambda head: head["log"]["tables"].update(tasks={}, launches={}),
+        lambda head: head["plan"].pop("kind"),
+        lambda head: head.update(output={"dtype": "float32", "shape": [4]}),
+        lambda head: head.update(board=None),
+        lambda head: head.update(theory_ops="many"),
+    ]
+    for change in changes:
+        message = refused(rewritten(saved, change, tmp_path / "wrong"))
+        assert "a saved run that is damaged" in message
+        assert message.endswith("save the run again")
+
+
+def test_no_python_object_is_read(tmp_path, saved):
+    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(tmp_path / "evil", "w") as new:
+        for name in old.namelist():
+            if name == "log/records.npy":
+                with new.open(name, "w") as stream:
+                    np.save(stream, np.array([print], object), allow_pickle=True)
+            else:
+                new.writestr(name, old.read(name))
+    assert "damaged" in refused(tmp_path / "evil")
+
+
+def test_where_it_cannot_be_written(tmp_path):
+    run = RUNS["empty"]()
+    with pytest.raises(mlusim.InputError, match="the run cannot be saved there: No such file or directory"):
+        run.save(tmp_path / "none" / "run")
+    with pytest.raises(mlusim.InputError, match="the run cannot be saved there: Is a directory"):
+        run.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = RUNS["empty"]().save(tmp_path / "run")
+    before = path.read_bytes()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(mlusim.InputError, match="No space left on device"):
+        RUNS["cast"]().save(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_kill_never_leaves_half_a_file(tmp_path):
+    """Saved again and again, killed in between: what is there can always be read."""
+    code = (
+        "import sys, numpy as np, mlusim\n"
+        "runs = [mlusim.ops.flip(np.zeros((64, n), np.int8), 0, device='mlu370-x4', data=False) for n in (64, 4096)]\n"
+        "runs[0].save(sys.argv[1])\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    for run in runs:\n"
+        "        run.save(sys.argv[1])\n"
+    )
+    path = tmp_path / "run"
+    for delay_s in (0.0, 0.013, 0.03):
+        with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(delay_s)
+            process.send_signal(signal.SIGKILL)
+        assert mlusim.load(path).operator == "flip"
+
+
+def test_a_record_of_the_log_may_gain_fields_of_plain_kinds_only():
+    """What `_table_values` can write: integers, truth, and what JSON has with tuples for lists."""
+    from mlusim.results.saved import _TABLES
+
+    kinds = {item.type for record in _TABLES.values() for item in fields(record)}
+    assert kinds <= {"int", "bool", "str", "tuple[int, ...]", "tuple[int, int, int]"}
