@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mlusim.memory.view import Pointer, View
     from mlusim.planning.plan import Plan, Tile, Tiles
     from mlusim.results.result import Result, load
-    from mlusim.retime.retiming import retime
+    from mlusim.retiming.retime import retime
     from mlusim.verifier.report import Report
 
 __all__ = [
@@ -113,7 +113,7 @@ _HOMES = {
     "board": "mlusim.hardware",
     "load": "mlusim.results.result",
     "presets": "mlusim.hardware",
-    "retime": "mlusim.retime.retiming",
+    "retime": "mlusim.retiming.retime",
     "sweep": "mlusim.explore.sweeping",
     "tune": "mlusim.explore.tuning",
     "verify": "mlusim.host.verify",

@@ -31,7 +31,7 @@ ORDER = (
     ("results",),
     ("host",),
     ("ops",),
-    ("retime",),
+    ("retiming",),
     ("cinn", "mluop", "validation"),
     ("explore",),
     ("__init__",),

@@ -59,8 +59,8 @@ def retime(
     from mlusim.cli.files import check_file
     from mlusim.cli.run import finish
     from mlusim.results.result import load
-    from mlusim.retime.retiming import planned
-    from mlusim.retime.retiming import retime as again
+    from mlusim.retiming.retime import planned
+    from mlusim.retiming.retime import retime as again
 
     check_directory("--report", report)
     saved = check_file("--save-run", save_run) if save_run is not None else None

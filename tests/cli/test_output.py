@@ -159,7 +159,7 @@ def test_an_output_that_cannot_be_written_is_found_before_the_run(folder, monkey
         raise AssertionError("it ran")
 
     monkeypatch.setattr("mlusim.host.device.Device.__init__", too_late)
-    monkeypatch.setattr("mlusim.retime.retiming.retime", too_late)
+    monkeypatch.setattr("mlusim.retiming.retime.retime", too_late)
     monkeypatch.setattr("mlusim.analysis.pictures.write_report", too_late)
     done = call(*(word.format(place) for word in words))
     assert (done.exit_code, done.stdout) == (2, ""), done.stderr

@@ -19,7 +19,7 @@ from mlusim.memory.kinds import Direction
 from mlusim.ops.common import Input
 from mlusim.ops.common import run as run_call
 from mlusim.ops.registry import OPERATORS
-from mlusim.retime.retiming import planned, retime
+from mlusim.retiming.retime import planned, retime
 
 # Numbers of records, tasks and allocations hang on who was first; what they stand for does not.
 PLAIN = [

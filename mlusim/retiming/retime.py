@@ -33,7 +33,7 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.results.result import Result, load
 from mlusim.results.saved import plain
-from mlusim.retime.replay import replay
+from mlusim.retiming.replay import replay
 from mlusim.units import PS_PER_S, format_bytes, group_digits, round_up
 
 # What kernels look at besides their plan, the words for it, and whether it matters to a log.
