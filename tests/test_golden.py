@@ -1,7 +1,8 @@
 """The golden table: what some eighty runs take, move, record and compute, to the picosecond, the byte and the bit.
 
-`golden/table.json` beside this file has an entry for each run. It changes only where a change of behaviour is meant; then
-`pytest tests/test_golden.py --update-golden` writes it anew, and the commit says which entries changed and why.
+`golden/table.json` beside this file has an entry for each run. It changes only where a change of behaviour is
+meant; then `pytest tests/test_golden.py --update-golden` writes it anew, and the commit says which
+entries changed and why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The figures of a run, computed from its log: time, bytes, efficiencies, peaks, where the time went.
 
 Definitions of io_efficiency and compute_efficiency, and the bar of 60 % and 30 %: the vendor's acceptance standard
-for operators and its test framework (HARDWARE.md, P and T).
+for operators and its test framework (docs/hardware.md, P and T).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 BLOCK tasks are dealt out in waves: a wave takes every free core, and the next begins when the wave is over. A UNIONn
 job takes n whole clusters, with their memory cores, as soon as they are free. Nothing that runs is preempted.
-Not modelled: the host's own time (a launch costs it about 6 us, HARDWARE.md), priorities of queues.
+Not modelled: the host's own time (a launch costs it about 6 us, docs/hardware.md), priorities of queues.
 """
 
 from __future__ import annotations

@@ -157,7 +157,8 @@ class VectorOperations(Operations):
 
         Args:
             dst, src: as many elements each.
-            rounding: for float to integer one of tz, rn, rd, dn, up, oz (B); None is what `cast` does (SEMANTICS).
+            rounding: for float to integer one of tz, rn, rd, dn, up, oz (B); None is the rule of `cast`
+                (docs/semantics.md).
 
         Conversions that the vector unit does in two steps, such as int64 to float16 through float32, cost both. dst may
         begin where src does, if its elements are no wider; else they must not overlap. Raises `InputError` where there

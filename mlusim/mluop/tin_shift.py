@@ -1,7 +1,7 @@
 """mluOpTinShiftForward and mluOpTinShiftBackward: the checks of mlu-ops in its order, then the kernel.
 
-The order is that of mlu-ops' own host code (HARDWARE.md, last section). After it come checks that C cannot make: that
-a pointer is device memory of the handle's board, alive and large enough, and that the output lies apart.
+The order is that of mlu-ops' own host code (docs/hardware.md). After it come checks that C cannot make: that a pointer
+is device memory of the handle's board, alive and large enough, and that the output lies apart.
 """
 # ruff: noqa: N802 - the vendor's names
 

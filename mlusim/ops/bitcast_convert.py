@@ -1,4 +1,4 @@
-"""bitcast_convert: the same bytes as elements of another type. What it computes: SEMANTICS, from CINN's document."""
+"""bitcast_convert: the same bytes as elements of another type. docs/semantics.md defines it, after CINN's document."""
 
 from __future__ import annotations
 

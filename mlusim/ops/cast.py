@@ -1,4 +1,4 @@
-"""cast: every element converted to another type. What it computes: SEMANTICS; the pairs are in `cores.convert`."""
+"""cast: every element converted to another type. docs/semantics.md defines it; `cores.convert` has the pairs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """gather and gather_nd: elements or rows of x, chosen by an index.
 
-What they compute: SEMANTICS, from the gather and scatter document of CINN, whose formula 1.1 drops a coordinate of the
+docs/semantics.md defines them, after the
+gather and scatter document of CINN, whose formula 1.1 drops a coordinate of the
 index and whose assertion for gather_nd is wrong. Index 3 on an axis of 3 elements, as in one of its examples, is an
 error here.
 """

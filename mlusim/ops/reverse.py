@@ -1,4 +1,4 @@
-"""reverse and flip, which are one operator, and reverse_sequence. What they compute: SEMANTICS."""
+"""reverse and flip, which are one operator, and reverse_sequence. What they compute: docs/semantics.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """scatter and scatter_nd: a copy of x in which an index says where the elements or rows of src go.
 
-What they compute: SEMANTICS, from the gather and scatter document of CINN, whose formula 2.1 drops a coordinate of the
+docs/semantics.md defines them, after the
+gather and scatter document of CINN, whose formula 2.1 drops a coordinate of the
 index and says input where src is meant, and whose sketches change their argument. Of several updates of one place the
 last in row-major order of the index stays, whatever the number of cores.
 """

@@ -1,6 +1,6 @@
 """tin_shift: groups of channels move along time, each by its own shift, and zeros move in (Temporal Interlacing).
 
-What it computes: SEMANTICS, from the tin_shift document of mlu-ops, where |shift| >= T and INT_MIN are left open.
+docs/semantics.md defines it, after the tin_shift document of mlu-ops, where |shift| >= T and INT_MIN are left open.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ def test_profile_is_that_of_the_last_launch_alone(strategy):
     assert gap_ps == device.board.queued_kernel_gap_ps
 
 
-# The checks of tin_shift, in the order of HARDWARE.md
+# The checks of tin_shift, in the order of docs/hardware.md
 
 
 @dataclass

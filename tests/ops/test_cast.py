@@ -258,15 +258,15 @@ class TestErrors:
             cast(np.zeros(2), "int8", strategy="ping")
 
 
-# What ONNX casts and SEMANTICS does not, and why.
+# What ONNX casts and docs/semantics.md does not, and why.
 EXCLUDED = {
-    "FNUZ": "float8 without negative zero is no type of SEMANTICS",
-    "INT4": "4-bit integers are no types of SEMANTICS",
-    "INT2": "2-bit integers are no types of SEMANTICS",
-    "FLOAT4": "4-bit floats are no types of SEMANTICS",
-    "E8M0": "a float8 of exponents only is no type of SEMANTICS",
+    "FNUZ": "float8 without negative zero is no type of mlusim",
+    "INT4": "4-bit integers are no types of mlusim",
+    "INT2": "2-bit integers are no types of mlusim",
+    "FLOAT4": "4-bit floats are no types of mlusim",
+    "E8M0": "a float8 of exponents only is no type of mlusim",
 }
-# In ONNX these saturate by default: in SEMANTICS e4m3fn overflows to NaN and e5m2 to infinity, as with saturate=0.
+# In ONNX these saturate by default: in mlusim e4m3fn overflows to NaN and e5m2 to infinity, as with saturate=0.
 SATURATING = ("FLOAT8E4M3FN", "FLOAT8E5M2")
 
 

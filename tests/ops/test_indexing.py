@@ -231,10 +231,13 @@ def test_bytes_travel_and_time_passes():
         assert ops.gather(x, index, 0, device=device, data=False).output is None
 
 
-# What ONNX's node tests have and SEMANTICS has not: the attribute, its value without effect, and why.
+# What ONNX's node tests have and docs/semantics.md has not: the attribute, its value without effect, and why.
 EXCLUDED = {
-    "reduction": (b"none", "an update replaces; SEMANTICS has no sums, products, minima and maxima of duplicates"),
-    "batch_dims": (0, "SEMANTICS has gather_nd with batch_dims=0 only"),
+    "reduction": (
+        b"none",
+        "an update replaces; there are no sums, products, minima or maxima of duplicates",
+    ),
+    "batch_dims": (0, "docs/semantics.md has gather_nd with batch_dims=0 only"),
 }
 
 

@@ -112,7 +112,7 @@ def test_cast_to_floats(source, target):
         x = rng.integers(limits.min, limits.max, 2000, dtype=source, endpoint=True)
     ours = ops.cast(x, target).output
     if source == "int64" and target in ("float16", "bfloat16"):
-        # By way of float32, as SEMANTICS has it; torch rounds once on some machines and twice on others.
+        # By way of float32, as docs/semantics.md has it; torch rounds once on some machines and twice on others.
         expected = tensor(x).to(torch.float32).to(FLOATS[target])
     else:
         expected = tensor(x).to(FLOATS[target])
@@ -140,7 +140,7 @@ def test_bits_of_equal_width(source, target, strategy):
 
 @pytest.mark.parametrize(("source", "target"), [("float32", "int16"), ("int64", "int8"), ("float64", "float16")])
 def test_bits_of_another_width(source, target):
-    """torch widens the last axis where SEMANTICS adds one."""
+    """torch widens the last axis where docs/semantics.md adds one."""
     x = np.random.default_rng(8).integers(-99, 99, (6, 8)).astype(source)
     parts = tensor(x).view((FLOATS | INTEGERS)[target])
     ratio = x.itemsize // np.dtype(target).itemsize
