@@ -164,7 +164,8 @@ class Log:
         self.loops: dict[int, LoopRecord] = {}
         self.byte_copies: list[int] = []
         self._op_codes: dict[str, int] = {}
-        self.line_codes: dict[tuple[int, int], int] = {}
+        self._frame_lines: dict[tuple[int, int], int] = {}
+        self._line_codes: dict[tuple[str, int, str], int] = {}
         self._code_objects: list[CodeType] = []
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
 
@@ -194,21 +195,24 @@ class Log:
             self.ops.append(name)
         return code
 
-    def line(self, frame: Any) -> int:
-        """Number of the source line that a frame is at."""
-        code = frame.f_code
+    def frame_line(self, frame: Any) -> int:
+        """Number of the source line that a Python frame is at."""
         # id() and not the code object: hashing one walks its constants. The list keeps it from being reused.
-        key = (id(code), frame.f_lasti)
-        number = self.line_codes.get(key)
+        key = (id(frame.f_code), frame.f_lasti)
+        number = self._frame_lines.get(key)
         if number is None:
+            code = frame.f_code
             self._code_objects.append(code)
-            place = (code.co_filename, frame.f_lineno, code.co_name)
-            if place in self.lines:
-                number = self.lines.index(place)
-            else:
-                number = len(self.lines)
-                self.lines.append(place)
-            self.line_codes[key] = number
+            number = self._frame_lines[key] = self.source_line(code.co_filename, frame.f_lineno, code.co_name)
+        return number
+
+    def source_line(self, file: str, line: int, function: str) -> int:
+        """Number of a source line, of any language, in `lines`."""
+        key = (file, line, function)
+        number = self._line_codes.get(key)
+        if number is None:
+            number = self._line_codes[key] = len(self.lines)
+            self.lines.append(key)
         return number
 
     def box(self, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:

@@ -96,8 +96,8 @@ def test_names_boxes_and_lines_are_interned() -> None:
     assert log.boxes[1] == Box((6,), (4,), 4)
     numbers = []
     for _ in range(2):
-        numbers.append(log.line(inspect.currentframe()))
-        numbers.append(log.line(inspect.currentframe()))
+        numbers.append(log.frame_line(inspect.currentframe()))
+        numbers.append(log.frame_line(inspect.currentframe()))
     assert numbers[0] == numbers[2] != numbers[1] == numbers[3]
     file, line, function = log.lines[numbers[1]]
     assert (file, function) == (__file__, "test_names_boxes_and_lines_are_interned")

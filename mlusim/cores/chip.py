@@ -82,8 +82,8 @@ class Chip:
             data=data,
         )
         # What the geometry of copies and vector instructions decides, worked out once for all cores.
-        self.copy_forms: dict[Any, Any] = {}
-        self.vector_forms: dict[Any, Any] = {}
+        self.copy_geometries: dict[Any, Any] = {}
+        self.vector_geometries: dict[Any, Any] = {}
         self.queues: list[Queue] = []
         self.barriers = 0
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]

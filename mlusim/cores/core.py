@@ -1,27 +1,36 @@
 """`Core`: what a kernel gets as its first argument. BANG C's names, without the underscores.
 
-Methods that give nothing issue and never suspend. Methods to `await` are where the task may stop, exactly where BANG C
-stops: blocking copies, scalar loads, syncs, barriers.
+Each method issues one instruction with the line of the kernel that called it. Methods that return nothing never
+suspend. Methods to `await` are where the task may stop, exactly where BANG C stops: blocking copies, scalar loads,
+syncs, barriers. Limits, costs and errors of an instruction stand with the function that issues it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable
+from functools import cached_property
+from sys import _getframe
+from typing import TYPE_CHECKING, Any
 
-from mlusim.cores.bins import BinOperations
-from mlusim.cores.copies import CopyOperations
-from mlusim.cores.counted import CountedOperations
+from mlusim.cores import copies, counted, masks, row_copies, scalar, syncs, vector
+from mlusim.cores.issuer import Issuer
+from mlusim.cores.ordering import COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scratch import Scratch
-from mlusim.cores.syncs import SyncOperations
-from mlusim.cores.vector import VectorOperations
 from mlusim.errors import KernelError
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from mlusim.cores.rows import Rows
     from mlusim.cores.task import Task
+    from mlusim.cores.vector import Number
+    from mlusim.memory.addresses import Addresses, Indices
     from mlusim.memory.allocation import Memory
+    from mlusim.memory.kinds import Direction
+    from mlusim.memory.view import Pointer, View
 
 
-class Core(CopyOperations, VectorOperations, CountedOperations, BinOperations, SyncOperations):
+class Core:
     """One task's handle on its core.
 
     Attributes:
@@ -33,15 +42,18 @@ class Core(CopyOperations, VectorOperations, CountedOperations, BinOperations, S
         is_memory_core: `__is_mpu()`. A UNION launch runs the kernel on the memory cores too.
         nram, wram, sram, ldram: on-chip memories and LDRAM, to allocate from. A memory core has no NRAM or WRAM.
         board: the board's record.
+        issuer: what the methods issue through, for front ends that give source lines of their own.
 
-    Not modelled: the instruction cache, a limit on instructions in flight, branches and loop overhead of the scalar
-    pipe (charge them with `scalar`).
+    Vector instructions are issued and never waited for: `sync` or `sync_compute` does that. Their operands are
+    contiguous views in the core's NRAM. Not modelled: the instruction cache, a limit on instructions in flight,
+    branches and loop overhead of the scalar pipe (charge them with `scalar`).
     """
 
     def __init__(self, task: Task) -> None:
-        super().__init__(task)
         unit, job, chip = task.unit, task.job, task.chip
         launch = job.launch
+        self.issuer = Issuer(task)
+        self.board = chip.board
         self.is_memory_core = unit.is_memory_core
         self.core_id = unit.core_id
         self.core_dim = chip.board.cores_per_cluster
@@ -51,44 +63,264 @@ class Core(CopyOperations, VectorOperations, CountedOperations, BinOperations, S
         self.task_id_x, self.task_id_y, self.task_id_z = task.task_id
         self.task_dim_x, self.task_dim_y, self.task_dim_z = launch.dim
         self.task_dim = launch.dim[0] * launch.dim[1] * launch.dim[2]
-        self.ldram = self._scratch(unit.ldram)
+        self._line = chip.log.frame_line
 
     def __repr__(self) -> str:
-        return f"<core of {self._task.name}>"
+        return f"<core of {self.issuer.task.name}>"
 
-    @property
+    # ---- memories
+
+    @cached_property
     def nram(self) -> Scratch:
         """The core's NRAM."""
-        return self._own("nram")
+        return self._own(self.issuer.unit.nram, "NRAM")
 
-    @property
+    @cached_property
     def wram(self) -> Scratch:
         """The core's WRAM."""
-        return self._own("wram")
+        return self._own(self.issuer.unit.wram, "WRAM")
 
-    @property
+    @cached_property
+    def ldram(self) -> Scratch:
+        """The core's LDRAM."""
+        return self._own(self.issuer.unit.ldram, "LDRAM")
+
+    @cached_property
     def sram(self) -> Scratch:
         """The SRAM of the cluster; a BLOCK task has none."""
         if not self.cluster_dim:
             raise KernelError("a BLOCK task has no cluster to share SRAM with: launch as UNION1 or larger")
-        scratch = self.__dict__.get("_sram")
-        if scratch is None:
-            scratch = self.__dict__["_sram"] = Scratch(self._task, self._unit.cluster.sram)
+        return Scratch(self.issuer.task, self.issuer.unit.cluster.sram)
+
+    def _own(self, memory: Memory | None, name: str) -> Scratch:
+        if memory is None:
+            raise KernelError(
+                f"the memory core has no {name}: return early, `if core.is_memory_core: return`, or stage through "
+                "core.sram"
+            )
+        scratch = Scratch(self.issuer.task, memory)
+        self.issuer.task.scratches.append(scratch)
         return scratch
 
-    def _own(self, name: str) -> Scratch:
-        scratch = self.__dict__.get(f"_{name}")
-        if scratch is None:
-            memory: Memory | None = getattr(self._unit, name)
-            if memory is None:
-                raise KernelError(
-                    f"the memory core has no {name.upper()}: return early, `if core.is_memory_core: return`, or stage "
-                    "through core.sram"
-                )
-            scratch = self.__dict__[f"_{name}"] = self._scratch(memory)
-        return scratch
+    # ---- copies (`mlusim.cores.copies`)
 
-    def _scratch(self, memory: Memory) -> Scratch:
-        scratch = Scratch(self._task, memory)
-        self._task.scratches.append(scratch)
-        return scratch
+    def memcpy(
+        self, dst: View | Pointer, src: View | Pointer, size: int = 0, direction: Direction | None = None, *strides: int
+    ) -> Awaitable[None]:
+        """Copy, and wait until it is done: `__memcpy`.
+
+        By views: `memcpy(dst, src)`, equal shapes and element sizes; direction, segments and strides are derived.
+        In the documented byte form: `memcpy(dst, src, size, direction, dst_stride, src_stride, segnum)` with
+        pointers, sizes and strides in bytes and segnum the number of segments MINUS ONE; without strides 1-D, with
+        eight 3-D (see `mlusim.memory.copy.pointer_copy_shape`).
+
+        Raises `CopyError`, `AccessError`, `AllocationError` as the hardware forbids.
+        """
+        return copies.copy_and_wait(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
+
+    def memcpy_async(
+        self, dst: View | Pointer, src: View | Pointer, size: int = 0, direction: Direction | None = None, *strides: int
+    ) -> None:
+        """Issue a copy and go on: `__memcpy_async`. A sync comes before its data is used or its buffer reused."""
+        copies.copy_async(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
+
+    def move(self, dst: View, src: View) -> None:
+        """Issue a copy within NRAM to the Move pipe and go on."""
+        copies.move(self.issuer, self._line(_getframe(1)), dst, src)
+
+    # ---- copies of many rows (`mlusim.cores.counted`, `mlusim.cores.row_copies`)
+
+    def memcpy_rows(
+        self, dst: View, src: View, dst_rows: Rows = None, src_rows: Rows = None, *, blocking: bool = True
+    ) -> Awaitable[None]:
+        """A loop of row copies: `__memcpy(dst[dst_rows[i]], src[src_rows[i]])` for i in order, and wait for the last.
+
+        Args:
+            dst, src: views (rows, ...) whose rows are contiguous and equally large; rank 1 copies elements.
+            dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in
+                NRAM; None stands for 0, 1, 2, ...
+            blocking: whether each copy is waited for before the next is issued, or only the last one.
+        """
+        line = self._line(_getframe(1))
+        return counted.copy_rows(self.issuer, line, dst, src, dst_rows, src_rows, blocking=blocking)
+
+    def scalar_copy(
+        self, dst: View, src: View, dst_rows: Rows = None, src_rows: Rows = None, *, extra_cycles: int = 0
+    ) -> Awaitable[None]:
+        """A scalar loop within NRAM: dst[dst_rows[i]] = src[src_rows[i]] for i in order, element by element.
+
+        Args:
+            dst, src: contiguous views (rows, ...) in this core's NRAM, rows equally large; rank 1 copies elements.
+            dst_rows, src_rows: as for `memcpy_rows`.
+            extra_cycles: scalar cycles per iteration beyond addresses, loads, stores and the loop.
+        """
+        line = self._line(_getframe(1))
+        return counted.scalar_copy(self.issuer, line, dst, src, dst_rows, src_rows, extra_cycles)
+
+    def gather(self, dst: View, src: View, offsets: View, mask: View | None = None) -> None:
+        """dst[i] = src[offsets[i]] by one `__gather`, from arch 592 on: asynchronous; offsets in rows, in NRAM."""
+        row_copies.by_offsets(self.issuer, self._line(_getframe(1)), "gather", dst, src, offsets, mask)
+
+    def scatter(self, dst: View, src: View, offsets: View, mask: View | None = None) -> None:
+        """dst[offsets[i]] = src[i] by one `__scatter`, from arch 592 on, from NRAM. In order; else as `gather`."""
+        row_copies.by_offsets(self.issuer, self._line(_getframe(1)), "scatter", dst, src, offsets, mask)
+
+    # ---- scalar code (`mlusim.cores.scalar`)
+
+    def load(self, source: View) -> Awaitable[Any]:
+        """Load one element to a register and wait for it: a Python number."""
+        return scalar.load(self.issuer, self._line(_getframe(1)), source)
+
+    def load_array(self, source: View) -> Awaitable[np.ndarray[Any, Any]]:
+        """Load every element to registers, one scalar load each: a NumPy array of `source`'s shape."""
+        return scalar.load_array(self.issuer, self._line(_getframe(1)), source)
+
+    def store(self, target: View, value: Any) -> None:
+        """Store one element from a register; the task goes on."""
+        scalar.store(self.issuer, self._line(_getframe(1)), target, value)
+
+    def store_array(self, target: View, values: np.ndarray[Any, Any]) -> None:
+        """Store an array from registers, one scalar store each; the task goes on."""
+        scalar.store_array(self.issuer, self._line(_getframe(1)), target, values)
+
+    def scalar(self, cycles: int | None = None, *, count: int = 1) -> None:
+        """Charge scalar arithmetic: `count` operations of `cycles` each (default: the board's ordinary operation)."""
+        scalar.arithmetic(self.issuer, self._line(_getframe(1)), cycles, count)
+
+    # ---- vector instructions (`mlusim.cores.vector`, `mlusim.cores.masks`)
+
+    def fill(self, dst: View, value: Number) -> None:
+        """Write `value` to every element: `__bang_write_value`."""
+        vector.fill(self.issuer, self._line(_getframe(1)), dst, value)
+
+    def write_zero(self, dst: View) -> None:
+        """Write +0 to every element: `__bang_write_zero`."""
+        vector.write_zero(self.issuer, self._line(_getframe(1)), dst)
+
+    def add(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = a + b, elementwise; b may be a number."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "add", dst, a, b)
+
+    def sub(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = a - b, elementwise; b may be a number."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "sub", dst, a, b)
+
+    def mul(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = a * b, elementwise; b may be a number."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "mul", dst, a, b)
+
+    def max(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = the larger of a and b, elementwise; NaN where either is; b may be a number."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "max", dst, a, b)
+
+    def min(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = the smaller of a and b, elementwise; NaN where either is; b may be a number."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "min", dst, a, b)
+
+    def lt(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = 1 where a < b, else 0, in the operands' element type."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "lt", dst, a, b)
+
+    def le(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = 1 where a <= b, else 0, in the operands' element type."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "le", dst, a, b)
+
+    def gt(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = 1 where a > b, else 0, in the operands' element type."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "gt", dst, a, b)
+
+    def ge(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = 1 where a >= b, else 0, in the operands' element type."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "ge", dst, a, b)
+
+    def eq(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = 1 where a == b, else 0, in the operands' element type."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "eq", dst, a, b)
+
+    def ne(self, dst: View, a: View, b: View | Number) -> None:
+        """Dst = 1 where a != b, else 0, in the operands' element type."""
+        vector.binary(self.issuer, self._line(_getframe(1)), "ne", dst, a, b)
+
+    def select(self, dst: View, mask: View, a: View, b: View) -> None:
+        """Dst = a where mask is not 0, else b: bits as they are. `mask` may have another type of the same width."""
+        vector.select(self.issuer, self._line(_getframe(1)), dst, mask, a, b)
+
+    def reduce_sum(self, dst: View, src: View) -> None:
+        """Sum over the first axis: src (rows, ...) to dst (...); rank 1 to one element. In the element type."""
+        vector.reduce(self.issuer, self._line(_getframe(1)), "reduce_sum", dst, src)
+
+    def reduce_max(self, dst: View, src: View) -> None:
+        """Maximum over the first axis: src (rows, ...) to dst (...); rank 1 to one element."""
+        vector.reduce(self.issuer, self._line(_getframe(1)), "reduce_max", dst, src)
+
+    def reduce_min(self, dst: View, src: View) -> None:
+        """Minimum over the first axis: src (rows, ...) to dst (...); rank 1 to one element."""
+        vector.reduce(self.issuer, self._line(_getframe(1)), "reduce_min", dst, src)
+
+    def transpose(self, dst: View, src: View) -> None:
+        """Dst (w, h) = src (h, w) with its axes exchanged: `__bang_transpose`. dst and src must not overlap."""
+        vector.transpose(self.issuer, self._line(_getframe(1)), dst, src)
+
+    def mirror(self, dst: View, src: View) -> None:
+        """Dst = src with its last axis reversed: `__bang_mirror`. dst and src must not overlap."""
+        vector.mirror(self.issuer, self._line(_getframe(1)), dst, src)
+
+    def convert(self, dst: View, src: View, rounding: str | None = None) -> None:
+        """Dst = src converted to dst's element type; `rounding` for float to integer: tz, rn, rd, dn, up or oz."""
+        vector.convert(self.issuer, self._line(_getframe(1)), dst, src, rounding)
+
+    def collect(self, dst: View, src: View, mask: View, *, known: Addresses | None = None) -> Awaitable[int]:
+        """dst[:n] = the elements of src where mask is not 0, in order; returns n: `__bang_collect`, `__bang_count`."""
+        return masks.collect(self.issuer, self._line(_getframe(1)), dst, src, mask, known=known)
+
+    def collect_bins(
+        self,
+        rows_out: View,
+        values_out: View,
+        rows: View,
+        values: View,
+        mask: View,
+        *,
+        size: int,
+        bins: int,
+        known: Addresses | None = None,
+    ) -> Awaitable[Indices]:
+        """Sort rows and their values into bins of `size` rows each; returns where each bin begins."""
+        line = self._line(_getframe(1))
+        views = (rows_out, values_out, rows, values, mask)
+        return masks.collect_bins(self.issuer, line, *views, size=size, bins=bins, known=known)
+
+    # ---- syncs and barriers (`mlusim.cores.syncs`)
+
+    def sync(self) -> Awaitable[None]:
+        """Wait for all pipes of this core: `__sync`."""
+        return syncs.sync(self.issuer, self._line(_getframe(1)))
+
+    def sync_io(self) -> Awaitable[None]:
+        """Wait for the IO pipe: `__sync_io`."""
+        return syncs.sync(self.issuer, self._line(_getframe(1)), "sync_io", IO_PIPE)
+
+    def sync_move(self) -> Awaitable[None]:
+        """Wait for the Move pipe: `__sync_move`."""
+        return syncs.sync(self.issuer, self._line(_getframe(1)), "sync_move", MOVE_PIPE)
+
+    def sync_compute(self) -> Awaitable[None]:
+        """Wait for the vector and tensor pipes: `__sync_compute`."""
+        return syncs.sync(self.issuer, self._line(_getframe(1)), "sync_compute", COMPUTE_PIPES)
+
+    def sync_io_move_compute(self, *, io: bool = True, move: bool = True, compute: bool = True) -> Awaitable[None]:
+        """Wait for the pipes named: `__sync_io_move_compute`."""
+        pipes = IO_PIPE * io | MOVE_PIPE * move | COMPUTE_PIPES * compute
+        return syncs.sync(self.issuer, self._line(_getframe(1)), "sync_io_move_compute", pipes)
+
+    def sync_cluster(self) -> Awaitable[None]:
+        """Barrier of the cluster's cores and its memory core; for a BLOCK task just `sync`: `__sync_cluster`."""
+        return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_cluster")
+
+    def sync_all(self) -> Awaitable[None]:
+        """Barrier of all cores and memory cores of the union; for a BLOCK task just `sync`: `__sync_all`."""
+        return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all")
+
+    def sync_all_ipu(self) -> Awaitable[None]:
+        """Barrier of all cores of the union without memory cores; for a BLOCK task just `sync`: `__sync_all_ipu`."""
+        return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu")

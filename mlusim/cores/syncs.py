@@ -2,96 +2,66 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Awaitable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mlusim.cores.operations import Operations
-from mlusim.cores.task import ALL_PIPES
+from mlusim.cores.ordering import ALL_PIPES
 from mlusim.errors import KernelError
-from mlusim.log import IO, MOVE, NONE, SYNC, VECTOR
+from mlusim.log import NONE, SYNC
 
 if TYPE_CHECKING:
     from mlusim.cores.barrier import Barrier
+    from mlusim.cores.issuer import Issuer
+    from mlusim.cores.waiting import Waiting
 
-_VECTOR_PIPE = 1 << VECTOR
-_IO_PIPE = 1 << IO
-_MOVE_PIPE = 1 << MOVE
+BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu")
 
 
-class SyncOperations(Operations):
-    """Where a task waits: for its own pipes, or for others. Each is to be awaited where it is called."""
+def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Waiting:
+    """Wait for pipes of this core: `__sync` and its relatives.
 
-    cluster_dim: int
-    is_memory_core: bool
+    Args:
+        issuer: of the task that waits.
+        line: source line in the log.
+        name: of the instruction.
+        pipes: bits of `mlusim.cores.ordering`.
+    """
+    task = issuer.task
+    issuer.begin()
+    now_ps = task.now_ps
+    record = issuer.record(name, SYNC, line, now_ps, now_ps, now_ps, detail=pipes)
+    waits = task.drain(pipes, record, task.resume)
+    task.unawaited = record
+    return task.suspending if waits else task.passing
 
-    def sync(self) -> Awaitable[None]:
-        """Wait for all pipes of this core: `__sync`."""
-        return self._sync("sync", ALL_PIPES, sys._getframe(1))
 
-    def sync_io(self) -> Awaitable[None]:
-        """Wait for the IO pipe: `__sync_io`."""
-        return self._sync("sync_io", _IO_PIPE, sys._getframe(1))
+def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
+    """Wait for all pipes of this core and then for other cores; for a BLOCK task just `sync`.
 
-    def sync_move(self) -> Awaitable[None]:
-        """Wait for the Move pipe: `__sync_move`."""
-        return self._sync("sync_move", _MOVE_PIPE, sys._getframe(1))
+    Args:
+        issuer: of the task that waits.
+        line: source line in the log.
+        name: `sync_cluster`, `sync_all`, or `sync_all_ipu`, which raises `KernelError` on a memory core.
 
-    def sync_compute(self) -> Awaitable[None]:
-        """Wait for the vector and tensor pipes: `__sync_compute`."""
-        return self._sync("sync_compute", _VECTOR_PIPE, sys._getframe(1))
+    The count is fixed: where a participant has returned, the others wait for ever, and the run ends in `HangError`.
+    """
+    job = issuer.task.job
+    if name == "sync_all_ipu" and issuer.unit.is_memory_core:
+        raise KernelError("sync_all_ipu on the memory core: it is the barrier without them; use sync_all")
+    if not job.launch.union:
+        return sync(issuer, line, name)
+    if name == "sync_cluster":
+        return _arrive(issuer, line, name, job.cluster_barriers[issuer.unit.cluster.index])
+    return _arrive(issuer, line, name, job.all_barrier if name == "sync_all" else job.all_ipu_barrier)
 
-    def sync_io_move_compute(self, *, io: bool = True, move: bool = True, compute: bool = True) -> Awaitable[None]:
-        """Wait for the pipes named: `__sync_io_move_compute`."""
-        mask = _IO_PIPE * io | _MOVE_PIPE * move | _VECTOR_PIPE * compute
-        return self._sync("sync_io_move_compute", mask, sys._getframe(1))
 
-    def sync_cluster(self) -> Awaitable[None]:
-        """Barrier of the cluster's cores and its memory core; for a BLOCK task just `sync`: `__sync_cluster`.
-
-        The count is fixed: where one of them has returned, the others wait for ever, and the run ends in `HangError`.
-        """
-        frame = sys._getframe(1)
-        if self.cluster_dim:
-            return self._arrive("sync_cluster", self._task.job.cluster_barriers[self._unit.cluster.index], frame)
-        return self._sync("sync_cluster", ALL_PIPES, frame)
-
-    def sync_all(self) -> Awaitable[None]:
-        """Barrier of all cores and memory cores of the union; for a BLOCK task just `sync`: `__sync_all`."""
-        frame = sys._getframe(1)
-        if self.cluster_dim:
-            return self._arrive("sync_all", self._task.job.all_barrier, frame)
-        return self._sync("sync_all", ALL_PIPES, frame)
-
-    def sync_all_ipu(self) -> Awaitable[None]:
-        """Barrier of all cores of the union without memory cores; for a BLOCK task just `sync`: `__sync_all_ipu`.
-
-        Raises `KernelError` on a memory core, which takes no part in it.
-        """
-        frame = sys._getframe(1)
-        if self.is_memory_core:
-            raise KernelError("sync_all_ipu on the memory core: it is the barrier without them; use sync_all")
-        if self.cluster_dim:
-            return self._arrive("sync_all_ipu", self._task.job.all_ipu_barrier, frame)
-        return self._sync("sync_all_ipu", ALL_PIPES, frame)
-
-    def _sync(self, name: str, mask: int, frame: Any) -> Awaitable[None]:
-        task = self._task
-        self._begin()
-        now_ps = task.now_ps
-        record = self._record(name, SYNC, frame, now_ps, now_ps, now_ps, 1, 0, mask)
-        waits = task.drain(mask, record, task.resume)
-        task.unawaited = record
-        return task.suspending if waits else task.passing
-
-    def _arrive(self, name: str, barrier: Barrier, frame: Any) -> Awaitable[None]:
-        task = self._task
-        self._begin()
-        record = self._record(name, SYNC, frame, task.now_ps, task.now_ps, NONE, 1, 0, barrier.number(), alone_ps=0)
-        task.waits_for = task.here(frame, name)
-        arrive = partial(task.arrive_at, barrier, record)
-        if not task.drain(ALL_PIPES, record, arrive):
-            arrive()
-        task.unawaited = record
-        return task.suspending
+def _arrive(issuer: Issuer, line: int, name: str, meeting: Barrier) -> Waiting:
+    task = issuer.task
+    issuer.begin()
+    record = issuer.record(name, SYNC, line, task.now_ps, task.now_ps, NONE, detail=meeting.number(), alone_ps=0)
+    task.waits_for = task.here(line, name)
+    arrive = partial(task.arrive_at, meeting, record)
+    if not task.drain(ALL_PIPES, record, arrive):
+        arrive()
+    task.unawaited = record
+    return task.suspending

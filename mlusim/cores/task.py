@@ -6,13 +6,15 @@ foreign awaitables, and knows what the task waits for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.cores.ordering import ALL_PIPES
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scratch import Scratch
 from mlusim.cores.source_line import awaiting_line, close_task, kernel_line
+from mlusim.cores.waiting import SUSPEND, Waiting
 from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
 from mlusim.log import END, IO, ISSUE, LINE, MOVE, NONE, OP, VECTOR, WAITED_FOR, WIDTH, TaskRecord
 from mlusim.units import format_ns, group_digits
@@ -27,44 +29,11 @@ if TYPE_CHECKING:
 _NO_AWAIT = ("can't be used in 'await' expression", "no running event loop", "no current event loop")
 _AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
 
-ALL_PIPES = (1 << VECTOR) | (1 << IO) | (1 << MOVE)
-
-
-class _Suspend:
-    """What a kernel's coroutine yields, through the methods of `Core`, to give the board time."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[_Suspend, None, None]:
-        yield self
-
-
-SUSPEND = _Suspend()
-_ONCE = (SUSPEND,)
-
 
 class Abandoned(BaseException):
     """Ends a kernel that catches its errors and goes on. `error` is what to report, or None for the one it caught."""
 
     error: MlusimError | None = None
-
-
-class Waiting:
-    """What a blocking method of `Core` gives back, to be awaited at once: the task stops, or passes."""
-
-    __slots__ = ("_stops", "_task")
-
-    def __init__(self, task: Task, *, stops: bool) -> None:
-        self._task = task
-        self._stops = _ONCE if stops else ()
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        # An iterator over a tuple serves, at a third of the cost of a generator.
-        task = self._task
-        if task.unawaited < 0:
-            raise AwaitError("awaited twice: what a method of the core gives is awaited once, where it is called")
-        task.unawaited = NONE
-        return iter(self._stops)  # type: ignore[return-value]
 
 
 class Task:
@@ -298,9 +267,10 @@ class Task:
             f"{self.name}, {Path(file).name}:{line}, at {format_ns(fields[ISSUE])}",
         )
 
-    def here(self, frame: Any, what: str) -> str:
+    def here(self, line: int, what: str) -> str:
         """What it does, at which line, since when: for a message about a task that has not failed itself."""
-        return f"{what} at {Path(frame.f_code.co_filename).name}:{frame.f_lineno} since {format_ns(self.now_ps)}"
+        file, number, _ = self.chip.log.lines[line]
+        return f"{what} at {Path(file).name}:{number} since {format_ns(self.now_ps)}"
 
     def arrive_at(self, barrier: Barrier, record: int) -> None:
         """Arrive at a barrier when the board's time has come to the task's."""

@@ -25,7 +25,7 @@ class Unit:
     __slots__ = (
         "chip",
         "cluster",
-        "copy_forms",
+        "copy_geometries",
         "core_id",
         "effects",
         "io",
@@ -52,7 +52,7 @@ class Unit:
         # When the last scalar store to off-chip memory lands.
         self.stored_ps = 0
         # Copies whose operands are within this unit's reach, by their geometry.
-        self.copy_forms: dict[Any, Any] = {}
+        self.copy_geometries: dict[Any, Any] = {}
         self.effects: deque[tuple[int, Callable[[], None]]] = deque()
         self.late_effects: list[tuple[DmaPipe, Callable[[], None]]] = []
         self.io = DmaPipe(self, chip.dram, 2 * cluster.index, 2 * cluster.index + 1)

@@ -371,10 +371,7 @@ def _forgotten(text: str) -> str:
     name = re.search(r"coroutine '([^']+)'", text)
     place = re.search(r'File "([^"]+)", line (\d+)', text)
     where = f"{Path(place[1]).name}:{place[2]}: " if place else ""
-    # A method of the core goes by the group of operations that it is defined in, a local function by its scopes.
-    *scopes, what = name[1].split(".") if name else ("a coroutine",)
-    if scopes and scopes[-1].endswith(("Core", "Operations")):
-        what = f"core.{what}"
+    what = name[1].split(".")[-1] if name else "a coroutine"
     return f"{where}`{what}(...)` was never awaited, so it never happened: write `await {what}(...)`"
 
 

@@ -10,7 +10,6 @@ itself.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from itertools import pairwise
@@ -19,9 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.cores import copies, counted, row_copies, scalar, syncs, vector
 from mlusim.cores.chip import sram_name
+from mlusim.cores.core import Core
+from mlusim.cores.issuer import Issuer
 from mlusim.cores.rows import Loop
-from mlusim.cores.task import SUSPEND
+from mlusim.cores.waiting import Waiting
 from mlusim.errors import KernelError
 from mlusim.host.device import Device
 from mlusim.log import COLUMNS, LINE, NONE, SCALAR, VECTOR, WIDTH, Log, LoopRecord, TaskRecord
@@ -40,7 +42,7 @@ _ELEMENTS = {size: np.dtype(kind) for size, kind in ((1, "u1"), (2, "u2"), (4, "
 _BYTES = np.empty(0, np.uint8)
 _DIRECTIONS = tuple(Direction)
 _NO_LIMIT = 1 << 62
-_FIELDS = itemgetter(*(COLUMNS.index(name) for name in ("op", "pipe", "count", "direction", "detail", "dst_alloc")))
+_FIELDS = itemgetter(*(COLUMNS.index(name) for name in ("op", "pipe", "count", "direction", "detail", "line")))
 _OPERANDS = COLUMNS.index("dst_alloc")
 
 
@@ -80,6 +82,7 @@ class _Replay:
         # Numbers of allocations stay: what a buffer is called does not hang on who was first.
         device.log.allocations += [replace(record, start_ps=NONE, end_ps=NONE) for record in log.allocations]
         device.log.host_writes |= log.host_writes
+        device.log.lines = list(log.lines)
 
     def run(self) -> Log:
         """Launch everything again, wait where the host waited, and put the log in the words of the old one."""
@@ -103,84 +106,90 @@ class _Replay:
         self._finish(times)
         return device.log
 
-    def _kernel(self, launch: int, name: str) -> Callable[[Any], Coroutine[Any, Any, None]]:
-        async def again(core: Any) -> None:
-            await self._task(core, launch)
+    def _kernel(self, launch: int, name: str) -> Callable[[Core], Coroutine[Any, Any, None]]:
+        async def again(core: Core) -> None:
+            await self._task(core.issuer, launch)
 
         again.__name__ = name
         return again
 
-    async def _task(self, core: Any, launch: int) -> None:
-        number = self._task_of[launch, core.task_id, core.is_memory_core]
+    async def _task(self, issuer: Issuer, launch: int) -> None:
+        number = self._task_of[launch, issuer.task.linear_id, issuer.unit.is_memory_core]
         records = self._records[number]
-        self._new_task[number] = core._task.index
+        self._new_task[number] = issuer.task.index
         events = self._events[number]
         event = 0
         for turn, record in enumerate(records.tolist()):
             while event < len(events) and events[event][0] <= turn:
-                self._buffer_event(core, *events[event][1:])
+                self._buffer_event(issuer, *events[event][1:])
                 event += 1
             self._origin.append(record)
             try:
-                waits = self._issue(core, record)
+                waits = self._issue(issuer, record)
             except KernelError as error:
                 file, line, _ = self._log.lines[self._table[record, LINE]]
                 raise type(error)(error.message, f"{file}:{line}") from None
             if waits is not None:
                 await waits
         for _, identity, frees in events[event:]:
-            self._buffer_event(core, identity, frees)
+            self._buffer_event(issuer, identity, frees)
 
-    def _issue(self, core: Any, record: int) -> Any:
-        """One operation; gives what its task has to await, if anything."""
+    def _issue(self, issuer: Issuer, record: int) -> Waiting | None:  # noqa: PLR0911 - one for each kind
+        """One operation; returns what its task has to await, if anything."""
         row = self._table[record].tolist()
-        op, pipe, count, direction, detail, _ = _FIELDS(row)
+        op, pipe, count, direction, detail, line = _FIELDS(row)
         name = self._log.ops[op]
         operands = [(row[place], row[place + 1], row[place + 2]) for place in range(_OPERANDS, WIDTH, 3)]
-        frame = sys._getframe()
         loop = self._log.loops.get(record)
-        waits: Any = None
         if name == "memcpy":
-            waits = self._copy(core, record, operands, direction, detail, frame)
-        elif loop is not None:
-            waits = self._loop(core, record, name, loop, operands, frame)
-        elif pipe == VECTOR:
-            dst, *sources = self._views(core, [*operands, *self._log.more_operands.get(record, ())])
-            core._vector(name, frame, dst, tuple(sources), None, passes=count, same_size=False)
-        elif name == "scalar":
-            core.scalar(None if detail == NONE else detail, count=count)
-        elif pipe == SCALAR:
-            (view,) = self._views(core, operands)
-            _, stops = core._scalar_access(name, view, count, frame, write=name.startswith("store"))
-            waits = SUSPEND if stops else None
-        elif name.startswith(("sync_cluster", "sync_all")):
-            waits = getattr(core, name)()
-        else:
-            waits = core._sync(name, detail, frame)
-        return waits
+            return self._copy(issuer, record, operands, direction, detail, line)
+        if loop is not None:
+            return self._loop(issuer, record, name, loop, operands, line)
+        if pipe == VECTOR:
+            dst, *sources = self._views(issuer, [*operands, *self._log.more_operands.get(record, ())])
+            vector.issue(issuer, line, name, dst, tuple(sources), None, passes=count, same_size=False)
+            return None
+        if name == "scalar":
+            scalar.arithmetic(issuer, line, None if detail == NONE else detail, count)
+            return None
+        if pipe == SCALAR:
+            (view,) = self._views(issuer, operands)
+            if name.startswith("store"):
+                scalar.write(issuer, line, name, view)
+                return None
+            return scalar.read(issuer, line, name, view, _nothing)
+        if name in syncs.BARRIERS:
+            return syncs.barrier(issuer, line, name)
+        return syncs.sync(issuer, line, name, detail)
 
     def _copy(
-        self, core: Any, record: int, operands: list[tuple[int, int, int]], direction: int, blocking: int, frame: Any
-    ) -> Any:
-        dst, src = self._views(core, operands)
+        self,
+        issuer: Issuer,
+        record: int,
+        operands: list[tuple[int, int, int]],
+        direction: int,
+        blocking: int,
+        line: int,
+    ) -> Waiting | None:
+        dst, src = self._views(issuer, operands)
+        arguments: tuple[Any, ...] = (dst, src)
         if record in self._byte_copies:
-            size = dst.shape[-1]
-            strides = _byte_strides(dst, src)
             to, origin = (Pointer(view.allocation, view.offset, view.dtype) for view in (dst, src))
-            core._copy(to, origin, size, _DIRECTIONS[direction], strides, blocking, frame)
-        else:
-            core._copy(dst, src, 0, None, (), blocking, frame)
-        return core._task.suspending if blocking else None
+            arguments = (to, origin, dst.shape[-1], _DIRECTIONS[direction], _byte_strides(dst, src))
+        if blocking:
+            return copies.copy_and_wait(issuer, line, *arguments)
+        copies.copy_async(issuer, line, *arguments)
+        return None
 
     def _loop(
         self,
-        core: Any,
+        issuer: Issuer,
         record: int,
         name: str,
         loop: LoopRecord,
         operands: list[tuple[int, int, int]],
-        frame: Any,
-    ) -> Any:
+        line: int,
+    ) -> Waiting | None:
         rows = self._log.addresses.get(record, {})
         again = Loop(
             loop.turns,
@@ -188,35 +197,34 @@ class _Replay:
             rows.get("dst"),
             rows.get("src"),
             Turn(loop.loads, loop.operations, loop.additions),
-            tuple(self._views(core, [operands[2], *self._log.more_operands.get(record, ())])),
+            tuple(self._views(issuer, [operands[2], *self._log.more_operands.get(record, ())])),
             unread=loop.unread,
         )
         if loop.how == "empty":
-            core._empty_loop(again, frame)
-            return None
-        dst, src = self._views(core, operands[:2])
+            return counted.empty_loop(issuer, line, again)
+        dst, src = self._views(issuer, operands[:2])
         if loop.how == "scalar":
-            return SUSPEND if core._scalar_loop(dst, src, again, loop.extra_cycles, frame) else None
-        core._rows(dst, src, again, name, frame, how=loop.how)
-        return None if loop.how == "instruction" else SUSPEND
+            return counted.scalar_loop(issuer, line, dst, src, again, loop.extra_cycles)
+        copied = row_copies.copy_loop(issuer, line, name, dst, src, again, how=loop.how)
+        return None if loop.how == "instruction" else counted.wait_for_loop(issuer, copied)
 
-    def _views(self, core: Any, operands: list[tuple[int, int, int]]) -> list[View]:
+    def _views(self, issuer: Issuer, operands: list[tuple[int, int, int]]) -> list[View]:
         found = []
         for identity, offset, box in operands:
             if identity == NONE:
                 continue
-            held = self._held[identity] or self._hold(core, identity)
+            held = self._held[identity] or self._hold(issuer, identity)
             shape = self._log.boxes[box]
             found.append(View(held, offset, shape.shape, shape.strides, _ELEMENTS[shape.itemsize]))
         return found
 
-    def _hold(self, core: Any, identity: int) -> Allocation:
+    def _hold(self, issuer: Issuer, identity: int) -> Allocation:
         """Put a buffer where it was, in the memory of this core, its cluster or the board."""
         record = self._log.allocations[identity]
         memory, task = self._chip.gdram, NONE
         now = self._chip.environment.now
         if record.task != NONE:
-            memory, task, now = self._memory(core, identity), core._task.index, core._task.now_ps
+            memory, task, now = self._memory(issuer, identity), issuer.task.index, issuer.task.now_ps
         held = Allocation(memory, identity, record.address, record.nbytes, record.nbytes, record.name)
         held.read_only = record.read_only
         # There are no bytes, but scalar loads are allowed: what they read is in the log already.
@@ -225,11 +233,11 @@ class _Replay:
         self._device.log.allocations[identity] = replace(record, memory_name=memory.name, task=task, start_ps=now)
         return held
 
-    def _memory(self, core: Any, identity: int) -> Memory:
+    def _memory(self, issuer: Issuer, identity: int) -> Memory:
         record = self._log.allocations[identity]
-        unit, job = core._unit, core._task.job
+        unit, job = issuer.unit, issuer.task.job
         if record.memory == MemoryKind.SRAM.value:
-            return job.clusters[self._places[record.task, record.memory_name]].sram  # type: ignore[no-any-return]
+            return job.clusters[self._places[record.task, record.memory_name]].sram
         return getattr(unit, record.memory)  # type: ignore[no-any-return]
 
     def _buffer_events(self) -> list[list[tuple[int, int, bool]]]:
@@ -255,19 +263,16 @@ class _Replay:
             found.sort(key=lambda event: event[0])
         return events
 
-    def _buffer_event(self, core: Any, identity: int, frees: bool) -> None:  # noqa: FBT001
+    def _buffer_event(self, issuer: Issuer, identity: int, frees: bool) -> None:  # noqa: FBT001
         if self._held[identity] is None:
-            self._hold(core, identity)
+            self._hold(issuer, identity)
         if frees:
-            self._freed[identity] = core._task.now_ps
+            self._freed[identity] = issuer.task.now_ps
 
     def _finish(self, times: list[int]) -> None:
-        """Source lines, buffers and addresses as the old log has them; times of the host's buffers on the new clock."""
+        """Buffers and addresses as the old log has them; times of the host's buffers on the new clock."""
         old, log = self._log, self._device.log
-        table = np.asarray(log.data).reshape(-1, WIDTH)
         origin = np.array(self._origin, np.int64)
-        table[: log.count, LINE] = self._table[origin, LINE]
-        log.lines = list(old.lines)
         new_record = np.empty(len(origin), np.int64)
         new_record[origin] = np.arange(len(origin))
         log.addresses = {int(new_record[number]): rows for number, rows in sorted(old.addresses.items())}
@@ -301,6 +306,10 @@ class _HostTimes:
             return NONE
         waits = int(np.searchsorted(self._ends, time_ps, side="right")) if time_ps else 0
         return self._times[min(waits, len(self._times) - 1)]
+
+
+def _nothing() -> None:
+    """What a scalar load reads when it is timed again."""
 
 
 def _byte_strides(dst: View, src: View) -> tuple[int, ...]:

@@ -177,7 +177,7 @@ async def a_list_for_a_view(core: Core) -> None:
 
 
 async def forgotten_and_raised(core: Core) -> None:
-    kept = core.load(core.nram.alloc(1, "int8"))
+    kept = helper(core)
     raise ValueError(f"before it was awaited: {kept is None}")  # named
 
 
@@ -204,6 +204,8 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (forgotten_memcpy, AwaitError, UNAWAITED.format("memcpy")),
     (forgotten_sync, AwaitError, UNAWAITED.format("sync")),
     (forgotten_barrier, AwaitError, UNAWAITED.format("sync_cluster")),
+    (forgotten_load, AwaitError, UNAWAITED.format("load")),
+    (forgotten_rows, AwaitError, UNAWAITED.format("memcpy_rows")),
     (caught_and_went_on, AwaitError, UNAWAITED.format("sync")),
     (caught_and_returned, AwaitError, UNAWAITED.format("sync")),
     (awaited_twice, AwaitError, "awaited twice: what a method of the core gives is awaited once, where it is called"),
@@ -227,8 +229,6 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
 ]
 # Python itself says when a coroutine dies that nobody awaited: it knows the line, not the task.
 COROUTINES = [
-    (forgotten_load, "core.load"),
-    (forgotten_rows, "core.memcpy_rows"),
     (forgotten_helper, "helper"),
 ]
 
@@ -430,7 +430,7 @@ def test_tasks_stopped_by_another_ones_error_do_not_hide_it() -> None:
             core.scalar(100)
             raise ValueError("the one error")
         tile = core.nram.alloc(64, "int8")
-        kept = core.load(tile[0])
+        kept = helper(core)
         try:
             with core.nram.scope():
                 await core.memcpy(tile, core.nram.alloc(64, "int8"))

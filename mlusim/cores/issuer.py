@@ -1,0 +1,129 @@
+"""The door through which instructions are issued, and what all of them share: counting, issue cost, records, reach.
+
+The functions of `copies`, `vector`, `scalar`, `row_copies`, `counted` and `syncs` issue one instruction each. They take
+an `Issuer`, the operands, and the number of a source line in the log. `Core` calls them with the line of the kernel
+that called it; retiming with the line that the saved log has; a front end for another language with
+`log.source_line(file, line, function)`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlusim.errors import CopyError
+from mlusim.log import NO_OPERAND, NONE, RECORD_BYTES, Log, pack_record
+from mlusim.memory.allocation import Memory
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.task import Task
+
+Operand = tuple[int, int, int]
+
+
+class Issuer:
+    """Issues the instructions of one task.
+
+    Attributes:
+        task, unit, chip: who issues, on which core, of which chip.
+        board: the board's record.
+        log: where the records go.
+        has_data: whether memories hold bytes.
+    """
+
+    __slots__ = (
+        "board",
+        "chip",
+        "copy_geometries",
+        "dram_unit_bytes",
+        "has_data",
+        "issue_ps",
+        "log",
+        "max_operations",
+        "task",
+        "unit",
+    )
+
+    def __init__(self, task: Task) -> None:
+        unit, chip = task.unit, task.chip
+        self.task = task
+        self.unit = unit
+        self.chip = chip
+        self.board = chip.board
+        self.log: Log = chip.log
+        self.has_data = chip.data
+        self.max_operations = chip.max_operations
+        self.issue_ps = chip.board.cycles_ps(chip.board.issue_cycles)
+        self.dram_unit_bytes = chip.board.dram_unit_bytes
+        self.copy_geometries = unit.copy_geometries
+
+    def begin(self) -> None:
+        """Count an instruction and charge its issue."""
+        task = self.task
+        task.operations += 1
+        if task.operations > self.max_operations or task.unawaited >= 0:
+            raise task.refusal()
+        task.now_ps += self.issue_ps
+
+    def record(  # noqa: PLR0913
+        self,
+        op: str,
+        pipe: int,
+        line: int,
+        issue_ps: int,
+        start_ps: int,
+        end_ps: int,
+        *,
+        count: int = 1,
+        nbytes: int = 0,
+        detail: int = 0,
+        dst: Operand = NO_OPERAND,
+        a: Operand = NO_OPERAND,
+        b: Operand = NO_OPERAND,
+        waited_for: int = NONE,
+        alone_ps: int = NONE,
+        bus_read: int = 0,
+        bus_write: int = 0,
+        direction: int = NONE,
+    ) -> int:
+        """Append a record; returns its number."""
+        log = self.log
+        record = log.count
+        if record == log.room:
+            log.grow()
+        pack_record(
+            log.data,
+            record * RECORD_BYTES,
+            log.op(op),
+            self.task.index,
+            pipe,
+            line,
+            issue_ps,
+            start_ps,
+            end_ps,
+            0,
+            end_ps - start_ps if alone_ps < 0 else alone_ps,
+            count,
+            nbytes,
+            bus_read,
+            bus_write,
+            direction,
+            waited_for,
+            detail,
+            *dst,
+            *a,
+            *b,
+        )
+        log.count = record + 1
+        return record
+
+    def operand(self, view: View) -> Operand:
+        """A view as the log has it: allocation, offset, box."""
+        return view.allocation.identity, view.offset, self.log.box(view.shape, view.strides, view.itemsize)
+
+    def check_reach(self, memory: Memory) -> None:
+        """Raise `CopyError` for a memory other than the core's own, its cluster's SRAM and the GDRAM."""
+        unit = self.unit
+        if memory in (self.chip.gdram, unit.nram, unit.wram, unit.ldram, unit.cluster.sram):
+            return
+        raise CopyError(f"this core cannot reach {memory.name}: stage the bytes through SRAM or GDRAM of one device")

@@ -1,0 +1,190 @@
+"""Instructions that choose elements by a mask, and the loop of them that sorts elements into bins."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.cores.ordering import COMPUTE_PIPES
+from mlusim.cores.rows import check_apart
+from mlusim.cores.syncs import sync
+from mlusim.cores.vector import issue
+from mlusim.cores.waiting import Waiting
+from mlusim.dtypes import is_integer
+from mlusim.errors import AccessError, MissingDataError, OperandError
+from mlusim.memory.addresses import Addresses, Indices
+from mlusim.memory.loops import COLLECT_BINS_PASSES
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlusim.cores.issuer import Issuer
+
+# Bin numbers of 16 bits, which NumPy sorts by radix.
+MAX_BINS = 1 << 16
+
+
+def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, known: Addresses | None = None) -> Waiting:
+    """dst[:n] = the elements of src where mask is not 0, in order: `__bang_collect`, `__bang_count` (B).
+
+    The wait gives n.
+
+    Args:
+        issuer: of the task that issues it.
+        line: source line in the log.
+        dst: in NRAM; room for all elements of `src`; what lies behind the n kept ones is not written.
+        src, mask: in NRAM, as many elements each; mask may have any element type.
+        known: what a timing-only run counts instead: the lookups within the windows of these addresses, which
+            stand for the elements of `src`.
+
+    Two vector instructions, and a wait for the vector pipe: the count goes to a register. Raises `OperandError` for
+    operands that do not fit, `MissingDataError` where a timing-only run knows neither mask nor addresses.
+    """
+    if mask.size != src.size or dst.size < src.size or dst.dtype != src.dtype:
+        raise OperandError(f"collect of {src!r} by {mask!r} to {dst!r}: one type, a mask for each, room for all")
+    check_apart("collect", dst, src)
+    check_apart("collect", dst, mask)
+    if not issuer.has_data and known is None:
+        raise MissingDataError("collect in a timing-only run, which has no mask: name the addresses as `known`")
+    counts: list[int] = []
+    record = issue(
+        issuer,
+        line,
+        "collect",
+        dst.reshape(-1)[: src.size],
+        (src, mask),
+        partial(_collect, dst, src, mask, counts),
+        passes=2,
+        same_size=False,
+    )
+
+    def finish() -> int:
+        issuer.unit.apply_until(issuer.task.now_ps)
+        if counts:
+            issuer.log.addresses[record] = {"dst": np.arange(counts[0])}
+        elif known is not None:
+            _, kept = known.resolve("collect")
+            return known.count if kept is None else len(kept)
+        return counts[0]
+
+    return wait_for_vector_pipe(issuer, line, record, finish)
+
+
+def wait_for_vector_pipe(issuer: Issuer, line: int, record: int, finish: Callable[[], Any]) -> Waiting:
+    """The `sync_compute` of an instruction whose result goes to registers."""
+    stops = sync(issuer, line, "sync_compute", COMPUTE_PIPES).stops
+    # What the kernel has to await is the instruction.
+    issuer.task.unawaited = record
+    return Waiting(issuer.task, stops=stops, finish=finish)
+
+
+def collect_bins(  # noqa: PLR0913
+    issuer: Issuer,
+    line: int,
+    rows_out: View,
+    values_out: View,
+    rows: View,
+    values: View,
+    mask: View,
+    *,
+    size: int,
+    bins: int,
+    known: Addresses | None = None,
+) -> Waiting:
+    """Deal rows and their values out to bins of `size` rows each, in order within a bin.
+
+    For each bin in turn `__bang_sub_scalar` and `__bang_lt` make a mask of its rows, `__bang_collect` takes these
+    and their values behind those of the bins before, and `__bang_count` says how many these are (B).
+
+    Args:
+        issuer: of the task that issues it.
+        line: source line in the log.
+        rows_out, values_out: in NRAM, as many elements as `rows`: row numbers within their bin, and values.
+        rows: integers in NRAM, 0 to size * bins - 1. They are worked on in place: size * (bins - 1) less after.
+        values: in NRAM, one for each row, of any element type.
+        mask: scratch in NRAM, of the size and element type of `rows`.
+        size: rows of a bin.
+        bins: how many bins.
+        known: what a timing-only run counts instead: the lookups of these addresses stand for `rows`.
+
+    The wait gives, in registers, where each bin begins in the lists, and behind the last one their length: int64 of
+    (bins + 1). Cost: `mlusim.memory.loops.COLLECT_BINS_PASSES` vector instructions a bin, and a wait for the vector
+    pipe at the end. Not modelled: that wait for every bin. Raises `OperandError` for operands that do not fit,
+    `AccessError` for a row in no bin, `MissingDataError` where a timing-only run knows neither rows nor addresses.
+    """
+    views = (rows_out, values_out, rows, values, mask)
+    if not is_integer(rows.dtype) or rows_out.dtype != rows.dtype or mask.itemsize != rows.itemsize:
+        raise OperandError(f"collect_bins of {rows!r} to {rows_out!r} with {mask!r}: integers of one width")
+    if values_out.dtype != values.dtype or len({view.size for view in views}) > 1:
+        raise OperandError(
+            f"collect_bins of {rows!r} and {values!r} to {rows_out!r} and {values_out!r} with {mask!r}: as many "
+            "elements each, values of one type"
+        )
+    if size < 1 or not 1 <= bins <= MAX_BINS:
+        raise OperandError(f"collect_bins of {bins} bins of {size} rows: 1 to {MAX_BINS} bins, each of 1 or more")
+    for one, other in combinations(views, 2):
+        check_apart("collect_bins", one, other)
+    if not issuer.has_data and known is None:
+        raise MissingDataError(
+            "collect_bins in a timing-only run, which has no rows: name the addresses as `known`, or run with data"
+        )
+    found: list[Indices] = []
+    record = issue(
+        issuer,
+        line,
+        "collect_bins",
+        rows_out,
+        (rows, values, rows, values_out, mask),
+        partial(_deal, rows_out, values_out, rows, values, size, bins, found),
+        passes=COLLECT_BINS_PASSES * bins,
+        same_size=False,
+    )
+
+    def finish() -> Indices:
+        issuer.unit.apply_until(issuer.task.now_ps)
+        if not found and known is not None:
+            numbers, _ = known.resolve("collect_bins")
+            found.append(_starts(_bins(numbers, size, bins), bins))
+        return found[0]
+
+    return wait_for_vector_pipe(issuer, line, record, finish)
+
+
+def _collect(dst: View, src: View, mask: View, counts: list[int]) -> None:
+    kept = src.raw().reshape(-1)[mask.typed().reshape(-1) != 0]
+    dst.raw().reshape(-1)[: len(kept)] = kept
+    counts.append(len(kept))
+
+
+def _deal(
+    rows_out: View, values_out: View, rows: View, values: View, size: int, bins: int, found: list[Indices]
+) -> None:
+    numbers = rows.typed().reshape(-1)
+    which = _bins(numbers, size, bins)
+    order = np.argsort(which, kind="stable")
+    numbers %= size
+    np.take(numbers, order, out=rows_out.typed().reshape(-1), mode="clip")
+    np.take(values.raw().reshape(-1), order, out=values_out.raw().reshape(-1), mode="clip")
+    # What the subtractions leave behind.
+    numbers += (which.astype(numbers.dtype) - (bins - 1)) * size
+    found.append(_starts(which, bins))
+
+
+def _bins(numbers: Any, size: int, bins: int) -> Any:
+    """The bin of each row, in the narrowest type. Raises `AccessError` for a row in none."""
+    which = numbers // size
+    low, high = int(which.min()), int(which.max())
+    if low < 0 or high >= bins:
+        bad = int(numbers.min() if low < 0 else numbers.max())
+        raise AccessError(f"collect_bins: row {bad} is in none of {bins} bins of {size} rows")
+    return which.astype(np.uint8 if bins <= 1 << 8 else np.uint16)
+
+
+def _starts(which: Any, bins: int) -> Indices:
+    starts = np.zeros(bins + 1, np.int64)
+    np.cumsum(np.bincount(which, minlength=bins), out=starts[1:])
+    return starts

@@ -1,0 +1,51 @@
+"""How the instructions of one core are ordered: what each waits for, and when its effect counts.
+
+The simulator and the checker read the same table. Sources: the guide's pages on the pipes and on `sync` (G 3.3), and
+the public header (B) for scalar stores, which are posted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlusim.log import IO, MOVE, TENSOR, VECTOR
+from mlusim.memory.kinds import MemoryKind
+
+# Pipes as bits of a mask, as a sync names them.
+VECTOR_PIPE, TENSOR_PIPE, IO_PIPE, MOVE_PIPE = 1 << VECTOR, 1 << TENSOR, 1 << IO, 1 << MOVE
+COMPUTE_PIPES = VECTOR_PIPE
+ALL_PIPES = VECTOR_PIPE | IO_PIPE | MOVE_PIPE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordering:
+    """The ordering class of an instruction.
+
+    One that neither blocks nor is posted is in order on its pipe, and complete at the next sync of that pipe.
+
+    Attributes:
+        waits_for: pipes of its own core, as bits, that are idle before it begins.
+        blocks: the task issues nothing more until it is complete.
+        posted: it takes effect later and no pipe holds it: only the full `sync` waits for it.
+    """
+
+    waits_for: int = 0
+    blocks: bool = False
+    posted: bool = False
+
+
+# Vector instructions, asynchronous copies, gathers and scatters by one instruction.
+PIPELINED = Ordering()
+# `__memcpy`, and loops of it.
+BLOCKING_COPY = Ordering(blocks=True)
+# A loop of `__memcpy_async`, of which only the last is waited for.
+QUEUED_LOOP = Ordering(blocks=True)
+# Scalar loads and arithmetic, and scalar stores to memories on chip.
+SCALAR_CODE = Ordering(blocks=True)
+# A scalar store to GDRAM or LDRAM.
+POSTED_STORE = Ordering(posted=True)
+
+
+def store_ordering(memory: MemoryKind) -> Ordering:
+    """The ordering class of `store` and `store_array` to a memory."""
+    return POSTED_STORE if memory.off_chip else SCALAR_CODE

@@ -1,0 +1,164 @@
+"""Rows by offsets: `__gather` and `__scatter`, and the transfer that stands for many row copies."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlusim.cores.pipe import Transfer
+from mlusim.cores.rows import Loop, check_apart, check_rows, move_rows, row_bytes_of, rows_shape
+from mlusim.dtypes import is_integer
+from mlusim.errors import CopyError, OperandError
+from mlusim.log import IO, MOVE, NO_OPERAND, NONE
+from mlusim.memory.addresses import Indices
+from mlusim.memory.allocation import check_usable
+from mlusim.memory.copy import check_row
+from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
+from mlusim.memory.loops import Turn, rows_cost
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.issuer import Issuer
+
+_REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, MemoryKind.NRAM)
+
+
+def by_offsets(
+    issuer: Issuer, line: int, name: str, dst: View, src: View, offsets: View, mask: View | None = None
+) -> None:
+    """One `__gather` or `__scatter`, from arch 592 on: asynchronous.
+
+    Args:
+        issuer: of the task that issues it.
+        line: source line in the log.
+        name: `gather`: dst[i] = src[offsets[i]], to NRAM; `scatter`: dst[offsets[i]] = src[i] in order, from NRAM.
+        dst, src: (count, ...) in NRAM and (rows, ...) in GDRAM, LDRAM or this core's NRAM; rows contiguous and
+            equally large.
+        offsets: count integers in NRAM, row numbers (the instruction's byte offsets over the row size).
+        mask: count elements in NRAM; where one is 0, the row is not copied.
+
+    On the IO pipe, or the Move pipe within NRAM. Time: `mlusim.memory.loops.rows_cost`, whatever offsets and mask hold.
+    Raises `OperandError` before arch 592, `AccessError` for a row outside its tensor.
+    """
+    if not issuer.board.has_gather:
+        raise OperandError(
+            f"__{name} exists from arch 592 on and {issuer.board.name} is arch {issuer.board.arch}: load the offsets "
+            "with load_array and use memcpy_rows or scalar_copy"
+        )
+    if not is_integer(offsets.dtype) or not offsets.size:
+        raise OperandError(f"{name} with offsets {offsets!r}: they are integers, one or more")
+    if mask is not None and mask.size != offsets.size:
+        raise OperandError(f"{name} with mask {mask!r} for {offsets.size} offsets: it has one element for each")
+    for view in (offsets, mask):
+        check_index(issuer, name, view)
+    far, near = (dst, src) if name == "scatter" else (src, dst)
+    if far.memory not in _REACHED_BY_OFFSETS or near.memory is not MemoryKind.NRAM:
+        raise CopyError(f"{name} from {src!r} to {dst!r}: it goes from NRAM to NRAM, GDRAM or LDRAM or back")
+    check_apart(name, dst, src)
+    issuer.unit.apply_until(issuer.task.now_ps)
+    check_rows(name, near, None, offsets.size)
+    rows: Indices | None = None
+    kept: Indices | None = None
+    if issuer.has_data:
+        rows = offsets.typed().reshape(-1).astype(np.int64)
+        if mask is not None:
+            kept = np.flatnonzero(mask.typed())
+            rows = rows[kept]
+        check_rows(name, far, rows, len(rows))
+    count = offsets.size if rows is None else len(rows)
+    dst_rows, src_rows = (rows, kept) if name == "scatter" else (kept, rows)
+    loop = Loop(offsets.size, count, dst_rows, src_rows, Turn(), (offsets,), unread=True)
+    copy_loop(issuer, line, name, dst, src, loop, how="instruction", mask=mask)
+
+
+def copy_loop(
+    issuer: Issuer, line: int, name: str, dst: View, src: View, loop: Loop, *, how: str, mask: View | None = None
+) -> int:
+    """One transfer that stands for the row copies of a loop; returns its record.
+
+    Args:
+        issuer: of the task that copies.
+        line: source line in the log.
+        name: of the operation.
+        dst, src: views whose first axis is the rows.
+        loop: which rows, and what their addresses cost.
+        how: `blocking`, `queued` or `instruction`, as `mlusim.memory.loops.rows_cost` has them.
+        mask: of a gather or scatter, for the log.
+    """
+    row_bytes = row_bytes_of(name, dst)
+    if row_bytes != row_bytes_of(name, src) or dst.itemsize != src.itemsize:
+        raise CopyError(f"{name} of rows of {src!r} to rows of {dst!r}: rows must be equally large")
+    for view, write in ((dst, True), (src, False)):
+        issuer.check_reach(view.allocation.memory)
+        check_usable(view.allocation, write=write)
+    direction = DIRECTIONS.get((src.memory, dst.memory))
+    if direction is None:
+        raise CopyError(f"no __memcpy goes {src.memory.value} to {dst.memory.value}; stage the bytes through NRAM")
+    if how == "queued" and not direction.asynchronous:
+        raise CopyError(f"memcpy_async has no {direction.name}: use memcpy_rows(..., blocking=True)")
+    check_row(direction, row_bytes, dst, src, issuer.board.arch, issuer.board.dram_unit_bytes)
+    by_engine = how == "instruction"
+    # The instruction takes its time for every offset, masked or not.
+    count = loop.turns if by_engine else loop.kept
+    shape = rows_shape(dst, src, loop, direction, count, issuer.board.dram_unit_bytes)
+    issuer.begin()
+    unit, task = issuer.unit, issuer.task
+    address = loop.address.cycles(issuer.board)
+    cost = rows_cost(issuer.board, shape, how, turns=loop.turns, address=address, memory_core=unit.is_memory_core)
+    off_chip = direction.off_chip
+    indices = [issuer.operand(view) for view in (*loop.indices, *(() if mask is None else (mask,)))]
+    record = issuer.record(
+        name,
+        IO if off_chip else MOVE,
+        line,
+        task.now_ps,
+        task.now_ps,
+        NONE,
+        count=count,
+        nbytes=shape.nbytes,
+        detail=int(not by_engine),
+        dst=issuer.operand(dst),
+        a=issuer.operand(src),
+        b=indices[0] if indices else NO_OPERAND,
+        alone_ps=cost.alone_ps,
+        bus_read=shape.bus_read_bytes,
+        bus_write=shape.bus_write_bytes,
+        direction=DIRECTION_CODES[direction],
+    )
+    keep_addresses(issuer, record, loop)
+    issuer.log.loops[record] = loop.record(how)
+    if indices[1:]:
+        issuer.log.more_operands[record] = indices[1:]
+    effect = None
+    if issuer.has_data and loop.kept:
+        effect = partial(move_rows, dst, src, loop.dst_rows, loop.src_rows, loop.kept)
+    if off_chip:
+        task.pending_io += 1
+    else:
+        task.pending_move += 1
+    if direction is Direction.GDRAM2SRAM:
+        unit = unit.cluster.memory_core
+    pipe = unit.io if off_chip else unit.move
+    pipe.submit(Transfer(pipe, task, record, task.now_ps, cost, effect, not by_engine))
+    return record
+
+
+def keep_addresses(issuer: Issuer, record: int, loop: Loop) -> None:
+    """Write down which rows a loop copies, as far as the run knows them."""
+    kept = {key: rows for key, rows in (("dst", loop.dst_rows), ("src", loop.src_rows)) if rows is not None}
+    if loop.unread and not issuer.has_data:
+        # A timing-only run does not know which rows these are.
+        kept["unknown"] = np.empty(0, np.int64)
+    if kept:
+        issuer.log.addresses[record] = kept
+
+
+def check_index(issuer: Issuer, name: str, index: View | None) -> None:
+    """Raise `OperandError` for indices, offsets or a mask that are not contiguous in this core's NRAM."""
+    if index is None:
+        return
+    if index.allocation.memory is not issuer.unit.nram or not index.is_contiguous:
+        raise OperandError(f"{name} with {index!r}: indices, offsets and masks are contiguous in this core's NRAM")
+    check_usable(index.allocation, write=False)

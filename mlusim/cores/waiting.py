@@ -1,0 +1,58 @@
+"""What a kernel awaits: the one awaitable that the waiting methods of `Core` give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from mlusim.errors import AwaitError
+from mlusim.log import NONE
+
+if TYPE_CHECKING:
+    from mlusim.cores.task import Task
+
+
+class _Suspend:
+    """What a kernel's coroutine yields to give the board time."""
+
+    __slots__ = ()
+
+
+SUSPEND = _Suspend()
+_ONCE = (SUSPEND,)
+
+
+class Waiting:
+    """What a waiting method of `Core` returns, to be awaited at once.
+
+    Args:
+        task: the task that waits; its `unawaited` record is cleared by the `await`.
+        stops: whether the task has to stop, or what it waits for is over already.
+        finish: what to do once the wait is over; its result is the result of the `await`.
+    """
+
+    __slots__ = ("_finish", "_stops", "_task")
+
+    def __init__(self, task: Task, *, stops: bool, finish: Callable[[], Any] | None = None) -> None:
+        self._task = task
+        self._stops = _ONCE if stops else ()
+        self._finish = finish
+
+    @property
+    def stops(self) -> bool:
+        """Whether the task has to stop for it."""
+        return bool(self._stops)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        task = self._task
+        if task.unawaited < 0:
+            raise AwaitError("awaited twice: what a method of the core gives is awaited once, where it is called")
+        task.unawaited = NONE
+        if self._finish is None:
+            # An iterator over a tuple serves, at a third of the cost of a generator.
+            return iter(self._stops)  # type: ignore[return-value]
+        return self._finishing(self._finish)
+
+    def _finishing(self, finish: Callable[[], Any]) -> Generator[Any, Any, Any]:
+        yield from self._stops
+        return finish()
