@@ -1,0 +1,194 @@
+"""BANG C's argument lists: how a call with pointers and counts becomes operands with shapes.
+
+A form lists the arguments in BANG C's order. `name[e, e]` is a pointer whose operand has that shape, `name` an integer
+or a number, `name=VALUE` one that may be left out, `name:a,b` one that stands for two attributes, `|number` a pointer
+that may be a number, `value~dst` a number whose C type is the element type of `dst`. Shapes are arithmetic on the other
+arguments; `itemsize` is the width of the pointer's element, `bits(n)` the elements that hold n bits, `head(n)` those
+that hold a count of 128 B and n elements, `lanes(n)` n rounded up to the 64 lanes of WRAM.
+
+    form("__bang_transpose", 4)      dst[width,height] src[height,width] height width
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mlusim.cores.instructions.conversion import conversion
+from mlusim.cores.instructions.record import Instruction
+from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
+from mlusim.errors import OperandError, nearest
+
+_TOKEN = re.compile(r"(\w+)(\[[^\]]*\])?(\|number)?(?:=(\w+))?(?::([\w,]+))?(?:~(\w+))?$")
+_HEAD_BYTES = 128
+_LANES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a form.
+
+    Attributes:
+        name: as in the form.
+        shape: expressions of its shape, for a pointer; None for a number.
+        number: whether a number may stand in for the pointer.
+        default: what it is if left out; None where it must be given.
+        stands_for: attributes that take its value; its own name by default.
+        types: name of the pointer whose element type follows from this number's C type; "" for none.
+    """
+
+    name: str
+    shape: tuple[str, ...] | None
+    number: bool
+    default: str | None
+    stands_for: tuple[str, ...]
+    types: str
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One argument list of an intrinsic.
+
+    Attributes:
+        instruction: what it issues.
+        arguments: in BANG C's order.
+        fixed: attributes that the intrinsic's name decides, such as the rounding of a conversion.
+    """
+
+    instruction: Instruction
+    arguments: tuple[Argument, ...]
+    fixed: Mapping[str, Any]
+
+    @property
+    def fewest(self) -> int:
+        """Arguments that must be given."""
+        return sum(argument.default is None for argument in self.arguments)
+
+    def bind(self, values: Sequence[Any], itemsizes: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a call means.
+
+        Args:
+            values: the arguments as given; those of pointers are not looked at, but for numbers in their place.
+            itemsizes: bytes of an element of each pointer, by its name in the form.
+
+        Returns the shape of each operand by its name (a number itself, where one stands in for the pointer), and the
+        attributes. Raises `OperandError` for a count that is no positive integer.
+        """
+        given = dict(zip((argument.name for argument in self.arguments), values, strict=False))
+        numbers: dict[str, Any] = {}
+        for argument in self.arguments:
+            if argument.shape is None or argument.name not in itemsizes:
+                numbers[argument.name] = given.get(argument.name, argument.default)
+        shapes: dict[str, Any] = {}
+        for argument in self.arguments:
+            if argument.shape is None:
+                continue
+            if argument.name not in itemsizes:
+                shapes[argument.name] = given[argument.name]
+                continue
+            environment = {**numbers, "itemsize": itemsizes[argument.name]}
+            shapes[argument.name] = tuple(evaluate(expression, environment) for expression in argument.shape)
+        attributes = dict(self.instruction.defaults) | dict(self.fixed)
+        for argument in self.arguments:
+            for name in argument.stands_for:
+                if name in self.instruction.attributes:
+                    attributes[name] = numbers[argument.name]
+        if "dst_position" in numbers:
+            attributes["position"] = int(numbers["dst_position"]) - int(numbers["src_position"])
+        return shapes, attributes
+
+
+@cache
+def _parse(form: str) -> tuple[Argument, ...]:
+    arguments = []
+    for token in form.split():
+        found = _TOKEN.match(token)
+        assert found is not None, f"{token!r} of the form {form!r}"  # noqa: S101 - a mistake in a table
+        name, shape, number, default, stands_for, types = found.groups()
+        arguments.append(
+            Argument(
+                name,
+                tuple(_split(shape[1:-1])) if shape else None,
+                bool(number),
+                default,
+                tuple(stands_for.split(",")) if stands_for else (name,),
+                types or "",
+            )
+        )
+    return tuple(arguments)
+
+
+def _split(shape: str) -> list[str]:
+    """Split at commas outside parentheses."""
+    parts, depth = [""], 0
+    for letter in shape:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def forms_of(intrinsic: str) -> list[Form]:
+    """Every form of an intrinsic; none for a name that is no vector or tensor instruction."""
+    found = conversion(intrinsic)
+    if found is not None:
+        instruction = INSTRUCTIONS["convert"]
+        return [Form(instruction, _parse(form), {"rounding": found[2]}) for form in instruction.forms]
+    entry = BY_INTRINSIC.get(intrinsic)
+    return [] if entry is None else [Form(entry, _parse(form), {}) for form in entry.forms]
+
+
+def form(intrinsic: str, count: int) -> Form:
+    """The form of an intrinsic that takes `count` arguments.
+
+    Raises `OperandError` for an unknown intrinsic, naming the nearest, or another number of arguments.
+    """
+    choices = forms_of(intrinsic)
+    if not choices:
+        raise OperandError(f"{intrinsic} is not an instruction; {nearest(intrinsic, BY_INTRINSIC)}see the glossary")
+    for choice in choices:
+        if choice.fewest <= count <= len(choice.arguments):
+            return choice
+    counts = " or ".join(str(len(choice.arguments)) for choice in choices)
+    raise OperandError(f"{intrinsic} takes {counts} arguments, not {count}")
+
+
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def evaluate(expression: str, values: Mapping[str, Any]) -> int:
+    """The value of an expression of a shape: integers, names, + - * //, and the three functions of the grammar."""
+    return _value(_tree(expression), values)
+
+
+@cache
+def _tree(expression: str) -> ast.expr:
+    return ast.parse(expression, mode="eval").body
+
+
+def _value(node: ast.expr, values: Mapping[str, Any]) -> int:
+    if isinstance(node, ast.Constant):
+        return int(node.value)  # type: ignore[arg-type]
+    if isinstance(node, ast.Name):
+        return int(values[node.id])
+    if isinstance(node, ast.BinOp):
+        return _OPERATORS[type(node.op)](_value(node.left, values), _value(node.right, values))
+    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name), ast.dump(node)  # noqa: PT018, S101
+    argument, width = _value(node.args[0], values), int(values["itemsize"])
+    if node.func.id == "bits":
+        return -(-argument // (8 * width))
+    if node.func.id == "head":
+        return (_HEAD_BYTES + -(-argument * width // _HEAD_BYTES) * _HEAD_BYTES) // width
+    return -(-argument // _LANES) * _LANES

@@ -1,0 +1,169 @@
+"""Conversions between element types, with BANG C's rounding modes and scale positions.
+
+`dst = src` in dst's type. The rules are those of `mlusim.cores.convert`; beyond them, floats that become narrower
+floats round in every mode, and `position` scales by a power of two: a float becomes the integer nearest to
+src / 2^position, an integer the float src * 2^position.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.convert import convert as convert_array
+from mlusim.cores.convert import steps
+from mlusim.cores.instructions.cost import Work, stream
+from mlusim.cores.instructions.record import ANY, Array, Extent, Instruction, Match, Operand, Overlap, same_size
+from mlusim.dtypes import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    Dtype,
+    is_float,
+    is_integer,
+)
+
+ROUNDINGS = ("tz", "rn", "rd", "dn", "up", "oz", "rm")
+
+# BANG C's names of element types, in the names of its conversions.
+TYPE_WORDS: Mapping[str, Dtype] = {
+    "half": FLOAT16,
+    "float": FLOAT32,
+    "bfloat16": BFLOAT16,
+    "int8": INT8,
+    "char": INT8,
+    "uint8": UINT8,
+    "uchar": UINT8,
+    "int16": INT16,
+    "short": INT16,
+    "uint16": UINT16,
+    "ushort": UINT16,
+    "int32": INT32,
+    "int": INT32,
+    "uint32": UINT32,
+    "uint": UINT32,
+    "int64": INT64,
+    "uint64": UINT64,
+}
+_WORDS = "|".join(sorted(TYPE_WORDS, key=len, reverse=True))
+_NAME = re.compile(rf"^(?:__)?(?:bang_)?({_WORDS})2({_WORDS})(?:_({'|'.join(ROUNDINGS)}))?$")
+
+
+def conversion(name: str) -> tuple[Dtype, Dtype, str | None] | None:
+    """Source type, target type and rounding that a name such as `__bang_float2half_rn` or `float2int_tz` means.
+
+    None for a name that is no conversion between element types.
+    """
+    if name == "__cn_vector_cast_f32_to_s32":
+        return FLOAT32, INT32, None
+    found = _NAME.match(name)
+    if found is None:
+        return None
+    return TYPE_WORDS[found[1]], TYPE_WORDS[found[2]], found[3]
+
+
+def narrow(values: Array, target: Dtype, rounding: str) -> Array:
+    """Round float32 `values` to a narrower float in a given mode; what overflows in "tz" is the largest finite one."""
+    with np.errstate(all="ignore"):
+        near = values.astype(target)
+        back = near.astype(np.float32)
+        finite = np.isfinite(values)
+        above, below = finite & (back > values), finite & (back < values)
+        down = np.where(above, _neighbour(near, -1), near)
+        up = np.where(below, _neighbour(near, 1), near)
+        negative = np.signbit(values)
+        if rounding == "dn":
+            return down
+        if rounding == "up":
+            return up
+        if rounding == "tz":
+            return np.where(negative, up, down)
+        if rounding == "oz":
+            return np.where(negative, down, up)
+        if rounding in {"rd", "rm"}:
+            low, high = down.astype(np.float64), up.astype(np.float64)
+            tie = (low != high) & (values.astype(np.float64) * 2 == low + high)
+            away = np.where(negative, down, up) if rounding == "rd" else up
+            return np.where(tie, away, near)
+        return near
+
+
+def _neighbour(values: Array, direction: int) -> Array:
+    """The next float of a 16-bit type above (1) or below (-1)."""
+    bits = values.view(np.uint16).astype(np.int32)
+    ordered = np.where(bits & 0x8000, 0x8000 - bits, bits) + direction
+    bits = np.where(ordered < 0, 0x8000 - ordered, ordered)
+    return bits.astype(np.uint16).view(values.dtype)
+
+
+def _convert(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
+    flat, out = source.reshape(-1), result.reshape(-1)
+    if np.may_share_memory(flat, out):
+        flat = flat.copy()
+    if position:
+        with np.errstate(all="ignore"):
+            flat = _scaled(flat, out.dtype, position)
+    if is_float(flat.dtype) and is_float(out.dtype) and rounding not in {None, "rn"}:
+        if out.dtype.itemsize == 2 and flat.dtype == np.float32:  # noqa: PLR2004
+            np.copyto(out, narrow(flat, out.dtype, str(rounding)))
+            return
+        rounding = None
+    if is_float(flat.dtype) and is_integer(out.dtype) and rounding == "rm":
+        with np.errstate(all="ignore"):
+            flat = np.floor(flat.astype(np.float64) + 0.5)
+        rounding = None
+    if not (is_float(flat.dtype) and is_integer(out.dtype)):
+        rounding = None
+    convert_array(flat, out.dtype, rounding, out=out)
+
+
+def _scaled(values: Array, target: Dtype, position: int) -> Array:
+    if is_float(values.dtype) and is_integer(target):
+        return np.ldexp(values.astype(np.float64), -position)
+    if is_integer(values.dtype) and is_float(target):
+        return np.ldexp(values.astype(np.float64), position)
+    return values
+
+
+def _passes(board: Any, work: Work) -> int:
+    count = max(1, len(steps(work.attributes["source"], work.attributes["target"])))
+    return count * stream(board, work)
+
+
+def _geometry(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    rounding = attributes.get("rounding")
+    if rounding is not None and rounding not in ROUNDINGS:
+        return f"rounding {rounding!r} is unknown: the modes are None, {', '.join(ROUNDINGS)}"
+    if abs(int(attributes.get("position", 0))) > 127:  # noqa: PLR2004
+        return "position is from -127 to 127"
+    return same_size(operands, attributes)
+
+
+CONVERSION: list[Instruction] = [
+    Instruction(
+        name="convert",
+        summary="dst = src in dst's element type; rounding is None, tz, rn, rd, dn, up, oz or rm",
+        group="Conversion",
+        compute=_convert,
+        intrinsics=("__bang_float2half_rn", "__bang_half2float", "__bang_float2int32", "__bang_int322float"),
+        forms=("dst[n] src[n] n", "dst[n] src[n] n position", "dst[n] src[n] n dst_position src_position"),
+        operands=(Operand("dst", Match.FREE, ANY), Operand("src")),
+        attributes=("rounding", "position"),
+        defaults={"rounding": None, "position": 0},
+        types=ANY,
+        geometry=_geometry,
+        overlap=Overlap.CONVERT,
+        cost=_passes,
+    ),
+]

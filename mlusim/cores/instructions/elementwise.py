@@ -1,0 +1,330 @@
+"""Elementwise instructions: arithmetic, comparison, logic and bits; each with a number and in its `cycle_` form.
+
+Numerics are NumPy's in the declared element type: each result is rounded once to it, integers wrap, comparisons and
+logic give 1 or 0 in the operands' type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.instructions.cost import function
+from mlusim.cores.instructions.record import (
+    DST,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    SERIES_2XX,
+    SERIES_3XX,
+    Array,
+    Extent,
+    Instruction,
+    Operand,
+)
+from mlusim.dtypes import BOOL
+
+Ufunc = Callable[..., Any]
+
+SRC0 = Operand("src0")
+SRC1 = Operand("src1", number=True)
+SEG = Operand("seg")
+
+
+def binary(function_of_two: Ufunc) -> Callable[..., None]:
+    """Numerics of `result[i] = f(a[i], b[i])`; b may be a number."""
+
+    def compute(result: Array, a: Array, b: Array) -> None:
+        with np.errstate(all="ignore"):
+            values = function_of_two(a.reshape(-1), b.reshape(-1) if b.ndim else b)
+        np.copyto(result.reshape(-1), values, casting="unsafe")
+
+    return compute
+
+
+def unary(function_of_one: Ufunc) -> Callable[..., None]:
+    """Numerics of `result[i] = f(a[i])`."""
+
+    def compute(result: Array, a: Array) -> None:
+        with np.errstate(all="ignore"):
+            values = function_of_one(a.reshape(-1))
+        np.copyto(result.reshape(-1), values, casting="unsafe")
+
+    return compute
+
+
+def cycle(function_of_two: Ufunc) -> Callable[..., None]:
+    """Numerics of `result[i] = f(a[i], segment[i % m])`."""
+
+    def compute(result: Array, a: Array, segment: Array) -> None:
+        with np.errstate(all="ignore"):
+            values = function_of_two(a.reshape(-1, segment.size), segment.reshape(-1))
+        np.copyto(result.reshape(-1), values.reshape(-1), casting="unsafe")
+
+    return compute
+
+
+def cycle_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    """Result and source are equally long, a whole number of segments."""
+    del attributes
+    result, source, segment = (operand.size for operand in operands)
+    if result != source:
+        return "dst and src have as many elements"
+    return "" if segment and source % segment == 0 else "the elements of src are a multiple of those of seg"
+
+
+def _bits(array: Array) -> Array:
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+def _on_bits(operation: Ufunc) -> Ufunc:
+    def compute(*arrays: Array) -> Array:
+        kind = arrays[0].dtype
+        result: Array = operation(*(_bits(array) for array in arrays)).view(kind)
+        return result
+
+    return compute
+
+
+def divide(a: Array, b: Array) -> Array:
+    """IEEE division of floats; integers truncate, as C does, and x / 0 is 0 (the board leaves it open)."""
+    if a.dtype.kind not in "iu":
+        return np.divide(a, b)
+    quotient = np.floor_divide(a, b)
+    remainder = np.not_equal(quotient * b, a) & (b != 0)
+    return np.asarray(np.where(remainder & ((a < 0) != (b < 0)), quotient + 1, quotient))
+
+
+def remainder(a: Array, b: Array) -> Array:
+    """C's remainder, with the sign of a; x % 0 is 0 for integers (the board leaves it open)."""
+    return np.asarray(np.fmod(a, b))
+
+
+def shift_left(a: Array, b: Array) -> Array:
+    """Bits moved up, zeros moved in; a shift by the width or more leaves nothing."""
+    count = np.asarray(b).astype(np.int64)
+    bits = _bits(a)
+    shifted = np.left_shift(bits, np.minimum(count, a.dtype.itemsize * 8 - 1).astype(bits.dtype))
+    return np.where(count < a.dtype.itemsize * 8, shifted, 0).astype(bits.dtype).view(a.dtype)
+
+
+def shift_right(a: Array, b: Array) -> Array:
+    """Bits moved down, zeros moved in, whatever the sign."""
+    count = np.asarray(b).astype(np.int64)
+    bits = _bits(a)
+    shifted = np.right_shift(bits, np.minimum(count, a.dtype.itemsize * 8 - 1).astype(bits.dtype))
+    return np.where(count < a.dtype.itemsize * 8, shifted, 0).astype(bits.dtype).view(a.dtype)
+
+
+def sign(a: Array) -> Array:
+    """1 where a >= 0, -0.0 included, else -1; NaN gives -1 as every failed comparison does."""
+    return np.where(a >= 0, 1, -1)
+
+
+def _relu(a: Array) -> Array:
+    values: Array = np.maximum(a, a.dtype.type(0))
+    return values
+
+
+def _pair(
+    name: str,
+    operation: Ufunc,
+    summary: str,
+    group: str,
+    *,
+    intrinsics: tuple[str, ...] = (),
+    scalar: bool = True,
+    cycles: bool = True,
+    **more: Any,
+) -> list[Instruction]:
+    """An instruction on two vectors, with a number in place of the second, and its `cycle_` form."""
+    stem = name.rstrip("_")
+    spellings = intrinsics or (f"__bang_{stem}", *((f"__bang_{stem}_scalar",) if scalar else ()))
+    main = Instruction(
+        name=name,
+        summary=summary,
+        group=group,
+        compute=binary(operation),
+        intrinsics=spellings,
+        forms=("dst[n] src0[n] src1[n]|number n",),
+        operands=(DST, SRC0, SRC1),
+        **more,
+    )
+    if not cycles:
+        return [main]
+    return [
+        main,
+        replace(
+            main,
+            name=f"cycle_{stem}",
+            summary=f"{summary}; src1 is seg, repeated",
+            compute=cycle(operation),
+            intrinsics=(f"__bang_cycle_{stem}",),
+            forms=("dst[n] src[n] seg[m] n m",),
+            operands=(DST, Operand("src"), SEG),
+            geometry=cycle_sizes,
+        ),
+    ]
+
+
+def _alone(
+    name: str, operation: Ufunc, summary: str, group: str, *, intrinsics: tuple[str, ...] = (), **more: Any
+) -> Instruction:
+    return Instruction(
+        name=name,
+        summary=summary,
+        group=group,
+        compute=unary(operation),
+        intrinsics=intrinsics or (f"__bang_{name.rstrip('_')}",),
+        forms=("dst[n] src[n] n",),
+        **more,
+    )
+
+
+_A = "Arithmetic"
+ARITHMETIC: list[Instruction] = [
+    *_pair("add", np.add, "dst = src0 + src1", _A, intrinsics=("__bang_add", "__bang_add_scalar", "__bang_add_const")),
+    *_pair(
+        "sub", np.subtract, "dst = src0 - src1", _A, intrinsics=("__bang_sub", "__bang_sub_scalar", "__bang_sub_const")
+    ),
+    *_pair(
+        "mul", np.multiply, "dst = src0 * src1", _A, intrinsics=("__bang_mul", "__bang_mul_scalar", "__bang_mul_const")
+    ),
+    *_pair(
+        "div",
+        divide,
+        "dst = src0 / src1; integers truncate",
+        _A,
+        intrinsics=("__bang_div", "__cn_vector_div_f32_rn"),
+        cycles=False,
+        cost=function("divide"),
+    ),
+    *_pair(
+        "rem",
+        remainder,
+        "dst = the remainder of src0 / src1, with src0's sign",
+        _A,
+        scalar=False,
+        cycles=False,
+        since=SERIES_3XX,
+        cost=function("divide"),
+    ),
+    *_pair(
+        "maxequal",
+        np.maximum,
+        "dst = the larger of src0 and src1; NaN where either is",
+        _A,
+        intrinsics=("__bang_maxequal", "__bang_maxeq_scalar"),
+    ),
+    *_pair(
+        "minequal",
+        np.minimum,
+        "dst = the smaller of src0 and src1; NaN where either is",
+        _A,
+        intrinsics=("__bang_minequal", "__bang_mineq_scalar"),
+    ),
+    *_pair(
+        "maximum",
+        np.maximum,
+        "dst = the larger of src0 and src1; NaN where either is",
+        _A,
+        scalar=False,
+        since=SERIES_3XX,
+    ),
+    *_pair(
+        "minimum",
+        np.minimum,
+        "dst = the smaller of src0 and src1; NaN where either is",
+        _A,
+        scalar=False,
+        since=SERIES_3XX,
+    ),
+    *_pair(
+        "nan_maximum",
+        np.maximum,
+        "dst = the larger of src0 and src1; NaN where either is",
+        _A,
+        scalar=False,
+        since=SERIES_3XX,
+        types=FLOATS,
+    ),
+    *_pair(
+        "nan_minimum",
+        np.minimum,
+        "dst = the smaller of src0 and src1; NaN where either is",
+        _A,
+        scalar=False,
+        since=SERIES_3XX,
+        types=FLOATS,
+    ),
+    _alone("square", np.square, "dst = src * src", _A),
+    _alone("abs", np.abs, "dst = the magnitude of src", _A, intrinsics=("__bang_abs", "__bang_active_abs")),
+    _alone("neg", np.negative, "dst = -src", _A),
+    _alone("floor", np.floor, "dst = src rounded down", _A, types=FLOATS, since=SERIES_3XX),
+    _alone("ceil", np.ceil, "dst = src rounded up", _A, types=FLOATS, since=SERIES_3XX),
+    _alone("relu", _relu, "dst = the larger of src and 0", _A, intrinsics=("__bang_relu", "__bang_active_relu")),
+    _alone(
+        "sign",
+        sign,
+        "dst = 1 where src >= 0 (-0.0 too), else -1",
+        _A,
+        types=FLOATS,
+        intrinsics=("__bang_active_sign",),
+    ),
+]
+
+_C = "Comparison"
+COMPARISON: list[Instruction] = [
+    instruction
+    for name, operation, sign_ in (
+        ("lt", np.less, "<"),
+        ("le", np.less_equal, "<="),
+        ("gt", np.greater, ">"),
+        ("ge", np.greater_equal, ">="),
+        ("eq", np.equal, "=="),
+        ("ne", np.not_equal, "!="),
+    )
+    for instruction in _pair(
+        name,
+        operation,
+        f"dst = 1 where src0 {sign_} src1, else 0",
+        _C,
+        types={**NUMBERS, BOOL: SERIES_2XX},
+        intrinsics=(f"__bang_{name}", f"__bang_{name}_scalar", *(("__bang_ge_const",) if name == "ge" else ())),
+    )
+]
+
+_L = "Logic and bits"
+LOGIC: list[Instruction] = [
+    *_pair("and_", np.logical_and, "dst = 1 where src0 and src1 are not 0, else 0", _L),
+    *_pair("or_", np.logical_or, "dst = 1 where src0 or src1 is not 0, else 0", _L),
+    *_pair("xor", np.logical_xor, "dst = 1 where just one of src0 and src1 is not 0, else 0", _L),
+    _alone("not_", np.logical_not, "dst = 1 where src is 0, else 0", _L),
+    *_pair("band", _on_bits(np.bitwise_and), "dst = src0 & src1, bit by bit", _L),
+    *_pair("bor", _on_bits(np.bitwise_or), "dst = src0 | src1, bit by bit", _L),
+    *_pair("bxor", _on_bits(np.bitwise_xor), "dst = src0 ^ src1, bit by bit", _L),
+    _alone("bnot", _on_bits(np.bitwise_not), "dst = ~src, bit by bit", _L),
+    *_pair(
+        "sll",
+        shift_left,
+        "dst = src0 shifted left by src1 bits",
+        _L,
+        types=INTEGERS,
+        scalar=False,
+        cycles=False,
+        since=SERIES_3XX,
+    ),
+    *_pair(
+        "srl",
+        shift_right,
+        "dst = src0 shifted right by src1 bits, zeros moved in",
+        _L,
+        types=INTEGERS,
+        scalar=False,
+        cycles=False,
+        since=SERIES_3XX,
+    ),
+]

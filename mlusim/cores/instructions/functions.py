@@ -1,0 +1,245 @@
+"""Functions and activations, and fused arithmetic.
+
+The board approximates most of these with tables or short series; the simulator computes them in IEEE arithmetic, in
+float32 for the 16-bit types, rounded once. The last bits of a board differ. Outside the range that the vendor
+documents for an activation (such as -7.75 to 10.25 for `active_exp`), the simulator gives the function's own value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.instructions.cost import function, passes
+from mlusim.cores.instructions.elementwise import unary
+from mlusim.cores.instructions.record import (
+    ARCH_322,
+    DST,
+    FLOATS,
+    NUMBERS,
+    SERIES_2XX,
+    SERIES_3XX,
+    Array,
+    Extent,
+    Instruction,
+    Operand,
+    Overlap,
+)
+
+_CUBIC = 0.044715
+
+
+def wide(array: Array) -> Array:
+    """The type to compute a function in: float32 for narrower floats, else the type itself."""
+    return array if array.dtype.itemsize >= 4 and array.dtype.kind == "f" else array.astype(np.float32)  # noqa: PLR2004
+
+
+def _in_wide(operation: Callable[[Array], Array]) -> Callable[..., None]:
+    return unary(lambda a: operation(wide(a)))
+
+
+def sigmoid(a: Array) -> Array:
+    """1 / (1 + exp(-a)) without an overflow on the way."""
+    small = np.exp(-np.abs(a))
+    values: Array = np.where(a >= 0, 1 / (1 + small), small / (1 + small)).astype(a.dtype)
+    return values
+
+
+def gelu(a: Array) -> Array:
+    """The tanh form: a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3)))."""
+    exact = a.astype(np.float64)
+    values: Array = exact / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (exact + _CUBIC * exact**3)))
+    return values
+
+
+def softplus(a: Array) -> Array:
+    """log(1 + exp(a))."""
+    values: Array = np.logaddexp(a, a.dtype.type(0))
+    return values
+
+
+def _rsqrt(a: Array) -> Array:
+    values: Array = 1 / np.sqrt(a)
+    return values
+
+
+def _relun(result: Array, a: Array, *, nvalue: Any) -> None:
+    with np.errstate(all="ignore"):
+        np.copyto(result, np.clip(a, 0, nvalue).astype(result.dtype).reshape(result.shape))
+
+
+def _function(
+    name: str,
+    operation: Callable[[Array], Array],
+    summary: str,
+    cost: str,
+    *intrinsics: str,
+    since: int = SERIES_2XX,
+    group: str = "Functions",
+) -> Instruction:
+    return Instruction(
+        name=name,
+        summary=summary,
+        group=group,
+        compute=_in_wide(operation),
+        intrinsics=intrinsics or (f"__bang_{name}",),
+        forms=("dst[n] src[n] n",),
+        types=FLOATS,
+        cost=function(cost),
+        since=since,
+        exact=False,
+    )
+
+
+FUNCTIONS: list[Instruction] = [
+    _function("exp", np.exp, "dst = e to the power of src", "exp", since=SERIES_3XX),
+    _function("log", np.log2, "dst = the binary logarithm of src, as the vendor's header has it", "log"),
+    _function("log2", np.log2, "dst = the binary logarithm of src", "log"),
+    _function("pow2", np.exp2, "dst = 2 to the power of src", "exp", "__bang_pow2", "__bang_active_pow2"),
+    _function("sqrt", np.sqrt, "dst = the square root of src", "root"),
+    _function("rsqrt", _rsqrt, "dst = 1 / the square root of src", "root"),
+    _function("recip", np.reciprocal, "dst = 1 / src", "divide"),
+    _function("sin", np.sin, "dst = the sine of src in radians", "trig", "__bang_sin", "__cn_vector_sin_f32"),
+    _function("cos", np.cos, "dst = the cosine of src in radians", "trig", "__bang_cos", "__cn_vector_cos_f32"),
+    _function("tanh", np.tanh, "dst = the hyperbolic tangent of src", "activation", since=SERIES_3XX),
+]
+
+_A = "Activations"
+ACTIVATIONS: list[Instruction] = [
+    _function("active_exp", np.exp, "dst = e to the power of src", "activation", group=_A),
+    _function("active_exphp", np.exp, "dst = e to the power of src, more precise", "exp", group=_A),
+    _function("active_exp_less_0", np.exp, "dst = e to the power of src, for src < 0", "activation", group=_A),
+    _function("active_log", np.log, "dst = the natural logarithm of src", "activation", group=_A),
+    _function("active_loghp", np.log, "dst = the natural logarithm of src, more precise", "log", group=_A),
+    _function("active_sqrt", np.sqrt, "dst = the square root of src", "activation", group=_A),
+    _function("active_sqrthp", np.sqrt, "dst = the square root of src, more precise", "root", group=_A),
+    _function("active_rsqrt", _rsqrt, "dst = 1 / the square root of src", "activation", group=_A),
+    _function("active_rsqrthp", _rsqrt, "dst = 1 / the square root of src, more precise", "root", group=_A),
+    _function("active_recip", np.reciprocal, "dst = 1 / src", "activation", group=_A),
+    _function("active_reciphp", np.reciprocal, "dst = 1 / src, more precise", "divide", group=_A),
+    _function("active_recip_greater_1", np.reciprocal, "dst = 1 / src, for src > 1", "activation", group=_A),
+    _function("active_sin", np.sin, "dst = the sine of src, within 2 pi of 0", "activation", group=_A),
+    _function("active_cos", np.cos, "dst = the cosine of src, within 2 pi of 0", "activation", group=_A),
+    _function("active_tanh", np.tanh, "dst = the hyperbolic tangent of src", "activation", group=_A),
+    _function(
+        "active_sigmoid",
+        sigmoid,
+        "dst = 1 / (1 + exp(-src))",
+        "activation",
+        "__bang_active_sigmoid",
+        "__bang_active_sigmoid_hp",
+        group=_A,
+    ),
+    _function("active_gelu", gelu, "dst = gelu(src), the tanh form", "activation", group=_A),
+    _function("active_gelup", gelu, "dst = gelu(src), the tanh form, more precise", "activation", group=_A),
+    Instruction(
+        name="relun",
+        summary="dst = src held between 0 and nvalue",
+        group=_A,
+        compute=_relun,
+        intrinsics=("__bang_relun",),
+        forms=("dst[n] src[n] n nvalue",),
+        attributes=("nvalue",),
+        types=FLOATS,
+    ),
+]
+
+
+def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms: int) -> Instruction:
+    """A series with two scratch vectors of the source's size; both hold anything afterwards."""
+
+    def compute(result: Array, a: Array, aux1: Array, aux2: Array) -> None:
+        del aux1, aux2
+        _in_wide(operation)(result, a)
+
+    return Instruction(
+        name=f"taylor{terms}_{name}",
+        summary=f"{summary}, by {terms} terms of its series; aux1 and aux2 are scratch of src's size",
+        group="Series",
+        compute=compute,
+        intrinsics=(f"__bang_taylor{terms}_{name}",),
+        forms=("dst[n] src[n] aux1[n] aux2[n] n",),
+        operands=(DST, Operand("src"), Operand("aux1"), Operand("aux2")),
+        types=FLOATS,
+        overlap=Overlap.APART,
+        cost=passes(2 * terms),
+        exact=False,
+    )
+
+
+SERIES: list[Instruction] = [
+    _taylor(name, operation, summary, terms)
+    for name, operation, summary in (
+        ("sin", np.sin, "dst = the sine of src"),
+        ("cos", np.cos, "dst = the cosine of src"),
+        ("tanh", np.tanh, "dst = the hyperbolic tangent of src"),
+        ("sigmoid", sigmoid, "dst = 1 / (1 + exp(-src))"),
+        ("softplus", softplus, "dst = log(1 + exp(src))"),
+    )
+    for terms in (3, 4)
+]
+
+# The last two letters of each: how the first two operands combine, then how the third does.
+_STEP = {"A": np.add, "S": np.subtract, "M": np.multiply}
+FUSION_OPERATIONS = ("FMA", "FMS", "FAM", "FSM", "FAA", "FAS", "FSS", "FSA")
+
+
+def _fusion(result: Array, a: Array, b: Array, c: Array, *, operation: str) -> None:
+    """Two steps in the next wider type, rounded once: as a fused multiply-add does."""
+    wider = {2: np.float32, 4: np.float64}[result.dtype.itemsize] if result.dtype.kind in "fV" else result.dtype
+    flat = a.reshape(-1).astype(wider)
+    second, third = (np.resize(x.reshape(-1), flat.shape).astype(wider) if x.ndim else x.astype(wider) for x in (b, c))
+    with np.errstate(all="ignore"):
+        values = _STEP[operation[2]](_STEP[operation[1]](flat, second), third)
+    np.copyto(result.reshape(-1), values, casting="unsafe")
+
+
+def _fusion_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    if attributes["operation"] not in FUSION_OPERATIONS:
+        return f"the operation is one of {', '.join(FUSION_OPERATIONS)}"
+    result, source, *others = operands
+    if result.size != source.size:
+        return "dst and src0 have as many elements"
+    if any(not other.size or source.size % other.size for other in others):
+        return "the elements of src0 are a multiple of those of src1 and src2"
+    return ""
+
+
+def _hypot(result: Array, a: Array, b: Array) -> None:
+    with np.errstate(all="ignore"):
+        np.copyto(result.reshape(-1), np.hypot(wide(a.reshape(-1)), wide(b.reshape(-1))), casting="unsafe")
+
+
+FUSED: list[Instruction] = [
+    Instruction(
+        name="fusion",
+        summary="dst = (src0 op src1) op src2, rounded once; operation is FMA, FMS, FAM, FSM, FAA, FAS, FSS or FSA",
+        group="Arithmetic",
+        compute=_fusion,
+        intrinsics=("__bang_fusion",),
+        forms=(
+            "operation dst[n] src0[n] src1[m]|number src2[m]|number n m",
+            "operation dst[n] src0[n] src1[n]|number src2[n]|number n",
+        ),
+        operands=(DST, Operand("src0"), Operand("src1", number=True), Operand("src2", number=True)),
+        attributes=("operation",),
+        types=NUMBERS,
+        geometry=_fusion_sizes,
+        since=ARCH_322,
+    ),
+    Instruction(
+        name="hypot",
+        summary="dst = the square root of src0 squared plus src1 squared",
+        group="Functions",
+        compute=_hypot,
+        intrinsics=("__cn_vector_hypot_f32",),
+        forms=("n dst[n] src0[n] src1[n]",),
+        operands=(DST, Operand("src0"), Operand("src1")),
+        types=FLOATS,
+        cost=function("root"),
+        since=SERIES_3XX,
+        exact=False,
+    ),
+]

@@ -1,0 +1,159 @@
+"""What an instruction refuses: architecture, element types, shapes, alignment, overlap. Each with its remedy.
+
+The rules are those of the public headers; a rule that differs by generation is an attribute of the instruction's record
+or a constant here. A board reports none of them: it computes something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from mlusim.cores.instructions.record import Extent, Instruction, Match, Operand, Overlap, Types
+from mlusim.dtypes import dtype_name
+from mlusim.errors import OperandError
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mlusim.hardware.board import Board
+
+Number: TypeAlias = bool | int | float | complex
+Value: TypeAlias = View | Number
+
+ALIGNED_ADDRESS_BYTES = 64
+
+
+def bind(
+    instruction: Instruction, given: Sequence[Any], named: Mapping[str, Any]
+) -> tuple[tuple[Value, ...], dict[str, Any]]:
+    """Sort the arguments of a call into operands and attributes.
+
+    Raises `OperandError` for an argument too many, a missing or unknown one, or a view where a number belongs.
+    """
+    names = [operand.name for operand in instruction.operands] + list(instruction.attributes)
+    if len(given) > len(names):
+        raise OperandError(f"{instruction.signature} takes {len(names)} arguments, not {len(given)}")
+    values = dict(zip(names, given, strict=False))
+    for name, value in named.items():
+        if name not in names or name in values:
+            problem = "twice" if name in values else "that it has not"
+            raise OperandError(f"{instruction.signature} got the argument {name!r} {problem}: write it as shown")
+        values[name] = value
+    attributes = dict(instruction.defaults)
+    for name in instruction.attributes:
+        if name in values:
+            attributes[name] = values[name]
+    missing = [name for name in names if name not in values and name not in attributes]
+    if missing:
+        raise OperandError(f"{instruction.signature} lacks {', '.join(missing)}")
+    operands = tuple(values[operand.name] for operand in instruction.operands)
+    for operand, value in zip(instruction.operands, operands, strict=True):
+        if not isinstance(value, View) and not operand.number:
+            raise OperandError(f"{instruction.signature}: {operand.name} is a view, not {value!r:.80}")
+        if not isinstance(value, View | bool | int | float | complex) and not hasattr(value, "dtype"):
+            raise OperandError(f"{instruction.signature}: {operand.name} is a view or a number, not {value!r:.80}")
+    return operands, attributes
+
+
+def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[Any]:
+    """The element type that the others follow: that of the first source, or of the result where there is none."""
+    for operand, value in zip(instruction.operands[1:], operands[1:], strict=True):
+        if operand.match is Match.SAME and isinstance(value, View):
+            return value.dtype
+    assert isinstance(operands[0], View)  # noqa: S101 - `bind` has seen to it
+    return operands[0].dtype
+
+
+def check_types(instruction: Instruction, board: Board, operands: Sequence[Value]) -> None:
+    """Raise `OperandError` where the board lacks the instruction, or the instruction an operand's element type."""
+    name = instruction.name
+    if board.arch < instruction.since:
+        raise OperandError(
+            f"{name} exists from arch {instruction.since} on; {board.name} is arch {board.arch}: compose it of others, "
+            "or choose a later board"
+        )
+    main = main_type(instruction, operands)
+    _check_type(name, board, main, instruction.types)
+    for operand, value in zip(instruction.operands, operands, strict=True):
+        if not isinstance(value, View):
+            continue
+        if operand.match is Match.SAME and value.dtype != main:
+            raise OperandError(
+                f"{name} of {dtype_name(main)} with {operand.name} of {dtype_name(value.dtype)}: operands of one "
+                "instruction have one element type; use convert first"
+            )
+        if operand.match is Match.WIDTH and value.itemsize != main.itemsize:
+            raise OperandError(
+                f"{name} of {main.itemsize} B elements with {operand.name} of {value.itemsize} B: widths must agree"
+            )
+        if operand.match is Match.FREE and operand.types is not None:
+            _check_type(f"{name}: {operand.name}", board, value.dtype, operand.types)
+
+
+def _check_type(what: str, board: Board, dtype: np.dtype[Any], types: Types) -> None:
+    since = types.get(dtype)
+    if since is None or board.arch < since:
+        allowed = ", ".join(dtype_name(kind) for kind, first in types.items() if board.arch >= first)
+        later = f" before arch {since}" if since is not None else ""
+        raise OperandError(
+            f"{what} of {dtype_name(dtype)} operands: {board.name} has no such instruction{later}; it takes {allowed}; "
+            "convert them first"
+        )
+
+
+def extent_of(operand: Operand, value: Value, itemsize: int) -> Extent:
+    """What a value covers; a number counts as one element of the instruction's type."""
+    del operand
+    if isinstance(value, View):
+        return Extent(value.shape, value.itemsize)
+    return Extent((), itemsize, is_number=True)
+
+
+def check_geometry(instruction: Instruction, operands: Sequence[Value], attributes: Mapping[str, Any]) -> None:
+    """Raise `OperandError` where shapes and attributes break the instruction's rule."""
+    width = main_type(instruction, operands).itemsize
+    extents = [extent_of(operand, value, width) for operand, value in zip(instruction.operands, operands, strict=True)]
+    complaint = instruction.geometry(extents, attributes)
+    if complaint:
+        views = [value for value in operands if isinstance(value, View)]
+        sources = " and ".join(repr(view) for view in views[1:])
+        of = f"{sources} to {views[0]!r}" if sources else repr(views[0])
+        raise OperandError(f"{instruction.name} of {of}: {complaint}")
+
+
+def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
+    """Raise `OperandError` where the result shares bytes with a source in a way that the instruction does not allow."""
+    result = operands[0]
+    assert isinstance(result, View)  # noqa: S101 - `bind` has seen to it
+    for source in operands[1:]:
+        if not isinstance(source, View) or source.allocation is not result.allocation:
+            continue
+        first, last = result.offset, result.offset + result.nbytes
+        low, high = source.offset, source.offset + source.nbytes
+        if first >= high or low >= last:
+            continue
+        if instruction.overlap is Overlap.SAME and first == low:
+            continue
+        if instruction.overlap is Overlap.CONVERT and (
+            (first == low and result.itemsize <= source.itemsize)
+            or (last == high and result.itemsize >= source.itemsize)
+        ):
+            continue
+        raise OperandError(
+            f"{instruction.name} of {source!r} to {result!r}: they overlap; the result would depend on the order of "
+            f"bytes ({instruction.overlap.value}); write to another buffer"
+        )
+
+
+def check_aligned(instruction: Instruction, board: Board, view: View) -> None:
+    """1xx and 2xx: 64 B addresses, multiples of 128 B. An allocation's own padding may complete its tail."""
+    address = view.allocation.address + view.offset
+    nbytes, multiple = view.nbytes, instruction.multiple_2xx
+    ragged = nbytes % multiple and view.offset + nbytes != view.allocation.nbytes
+    if address % ALIGNED_ADDRESS_BYTES or ragged:
+        raise OperandError(
+            f"{instruction.name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B "
+            f"alignment and a multiple of {multiple} B (the tail of an allocation may be padded); round the slice out"
+        )

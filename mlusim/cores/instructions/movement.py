@@ -1,0 +1,312 @@
+"""Instructions that move bits: transposes, rotations, mirrors, padding, layouts of filters, tables, fills."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.instructions.record import (
+    ANY,
+    DST,
+    INTEGERS,
+    NUMBERS,
+    SERIES_3XX,
+    Array,
+    Extent,
+    Instruction,
+    Match,
+    Operand,
+    Overlap,
+    Shape,
+)
+
+LANES = 64
+SRC = Operand("src")
+
+
+def _moved(rearrange: Callable[[Array], Array]) -> Callable[..., None]:
+    def compute(result: Array, source: Array) -> None:
+        np.copyto(result, rearrange(source).reshape(result.shape))
+
+    return compute
+
+
+def _becomes(expected: Callable[[Shape], Shape], ndim: int, words: str) -> Callable[..., str]:
+    def check(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+        del attributes
+        result, source = operands[0], operands[1]
+        if len(source.shape) != ndim or result.shape != expected(source.shape):
+            return f"it takes {words}"
+        return ""
+
+    return check
+
+
+def _matrix(name: str, rearrange: Callable[[Array], Array], summary: str, *, swaps: bool) -> Instruction:
+    result = "width,height" if swaps else "height,width"
+    words = "(h, w) to (w, h)" if swaps else "(h, w) to (h, w)"
+    return Instruction(
+        name=name,
+        summary=summary,
+        group="Layout",
+        compute=_moved(rearrange),
+        intrinsics=(f"__bang_{name}",),
+        forms=(f"dst[{result}] src[height,width] height width",),
+        types=ANY,
+        geometry=_becomes((lambda shape: shape[::-1]) if swaps else (lambda shape: shape), 2, words),
+        overlap=Overlap.APART,
+    )
+
+
+def _same_shape(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    if operands[0].shape != operands[1].shape or not operands[0].shape:
+        return "shapes must be equal and of rank 1 or more"
+    return ""
+
+
+def _pad(result: Array, source: Array, *, pad_top: int, pad_bottom: int, pad_left: int, pad_right: int) -> None:
+    del pad_bottom, pad_right
+    height, width, _ = source.shape
+    values = source.copy()
+    result.view(f"V{result.dtype.itemsize}")[...] = np.zeros((), f"V{result.dtype.itemsize}")
+    result[pad_top : pad_top + height, pad_left : pad_left + width] = values
+
+
+def _padded(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    result, source = operands[0].shape, operands[1].shape
+    if len(source) != 3:  # noqa: PLR2004
+        return "src is (height, width, channel)"
+    pads = [int(attributes[f"pad_{side}"]) for side in ("top", "bottom", "left", "right")]
+    if min(pads) < 0:
+        return "pads are not negative"
+    expected = (source[0] + pads[0] + pads[1], source[1] + pads[2] + pads[3], source[2])
+    return "" if result == expected else f"dst is {list(expected)}"
+
+
+def filter_layout(source: Array, filters: int) -> Array:
+    """Filters (n, k) in the layout of WRAM: (64, n / 64, k), filter i in lane i % 64."""
+    return source.reshape(filters // LANES, LANES, -1).transpose(1, 0, 2)
+
+
+def filters_from(weights: Array, filters: int) -> Array:
+    """The inverse of `filter_layout`: (n, k) from WRAM's layout."""
+    return weights.reshape(LANES, filters // LANES, -1).transpose(1, 0, 2).reshape(filters, -1)
+
+
+def _reshape_filter(result: Array, source: Array) -> None:
+    np.copyto(result.reshape(-1), filter_layout(source, source.shape[0]).reshape(-1))
+
+
+def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    result, source = operands
+    if len(source.shape) < 2 or source.shape[0] % LANES:  # noqa: PLR2004
+        return "src is (n, height, width, channel) with n a multiple of 64"
+    return "" if result.size == source.size else "dst and src have as many elements"
+
+
+def _table(result: Array, index: Array, table: Array) -> None:
+    """Indices beyond the table wrap around it (ASSUMED: the board leaves it open)."""
+    places = index.reshape(-1).astype(np.int64) % table.size
+    np.copyto(result.reshape(-1), table.reshape(-1)[places])
+
+
+def _table_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    result, index, table = operands
+    if result.size != index.size:
+        return "dst and src have as many elements"
+    return "" if table.size and table.size % LANES == 0 else "the table has a multiple of 64 elements"
+
+
+def _fill(result: Array, *, value: Any) -> None:
+    with np.errstate(all="ignore"):
+        element = np.asarray(value).astype(result.dtype)
+    bits = f"u{result.dtype.itemsize}" if result.dtype.itemsize <= 8 else f"V{result.dtype.itemsize}"  # noqa: PLR2004
+    result.view(bits).fill(element.view(bits)[()])
+
+
+def _zero(result: Array) -> None:
+    result.reshape(-1).view(np.uint8).fill(0)
+
+
+def _incseq(result: Array) -> None:
+    np.copyto(result.reshape(-1), np.arange(result.size), casting="unsafe")
+
+
+def _expand_mul(result: Array, weights: Array, scratch: Array, source: Array) -> None:
+    del scratch
+    with np.errstate(all="ignore"):
+        values = source.reshape(weights.size, -1) * weights.reshape(-1, 1)
+    np.copyto(result.reshape(-1), values.reshape(-1))
+
+
+def _expand_mul_add(result: Array, weights: Array, scratch: Array, source: Array, addend: Array) -> None:
+    del scratch
+    with np.errstate(all="ignore"):
+        values = source.reshape(weights.size, -1) * weights.reshape(-1, 1) + addend.reshape(weights.size, -1)
+    np.copyto(result.reshape(-1), values.reshape(-1))
+
+
+def _channels(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    result, weights, _, *others = operands
+    if any(other.size != result.size for other in others):
+        return "dst and the sources with channels have as many elements"
+    return "" if weights.size and result.size % weights.size == 0 else "dst has a whole number of channels a weight"
+
+
+_L = "Layout"
+_TABLE_TYPES = {kind: since for kind, since in INTEGERS.items() if kind.itemsize in {2, 4}}
+_WRAM = Operand("wram", memory="wram", match=Match.FREE, types=ANY)
+
+_PAD_FORMS = (
+    (
+        "dst[height+pad_top+pad_bottom,width+pad_left+pad_right,channel] src[height,width,channel] "
+        "channel height width pad_top pad_bottom pad_left pad_right"
+    ),
+    (
+        "dst[height+pad_height+pad_height,width+pad_width+pad_width,channel] src[height,width,channel] "
+        "channel height width pad_height:pad_top,pad_bottom pad_width:pad_left,pad_right"
+    ),
+)
+
+LAYOUT: list[Instruction] = [
+    _matrix("transpose", lambda a: a.T, "dst (w, h) = src (h, w) with its axes exchanged", swaps=True),
+    _matrix("rotate90", lambda a: np.rot90(a, -1), "dst (w, h) = src (h, w) turned right by 90 degrees", swaps=True),
+    _matrix("rotate180", lambda a: a[::-1, ::-1], "dst (h, w) = src (h, w) turned by 180 degrees", swaps=False),
+    _matrix("rotate270", np.rot90, "dst (w, h) = src (h, w) turned left by 90 degrees", swaps=True),
+    Instruction(
+        name="mirror",
+        summary="dst = src with its last axis reversed",
+        group=_L,
+        compute=_moved(lambda a: a[..., ::-1]),
+        intrinsics=("__bang_mirror",),
+        forms=("dst[height,width] src[height,width] height width",),
+        types=ANY,
+        geometry=_same_shape,
+        overlap=Overlap.APART,
+    ),
+    Instruction(
+        name="pad",
+        summary="dst = src (height, width, channel) with rows and columns of zeros around it",
+        group=_L,
+        compute=_pad,
+        intrinsics=("__bang_pad",),
+        forms=_PAD_FORMS,
+        attributes=("pad_top", "pad_bottom", "pad_left", "pad_right"),
+        types=ANY,
+        geometry=_padded,
+        overlap=Overlap.APART,
+    ),
+    Instruction(
+        name="reshape_nhwc2nchw",
+        summary="dst (n, c, h, w) = src (n, h, w, c)",
+        group=_L,
+        compute=_moved(lambda a: a.transpose(0, 3, 1, 2)),
+        intrinsics=("__bang_reshape_nhwc2nchw",),
+        forms=("dst[n,c,h,w] src[n,h,w,c] n h w c",),
+        types=ANY,
+        geometry=_becomes(lambda s: (s[0], s[3], s[1], s[2]), 4, "(n, h, w, c) to (n, c, h, w)"),
+        overlap=Overlap.APART,
+    ),
+    Instruction(
+        name="reshape_nchw2nhwc",
+        summary="dst (n, h, w, c) = src (n, c, h, w)",
+        group=_L,
+        compute=_moved(lambda a: a.transpose(0, 2, 3, 1)),
+        intrinsics=("__bang_reshape_nchw2nhwc",),
+        forms=("dst[n,h,w,c] src[n,c,h,w] n h w c",),
+        types=ANY,
+        geometry=_becomes(lambda s: (s[0], s[2], s[3], s[1]), 4, "(n, c, h, w) to (n, h, w, c)"),
+        overlap=Overlap.APART,
+    ),
+    Instruction(
+        name="reshape_filter",
+        summary="dst = filters src (n, h, w, c) in the layout of WRAM: (64, n / 64, h, w, c), filter i in lane i % 64",
+        group=_L,
+        compute=_reshape_filter,
+        intrinsics=("__bang_reshape_filter",),
+        forms=("dst[n,h,w,c] src[n,h,w,c] n h w c",),
+        types=ANY,
+        geometry=_filters,
+        overlap=Overlap.APART,
+    ),
+    Instruction(
+        name="lut",
+        summary="dst = table[src], element by element",
+        group="Tables",
+        compute=_table,
+        intrinsics=("__bang_lut", "__bang_lut_s16", "__bang_lut_s32"),
+        forms=("dst[n] src[n] table[table_length] n table_length",),
+        operands=(Operand("dst", Match.WIDTH, ANY), SRC, Operand("table", Match.WIDTH, ANY)),
+        types=_TABLE_TYPES,
+        geometry=_table_sizes,
+        since=220,
+    ),
+]
+
+FILLS: list[Instruction] = [
+    Instruction(
+        name="write_value",
+        summary="every element of dst = value",
+        group="Fills",
+        compute=_fill,
+        intrinsics=("__bang_write_value", "__nramset", "__nramset_half", "__memset_nram"),
+        forms=("dst[n] n value~dst",),
+        operands=(DST,),
+        attributes=("value",),
+        types=ANY,
+    ),
+    Instruction(
+        name="write_zero",
+        summary="every byte of dst = 0",
+        group="Fills",
+        compute=_zero,
+        intrinsics=("__bang_write_zero",),
+        forms=("dst[n] n",),
+        operands=(DST,),
+        types=ANY,
+    ),
+    Instruction(
+        name="incseq",
+        summary="dst = 0, 1, 2, ...",
+        group="Fills",
+        compute=_incseq,
+        intrinsics=("__bang_incseq",),
+        forms=("dst[n] n",),
+        operands=(DST,),
+        types=NUMBERS,
+        since=SERIES_3XX,
+    ),
+]
+
+EXPANSION: list[Instruction] = [
+    Instruction(
+        name="expand_channel_mul",
+        summary="dst[i, c] = src1[i, c] * src0[i]; wram is the instruction's scratch",
+        group="Tensor",
+        compute=_expand_mul,
+        intrinsics=("__bang_expand_channel_mul",),
+        forms=("dst[n,channels] src0[n] wram[1] src1[n,channels] n channels",),
+        operands=(DST, Operand("src0"), _WRAM, Operand("src1")),
+        types=NUMBERS,
+        geometry=_channels,
+        since=592,
+    ),
+    Instruction(
+        name="expand_channel_mul_add",
+        summary="dst[i, c] = src1[i, c] * src0[i] + src2[i, c]; wram is the instruction's scratch",
+        group="Tensor",
+        compute=_expand_mul_add,
+        intrinsics=("__bang_expand_channel_mul_add",),
+        forms=("dst[n,channels] src0[n] wram[1] src1[n,channels] src2[n,channels] n channels",),
+        operands=(DST, Operand("src0"), _WRAM, Operand("src1"), Operand("src2")),
+        types=NUMBERS,
+        geometry=_channels,
+        since=592,
+    ),
+]

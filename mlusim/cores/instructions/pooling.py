@@ -1,0 +1,298 @@
+"""Pools over windows of (height, width, channel), forward and backward. Windows that stick out are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.instructions.cost import window
+from mlusim.cores.instructions.record import (
+    DST,
+    FLOATS,
+    NUMBERS,
+    SERIES_2XX,
+    SERIES_3XX,
+    Array,
+    Extent,
+    Instruction,
+    Match,
+    Operand,
+    Overlap,
+    Shape,
+)
+from mlusim.dtypes import INT16, INT32, UINT16, UINT32
+
+_WINDOW = ("kernel_height", "kernel_width", "stride_width", "stride_height")
+_DEFAULTS = {"stride_width": None, "stride_height": None}
+INDEX = dict.fromkeys((UINT16, UINT32, INT16, INT32), SERIES_2XX)
+
+
+def strides_of(attributes: Mapping[str, Any]) -> tuple[int, int, int, int]:
+    """Window and stride: (kernel_height, kernel_width, stride_height, stride_width); no stride is the window's own."""
+    high, wide = int(attributes["kernel_height"]), int(attributes["kernel_width"])
+    down, across = attributes.get("stride_height"), attributes.get("stride_width")
+    return high, wide, high if down is None else int(down), wide if across is None else int(across)
+
+
+def pooled_shape(shape: Shape, attributes: Mapping[str, Any]) -> Shape:
+    """Shape of the result of a pool over (height, width, channel)."""
+    high, wide, down, across = strides_of(attributes)
+    return (shape[0] - high) // down + 1, (shape[1] - wide) // across + 1, shape[2]
+
+
+def _complaint(shape: Shape, attributes: Mapping[str, Any]) -> str:
+    if len(shape) != 3:  # noqa: PLR2004
+        return "a pool takes (height, width, channel)"
+    high, wide, down, across = strides_of(attributes)
+    if min(high, wide, down, across) < 1:
+        return "windows and strides are positive"
+    if high > shape[0] or wide > shape[1]:
+        return f"the window of {high} x {wide} is larger than {shape[0]} x {shape[1]}"
+    return ""
+
+
+def _forward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    source, result = operands[1].shape, operands[0].shape
+    complaint = _complaint(source, attributes)
+    if complaint:
+        return complaint
+    expected = pooled_shape(source, attributes)
+    return "" if result == expected else f"dst is {list(expected)}"
+
+
+def _backward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    result, source = operands[0].shape, operands[1].shape
+    complaint = _complaint(result, attributes)
+    if complaint:
+        return complaint
+    expected = pooled_shape(result, attributes)
+    if source != expected:
+        return f"src is {list(expected)}"
+    if attributes.get("overlap", "ACC") not in {"ACC", "COVER"}:
+        return "overlap is ACC or COVER"
+    return "" if len(operands) < 3 or operands[2].size == operands[1].size else "mask has as many elements as src"  # noqa: PLR2004
+
+
+def windows(source: Array, attributes: Mapping[str, Any]) -> Array:
+    """Windows of the source: (out height, out width, kernel_height * kernel_width, channel)."""
+    high, wide, down, across = strides_of(attributes)
+    view = np.lib.stride_tricks.sliding_window_view(source, (high, wide), axis=(0, 1))[::down, ::across]
+    return view.transpose(0, 1, 3, 4, 2).reshape(*view.shape[:2], high * wide, source.shape[2])
+
+
+def _wide(values: Array) -> Array:
+    if values.dtype.kind in "iu":
+        return values
+    return values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32)  # noqa: PLR2004
+
+
+def _sums(source: Array, attributes: Mapping[str, Any]) -> Array:
+    with np.errstate(all="ignore"):
+        values: Array = _wide(windows(source, attributes)).sum(axis=2)
+    return values
+
+
+def _sumpool(result: Array, source: Array, **attributes: Any) -> None:
+    np.copyto(result, _sums(source, attributes), casting="unsafe")
+
+
+def _avgpool(result: Array, source: Array, **attributes: Any) -> None:
+    high, wide, _, _ = strides_of(attributes)
+    np.copyto(result, _sums(source, attributes) / (high * wide), casting="unsafe")
+
+
+def _extreme(pick: Callable[..., Array]) -> Callable[..., None]:
+    def compute(result: Array, source: Array, **attributes: Any) -> None:
+        found = windows(source, attributes)
+        at = pick(_wide(found), axis=2)[:, :, None]
+        np.copyto(result, np.take_along_axis(found, at, axis=2)[:, :, 0])
+
+    return compute
+
+
+def _index(pick: Callable[..., Array]) -> Callable[..., None]:
+    def compute(result: Array, source: Array, **attributes: Any) -> None:
+        np.copyto(result, pick(_wide(windows(source, attributes)), axis=2), casting="unsafe")
+
+    return compute
+
+
+def _value_index(pick: Callable[..., Array]) -> Callable[..., None]:
+    """Values at the start of the result, indices of the element's width at `value_index_stride` bytes."""
+
+    def compute(result: Array, source: Array, *, value_index_stride: int, **attributes: Any) -> None:
+        found = windows(source, attributes)
+        at = pick(_wide(found), axis=2)
+        values = np.ascontiguousarray(np.take_along_axis(found, at[:, :, None], axis=2)[:, :, 0])
+        out = result.reshape(-1).view(np.uint8)
+        width = f"u{values.dtype.itemsize}"
+        out[: values.nbytes] = values.reshape(-1).view(np.uint8)
+        indices = at.astype(width).reshape(-1).view(np.uint8)
+        out[value_index_stride : value_index_stride + indices.size] = indices
+
+    return compute
+
+
+def _pair_fits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    complaint = _complaint(operands[1].shape, attributes)
+    if complaint:
+        return complaint
+    rows, columns, channels = pooled_shape(operands[1].shape, attributes)
+    nbytes = rows * columns * channels * operands[1].itemsize
+    stride = int(attributes["value_index_stride"])
+    if stride < nbytes:
+        return f"value_index_stride is at least the bytes of the values, {nbytes}"
+    return "" if operands[0].nbytes >= stride + nbytes else f"dst has room for values and indices, {stride + nbytes} B"
+
+
+def _spread(result: Array, source: Array, share: Callable[[int], Array], attributes: Mapping[str, Any]) -> None:
+    """Add (or, for COVER, write) a share of every source element to each place of its window."""
+    high, wide, down, across = strides_of(attributes)
+    rows, columns, _ = source.shape
+    gradient = np.zeros(result.shape, _wide(result).dtype)
+    cover = attributes.get("overlap", "ACC") == "COVER"
+    for place in range(high * wide):
+        row, column = divmod(place, wide)
+        last_row, last_column = row + (rows - 1) * down + 1, column + (columns - 1) * across + 1
+        target = gradient[row:last_row:down, column:last_column:across]
+        part = share(place)
+        if cover:
+            np.copyto(target, part)
+        else:
+            target += part
+    np.copyto(result, gradient, casting="unsafe")
+
+
+def _maxpool_bp(result: Array, source: Array, mask: Array, **attributes: Any) -> None:
+    values, places = _wide(source), mask.reshape(source.shape).astype(np.int64)
+    _spread(result, source, lambda place: np.where(places == place, values, 0), attributes)
+
+
+def _avgpool_bp(result: Array, source: Array, **attributes: Any) -> None:
+    high, wide, _, _ = strides_of(attributes)
+    values = _wide(source) / (high * wide)
+    _spread(result, source, lambda _: values, attributes)
+
+
+def _unpool(result: Array, source: Array, *, index: int, **attributes: Any) -> None:
+    """Each window gets its source element at place `index` and zeros elsewhere; what no window covers stays."""
+    high, wide, down, across = strides_of(attributes)
+    values = source.copy()
+    rows, columns, _ = values.shape
+    for place in range(high * wide):
+        row, column = divmod(place, wide)
+        last_row, last_column = row + (rows - 1) * down + 1, column + (columns - 1) * across + 1
+        target = result[row:last_row:down, column:last_column:across]
+        np.copyto(target, values if place == index else values * 0)
+
+
+_SHAPES = "dst[(height-kernel_height)//{down}+1,(width-kernel_width)//{across}+1,channel] src[height,width,channel]"
+_ARGUMENTS = "channel height width kernel_height kernel_width"
+_STRIDED = f"{_SHAPES.format(down='stride_height', across='stride_width')} {_ARGUMENTS} stride_width stride_height"
+_PLAIN = f"{_SHAPES.format(down='kernel_height', across='kernel_width')} {_ARGUMENTS}"
+_POOLED = "[(height-kernel_height)//stride_height+1,(width-kernel_width)//stride_width+1,channel]"
+_BACK = f"dst[height,width,channel] src{_POOLED}"
+_MASK = f"mask{_POOLED}"
+_INDEXED = Operand("dst", Match.FREE, INDEX)
+SRC = Operand("src")
+
+
+def _pool(name: str, summary: str, compute: Callable[..., None], **more: Any) -> Instruction:
+    given: dict[str, Any] = {
+        "forms": (_STRIDED, _PLAIN),
+        "attributes": _WINDOW,
+        "defaults": _DEFAULTS,
+        "geometry": _forward,
+        "types": NUMBERS,
+        "overlap": Overlap.SAME,
+    }
+    return Instruction(
+        name=name,
+        summary=summary,
+        group="Pools",
+        compute=compute,
+        intrinsics=(f"__bang_{name}",),
+        cost=window,
+        **(given | more),
+    )
+
+
+_PAIR_FORM = (
+    "dst[(value_index_stride+(height-kernel_height+stride_height)//stride_height"
+    "*((width-kernel_width+stride_width)//stride_width)*channel*itemsize)//itemsize] src[height,width,channel] "
+    f"{_ARGUMENTS} stride_width stride_height value_index_stride"
+)
+_PAIRED: dict[str, Any] = {
+    "forms": (_PAIR_FORM,),
+    "attributes": (*_WINDOW[:2], "value_index_stride", *_WINDOW[2:]),
+    "geometry": _pair_fits,
+    "since": SERIES_3XX,
+}
+
+POOLS: list[Instruction] = [
+    _pool("sumpool", "dst = the sum of each window of src", _sumpool),
+    _pool("avgpool", "dst = the mean of each window of src", _avgpool, types=FLOATS),
+    _pool("maxpool", "dst = the largest of each window of src", _extreme(np.argmax)),
+    _pool("minpool", "dst = the smallest of each window of src", _extreme(np.argmin)),
+    _pool(
+        "maxpool_index",
+        "dst = the place in its window of the largest of each window of src",
+        _index(np.argmax),
+        operands=(_INDEXED, SRC),
+        types=FLOATS,
+    ),
+    _pool(
+        "minpool_index",
+        "dst = the place in its window of the smallest of each window of src",
+        _index(np.argmin),
+        operands=(_INDEXED, SRC),
+        types=FLOATS,
+    ),
+    _pool(
+        "maxpool_value_index",
+        "dst = the largest of each window of src; at value_index_stride bytes, its place in the window",
+        _value_index(np.argmax),
+        **_PAIRED,
+    ),
+    _pool(
+        "minpool_value_index",
+        "dst = the smallest of each window of src; at value_index_stride bytes, its place in the window",
+        _value_index(np.argmin),
+        **_PAIRED,
+    ),
+    _pool(
+        "maxpool_bp",
+        "dst = the gradient src, each at its place mask in its window; overlap adds (ACC) or overwrites (COVER)",
+        _maxpool_bp,
+        forms=(f"{_BACK} {_MASK} {_ARGUMENTS} stride_width stride_height overlap=ACC",),
+        operands=(DST, SRC, Operand("mask", Match.FREE, INDEX)),
+        attributes=(*_WINDOW, "overlap"),
+        defaults={**_DEFAULTS, "overlap": "ACC"},
+        geometry=_backward,
+        types=FLOATS,
+        overlap=Overlap.APART,
+    ),
+    _pool(
+        "avgpool_bp",
+        "dst = the gradient src, shared evenly over its window; overlap adds (ACC) or overwrites (COVER)",
+        _avgpool_bp,
+        forms=(f"{_BACK} {_ARGUMENTS} stride_width stride_height overlap=ACC",),
+        attributes=(*_WINDOW, "overlap"),
+        defaults={**_DEFAULTS, "overlap": "ACC"},
+        geometry=_backward,
+        types=FLOATS,
+        overlap=Overlap.APART,
+    ),
+    _pool(
+        "unpool",
+        "each window of dst = src at place index of the window, 0 elsewhere",
+        _unpool,
+        forms=(f"{_BACK} {_ARGUMENTS} stride_width stride_height index",),
+        attributes=("kernel_height", "kernel_width", "index", "stride_width", "stride_height"),
+        geometry=_backward,
+        types=NUMBERS,
+        overlap=Overlap.APART,
+    ),
+]

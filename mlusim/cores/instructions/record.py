@@ -1,0 +1,164 @@
+"""What an instruction is: one frozen record. A new instruction is one more record in a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from mlusim.cores.instructions.cost import Cost, stream
+from mlusim.dtypes import (
+    ALL,
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    Dtype,
+)
+
+Array: TypeAlias = np.ndarray[Any, Any]
+Shape: TypeAlias = tuple[int, ...]
+# Element types an operand may have, each with the first `__BANG_ARCH__` that has it.
+Types: TypeAlias = Mapping[Dtype, int]
+
+SERIES_2XX = 200
+SERIES_3XX = 300
+ARCH_322 = 322
+ARCH_592 = 592
+
+_INTEGERS = dict.fromkeys((INT8, INT16, INT32, UINT8, UINT16, UINT32), SERIES_2XX)
+_WIDE_INTEGERS = dict.fromkeys((INT64, UINT64), SERIES_2XX)
+
+FLOATS: Types = {FLOAT16: SERIES_2XX, FLOAT32: SERIES_2XX, BFLOAT16: SERIES_3XX}
+INTEGERS: Types = {**_INTEGERS, **_WIDE_INTEGERS}
+# Public headers list floats alone for arithmetic; kernels of the vendor use integers on later toolkits. ASSUMED: they
+# are there on every architecture, at the cost of floats.
+NUMBERS: Types = {**FLOATS, **INTEGERS}
+ANY: Types = dict.fromkeys(ALL, SERIES_2XX)
+
+
+class Overlap(Enum):
+    """Which bytes the result may share with a source."""
+
+    SAME = "the result may begin where a source does; otherwise they are apart"
+    CONVERT = "the result may share its first byte with a source as wide or wider, or its last byte with a narrower one"
+    APART = "the result and the sources are apart"
+
+
+class Match(Enum):
+    """How the element type of an operand follows from that of the instruction's first source."""
+
+    SAME = "the same type"
+    WIDTH = "a type of the same width"
+    FREE = "any type that its own set allows"
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One operand of an instruction.
+
+    Attributes:
+        name: as BANG C's headers call it.
+        match: how its type follows from the first source's.
+        types: the types it may have where `match` is FREE; None for those of the instruction.
+        number: whether a number may stand in for the view.
+        memory: "nram" or "wram".
+    """
+
+    name: str
+    match: Match = Match.SAME
+    types: Types | None = None
+    number: bool = False
+    memory: str = "nram"
+
+
+DST = Operand("dst")
+SRC = Operand("src")
+
+
+class Extent(NamedTuple):
+    """What an operand covers: its shape and the bytes of an element; a number has the shape ()."""
+
+    shape: Shape
+    itemsize: int
+    is_number: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.itemsize
+
+
+Geometry: TypeAlias = Callable[[Sequence[Extent], Mapping[str, Any]], str]
+
+
+def same_size(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    """All operands have as many elements; "" if so, else the rule."""
+    del attributes
+    sizes = {operand.size for operand in operands if not operand.is_number}
+    return "" if len(sizes) == 1 else "operands have as many elements"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """A vector or tensor instruction of a core.
+
+    Attributes:
+        name: method of `Core`; BANG C's name without `__bang_`.
+        summary: what it computes, in one line.
+        group: heading of the glossary.
+        intrinsics: BANG C's spellings.
+        forms: BANG C's argument lists, one for each number of arguments (see `c_forms`).
+        operands: the result first, then the sources.
+        attributes: names of the arguments after the operands; those in `defaults` may be left out.
+        defaults: values of arguments that may be left out.
+        types: element types of the first source, or of the result where there is no source.
+        geometry: what the shapes must obey: gives "" or the rule that is broken.
+        overlap: which bytes result and sources may share.
+        multiple_2xx: on 2xx, sizes of all operands are a multiple of this many bytes; addresses of 64 B.
+        cost: cycles of the pipe.
+        since: first architecture that has it.
+        exact: False where the board approximates and the simulator computes in IEEE.
+        compute: (result, *sources, **attributes): writes the result in place. The result has the destination's shape
+            and type, sources have theirs or are numbers of the first source's type.
+    """
+
+    name: str
+    summary: str
+    group: str
+    compute: Callable[..., None]
+    intrinsics: tuple[str, ...]
+    forms: tuple[str, ...]
+    operands: tuple[Operand, ...] = (DST, SRC)
+    attributes: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    types: Types = field(default_factory=lambda: NUMBERS)
+    geometry: Geometry = same_size
+    overlap: Overlap = Overlap.SAME
+    multiple_2xx: int = 128
+    cost: Cost = stream
+    since: int = SERIES_2XX
+    exact: bool = True
+
+    @property
+    def signature(self) -> str:
+        """Arguments of the method, as documentation shows them."""
+        names = [operand.name for operand in self.operands]
+        names += [f"{name}={self.defaults[name]!r}" if name in self.defaults else name for name in self.attributes]
+        return f"{self.name}({', '.join(names)})"

@@ -1,0 +1,208 @@
+"""Reductions: sums, extrema with their index, counts and positions of what is not 0.
+
+Sums are made in the next wider float type and rounded once; the board adds in an order of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.instructions.record import (
+    ANY,
+    FLOATS,
+    NUMBERS,
+    SERIES_2XX,
+    SERIES_3XX,
+    Array,
+    Extent,
+    Instruction,
+    Match,
+    Operand,
+)
+from mlusim.dtypes import INT32, UINT32
+
+LINE_BYTES = 128
+_INDEX_BYTES = 8
+_NOT_FOUND = 0xFFFF_FFFF
+
+# The first element of a result of 32 bits holds the number.
+COUNT = Operand("dst", Match.FREE, {UINT32: SERIES_2XX, INT32: SERIES_2XX})
+SRC = Operand("src")
+
+
+def total(values: Array) -> Any:
+    """The sum: in float64 for float32, in float32 for 16-bit floats, rounded once; integers wrap."""
+    if values.dtype.kind in "iu":
+        return np.add.reduce(values, dtype=values.dtype)
+    wider = values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32)  # noqa: PLR2004
+    with np.errstate(all="ignore"):
+        return wider.sum().astype(values.dtype)
+
+
+def _sum(result: Array, source: Array) -> None:
+    result.reshape(-1)[0] = total(source.reshape(-1))
+
+
+def _reduce_lines(result: Array, source: Array) -> None:
+    """The first element of each 128 B line is the line's sum; the others stay as they are."""
+    each = LINE_BYTES // source.dtype.itemsize
+    flat = source.reshape(-1)
+    sums = [total(flat[start : start + each]) for start in range(0, flat.size, each)]
+    result.reshape(-1)[::each] = sums
+
+
+def _extremum(pick: Callable[[Array], Any], *, magnitude: bool = False) -> Callable[..., None]:
+    """The value, then its index as an integer of 64 bits: 10 B for 16-bit elements, 12 B for 32-bit ones."""
+
+    def compute(result: Array, source: Array) -> None:
+        with np.errstate(all="ignore"):
+            flat = np.abs(source.reshape(-1)) if magnitude else source.reshape(-1)
+        index = int(pick(flat))
+        value = flat[index : index + 1].view(np.uint8)
+        out = result.reshape(-1).view(np.uint8)
+        out[: value.size] = value
+        out[value.size : value.size + _INDEX_BYTES] = np.array([index], np.uint64).view(np.uint8)
+
+    return compute
+
+
+def _count(result: Array, source: Array) -> None:
+    result.reshape(-1)[0] = np.count_nonzero(source.reshape(-1) != 0)
+
+
+def _count_bits(result: Array, source: Array) -> None:
+    result.reshape(-1)[0] = np.bitwise_count(source.reshape(-1).view(np.uint8)).sum(dtype=np.int64)
+
+
+def _find(position: int) -> Callable[..., None]:
+    def compute(result: Array, source: Array) -> None:
+        found = np.flatnonzero(source.reshape(-1) != 0)
+        result.reshape(-1).view(np.uint32)[0] = found[position] if found.size else _NOT_FOUND
+
+    return compute
+
+
+def one_element(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    """The result has room for one element."""
+    del attributes
+    return "" if operands[0].size else "dst has room for one element"
+
+
+def _value_and_index(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    needed = operands[1].itemsize + _INDEX_BYTES
+    return "" if operands[0].nbytes >= needed else f"dst has room for the value and its index, {needed} B"
+
+
+def _reduction(
+    name: str, summary: str, compute: Callable[..., None], form: str, *intrinsics: str, **more: Any
+) -> Instruction:
+    return Instruction(
+        name=name,
+        summary=summary,
+        group="Reductions",
+        compute=compute,
+        intrinsics=intrinsics or (f"__bang_{name}",),
+        forms=(form,),
+        **more,
+    )
+
+
+_PAIR = "dst[(itemsize+8+itemsize-1)//itemsize] src[n] n"
+_EXTREMUM: dict[str, Any] = {"geometry": _value_and_index, "types": NUMBERS}
+REDUCTIONS: list[Instruction] = [
+    _reduction(
+        "sum",
+        "dst[0] = the sum of src",
+        _sum,
+        "dst[1] src[n] n",
+        geometry=one_element,
+        types=NUMBERS,
+    ),
+    _reduction(
+        "reduce_sum",
+        "the first element of each 128 B of dst = the sum of those 128 B of src; the others stay",
+        _reduce_lines,
+        "dst[n] src[n] n",
+        types=FLOATS,
+    ),
+    _reduction("max", "dst = the largest of src, then its index", _extremum(np.argmax), _PAIR, **_EXTREMUM),
+    _reduction("min", "dst = the smallest of src, then its index", _extremum(np.argmin), _PAIR, **_EXTREMUM),
+    _reduction(
+        "argmax",
+        "dst = the largest of src, then the index of the first such",
+        _extremum(np.argmax),
+        _PAIR,
+        since=SERIES_3XX,
+        **_EXTREMUM,
+    ),
+    _reduction(
+        "argmin",
+        "dst = the smallest of src, then the index of the first such",
+        _extremum(np.argmin),
+        _PAIR,
+        since=SERIES_3XX,
+        **_EXTREMUM,
+    ),
+    _reduction(
+        "fabsmax",
+        "dst = the largest magnitude of src, then its index",
+        _extremum(np.argmax, magnitude=True),
+        _PAIR,
+        since=SERIES_3XX,
+        **_EXTREMUM,
+    ),
+    _reduction(
+        "fabsmin",
+        "dst = the smallest magnitude of src, then its index",
+        _extremum(np.argmin, magnitude=True),
+        _PAIR,
+        since=SERIES_3XX,
+        **_EXTREMUM,
+    ),
+    _reduction(
+        "count",
+        "dst[0] = how many elements of src are not 0",
+        _count,
+        "dst[1] src[n] n",
+        operands=(COUNT, SRC),
+        geometry=one_element,
+    ),
+    _reduction(
+        "count_bitindex",
+        "dst[0] = how many bits of src are 1",
+        _count_bits,
+        "dst[1] src[n] n",
+        operands=(COUNT, SRC),
+        geometry=one_element,
+        types=ANY,
+    ),
+    _reduction(
+        "popcnt",
+        "dst[0] = how many bits of src are 1",
+        _count_bits,
+        "dst[1] src[n] n",
+        operands=(COUNT, SRC),
+        geometry=one_element,
+        types={UINT32: SERIES_2XX},
+    ),
+    _reduction(
+        "findfirst1",
+        "dst[0] = the index of the first element of src that is not 0; 0xFFFFFFFF if none",
+        _find(0),
+        "dst[1] src[n] n",
+        operands=(COUNT, SRC),
+        geometry=one_element,
+    ),
+    _reduction(
+        "findlast1",
+        "dst[0] = the index of the last element of src that is not 0; 0xFFFFFFFF if none",
+        _find(-1),
+        "dst[1] src[n] n",
+        operands=(COUNT, SRC),
+        geometry=one_element,
+    ),
+]

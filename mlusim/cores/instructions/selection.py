@@ -1,0 +1,235 @@
+"""Selection by a mask of elements or of bits: filter, collect, select, mask moves, and comparisons to bits.
+
+Bit i of a bit mask is bit i % 8 of byte i // 8. `filter` and its kin give the number of selected elements in BANG C;
+here `count` or the awaited forms of `Core` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.instructions.record import (
+    ANY,
+    DST,
+    NUMBERS,
+    Array,
+    Extent,
+    Instruction,
+    Match,
+    Operand,
+)
+
+HEAD_BYTES = 128
+
+SRC = Operand("src")
+MASK = Operand("mask", Match.WIDTH, ANY)
+BITMASK = Operand("bitmask", Match.FREE, ANY)
+BITS = Operand("dst", Match.FREE, ANY)
+ROOM = Operand("dst", Match.WIDTH, ANY)
+
+
+def bits_of(mask: Array, count: int) -> Array:
+    """The first `count` bits of a mask as truth values."""
+    return np.unpackbits(mask.reshape(-1).view(np.uint8), count=count, bitorder="little").astype(bool)
+
+
+def by_elements(mask: Array, count: int) -> Array:
+    """Which elements of a mask are not 0."""
+    chosen: Array = mask.reshape(-1)[:count] != 0
+    return chosen
+
+
+def _collect(choose: Callable[[Array, int], Array]) -> Callable[..., None]:
+    """Selected elements at the front of the result; what follows them stays as it is."""
+
+    def compute(result: Array, source: Array, mask: Array) -> None:
+        flat = source.reshape(-1)
+        chosen = flat[choose(mask, flat.size)]
+        result.reshape(-1).view(chosen.dtype)[: chosen.size] = chosen
+
+    return compute
+
+
+def _select(choose: Callable[[Array, int], Array]) -> Callable[..., None]:
+    """The count in the first 4 B of a head of 128 B, then the selected elements, zeros up to a multiple of 128 B."""
+
+    def compute(result: Array, source: Array, mask: Array) -> None:
+        flat = source.reshape(-1)
+        chosen = flat[choose(mask, flat.size)]
+        out = result.reshape(-1).view(np.uint8)
+        nbytes = chosen.size * chosen.dtype.itemsize
+        padded = min(-(-nbytes // HEAD_BYTES) * HEAD_BYTES, out.size - HEAD_BYTES)
+        out[HEAD_BYTES : HEAD_BYTES + nbytes] = chosen.view(np.uint8)
+        out[HEAD_BYTES + nbytes : HEAD_BYTES + padded] = 0
+        out[:4] = np.array([chosen.size], np.uint32).view(np.uint8)
+
+    return compute
+
+
+def _maskmove(choose: Callable[[Array, int], Array]) -> Callable[..., None]:
+    """Elements whose mask is set; the others of the result stay as they are."""
+
+    def compute(result: Array, source: Array, mask: Array) -> None:
+        flat = source.reshape(-1)
+        np.copyto(result.reshape(-1), flat, where=choose(mask, flat.size))
+
+    return compute
+
+
+def _mask_select(result: Array, mask: Array, a: Array, b: Array) -> None:
+    width = f"u{result.dtype.itemsize}" if result.dtype.itemsize <= 8 else f"V{result.dtype.itemsize}"  # noqa: PLR2004
+    chosen = mask.reshape(-1) != 0
+    np.copyto(result.reshape(-1).view(width), np.where(chosen, a.reshape(-1).view(width), b.reshape(-1).view(width)))
+
+
+def _compare_to_bits(operation: Callable[..., Array]) -> Callable[..., None]:
+    def compute(result: Array, a: Array, b: Array) -> None:
+        with np.errstate(all="ignore"):
+            packed = np.packbits(operation(a.reshape(-1), b.reshape(-1)), bitorder="little")
+        result.reshape(-1).view(np.uint8)[: packed.size] = packed
+
+    return compute
+
+
+def _masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    result, source, mask = operands
+    if mask.size < source.size:
+        return "mask has as many elements as src"
+    return "" if result.size else "dst has room for one element"
+
+
+def _bit_masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    result, source, mask = operands
+    if source.size % 8:
+        return "the number of elements is a multiple of 8"
+    if mask.nbytes * 8 < source.size:
+        return f"the mask has {source.size // 8} B, one bit an element"
+    return "" if result.size else "dst has room for one element"
+
+
+def _with_head(inner: Callable[[Sequence[Extent], Mapping[str, Any]], str]) -> Callable[..., str]:
+    def check(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+        needed = HEAD_BYTES + -(-operands[1].nbytes // HEAD_BYTES) * HEAD_BYTES
+        if operands[0].nbytes < needed:
+            return f"dst has room for the count, 128 B, and for all elements, {needed} B together"
+        return inner(operands, attributes)
+
+    return check
+
+
+def _to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    result, first, second = operands
+    if first.size != second.size:
+        return "src0 and src1 have as many elements"
+    if first.size % 8:
+        return "the number of elements is a multiple of 8"
+    return "" if result.nbytes * 8 >= first.size else f"dst has {first.size // 8} B, one bit an element"
+
+
+_G = "Selection"
+SELECTION: list[Instruction] = [
+    Instruction(
+        name="collect_elements",
+        summary="dst = the elements of src whose mask is not 0, one after another",
+        group=_G,
+        compute=_collect(by_elements),
+        intrinsics=("__bang_collect", "__bang_filter"),
+        forms=("dst[n] src[n] mask[n] n",),
+        operands=(ROOM, SRC, MASK),
+        types=ANY,
+        geometry=_masked,
+    ),
+    Instruction(
+        name="collect_bitindex",
+        summary="dst = the elements of src whose bit in bitmask is 1, one after another",
+        group=_G,
+        compute=_collect(bits_of),
+        intrinsics=("__bang_collect_bitindex", "__bang_filter_bitindex"),
+        forms=("dst[n] src[n] bitmask[bits(n)] n",),
+        operands=(ROOM, SRC, BITMASK),
+        types=ANY,
+        geometry=_bit_masked,
+    ),
+    Instruction(
+        name="select",
+        summary="dst = the number of elements of src whose index is not 0, in 128 B; then those elements",
+        group=_G,
+        compute=_select(by_elements),
+        intrinsics=("__bang_select",),
+        forms=("dst[head(n)] src[n] index[n] n",),
+        operands=(ROOM, SRC, Operand("index", Match.WIDTH, ANY)),
+        types=ANY,
+        geometry=_with_head(_masked),
+    ),
+    Instruction(
+        name="select_bitindex",
+        summary="dst = the number of elements of src whose bit is 1, in 128 B; then those elements",
+        group=_G,
+        compute=_select(bits_of),
+        intrinsics=("__bang_select_bitindex",),
+        forms=("dst[head(n)] src[n] bitindex[bits(n)] n",),
+        operands=(ROOM, SRC, Operand("bitindex", Match.FREE, ANY)),
+        types=ANY,
+        geometry=_with_head(_bit_masked),
+    ),
+    Instruction(
+        name="maskmove",
+        summary="dst = src where mask is not 0; the rest of dst stays",
+        group=_G,
+        compute=_maskmove(by_elements),
+        intrinsics=("__bang_maskmove",),
+        forms=("dst[n] src[n] mask[n] n",),
+        operands=(DST, SRC, MASK),
+        types=ANY,
+        geometry=_masked,
+    ),
+    Instruction(
+        name="maskmove_bitindex",
+        summary="dst = src where the bit is 1; the rest of dst stays",
+        group=_G,
+        compute=_maskmove(bits_of),
+        intrinsics=("__bang_maskmove_bitindex",),
+        forms=("dst[n] src[n] bitmask[bits(n)] n",),
+        operands=(DST, SRC, BITMASK),
+        types=ANY,
+        geometry=_bit_masked,
+    ),
+    Instruction(
+        name="mask_select",
+        summary="dst = src0 where mask is not 0, else src1: bits as they are",
+        group=_G,
+        compute=_mask_select,
+        intrinsics=(),
+        forms=(),
+        operands=(DST, Operand("mask", Match.FREE, ANY), Operand("src0"), Operand("src1")),
+        types=ANY,
+    ),
+    *(
+        Instruction(
+            name=f"{name}_bitindex",
+            summary=f"bit i of dst = 1 where src0[i] {sign} src1[i]",
+            group="Comparison",
+            compute=_compare_to_bits(operation),
+            intrinsics=(f"__bang_{name}_bitindex",),
+            forms=("dst[bits(n)] src0[n] src1[n] n",),
+            operands=(BITS, Operand("src0"), Operand("src1")),
+            types=NUMBERS,
+            geometry=_to_bits,
+            multiple_2xx=512,
+        )
+        for name, operation, sign in (
+            ("lt", np.less, "<"),
+            ("le", np.less_equal, "<="),
+            ("gt", np.greater, ">"),
+            ("ge", np.greater_equal, ">="),
+            ("eq", np.equal, "=="),
+            ("ne", np.not_equal, "!="),
+        )
+    ),
+]

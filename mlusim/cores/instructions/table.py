@@ -1,0 +1,45 @@
+"""All instructions by name. Adding one: a record in the file of its idea, a row in the test of all instructions."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from mlusim.cores.instructions.conversion import CONVERSION
+from mlusim.cores.instructions.elementwise import ARITHMETIC, COMPARISON, LOGIC
+from mlusim.cores.instructions.functions import ACTIVATIONS, FUNCTIONS, FUSED, SERIES
+from mlusim.cores.instructions.movement import EXPANSION, FILLS, LAYOUT
+from mlusim.cores.instructions.pooling import POOLS
+from mlusim.cores.instructions.reduction import REDUCTIONS
+from mlusim.cores.instructions.selection import SELECTION
+from mlusim.cores.instructions.tensor import TENSOR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mlusim.cores.instructions.record import Instruction
+
+_ALL: list[Instruction] = [
+    *ARITHMETIC,
+    *FUSED,
+    *COMPARISON,
+    *LOGIC,
+    *FUNCTIONS,
+    *ACTIVATIONS,
+    *SERIES,
+    *CONVERSION,
+    *REDUCTIONS,
+    *SELECTION,
+    *LAYOUT,
+    *FILLS,
+    *POOLS,
+    *EXPANSION,
+    *TENSOR,
+]
+
+INSTRUCTIONS: Mapping[str, Instruction] = MappingProxyType({entry.name: entry for entry in _ALL})
+BY_INTRINSIC: Mapping[str, Instruction] = MappingProxyType(
+    {spelling: entry for entry in _ALL for spelling in entry.intrinsics}
+)
+
+assert len(INSTRUCTIONS) == len(_ALL), "two instructions of one name"  # noqa: S101

@@ -1,0 +1,233 @@
+"""The tensor pipe: matrix products and convolutions with filters in WRAM.
+
+Filters lie in WRAM as `reshape_filter` leaves them: (64, n / 64, ...), filter i in lane i % 64. Products of floats
+are summed in float64 and rounded once (the board adds float32 in an order of its own), products of integers in 64 bits,
+scaled by 2^fix_position where given. Tensor instructions take their turn in the compute pipe with the vector
+instructions; what the board overlaps of the two is not modelled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.cores.instructions.cost import Cost, Work
+from mlusim.cores.instructions.movement import LANES, filters_from
+from mlusim.cores.instructions.record import (
+    SERIES_2XX,
+    SERIES_3XX,
+    Array,
+    Extent,
+    Instruction,
+    Match,
+    Operand,
+    Overlap,
+    Shape,
+    Types,
+)
+from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32
+
+if TYPE_CHECKING:
+    from mlusim.hardware.board import Board
+
+_SOURCES: Types = {INT8: SERIES_2XX, INT16: SERIES_2XX, FLOAT16: SERIES_3XX, FLOAT32: SERIES_3XX, BFLOAT16: SERIES_3XX}
+_RESULTS: Types = {FLOAT16: SERIES_2XX, FLOAT32: SERIES_2XX, INT16: SERIES_2XX, INT32: SERIES_2XX}
+_RESULT = Operand("dst", Match.FREE, _RESULTS)
+_WEIGHTS = Operand("weight", Match.FREE, _SOURCES, memory="wram")
+_BIAS = Operand("bias", Match.FREE, _RESULTS, number=True)
+_HALF_BYTES = 2
+_RATES = {_HALF_BYTES: "tensor_ops_per_cycle_fp16", 4: "tensor_ops_per_cycle_fp32"}
+_START_UP, _EFFICIENCY = "tensor_startup_cycles", "tensor_efficiency"
+# ASSUMED: the tensor pipe of 2xx has no floats; its int16 rate is taken to be MLU590's fp16 rate.
+_INTEGER_RATE_2XX = 4_096
+_MOST_STRIDE = 1023
+
+
+def _product_cycles(count: str) -> Cost:
+    """Cycles of a tensor instruction that does as many multiply-adds as `count` works out from the operands."""
+
+    def cost(board: Board, work: Work) -> int:
+        itemsize = max(work.itemsizes[1], work.itemsizes[2])
+        if work.integer:
+            rate = getattr(board, _RATES[_HALF_BYTES]) or _INTEGER_RATE_2XX
+            rate *= 2 if itemsize == 1 else 1
+        else:
+            rate = getattr(board, _RATES[max(itemsize, _HALF_BYTES)])
+        reached = max(1, int(rate * getattr(board, _EFFICIENCY)))
+        start_up: int = getattr(board, _START_UP)
+        return start_up - (-2 * _COUNTS[count](work) // reached)
+
+    return cost
+
+
+def _outputs_times_depth(work: Work) -> int:
+    """A product (m, n) of (m, k) by (n, k): m n k is the root of the product of the three sizes."""
+    return math.isqrt(work.sizes[0] * work.sizes[1] * work.sizes[2])
+
+
+def _convolved(work: Work) -> int:
+    """A convolution: every result takes a window of all input channels."""
+    window = int(work.attributes["kernel_height"]) * int(work.attributes["kernel_width"])
+    return work.sizes[0] * window * int(work.attributes["channel_input"])
+
+
+_COUNTS = {"product": _outputs_times_depth, "convolution": _convolved}
+
+
+def _multiply(rows: Array, filters: Array, scale: int) -> Array:
+    """(m, k) times (n, k) transposed, in float64 or 64-bit integers."""
+    if rows.dtype.kind in "iu" and filters.dtype.kind in "iu":
+        values: Array = rows.astype(np.int64) @ filters.astype(np.int64).T
+    else:
+        values = rows.astype(np.float64) @ filters.astype(np.float64).T
+    return np.ldexp(values.astype(np.float64), scale) if scale else values
+
+
+def _store(result: Array, values: Array) -> None:
+    """Rounded once to the result's type; integers saturate."""
+    if result.dtype.kind in "iu":
+        limits = np.iinfo(result.dtype)
+        values = np.clip(np.rint(values), limits.min, limits.max)
+    with np.errstate(all="ignore"):
+        np.copyto(result.reshape(-1), values.reshape(-1), casting="unsafe")
+
+
+def _matmul(result: Array, source: Array, weight: Array, *, fix_position: int = 0) -> None:
+    _store(result, _multiply(source, filters_from(weight, result.shape[1]), fix_position))
+
+
+def _mlp(result: Array, source: Array, weight: Array, bias: Array, *, fix_position: int = 0) -> None:
+    values = _multiply(source.reshape(1, -1), filters_from(weight, result.size), fix_position)
+    _store(result, values.astype(np.float64) + bias.reshape(1, -1).astype(np.float64))
+
+
+def conv_shape(source: Shape, attributes: Mapping[str, Any]) -> tuple[int, int]:
+    """Height and width of a convolution's result."""
+    high, wide = int(attributes["kernel_height"]), int(attributes["kernel_width"])
+    down, across = int(attributes["stride_height"]), int(attributes["stride_width"])
+    reach_down = (high - 1) * int(attributes.get("dilation_height", 1)) + 1
+    reach_across = (wide - 1) * int(attributes.get("dilation_width", 1)) + 1
+    return (source[0] - reach_down) // down + 1, (source[1] - reach_across) // across + 1
+
+
+def _conv(result: Array, source: Array, weight: Array, *, fix_position: int = 0, **attributes: Any) -> None:
+    """Filters (channel_output, kernel_height, kernel_width, channel_input) over (height, width, channel_input)."""
+    high, wide = int(attributes["kernel_height"]), int(attributes["kernel_width"])
+    down, across = int(attributes["stride_height"]), int(attributes["stride_width"])
+    step_down, step_across = int(attributes["dilation_height"]), int(attributes["dilation_width"])
+    rows, columns = conv_shape(source.shape, attributes)
+    lanes = -(-result.shape[2] // LANES) * LANES
+    filters = filters_from(weight, lanes)[: result.shape[2]].reshape(result.shape[2], high * wide, -1)
+    total: Any = 0
+    for place in range(high * wide):
+        row, column = divmod(place, wide)
+        first_row, first_column = row * step_down, column * step_across
+        window = source[
+            first_row : first_row + (rows - 1) * down + 1 : down,
+            first_column : first_column + (columns - 1) * across + 1 : across,
+        ]
+        total = total + _multiply(window.reshape(rows * columns, -1), filters[:, place], 0)
+    _store(result, np.ldexp(total.astype(np.float64), fix_position) if fix_position else total)
+
+
+def _matmul_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    result, source = operands[0].shape, operands[1].shape
+    if len(result) != 2 or len(source) != 2 or result[0] != source[0]:  # noqa: PLR2004
+        return "dst is (m, n) and src (m, k)"
+    if result[1] % LANES:
+        return "n is a multiple of 64, the lanes of WRAM"
+    if operands[2].size != result[1] * source[1]:
+        return f"weight has n * k elements, {result[1] * source[1]}"
+    return ""
+
+
+def _mlp_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    result, source, weight, bias = operands
+    if result.size % LANES:
+        return "dst has a multiple of 64 elements, the lanes of WRAM"
+    if not bias.is_number and bias.size != result.size:
+        return "bias has as many elements as dst"
+    return "" if weight.size == result.size * source.size else f"weight has {result.size * source.size} elements"
+
+
+def _conv_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    result, source = operands[0].shape, operands[1].shape
+    if len(source) != 3 or len(result) != 3:  # noqa: PLR2004
+        return "dst is (height, width, channel_output) and src (height, width, channel_input)"
+    if int(attributes["channel_input"]) != source[2]:
+        return f"channel_input is src's last axis, {source[2]}"
+    if not all(1 <= int(attributes[name]) <= _MOST_STRIDE for name in _STEPS):
+        return f"strides and dilations are from 1 to {_MOST_STRIDE}"
+    expected = (*conv_shape(source, attributes), result[2])
+    if min(expected) < 1 or result != expected:
+        return f"dst is {list(expected)}"
+    lanes = -(-result[2] // LANES) * LANES
+    needed = lanes * int(attributes["kernel_height"]) * int(attributes["kernel_width"]) * source[2]
+    return "" if operands[2].size == needed else f"kernel has {needed} elements, filters padded to a multiple of 64"
+
+
+_STEPS = ("stride_width", "stride_height", "dilation_width", "dilation_height")
+_SRC = Operand("src")
+_CONV_RESULT = "dst[(height-kernel_height)//stride_height+1,(width-kernel_width)//stride_width+1,channel_output]"
+_CONV_KERNEL = "kernel[lanes(channel_output),kernel_height,kernel_width,channel_input]"
+_CONV_ARGUMENTS = "channel_input height width kernel_height kernel_width stride_width stride_height channel_output"
+
+TENSOR: list[Instruction] = [
+    Instruction(
+        name="matmul",
+        summary="dst (m, n) = src (m, k) times the n filters of k elements in weight",
+        group="Tensor",
+        compute=_matmul,
+        intrinsics=("__bang_matmul",),
+        forms=("dst[m,n] src[m,k] weight[n,k] m k n", "dst[m,n] src[m,k] weight[n,k] m k n fix_position"),
+        operands=(_RESULT, _SRC, _WEIGHTS),
+        attributes=("fix_position",),
+        defaults={"fix_position": 0},
+        types=_SOURCES,
+        geometry=_matmul_sizes,
+        overlap=Overlap.APART,
+        cost=_product_cycles("product"),
+    ),
+    Instruction(
+        name="mlp",
+        summary="dst (n) = src (k) times the n filters of k elements in weight, plus bias",
+        group="Tensor",
+        compute=_mlp,
+        intrinsics=("__bang_mlp",),
+        forms=(
+            "dst[width] src[height] bias[width] weight[width,height] height width fix_position",
+            "dst[width] src[height] weight[width,height] height width fix_position",
+            "dst[width] src[height] weight[width,height] height width",
+        ),
+        operands=(_RESULT, _SRC, _WEIGHTS, _BIAS),
+        attributes=("fix_position",),
+        defaults={"fix_position": 0},
+        types=_SOURCES,
+        geometry=_mlp_sizes,
+        overlap=Overlap.APART,
+        cost=_product_cycles("product"),
+    ),
+    Instruction(
+        name="conv",
+        summary="dst (height, width, channel_output) = src (height, width, channel_input) convolved with kernel",
+        group="Tensor",
+        compute=_conv,
+        intrinsics=("__bang_conv",),
+        forms=(
+            f"{_CONV_RESULT} src[height,width,channel_input] {_CONV_KERNEL} {_CONV_ARGUMENTS}",
+            f"{_CONV_RESULT} src[height,width,channel_input] {_CONV_KERNEL} {_CONV_ARGUMENTS} fix_position",
+        ),
+        operands=(_RESULT, _SRC, Operand("kernel", Match.FREE, _SOURCES, memory="wram")),
+        attributes=("channel_input", "kernel_height", "kernel_width", *_STEPS, "fix_position"),
+        defaults=dict.fromkeys(_STEPS, 1) | {"fix_position": 0},
+        types=_SOURCES,
+        geometry=_conv_sizes,
+        overlap=Overlap.APART,
+        cost=_product_cycles("convolution"),
+    ),
+]
