@@ -141,8 +141,9 @@ class Log:
     `ops` are operation names; `lines` (file, line, function); `addresses` holds, for counted operations, the array of
     element or row offsets by record (and `unknown` where a timing-only run does not know them); `host_waits` how many
     launches there were each time the host waited for them all; `host_writes` allocations, other than inputs, whose
-    bytes the host wrote; `loops` the counted loops by record; `byte_copies` the records of copies in the byte form,
-    whose segments are those that the kernel named.
+    bytes the host wrote; `windows` by allocation the parts of it (offset, box) that launches were given; `released` by
+    allocation how many records there were when it was given back; `loops` the counted loops by record; `byte_copies`
+    the records of copies in the byte form, whose segments are those that the kernel named.
     """
 
     def __init__(self, board: str) -> None:
@@ -161,6 +162,8 @@ class Log:
         self.more_operands: dict[int, list[tuple[int, int, int]]] = {}
         self.host_waits: list[int] = []
         self.host_writes: set[int] = set()
+        self.released: dict[int, int] = {}
+        self.windows: dict[int, set[tuple[int, int]]] = {}
         self.loops: dict[int, LoopRecord] = {}
         self.byte_copies: list[int] = []
         self._op_codes: dict[str, int] = {}
@@ -226,6 +229,7 @@ class Log:
 
     def close_allocation(self, identity: int, now: int) -> None:
         """Write down when an allocation was freed."""
+        self.released[identity] = self.count
         self.allocations[identity] = replace(self.allocations[identity], end_ps=now)
 
     def close_task(self, index: int, now: int) -> None:

@@ -144,7 +144,7 @@ class Chip:
         )
         return allocation
 
-    def free(self, allocation: Allocation, now: int) -> None:
-        """Give bytes back and log when."""
-        allocation.memory.free(allocation)
+    def free(self, allocation: Allocation, now: int, *, in_flight: bool = False) -> None:
+        """Give bytes back and log when; `in_flight`: transfers of the task may still use them."""
+        allocation.memory.free(allocation, in_flight=in_flight)
         self.log.close_allocation(allocation.identity, now)

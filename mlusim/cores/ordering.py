@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mlusim.log import IO, MOVE, TENSOR, VECTOR
+from mlusim.log import ASYNCHRONOUS, IO, MOVE, SCALAR, TENSOR, VECTOR
 from mlusim.memory.kinds import MemoryKind
 
 # Pipes as bits of a mask, as a sync names them.
@@ -49,3 +49,18 @@ POSTED_STORE = Ordering(posted=True)
 def store_ordering(memory: MemoryKind) -> Ordering:
     """The ordering class of `store` and `store_array` to a memory."""
     return POSTED_STORE if memory.off_chip else SCALAR_CODE
+
+
+def recorded_ordering(pipe: int, detail: int, *, writes_off_chip: bool = False, queued: bool = False) -> Ordering:
+    """The ordering class of an instruction as the log has it.
+
+    Args:
+        pipe, detail: columns of its record.
+        writes_off_chip: whether its destination is in GDRAM or LDRAM.
+        queued: whether it is a loop of asynchronous copies (`LoopRecord.how`).
+    """
+    if pipe in (IO, MOVE) and detail != ASYNCHRONOUS:
+        return QUEUED_LOOP if queued else BLOCKING_COPY
+    if pipe == SCALAR:
+        return POSTED_STORE if writes_off_chip else SCALAR_CODE
+    return PIPELINED

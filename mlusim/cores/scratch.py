@@ -83,13 +83,20 @@ class Scratch:
 
     def release(self, keep: int = 0) -> None:
         """Free all but the first `keep` buffers."""
-        # What has ended by now still acts on them.
-        self._task.unit.apply_until(self._task.now_ps)
+        # Vector instructions in flight still act on them: their pipe is in order with whatever uses the bytes next.
+        task = self._task
+        task.unit.apply_all()
         while len(self._owned) > keep:
-            self._task.chip.free(self._owned.pop(), self._task.now_ps)
+            task.chip.free(self._owned.pop(), task.now_ps, in_flight=self._in_flight())
+
+    def _in_flight(self) -> bool:
+        task = self._task
+        return bool(task.pending_io or task.pending_move or task.unit.late_effects)
 
     def _take(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str) -> Allocation:
         nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize if shape else dtype.itemsize
+        if not self._in_flight():
+            memory.settle()
         try:
             return self._task.chip.allocate(
                 memory,

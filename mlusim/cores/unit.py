@@ -97,6 +97,11 @@ class Unit:
         while effects and effects[0][0] <= now:
             effects.popleft()[1]()
 
+    def apply_all(self) -> None:
+        """Let every vector instruction that was issued act on memory, in order."""
+        while self.effects:
+            self.effects.popleft()[1]()
+
     def apply_late(self, *, io: bool = True, move: bool = True) -> None:
         """In late mode: let asynchronous copies that a sync has ordered act on memory."""
         kept = []

@@ -48,6 +48,7 @@ def verify(  # noqa: PLR0913
     reference: Reference = None,
     tolerance: float = 0.0,
     plan: Plan | None = None,
+    planned: str = "",
     rewrites: bool | tuple[str, ...] = (),
     dma: str = "complete",
     max_operations: int = DEFAULT_MAX_OPERATIONS,
@@ -66,6 +67,7 @@ def verify(  # noqa: PLR0913
             arrays that gives either.
         tolerance: largest difference from the reference, relative to it; 0 compares bits but for NaN.
         plan: the split that the kernel should follow. It is proved first, and the run compared with it.
+        planned: which output the plan splits, by name, where more than one has the plan's shape.
         rewrites: outputs that may be written more than once, by name; True for all.
         dma: "complete" or "late", as `Device`.
         max_operations, stall_s: limits on a task that does not end, as `Device`.
@@ -110,6 +112,7 @@ def verify(  # noqa: PLR0913
         plan=plan,
         rewrites=rewrites,
         outputs=tuple(outputs),
+        planned=planned,
         stopped=stopped,
     )
     if stopped is not None or not data:

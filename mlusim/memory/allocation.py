@@ -90,6 +90,8 @@ class Memory:
         self.used_bytes = 0
         self._live: list[Allocation] = []
         self._buffer: Bytes | None = None
+        # Ranges that were given back while transfers were in flight: fresh buffers there are not poisoned.
+        self._in_flight: list[tuple[int, int]] = []
 
     @property
     def usable_bytes(self) -> int:
@@ -123,8 +125,15 @@ class Memory:
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
         return allocation
 
-    def free(self, allocation: Allocation) -> None:
-        """Give a range back. Raises `AllocationError` where it was given back before."""
+    def settle(self) -> None:
+        """No transfer is in flight any more."""
+        self._in_flight.clear()
+
+    def free(self, allocation: Allocation, *, in_flight: bool = False) -> None:
+        """Give a range back; `in_flight`: a transfer may still use its bytes, which stay until `settle`.
+
+        Raises `AllocationError` where it was given back before.
+        """
         if allocation.freed or allocation.memory is not self:
             raise AllocationError(f"{allocation.name} is freed already; free each allocation of {self.name} once")
         self._live.remove(allocation)
@@ -132,6 +141,8 @@ class Memory:
         # Whoever still holds the allocation must not hold its bytes.
         allocation.buffer = None
         self.used_bytes -= allocation.capacity
+        if in_flight:
+            self._in_flight.append((allocation.address, allocation.address + allocation.capacity))
 
     def close(self) -> None:
         """Give up all allocations and their bytes."""
@@ -160,8 +171,10 @@ class Memory:
         if self._buffer is None:
             self._buffer = _buffer(self.usable_bytes)
         # The rounding belongs to the allocation: vector units of old boards work on whole 128 B.
-        held = self._buffer[allocation.address : allocation.address + allocation.capacity]
-        held.fill(POISON)
+        first, last = allocation.address, allocation.address + allocation.capacity
+        held = self._buffer[first:last]
+        if not any(first < stop and start < last for start, stop in self._in_flight):
+            held.fill(POISON)
         return held[: allocation.nbytes]
 
     def _does_not_fit(self, nbytes: int, capacity: int) -> str:

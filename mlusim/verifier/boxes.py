@@ -7,6 +7,7 @@ from row numbers is a list of runs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -17,6 +18,9 @@ from mlusim.log import Box
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Loops = tuple[tuple[int, int], ...]
+
+# Row numbers that lie within so many times their count are marked in a table instead of sorted.
+_CLOSE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +33,8 @@ class Geometry:
         loops: (count, stride in bytes) over segments, all positive, the smallest stride first.
         listed: starts of segments that no loops describe, rising and apart; then `lengths` has their lengths.
         lengths: see `listed`.
+        touched_bytes: bytes of all elements: more than the segments have where some are touched more than once.
+        elements: gives the first byte of each element, or row, in order, and its size; for `repeats`.
     """
 
     start: int
@@ -36,6 +42,8 @@ class Geometry:
     loops: Loops
     listed: Integers | None = None
     lengths: Integers | None = None
+    touched_bytes: int = 0
+    elements: Callable[[], tuple[Integers, int]] | None = None
     _segments: list[tuple[Integers, Integers]] = field(default_factory=list)
 
     @property
@@ -49,6 +57,32 @@ class Geometry:
     def count(self) -> int:
         """Number of segments."""
         return len(self.listed) if self.listed is not None else math.prod(count for count, _ in self.loops)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the segments."""
+        if self.listed is not None and self.lengths is not None:
+            return int(self.lengths.sum())
+        if nested(self.run, self.loops):
+            return self.run * self.count
+        starts, stops = self.segments()
+        return int((stops - starts).sum())
+
+    def repeats(self) -> tuple[Integers, Integers, Integers]:
+        """Runs of bytes that one operation touches more than once: starts, stops, and how many times beyond the first.
+
+        Relative to the operand's offset, as all of it.
+        """
+        none = np.empty(0, np.int64)
+        if self.elements is None or self.touched_bytes <= self.nbytes:
+            return none, none, none
+        starts, size = self.elements()
+        points, first = np.unique(np.concatenate([starts, starts + size]), return_inverse=True)
+        begins, ends = first[: len(starts)], first[len(starts) :]
+        size_of = len(points)
+        times = np.cumsum(np.bincount(begins, minlength=size_of) - np.bincount(ends, minlength=size_of))[:-1]
+        again = np.flatnonzero(times > 1)
+        return points[again], points[again + 1], times[again] - 1
 
     def segments(self) -> tuple[Integers, Integers]:
         """Starts and stops of the segments, rising and apart."""
@@ -81,8 +115,10 @@ def union(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
     """The same bytes as runs that rise and do not touch."""
     if not len(starts):
         return starts, stops
-    order = np.argsort(starts, kind="stable")
-    starts, reach = starts[order], np.maximum.accumulate(stops[order])
+    if not bool((starts[1:] >= starts[:-1]).all()):
+        order = np.argsort(starts, kind="stable")
+        starts, stops = starts[order], stops[order]
+    reach = np.maximum.accumulate(stops)
     first = np.concatenate(([True], starts[1:] > reach[:-1]))
     last = np.concatenate((first[1:], [True]))
     return starts[first], reach[last]
@@ -107,16 +143,49 @@ def geometry_of(box: Box) -> Geometry | None:
             kept[-1] = (kept[-1][0] * count, kept[-1][1])
         else:
             kept.append((count, stride))
-    return Geometry(start, run, tuple(kept))
+    return Geometry(
+        start,
+        run,
+        tuple(kept),
+        touched_bytes=math.prod(box.shape) * box.itemsize,
+        elements=lambda: (_element_starts(box), box.itemsize),
+    )
+
+
+def _element_starts(box: Box) -> Integers:
+    starts = np.zeros(1, np.int64)
+    for count, stride in zip(box.shape, box.strides, strict=True):
+        starts = (starts[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)
+    return starts
 
 
 def geometry_of_rows(rows: Integers, stride: int, row_bytes: int) -> Geometry | None:
     """The bytes of rows by number, `stride` bytes apart; None where there are none."""
     if not len(rows):
         return None
-    starts = np.unique(rows) * stride
+    starts = distinct(rows) * stride
     starts, stops = union(starts, starts + row_bytes)
-    return Geometry(int(starts[0]), 0, (), starts, stops - starts)
+    return Geometry(
+        int(starts[0]),
+        0,
+        (),
+        starts,
+        stops - starts,
+        len(rows) * row_bytes,
+        lambda: (rows * stride, row_bytes),
+    )
+
+
+def distinct(rows: Integers) -> Integers:
+    """The different numbers of some, rising; without sorting where they rise already, or lie close together."""
+    if len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()):  # noqa: PLR2004
+        return rows
+    low, high = int(rows.min()), int(rows.max())
+    if high - low <= _CLOSE * len(rows):
+        there = np.zeros(high - low + 1, bool)
+        there[rows - low] = True
+        return np.flatnonzero(there) + low
+    return np.unique(rows)
 
 
 def overlap(one: Geometry, one_offset: int, other: Geometry, other_offset: int) -> bool:

@@ -17,11 +17,13 @@ from mlusim.verifier.findings import KINDS, Finding
 from mlusim.verifier.hints import find_redundant
 from mlusim.verifier.memory import find_left, find_uninitialised, find_unused
 from mlusim.verifier.order import Order
+from mlusim.verifier.planned import nram_beyond_plan
 from mlusim.verifier.races import Races
+from mlusim.verifier.releases import find_releases
 from mlusim.verifier.report import Report
 
 
-def check_log(
+def check_log(  # noqa: PLR0913 - all but the first two have defaults
     log: Log,
     board: Board,
     *,
@@ -29,6 +31,7 @@ def check_log(
     plan: Plan | None = None,
     rewrites: bool | tuple[str, ...] = (),
     outputs: tuple[str, ...] = (),
+    planned: str = "",
     stopped: BaseException | None = None,
     left: bool = False,
 ) -> Report:
@@ -42,6 +45,7 @@ def check_log(
             elements again by intent.
         rewrites: outputs that may be written more than once, by name; True for all.
         outputs: tensors that are to be written, by name: an error even where no operation touches them.
+        planned: name of the output that the plan splits, where that is not clear.
         stopped: the error that ended the run early. Then what was never written is no finding.
         left: report memory of the host that was not given back.
 
@@ -57,12 +61,17 @@ def check_log(
         rewrites = rewrites or bool(plan.parameters.get("rewrites"))
     races = Races(log, columns, accesses, space, order).find()
     found += races
+    released = find_releases(log, accesses, order)
+    found += released
     found += find_uninitialised(log, columns, accesses, order)
-    uses, wrong = Coverage(log, accesses, order, plan, rewrites, outputs).look()
+    uses, wrong = Coverage(log, accesses, order, plan, rewrites, outputs, planned).look()
+    if plan is not None:
+        wrong += nram_beyond_plan(log, plan)
     if stopped is None:
         found += wrong
         found += find_unused(log, accesses, outputs)
-        if not races:
+        # Where it is not known which rows were touched, nobody knows what a sync protects.
+        if not (races or released or accesses.vague):
             found += find_redundant(log, columns, accesses, space, order)
     if left:
         found += find_left(log)

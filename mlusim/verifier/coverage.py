@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.log import NONE, AllocationRecord, Box, Log
-from mlusim.memory.view import contiguous_strides
+from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses import Accesses
@@ -17,6 +16,10 @@ from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.order import LANES, Order
+from mlusim.verifier.planned import describe_tile, misplaced, planned_output, tile_text, tiles_as_accesses
+
+# What an access in the cells of a tensor stands for.
+_RUN, _TILE, _WINDOW, _REPEAT = range(4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,7 @@ class TensorUse:
         bytes_read, bytes_written: by all operations together.
         least_reads, most_reads: of any byte.
         unread_bytes, unwritten_bytes, rewritten_bytes: never read, never written, written more than once.
+        expected_bytes: bytes that the launches were given to write: all but the gaps of a pitch.
         known: False where a timing-only run does not know which rows were touched: these are left out.
     """
 
@@ -44,6 +48,7 @@ class TensorUse:
     unread_bytes: int
     unwritten_bytes: int
     rewritten_bytes: int
+    expected_bytes: int
     known: bool = True
 
     @property
@@ -66,6 +71,7 @@ class Coverage:
         plan: the split that it should follow, or None.
         rewrites: names of outputs that the kernel may write more than once, or True for all.
         outputs: names of tensors that the kernel is to write.
+        planned: name of the output that the plan splits, where that is not clear.
     """
 
     log: Log
@@ -74,11 +80,12 @@ class Coverage:
     plan: Plan | None = None
     rewrites: bool | tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    planned: str = ""
 
     def look(self) -> tuple[list[TensorUse], list[Finding]]:
         """What happened to each tensor, and what is wrong with it."""
-        uses, found = [], []
-        output = self._planned_output()
+        output, found = planned_output(self.log, self.plan, self.planned)
+        uses = []
         for identity, allocation in enumerate(self.log.allocations):
             if allocation.task != NONE or not allocation.nbytes or not self.log.launches:
                 continue
@@ -91,30 +98,32 @@ class Coverage:
             uses.append(use)
         return uses, found
 
-    def _planned_output(self) -> int:
-        """The tensor that the plan covers; NONE without a plan."""
-        plan = self.plan
-        if plan is None:
-            return NONE
-        nbytes = int(np.prod(plan.output_shape, dtype=np.int64)) * plan.itemsize
-        fitting = [
-            identity
-            for identity, record in enumerate(self.log.allocations)
-            if record.task == NONE and not (record.read_only or record.workspace) and record.nbytes == nbytes
-        ]
-        return fitting[-1] if fitting else NONE
-
     def _tensor(
         self, identity: int, allocation: AllocationRecord, some: Integers, plan: Plan | None
     ) -> tuple[TensorUse, list[Finding]]:
         run = self.accesses.where(some)
-        tiles = _tiles_as_accesses(plan, identity) if plan is not None and len(plan.tiles) else None
-        joined = _join(run, tiles) if tiles is not None else run
+        parts = [run]
+        if plan is not None and len(plan.tiles):
+            parts.append(tiles_as_accesses(plan, self.log, identity))
+        tiles = len(parts) > 1
+        windows = self._windows(identity)
+        repeats, extra = _repeats(run) if not allocation.read_only else (_none_of(run), np.empty(0, np.int64))
+        joined = _join(_join(parts[0], parts[1]) if tiles else run, _join(windows, repeats))
+        kind = np.repeat(
+            [_RUN, _TILE, _WINDOW, _REPEAT], [len(run), len(parts[1]) if tiles else 0, len(windows), len(repeats)]
+        )
         cells = Cells(joined, allocation.nbytes)
-        is_run = np.arange(len(joined)) < len(run)
+        is_run = kind == _RUN
         writes, reads = cells.count(is_run & joined.write), cells.count(is_run & ~joined.write)
-        nbytes = cells.nbytes
         again = self._most_in_a_launch(cells, joined, is_run, writes)
+        if len(repeats):
+            times = np.zeros(len(joined), np.int64)
+            times[kind == _REPEAT] = extra
+            more = cells.count(times)
+            writes, again = writes + more, again + more
+        nbytes = cells.nbytes
+        # What no launch was given is not for them to write.
+        wanted = cells.count(kind == _WINDOW) > 0 if len(windows) else np.ones(len(cells), bool)
         use = TensorUse(
             name=allocation.name,
             shape=allocation.shape,
@@ -126,21 +135,32 @@ class Coverage:
             least_reads=int(reads.min()),
             most_reads=int(reads.max()),
             unread_bytes=int(nbytes[reads == 0].sum()),
-            unwritten_bytes=int(nbytes[writes == 0].sum()),
+            unwritten_bytes=int(nbytes[(writes == 0) & wanted].sum()),
             rewritten_bytes=int(nbytes[again > 1].sum()),
+            expected_bytes=int(nbytes[wanted].sum()),
             known=identity not in self.accesses.vague,
         )
         found: list[Finding] = []
         if allocation.read_only or allocation.workspace or identity in self.accesses.vague:
             return use, found
         if use.unwritten_bytes and identity not in self.log.host_writes:
-            found.append(self._never(allocation, cells, writes == 0, some, plan))
+            found.append(self._never(allocation, cells, (writes == 0) & wanted, some, plan))
         allowed = self.rewrites is True or (self.rewrites is not False and allocation.name in self.rewrites)
         if use.rewritten_bytes and not allowed:
             found.append(self._again(allocation, cells, again, some, plan))
-        if tiles is not None and plan is not None:
-            found += self._against_plan(allocation, cells, joined, is_run, plan)
+        if tiles and plan is not None:
+            found += self._against_plan(allocation, cells, joined, kind, plan)
         return use, found
+
+    def _windows(self, identity: int) -> Accesses:
+        """The parts of a tensor that launches were given, where none was given all of it."""
+        geometries, offsets = [], []
+        for offset, code in sorted(self.log.windows.get(identity, ())):
+            geometry = geometry_of(self.log.boxes[code])
+            if geometry is not None:
+                geometries.append(geometry)
+                offsets.append(offset)
+        return _accesses_from(identity, np.array(offsets, np.int64), geometries)
 
     def _most_in_a_launch(self, cells: Cells, joined: Accesses, is_run: Flags, writes: Integers) -> Integers:
         """By cell, the most writes of any one launch: later launches may use a tensor again."""
@@ -195,15 +215,17 @@ class Coverage:
         starts, stops = cells.runs(bad)
         cell = int(np.flatnonzero(bad)[0])
         runs = np.flatnonzero((cells.first <= cell) & (cell < cells.last))
-        who = [row for row in some[np.sort(cells.row[runs[cells.row[runs] < len(some)]])] if self.accesses.write[row]]
+        touching = np.unique(cells.row[runs[cells.row[runs] < len(some)]])
+        who = [row for row in some[touching] if self.accesses.write[row]]
         byte = int(starts[0])
         sites = tuple(self._site(int(row), "writes", plan, byte) for row in who[:2])
         names = sorted({site.task for site in sites})
+        by = f"one {sites[0].operation} of {names[0]}" if len(who) == 1 else " and ".join(names)
         return Finding(
             kind="written-again",
             title=f"{format_bytes(int((stops - starts).sum()))} of {allocation.name} are written "
             f"{'twice' if writes.max() == 2 else f'up to {int(writes.max())} times'}, first by "  # noqa: PLR2004
-            f"{' and '.join(names)}{' both times' if len(names) == 1 else ''}",
+            f"{by}{' both times' if len(names) == 1 and len(who) > 1 else ''}",
             where=describe(allocation, starts, stops),
             nbytes=int((stops - starts).sum()),
             sites=sites,
@@ -213,35 +235,31 @@ class Coverage:
         )
 
     def _against_plan(
-        self, allocation: AllocationRecord, cells: Cells, joined: Accesses, is_run: Flags, plan: Plan
+        self, allocation: AllocationRecord, cells: Cells, joined: Accesses, kind: Integers, plan: Plan
     ) -> list[Finding]:
-        planned_times, run_times = cells.count(~is_run), cells.count(is_run & joined.write)
-        label = joined.record.copy()
-        tasks = self.order.task[self.order.place[joined.record[is_run]]]
-        task_ids = np.array([record.task_id for record in self.log.tasks], np.int64)
-        by_core = np.array([not record.is_memory_core for record in self.log.tasks], bool)
-        label[is_run] = task_ids[tasks]
-        core_writes = is_run & joined.write
-        core_writes[is_run] &= by_core[tasks]
-        core_times = cells.count(core_writes)
-        both = (planned_times == 1) & (run_times == 1) & (core_times == 1)
-        planned, actual = cells.count(np.where(~is_run, label, 0)), cells.count(np.where(core_writes, label, 0))
-        bad = both & (planned != actual)
+        task = joined.record.copy()
+        is_run = kind == _RUN
+        task[is_run] = self.order.task[self.order.place[joined.record[is_run]]]
+        writes = is_run & joined.write
+        bad, wanted, actual = misplaced(cells, self.log, task, kind == _TILE, writes)
         if not bad.any():
             return []
         starts, stops = cells.runs(bad)
         cell = int(np.flatnonzero(bad)[0])
-        row = next(int(row) for row in cells.row[(cells.first <= cell) & (cell < cells.last)] if core_writes[row])
+        row = next(int(row) for row in cells.row[(cells.first <= cell) & (cell < cells.last)] if writes[row])
         original = int(np.flatnonzero(self.accesses.record == joined.record[row])[0])
+        site = self._site(original, "writes", plan, int(starts[0]))
+        who = f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task
         return [
             Finding(
                 kind="not-planned",
-                title=f"task {int(actual[cell])} writes what the plan gives to task {int(planned[cell])}",
+                title=f"{who} writes what the plan gives to task {int(wanted[cell])}",
                 where=describe(allocation, starts, stops),
                 nbytes=int((stops - starts).sum()),
-                sites=(self._site(original, "writes", plan, int(starts[0])),),
-                rule=f"plan {plan.operator}, strategy {plan.strategy}: {describe_tile(plan, int(starts[0]))}",
+                sites=(site,),
+                rule=f"the plan of {plan.operator} gives {describe_tile(plan, int(starts[0]))}",
                 remedy="follow plan.tiles_of(core.task_id), or verify without a plan",
+                fields={"task": self.log.tasks[int(actual[cell])].task_id, "planned_task": int(wanted[cell])},
             )
         ]
 
@@ -260,32 +278,7 @@ def _untouched(allocation: AllocationRecord) -> TensorUse:
         unread_bytes=allocation.nbytes,
         unwritten_bytes=allocation.nbytes,
         rewritten_bytes=0,
-    )
-
-
-def _tiles_as_accesses(plan: Plan, identity: int) -> Accesses:
-    """The tiles of a plan as writes of its output; `record` holds the task."""
-    tiles = plan.tiles
-    strides = contiguous_strides(plan.output_shape, plan.itemsize)
-    sizes = tiles.stop - tiles.start
-    kinds, number = np.unique(sizes, axis=0, return_inverse=True)
-    geometries: list[Geometry] = []
-    for shape in kinds.tolist():
-        geometry = geometry_of(Box(tuple(shape), strides, plan.itemsize))
-        assert geometry is not None  # noqa: S101 - tiles are not empty; Plan.check says so
-        geometries.append(geometry)
-    offset = tiles.start @ np.array(strides, np.int64)
-    number = number.reshape(-1)
-    stops = np.array([geometry.stop for geometry in geometries], np.int64)
-    return Accesses(
-        tiles.task,
-        np.full(len(tiles), identity),
-        offset,
-        number,
-        offset,
-        offset + stops[number],
-        np.ones(len(tiles), bool),
-        geometries,
+        expected_bytes=allocation.nbytes,
     )
 
 
@@ -305,26 +298,31 @@ def _join(one: Accesses, other: Accesses) -> Accesses:
     )
 
 
-def _tile_of(plan: Plan | None, byte: int) -> int:
-    if plan is None or not len(plan.tiles):
-        return NONE
-    place = np.array(np.unravel_index(byte // plan.itemsize, plan.output_shape))
-    inside = ((plan.tiles.start <= place) & (place < plan.tiles.stop)).all(axis=1)
-    return int(np.argmax(inside)) if inside.any() else NONE
+def _repeats(run: Accesses) -> tuple[Accesses, Integers]:
+    """What single operations write more than once, as accesses, and how many times beyond the first."""
+    geometries, offsets, extra = [], [], []
+    several = [number for number, one in enumerate(run.geometries) if one.touched_bytes > one.nbytes]
+    if several:
+        for row in np.flatnonzero(run.write & np.isin(run.geometry, several)).tolist():
+            starts, stops, times = run.geometries[int(run.geometry[row])].repeats()
+            for many in np.unique(times).tolist():
+                mine = times == many
+                first, length = starts[mine], (stops - starts)[mine]
+                geometries.append(Geometry(int(first[0]), 0, (), first, length))
+                offsets.append(int(run.offset[row]))
+                extra.append(many)
+    alloc = int(run.alloc[0]) if len(run) else NONE
+    return _accesses_from(alloc, np.array(offsets, np.int64), geometries), np.array(extra, np.int64)
 
 
-def tile_text(plan: Plan | None, byte: int) -> str:
-    """The tile of the plan that has a byte: `tile 3 of task 2`."""
-    tile = _tile_of(plan, byte)
-    if plan is None or tile == NONE:
-        return ""
-    return f"tile {int(plan.tiles.iteration[tile])} of task {int(plan.tiles.task[tile])}"
+def _accesses_from(alloc: int, offset: Integers, geometries: list[Geometry]) -> Accesses:
+    """One access for each geometry, of no operation."""
+    count = len(geometries)
+    low = offset + np.array([geometry.start for geometry in geometries], np.int64)
+    high = offset + np.array([geometry.stop for geometry in geometries], np.int64)
+    none = np.full(count, NONE, np.int64)
+    return Accesses(none, np.full(count, alloc), offset, np.arange(count), low, high, np.ones(count, bool), geometries)
 
 
-def describe_tile(plan: Plan | None, byte: int) -> str:
-    """The same with its box."""
-    tile = _tile_of(plan, byte)
-    if plan is None or tile == NONE:
-        return "these bytes to no tile"
-    start, stop = plan.tiles.start[tile].tolist(), plan.tiles.stop[tile].tolist()
-    return f"them to {tile_text(plan, byte)}, {start} to {stop}"
+def _none_of(run: Accesses) -> Accesses:
+    return _accesses_from(int(run.alloc[0]) if len(run) else NONE, np.empty(0, np.int64), [])

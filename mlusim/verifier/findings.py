@@ -24,6 +24,7 @@ KINDS = {
     "stopped": "the run stopped with another error",
     "bad-plan": "the plan does not hold",
     "race": "two operations of one task touch the same bytes, and nothing orders them",
+    "release": "a buffer is given back while a transfer may still use it",
     "task-race": "two tasks touch the same bytes, and nothing orders them",
     "uninitialised": "bytes are read that nobody has written",
     "never-written": "bytes of an output are never written",

@@ -12,6 +12,7 @@ from mlusim.verifier.boxes import Integers
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.order import Order
+from mlusim.verifier.releases import in_flight
 
 # What a sync is for mostly shows in the first operations of a log.
 _FIRST_LOOK = 2000
@@ -65,7 +66,7 @@ def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[lis
 
 
 def _needed(log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, without: Collection[int]) -> bool:
-    """Whether a race would show if the syncs on these lines were not there."""
+    """Whether a race, or a release in flight, would show if the syncs on these lines were not there."""
     order = Order(log, columns, without)
     early = np.flatnonzero(
         order.place[accesses.record] - order.first[columns["task"][accesses.record]]
@@ -73,6 +74,8 @@ def _needed(log: Log, columns: dict[str, Integers], accesses: Accesses, space: S
     )
     for rows in (early, slice(None)):
         some = accesses.where(rows)
+        if len(in_flight(log, some, order)):
+            return True
         for join in (within_tasks, between_tasks):
             if any(len(a) for a, _ in join(order, some, space)):
                 return True

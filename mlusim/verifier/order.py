@@ -3,9 +3,9 @@
 The rules (HARDWARE: the machine, BANG C semantics):
 - a task issues in program order; an operation begins after it was issued;
 - each pipe is in order; pipes have no order among them;
-- a blocking copy and a scalar load, and scalar work on chip, are complete before the next operation is issued;
-- a sync completes, before what follows, everything on the pipes that it names; only the full one waits for a scalar
-  store to off-chip memory, which is posted;
+- what an instruction waits for, whether it blocks its task and whether it is posted, `mlusim.cores.ordering` says;
+- a sync completes, before what follows, everything on the pipes that it names; only the full one waits for posted
+  stores;
 - a barrier is a full sync of every participant, and orders what each did before it before what any does after it;
 - a copy from GDRAM to SRAM runs on the memory core's engine, whoever issues it: in order with those of the same task;
 - launches of one queue are in order, and so are those on both sides of a wait of the host;
@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.log import BLOCKING, IO, MOVE, PIPES, SCALAR, SYNC, VECTOR, Log
+from mlusim.cores.ordering import ALL_PIPES, IO_PIPE, MOVE_PIPE, TENSOR_PIPE, VECTOR_PIPE, Ordering, recorded_ordering
+from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
-from mlusim.verifier.boxes import Integers
+from mlusim.verifier.boxes import Integers, alike
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -32,14 +33,14 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 POSTED, MEMORY_CORE_IO = len(PIPES), len(PIPES) + 1
 LANES = (*PIPES, "posted store", "memory core's io")
 BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu")
-_ALL_PIPES = (1 << VECTOR) | (1 << IO) | (1 << MOVE)
-# Lanes whose operations may still run while the task goes on, and the bits of a sync's mask that wait for them.
+# Lanes whose operations may still run while the task goes on, and the pipes that a sync names to wait for them.
 ASYNCHRONOUS_LANES = {
-    VECTOR: 1 << VECTOR,
-    IO: 1 << IO,
-    MOVE: 1 << MOVE,
-    POSTED: _ALL_PIPES,
-    MEMORY_CORE_IO: 1 << IO,
+    VECTOR: VECTOR_PIPE,
+    TENSOR: TENSOR_PIPE,
+    IO: IO_PIPE,
+    MOVE: MOVE_PIPE,
+    POSTED: ALL_PIPES,
+    MEMORY_CORE_IO: IO_PIPE,
 }
 
 
@@ -62,6 +63,7 @@ class Order:
         task, lane: by place.
         done: by place, the place behind which the operation is known to be complete; the task's last one where nothing
             but its end waits for it.
+        waiter: by place, the place of what waits for it: the first one that does not begin, or is complete, before it.
         segment: by place, barriers that its task has passed.
     """
 
@@ -84,32 +86,44 @@ class Order:
         union = np.array([record.kind != "BLOCK" for record in log.launches], bool)
         barriers = [log.ops.index(name) for name in BARRIERS if name in log.ops]
         self.is_barrier: Flags = np.isin(op, barriers) & union[launch_of_task[self.task]] if len(task) else self.is_sync
-        self.lane = self._lanes(op, pipe)
-        self.blocks: Flags = self._blocking(pipe)
-        self.done = self._done()
+        classes, kind = self._classes(pipe)
+        self.lane = self._lanes(pipe, np.array([one.posted for one in classes], bool)[kind])
+        self.blocks: Flags = np.array([one.blocks for one in classes], bool)[kind] & ~self.is_sync
+        self._waits_for: Integers = np.array([one.waits_for for one in classes], np.int64)[kind]
+        self.done, self.waiter = self._done()
 
-    def _lanes(self, op: Integers, pipe: Integers) -> Integers:
+    def _classes(self, pipe: Integers) -> tuple[list[Ordering], Integers]:
+        """The ordering classes of the operations, and which of them each place has."""
         log, columns = self.log, self._columns
-        lane = pipe.copy()
-        if "store" in log.ops:
-            off_chip = np.array([record.memory in ("gdram", "ldram") for record in log.allocations] + [False])
-            stores = op == log.ops.index("store")
-            lane[stores & off_chip[columns["dst_alloc"][self.record]]] = POSTED
-        to_sram = columns["direction"][self.record] == DIRECTION_CODES[Direction.GDRAM2SRAM]
+        off_chip = np.array([record.memory in ("gdram", "ldram") for record in log.allocations] + [False])
+        writes_off_chip = off_chip[columns["dst_alloc"][self.record]]
+        queued = np.zeros(len(self.task), bool)
+        queued[self.place[[record for record, loop in log.loops.items() if loop.how == "queued"]]] = True
+        first, kind, _ = alike(pipe, self.detail * (pipe != SYNC), writes_off_chip, queued)
+        classes = [
+            recorded_ordering(
+                int(pipe[one]),
+                int(self.detail[one]),
+                writes_off_chip=bool(writes_off_chip[one]),
+                queued=bool(queued[one]),
+            )
+            for one in first.tolist()
+        ]
+        return classes, kind
+
+    def _lanes(self, pipe: Integers, posted: Flags) -> Integers:
+        lane = np.where(posted, POSTED, pipe)
+        to_sram = self._columns["direction"][self.record] == DIRECTION_CODES[Direction.GDRAM2SRAM]
         if to_sram.any():
-            memory_core = np.array([record.is_memory_core for record in log.tasks], bool)
+            memory_core = np.array([record.is_memory_core for record in self.log.tasks], bool)
             lane[to_sram & ~memory_core[self.task]] = MEMORY_CORE_IO
         return lane
 
-    def _blocking(self, pipe: Integers) -> Flags:
-        copies = ((pipe == IO) | (pipe == MOVE)) & (self.detail == BLOCKING)
-        blocking: Flags = copies | ((pipe == SCALAR) & (self.lane != POSTED))
-        return blocking
-
-    def _done(self) -> Integers:
+    def _done(self) -> tuple[Integers, Integers]:
         places = np.arange(len(self.task))
         last = self.first[self.task + 1] - 1
         done = np.where(self.is_sync | self.blocks, places, last)
+        waiter = done.copy()
         waits = self.is_sync & ~self.left_out
         full = waits & self.is_barrier
         for lane, bits in ASYNCHRONOUS_LANES.items():
@@ -117,11 +131,16 @@ class Order:
             if not len(mine):
                 continue
             named = waits & ~self.is_barrier & ((self.detail & bits) == bits)
-            waiters = np.flatnonzero(full | named | ((self.lane == lane) & self.blocks))
-            after = np.searchsorted(waiters, mine, side="right")
-            found = np.append(waiters, len(self.task))[after]
-            done[mine] = np.minimum(found, last[mine])
-        return done
+            for waiters, known in (
+                (full | named | ((self.lane == lane) & self.blocks), 0),
+                # What waits for pipes before it begins finds them idle, as the operation behind a sync does.
+                (~self.is_sync & ((self._waits_for & bits) == bits) & (lane != POSTED), -1),
+            ):
+                there = np.flatnonzero(waiters)
+                found = np.append(there, len(self.task))[np.searchsorted(there, mine, side="right")]
+                done[mine] = np.minimum(done[mine], found + known)
+                waiter[mine] = np.minimum(waiter[mine], found)
+        return done, waiter
 
     @cached_property
     def segment(self) -> Integers:

@@ -6,21 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlusim.log import IO, MOVE, VECTOR, Log
+from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.conflicts import Space, between_tasks, shared_bytes, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.order import LANES, MEMORY_CORE_IO, POSTED, Order
+from mlusim.verifier.order import LANES, POSTED, Order
+from mlusim.verifier.remedies import LANE_SYNCS
 
-_WAITS = {
-    VECTOR: ("sync_compute", "the vector pipe"),
-    IO: ("sync_io", "the IO pipe"),
-    MOVE: ("sync_move", "the Move pipe"),
-    POSTED: ("sync", "the posted store"),
-    MEMORY_CORE_IO: ("sync_io", "the memory core's IO pipe"),
-}
 _LANE_NAMES = {
     "scalar": "the scalar pipe",
     "vector": "the vector pipe",
@@ -106,7 +100,7 @@ class Races:
             (False, True): f"{second.operation} writes {name} while {first.operation} may still read it",
             (True, True): f"{first.operation} and {second.operation} write the same bytes of {name} in any order",
         }[writes]
-        sync, pipe = _WAITS[lane]
+        sync, pipe = LANE_SYNCS[lane]
         blocking = ""
         if first.operation == "memcpy" and lane != POSTED:
             blocking = f"\nor wait for the copy at {first.place}: `await core.memcpy(...)`"

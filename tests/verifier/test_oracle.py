@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import mlusim
+from mlusim.cores.ordering import BLOCKING_COPY
 from mlusim.log import COLUMNS, IO, MOVE, SCALAR, VECTOR
 from mlusim.verifier.accesses import accesses_of
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
@@ -35,6 +36,7 @@ core_operations = st.one_of(
     st.tuples(st.just("vector"), st.integers(0, 5), st.integers(0, 5)),
     st.tuples(st.just("move"), st.integers(0, 5), st.integers(0, 5)),
     st.tuples(st.sampled_from(["scalar_load", "post", "scalar_store"]), st.integers(0, WIDTH - 1)),
+    st.tuples(st.just("post_array"), boxes),
     st.tuples(st.sampled_from(["sync", "sync_io", "sync_move", "sync_compute"])),
 )
 memory_core_operations = st.one_of(
@@ -93,6 +95,8 @@ async def interpret(core, x, out, programs):
                 await core.load(held[where])
             case "scalar_store":
                 core.store(held[where], 1.0)
+            case "post_array":
+                core.store_array(out[where], np.ones(out[where].shape))
             case "post":
                 core.store(out[where], 1.0)
             case _:
@@ -132,9 +136,14 @@ class Graph:
             if (task, engine) in last_on:
                 self.after["complete", last_on[task, engine]].add(begun)
             last_on[task, engine] = number
-            running[task].append(number)
             posted = self.posted(log, number)
-            if (record["detail"] == 1 and pipe in (IO, MOVE)) or (pipe not in (VECTOR, IO, MOVE) and not posted):
+            blocking = record["detail"] == 1 and pipe in (IO, MOVE)
+            if blocking and BLOCKING_COPY.waits_for:
+                for earlier in running[task]:
+                    if not self.posted(log, earlier):
+                        self.after["complete", earlier].add(begun)
+            running[task].append(number)
+            if blocking or (pipe not in (VECTOR, IO, MOVE) and not posted):
                 last_issued[task] = ("passed", number)
                 self.after[complete].add(("passed", number))
 
@@ -155,7 +164,9 @@ class Graph:
 
     def posted(self, log: Any, number: int) -> bool:
         record = self.records[number]
-        return log.ops[record["op"]] == "store" and log.allocations[record["dst_alloc"]].memory == "gdram"
+        return (
+            log.ops[record["op"]] in ("store", "store_array") and log.allocations[record["dst_alloc"]].memory == "gdram"
+        )
 
     def waits(self, log: Any, sync: int, earlier: int) -> bool:
         """Whether a sync of pipes waits for an operation."""

@@ -84,6 +84,21 @@ def test_only_the_full_sync_waits_for_a_posted_store(sync):
     assert verify(kernel, Output((1,)), Output((1,)), **ONE).ok == (sync == "sync")
 
 
+@pytest.mark.parametrize("sync", SYNCS)
+@pytest.mark.parametrize("memory", ["gdram", "ldram"])
+def test_only_the_full_sync_waits_for_posted_arrays(sync, memory):
+    async def kernel(core, work, out):
+        a = core.nram.alloc((4,), "float32", "a")
+        where = core.ldram.alloc((4,), "float32", "far") if memory == "ldram" else work
+        core.store_array(where, np.arange(4.0))
+        await maybe(core, sync)
+        await core.memcpy(a, where)
+        await core.memcpy(out, a)
+
+    arguments = (Output((4,)), Output((4,))) if memory == "gdram" else (np.zeros(4, np.float32), Output((4,)))
+    assert verify(kernel, *arguments, **ONE).ok == (sync == "sync")
+
+
 def test_scalar_stores_and_loads_are_in_order():
     async def kernel(core, counter):
         for turn in range(3):

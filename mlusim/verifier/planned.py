@@ -1,0 +1,205 @@
+"""A run against its plan: which tensor the plan splits, who writes which tile, how much NRAM each task takes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mlusim.log import NONE, AllocationRecord, Box, Log
+from mlusim.memory.view import contiguous_strides
+from mlusim.planning.plan import Plan
+from mlusim.units import format_bytes
+from mlusim.verifier.accesses import Accesses
+from mlusim.verifier.boxes import Geometry, Integers, geometry_of
+from mlusim.verifier.cells import Cells, Flags
+from mlusim.verifier.findings import Finding
+
+_RULE = "the run does what its plan says"
+
+
+def is_output(record: AllocationRecord) -> bool:
+    """Whether an allocation is a tensor of the host that kernels are to write."""
+    return record.task == NONE and not (record.read_only or record.workspace)
+
+
+def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, list[Finding]]:
+    """The tensor that a plan splits, and what is wrong with it; NONE where there is no plan, or no such tensor.
+
+    It is the output with this name, or else the only output, or else the only one with the shape and the bytes of the
+    plan. Size alone never decides.
+    """
+    outputs = [identity for identity, record in enumerate(log.allocations) if is_output(record)]
+    if plan is None or not outputs or not log.launches:
+        return NONE, []
+    nbytes = math.prod(plan.output_shape) * plan.itemsize
+    if name:
+        outputs = [identity for identity in outputs if log.allocations[identity].name == name]
+    elif len(outputs) > 1:
+        alike = [
+            identity
+            for identity in outputs
+            if log.allocations[identity].shape == plan.output_shape and log.allocations[identity].nbytes == nbytes
+        ]
+        if len(alike) != 1:
+            names = ", ".join(log.allocations[identity].name for identity in alike or outputs)
+            return NONE, [
+                _unlike(
+                    f"the plan covers {_describe(plan.output_shape, plan.itemsize)} and "
+                    f"{'several outputs are so' if alike else 'no output is so'}: {names}",
+                    "name the tensor that the plan splits: verify(..., planned='NAME')",
+                )
+            ]
+        outputs = alike
+    if not outputs:
+        return NONE, [_unlike(f"the plan splits {name}, which is no output", "planned is the name of an output")]
+    record = log.allocations[outputs[0]]
+    window = window_of(log, outputs[0])
+    covered = nbytes if window is None else math.prod(window[1].shape) * window[1].itemsize
+    if covered != nbytes or (window is None and record.nbytes != nbytes):
+        itemsize = record.nbytes // max(math.prod(record.shape), 1)
+        return NONE, [
+            _unlike(
+                f"the plan covers {_describe(plan.output_shape, plan.itemsize)}, and {record.name} is {record.dtype} "
+                f"{_describe(record.shape, itemsize)}",
+                "make the plan for the shape and element type of this output",
+            )
+        ]
+    return outputs[0], []
+
+
+def window_of(log: Log, identity: int) -> tuple[int, Box] | None:
+    """Offset and box of the one part of a tensor that launches were given; None where they had all of it."""
+    windows = log.windows.get(identity, set())
+    if len(windows) != 1:
+        return None
+    offset, code = next(iter(windows))
+    box = log.boxes[code]
+    return None if math.prod(box.shape) * box.itemsize == log.allocations[identity].nbytes else (offset, box)
+
+
+def _describe(shape: tuple[int, ...], itemsize: int) -> str:
+    return f"{list(shape)} elements of {itemsize} B"
+
+
+def _unlike(title: str, remedy: str) -> Finding:
+    return Finding(kind="not-planned", title=title, rule=_RULE, remedy=remedy)
+
+
+def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
+    """The tiles of a plan as writes of its output; `record` holds the task."""
+    tiles = plan.tiles
+    strides = contiguous_strides(plan.output_shape, plan.itemsize)
+    begin = 0
+    window = window_of(log, identity)
+    if window is not None and window[1].shape == plan.output_shape:
+        begin, strides = window[0], window[1].strides
+    sizes = tiles.stop - tiles.start
+    kinds, number = np.unique(sizes, axis=0, return_inverse=True)
+    geometries: list[Geometry] = []
+    for shape in kinds.tolist():
+        geometry = geometry_of(Box(tuple(shape), strides, plan.itemsize))
+        assert geometry is not None  # noqa: S101 - tiles are not empty; Plan.check says so
+        geometries.append(geometry)
+    offset = begin + tiles.start @ np.array(strides, np.int64)
+    number = number.reshape(-1)
+    starts = np.array([geometry.start for geometry in geometries], np.int64)
+    stops = np.array([geometry.stop for geometry in geometries], np.int64)
+    return Accesses(
+        tiles.task,
+        np.full(len(tiles), identity),
+        offset,
+        number,
+        offset + starts[number],
+        offset + stops[number],
+        np.ones(len(tiles), bool),
+        geometries,
+    )
+
+
+def misplaced(
+    cells: Cells, log: Log, task: Integers, planned: Flags, writes: Flags
+) -> tuple[Flags, Integers, Integers]:
+    """Cells that another task writes than the plan says: which, by cell the planned task, and the writing one.
+
+    Args:
+        cells: of the output.
+        log: of the run.
+        task: by access, the number of its task in the log, or for a tile of the plan its task in the grid.
+        planned, writes: accesses that are tiles of the plan, and those that write.
+
+    A memory core writes for the cores of its cluster.
+    """
+    once = (cells.count(planned) == 1) & (cells.count(writes) == 1)
+    cluster_of = np.array([record.cluster for record in log.tasks], np.int64)
+    task_ids = np.array([record.task_id for record in log.tasks], np.int64)
+    by_memory_core = np.array([record.is_memory_core for record in log.tasks], bool)
+    wanted = cells.count(np.where(planned, task, 0))
+    actual = cells.count(np.where(writes, task, 0))
+    cluster_of_task = np.full(max(int(task[planned].max(initial=0)), int(task_ids.max(initial=0))) + 1, NONE, np.int64)
+    cluster_of_task[task_ids[~by_memory_core]] = cluster_of[~by_memory_core]
+    writer = np.where(once, actual, 0)
+    same = np.where(
+        by_memory_core[writer],
+        cluster_of_task[np.where(once, wanted, 0)] == cluster_of[writer],
+        wanted == task_ids[writer],
+    )
+    return once & ~same, wanted, actual
+
+
+def nram_beyond_plan(log: Log, plan: Plan) -> list[Finding]:
+    """The task that has the most NRAM allocated at once, where the plan gives less."""
+    peaks = nram_peaks(log)
+    if not peaks:
+        return []
+    task = max(peaks, key=lambda one: peaks[one])
+    if peaks[task] <= plan.nram_bytes:
+        return []
+    return [
+        _unlike(
+            f"task {log.tasks[task].task_id} has {format_bytes(peaks[task])} of NRAM allocated at once, and the plan "
+            f"gives it {format_bytes(plan.nram_bytes)}",
+            "allocate less, or give the plan the NRAM that the kernel takes",
+        )
+    ]
+
+
+def nram_peaks(log: Log) -> dict[int, int]:
+    """By task, the most bytes of NRAM that it has allocated at once."""
+    events = []
+    for record in log.allocations:
+        if record.memory == "nram":
+            events.append((record.task, record.start_ps, 1, record.nbytes))
+            if record.end_ps >= 0:
+                events.append((record.task, record.end_ps, 0, -record.nbytes))
+    peaks: dict[int, int] = {}
+    held: dict[int, int] = {}
+    for task, _, _, nbytes in sorted(events):
+        held[task] = held.get(task, 0) + nbytes
+        peaks[task] = max(peaks.get(task, 0), held[task])
+    return peaks
+
+
+def _tile_of(plan: Plan | None, byte: int) -> int:
+    if plan is None or not len(plan.tiles):
+        return NONE
+    place = np.array(np.unravel_index(byte // plan.itemsize, plan.output_shape))
+    inside = ((plan.tiles.start <= place) & (place < plan.tiles.stop)).all(axis=1)
+    return int(np.argmax(inside)) if inside.any() else NONE
+
+
+def tile_text(plan: Plan | None, byte: int) -> str:
+    """The tile of the plan that has a byte: `tile 3 of task 2`."""
+    tile = _tile_of(plan, byte)
+    if plan is None or tile == NONE:
+        return ""
+    return f"tile {int(plan.tiles.iteration[tile])} of task {int(plan.tiles.task[tile])}"
+
+
+def describe_tile(plan: Plan | None, byte: int) -> str:
+    """The same with its box."""
+    tile = _tile_of(plan, byte)
+    if plan is None or tile == NONE:
+        return "these bytes to no tile"
+    start, stop = plan.tiles.start[tile].tolist(), plan.tiles.stop[tile].tolist()
+    return f"them to {tile_text(plan, byte)}, {start} to {stop}"

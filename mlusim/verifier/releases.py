@@ -1,0 +1,73 @@
+"""Buffers that a scope gives back while a transfer may still use them: what comes next there shares their bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mlusim.log import IO, MOVE, NONE, Log
+from mlusim.verifier.accesses import Accesses
+from mlusim.verifier.boxes import Integers, alike
+from mlusim.verifier.coordinates import describe
+from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.order import LANES, MEMORY_CORE_IO, Order
+from mlusim.verifier.remedies import LANE_SYNCS
+
+_TRANSFERS = (IO, MOVE, MEMORY_CORE_IO)
+
+
+def in_flight(log: Log, accesses: Accesses, order: Order) -> Integers:
+    """Rows of `accesses` whose transfer nothing has waited for when their buffer is given back.
+
+    Only transfers count: the vector pipe is in order with what it does next to the same bytes.
+    """
+    released = {identity: count for identity, count in log.released.items() if log.allocations[identity].task != NONE}
+    if not released or not len(accesses):
+        return np.empty(0, np.int64)
+    # By allocation, the place of the first operation of its task behind the release.
+    behind = np.full(len(log.allocations), len(order.task) + 1, np.int64)
+    identities = np.array(list(released), np.int64)
+    task = np.array([log.allocations[identity].task for identity in released], np.int64)
+    records = len(order.task) + 1
+    begin = np.searchsorted(order.task * records + order.record, task * records + np.array(list(released.values())))
+    behind[identities] = begin
+    owner = np.full(len(log.allocations), NONE, np.int64)
+    owner[identities] = task
+    place = order.place[accesses.record]
+    rows = np.isin(order.lane[place], _TRANSFERS) & (owner[accesses.alloc] == order.task[place])
+    rows &= (order.waiter[place] >= behind[accesses.alloc]) & (place < behind[accesses.alloc])
+    return np.flatnonzero(rows)
+
+
+def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
+    """Releases of buffers in flight, those of equal source lines and buffers as one."""
+    rows = in_flight(log, accesses, order)
+    if not len(rows):
+        return []
+    names = sorted({record.name for record in log.allocations})
+    name = np.array([names.index(log.allocations[alloc].name) for alloc in accesses.alloc[rows].tolist()])
+    line = order.line[order.place[accesses.record[rows]]]
+    first, _, times = alike(line, name)
+    found = []
+    for row, count in sorted(zip(rows[first].tolist(), times.tolist(), strict=True)):
+        record = int(accesses.record[row])
+        allocation = log.allocations[int(accesses.alloc[row])]
+        lane = int(order.lane[order.place[record]])
+        writes = bool(accesses.write[row])
+        site = site_of(log, record, "writes" if writes else "reads", LANES[lane])
+        starts, stops = (part + int(accesses.offset[row]) for part in accesses.of(row)[0].segments())
+        sync, pipe = LANE_SYNCS[lane]
+        found.append(
+            Finding(
+                kind="release",
+                title=f"{allocation.name} is given back while {site.operation} may still "
+                f"{'write' if writes else 'read'} it",
+                where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
+                nbytes=int((stops - starts).sum()),
+                sites=(site,),
+                rule="a buffer lives until its scope ends; the next one there has the same bytes",
+                remedy=f"`await core.{sync}()`, which waits for {pipe}, before the scope of {allocation.name} ends",
+                times=count,
+                fields={"sync": sync},
+            )
+        )
+    return found

@@ -1,0 +1,16 @@
+"""Which sync waits for what is on a lane."""
+
+from __future__ import annotations
+
+from mlusim.log import IO, MOVE, TENSOR, VECTOR
+from mlusim.verifier.order import MEMORY_CORE_IO, POSTED
+
+# By lane: the sync of a core that waits for it, and what it waits for.
+LANE_SYNCS = {
+    VECTOR: ("sync_compute", "the vector pipe"),
+    TENSOR: ("sync_compute", "the tensor pipe"),
+    IO: ("sync_io", "the IO pipe"),
+    MOVE: ("sync_move", "the Move pipe"),
+    POSTED: ("sync", "the posted store"),
+    MEMORY_CORE_IO: ("sync_io", "the memory core's IO pipe"),
+}
