@@ -4,6 +4,7 @@
     ├── BoardError              a board record or TOML file that breaks a rule
     ├── InputError              an operator's argument (also a ValueError)
     ├── PlanError               a split that cannot be made, or does not cover its output
+    ├── CompileError            a BANG C file that does not compile; its text is the compiler's
     ├── LaunchError             a launch that the board cannot hold
     ├── VerificationError       a kernel or split that does not hold; its text is the report
     └── KernelError             raised while a kernel runs; names task, line and time
@@ -65,6 +66,10 @@ class PlanError(MlusimError):
 
 class LaunchError(MlusimError):
     """A launch that the board cannot hold: task type, grid or queue."""
+
+
+class CompileError(MlusimError):
+    """A BANG C file that does not compile, or does not link: the compiler's message at the user's line."""
 
 
 class VerificationError(MlusimError):

@@ -129,6 +129,30 @@ class Memory:
         """No transfer is in flight any more."""
         self._in_flight.clear()
 
+    def place(self, address: int, nbytes: int, name: str, identity: int, buffer: Bytes | None) -> Allocation:
+        """Take the `nbytes` at `address`, as a linker does, on the bytes of `buffer`.
+
+        They may lie in what is reserved for the compiler. Raises `AllocationError` where they leave the memory or
+        are taken.
+        """
+        capacity = max(round_up(nbytes, self.alignment_bytes), self.alignment_bytes)
+        if address < 0 or address + nbytes > self.total_bytes:
+            raise AllocationError(
+                f"{name} of {format_bytes(nbytes)} at byte {group_digits(address)} of {self.name}, which has "
+                f"{group_digits(self.total_bytes)} B"
+            )
+        position = 0
+        for one in self._live:
+            if one.address < address + capacity and address < one.address + one.capacity:
+                raise AllocationError(f"{name} at byte {group_digits(address)} of {self.name} overlaps {one.name}")
+            position += one.address < address
+        allocation = Allocation(self, identity, address, nbytes, capacity, name)
+        allocation.buffer = buffer
+        self._live.insert(position, allocation)
+        self.used_bytes += capacity
+        self.peak_bytes = max(self.peak_bytes, self.used_bytes)
+        return allocation
+
     def free(self, allocation: Allocation, *, in_flight: bool = False) -> None:
         """Give a range back; `in_flight`: a transfer may still use its bytes, which stay until `settle`.
 

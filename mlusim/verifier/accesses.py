@@ -11,7 +11,7 @@ from mlusim.log import NONE, Log
 from mlusim.verifier.boxes import Geometry, Integers, geometry_of, geometry_of_rows
 
 # Operations that stand for many row copies: of their operands only the rows that moved count.
-BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter")
+BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter", "load_rows", "store_rows")
 # Writes as many elements as its mask keeps.
 COLLECT = "collect"
 COLLECT_BINS = "collect_bins"

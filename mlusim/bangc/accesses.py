@@ -1,0 +1,131 @@
+"""Plain C++ accesses to device memory, as counted scalar loads and stores at their C++ lines.
+
+The library of fibres hands over runs: so many accesses of one instruction at equal steps. Runs that follow each other
+at equal steps become one record of two loops; accesses without order become one record with their addresses.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.cores.task import SUSPEND
+from mlusim.errors import AccessError
+from mlusim.memory.view import View
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.bangc.bridge import Bridge
+    from mlusim.cores.core import Core
+    from mlusim.memory.allocation import Allocation
+
+_FEW = 16
+_DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+_BYTE = np.dtype(np.uint8)
+
+
+async def drain(bridge: Bridge, function: str) -> None:
+    """Charge and log the accesses that the fibre has counted."""
+    record = bridge.image.record
+    count = int(record.run_count)
+    runs = bridge.image.runs[:count].copy()
+    record.run_count = 0
+    if count <= _FEW:
+        for pc, address, stride, times, meta in runs.tolist():
+            await _one(bridge, function, pc, address, ((times, stride),), meta)
+        return
+    order = np.lexsort((np.arange(count), runs["meta"], runs["pc"]))
+    grouped = runs[order]
+    edges = np.flatnonzero((np.diff(grouped["pc"]) != 0) | (np.diff(grouped["meta"]) != 0)) + 1
+    for part in np.split(grouped, edges):
+        await _group(bridge, function, part)
+
+
+async def _group(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> None:
+    """Runs of one instruction on one tensor."""
+    pc, meta = int(runs["pc"][0]), int(runs["meta"][0])
+    if len(runs) > _FEW and int(runs["count"].max()) == 1:
+        await _scattered(bridge, function, pc, runs["address"], meta)
+        return
+    starts = runs["address"].astype(np.int64)
+    equal = (np.diff(runs["count"].astype(np.int64)) == 0) & (np.diff(runs["stride"]) == 0)
+    position = 0
+    while position < len(runs):
+        stop = position + 1
+        if stop < len(runs) and equal[position]:
+            step = starts[stop] - starts[position]
+            while stop < len(runs) and equal[stop - 1] and starts[stop] - starts[stop - 1] == step:
+                stop += 1
+        times, stride = int(runs["count"][position]), int(runs["stride"][position])
+        loops: tuple[tuple[int, int], ...] = ((times, stride),)
+        if stop - position > 1:
+            loops = ((stop - position, int(starts[position + 1] - starts[position])), *loops)
+        await _one(bridge, function, pc, int(starts[position]), loops, meta)
+        position = stop
+
+
+async def _one(
+    bridge: Bridge, function: str, pc: int, address: int, loops: tuple[tuple[int, int], ...], meta: int
+) -> None:
+    """Accesses in at most two loops: one record."""
+    size, write = meta & 0xFF, bool(meta >> 8 & 1)
+    dtype = _DTYPES.get(size, _BYTE)
+    low = address + sum(min(0, (count - 1) * stride) for count, stride in loops)
+    high = address + sum(max(0, (count - 1) * stride) for count, stride in loops) + size
+    allocation, offset = bridge.locate(low)
+    site = bridge.site_of(pc, function)
+    if offset + high - low > allocation.nbytes:
+        site.call(_leaves, allocation, offset, high - low, write)
+    total = 1
+    for count, _ in loops:
+        total *= count
+    # Each byte once: a step of 0 is the same element again.
+    shape = tuple(1 if stride == 0 else count for count, stride in loops)
+    strides = tuple(stride for _, stride in loops)
+    if dtype.itemsize != size:
+        shape, strides = (*shape, size), (*strides, 1)
+    view = View(allocation, offset + address - low, shape, strides, dtype)
+    if site.call(access, bridge.core, view, total, write=write):
+        await SUSPEND
+
+
+async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarray[Any, Any], meta: int) -> None:
+    """Accesses without order: their addresses as an array."""
+    size, write = meta & 0xFF, bool(meta >> 8 & 1)
+    known = np.unique(addresses.astype(np.int64))
+    allocation, offset = bridge.locate(int(known[0]))
+    site = bridge.site_of(pc, function)
+    if offset + int(known[-1] - known[0]) + size > allocation.nbytes:
+        site.call(_leaves, allocation, offset, int(known[-1] - known[0]) + size, write)
+    offsets = known - known[0]
+    dtype = _DTYPES.get(size, _BYTE)
+    if (offsets % dtype.itemsize).any() or dtype.itemsize != size:
+        dtype = _BYTE
+        offsets = np.unique((offsets[:, None] + np.arange(size)).reshape(-1))
+    rows = offsets // dtype.itemsize
+    view = View(allocation, offset, (int(rows[-1]) + 1,), (dtype.itemsize,), dtype)
+    core = bridge.core
+    record = core._log.count
+    waits = site.call(access, core, view, len(addresses), write=write, rows=True)
+    core._log.addresses[record] = {"dst" if write else "src": rows}
+    if waits:
+        await SUSPEND
+
+
+def access(core: Core, view: View, count: int, *, write: bool, rows: bool = False) -> bool:
+    """Log and charge scalar accesses at the line of the caller; whether the task must wait for the board's time."""
+    name = "store" if write else "load"
+    if rows:
+        name += "_rows"
+    elif count > 1:
+        name += "_array"
+    return core._scalar_access(name, view, count, sys._getframe(1), write=write)[1]
+
+
+def _leaves(allocation: Allocation, offset: int, nbytes: int, write: bool) -> None:  # noqa: FBT001
+    raise AccessError(
+        f"plain C++ {'writes' if write else 'reads'} bytes {group_digits(offset)}..{group_digits(offset + nbytes)} of "
+        f"{allocation.name}, which has {group_digits(allocation.nbytes)} B"
+    )

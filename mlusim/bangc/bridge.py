@@ -1,0 +1,277 @@
+"""A task of a compiled kernel: its image, and what its pointers mean.
+
+Memory is one truth: arrays with a memory space are allocations of the simulated memories on the very bytes that the
+C++ sees, GDRAM pointers are addresses of the buffers of the device's tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from mlusim.bangc.image import (
+    ARENA_BYTES,
+    ARGUMENTS,
+    KINDS,
+    SRAM,
+    UNIT_VARIABLES,
+    Image,
+    Range,
+)
+from mlusim.bangc.placing import place
+from mlusim.errors import AccessError, AllocationError, KernelError
+from mlusim.memory.allocation import POISON, Allocation, Memory
+from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.view import Pointer, View, contiguous_strides
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.bangc.lines import Site
+    from mlusim.bangc.module import Module
+    from mlusim.cores.core import Core
+
+_UINT8 = np.dtype(np.uint8)
+_KINDS = {1: "i", 2: "u", 3: "f"}
+_POINTER = 1 << 16
+_SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = range(1, 6)
+
+
+def dtype_of_code(code: int) -> np.dtype[Any]:
+    """The element type of a code of the headers; bytes for what is none."""
+    kind, size = code >> 8 & 0xFF, code & 0xFF
+    if kind == _BFLOAT:
+        return np.dtype(ml_dtypes.bfloat16)
+    if kind == _BOOL:
+        return np.dtype(np.bool_)
+    if kind in _KINDS and size in (1, 2, 4, 8):
+        return np.dtype(f"{_KINDS[kind]}{size}")
+    return _UINT8
+
+
+class GdramMap:
+    """The tensors of a device's GDRAM by host address, for one state of its allocations."""
+
+    def __init__(self, allocations: tuple[Allocation, ...], reserve: int) -> None:
+        found = []
+        for one in allocations:
+            if not one.nbytes:
+                continue
+            if one.buffer is None:
+                found.append((reserve + one.address, one.nbytes, 2, one))
+            else:
+                found.append((int(one.buffer.ctypes.data), one.nbytes, int(one.read_only), one))
+        found.sort(key=lambda entry: entry[0])
+        self.bases = [entry[0] for entry in found]
+        self.allocations = [entry[3] for entry in found]
+        self.address = {entry[3].identity: entry[0] for entry in found}
+        self.ranges = (Range * max(len(found), 1))(*[Range(base, size, flags) for base, size, flags, _ in found])
+
+
+class Bridge:
+    """One task: gives views and pointers for addresses, and takes what the fibre hands over."""
+
+    def __init__(self, core: Core, module: Module, image: Image, gdram: GdramMap) -> None:
+        self.core = core
+        self.module = module
+        self.image = image
+        self.gdram = gdram
+        self._task = core._task
+        self._chip = core._chip
+        self._placed: list[list[Allocation]] = [[] for _ in KINDS]
+        self._offsets: list[list[int]] = [[] for _ in KINDS]
+        self._absent: dict[int, Memory] = {}
+        self._pcs: dict[int, Site] = {}
+        self._views: dict[tuple[int, int, Any], View] = {}
+        self._bases = [room.base if room is not None else -1 for room in image.rooms]
+        record = image.record
+        record.ranges = ctypes.cast(gdram.ranges, ctypes.POINTER(Range))
+        record.range_count = len(gdram.bases)
+        for index, name in enumerate(UNIT_VARIABLES):
+            image.unit[index] = int(getattr(core, name))
+        self.place_arrays()
+
+    # -- arrays with a memory space ------------------------------------------------------------------------------------
+
+    def place_arrays(self) -> None:
+        """Allocate the arrays that the image has and this task has not yet."""
+        for kind, room in enumerate(self.image.rooms):
+            if room is None:
+                continue
+            arena = room.arena
+            known = len(self._placed[kind])
+            for number in range(known, arena.count):
+                array = arena.arrays[number]
+                self._placed[kind].append(self._allocate(kind, arena, array))
+                self._offsets[kind].append(int(array.offset))
+
+    def _allocate(self, kind: int, arena: Any, array: Any) -> Allocation:
+        unit = self._task.unit
+        memory = unit.cluster.sram if kind == SRAM else getattr(unit, KINDS[kind].value)
+        name = array.name.decode()
+        offset, size = int(array.offset), int(array.size)
+        if memory is None:
+            memory = self._absent.setdefault(kind, _no_memory(unit.cluster.index, kind))
+        if kind == SRAM:
+            shared = self._task.job.sram_buffers.setdefault(unit.cluster.index, {})
+            key = f"{name}@{offset}"
+            view = shared.get(key)
+            if view is not None:
+                return view.allocation  # type: ignore[no-any-return]
+        if offset + size > memory.total_bytes:
+            raise AllocationError(self._does_not_fit(kind, arena, memory))
+        room = self.image.rooms[kind]
+        assert room is not None  # noqa: S101 - for the type checker
+        buffer = room.bytes[offset : offset + size]
+        buffer.fill(POISON)
+        if array.initial:
+            ctypes.memmove(int(buffer.ctypes.data), array.initial, size)
+        allocation = place(self._chip, memory, self._task, name, offset, buffer)
+        if kind == SRAM:
+            shared[key] = View.of(allocation, (size,), _UINT8)
+        elif unit.nram is not None or kind == KINDS.index(MemoryKind.LDRAM):
+            getattr(self.core, KINDS[kind].value)._owned.append(allocation)
+        return allocation
+
+    def _does_not_fit(self, kind: int, arena: Any, memory: Any) -> str:
+        arrays = [arena.arrays[number] for number in range(arena.count)]
+        parts = " + ".join(f"{one.name.decode()} {group_digits(one.size)}" for one in arrays)
+        return (
+            f"the {KINDS[kind].value.upper()} arrays of {self.module.path.name} take {group_digits(arena.used)} B "
+            f"({parts}, each from a multiple of {arena.alignment} B on) and {memory.name} has "
+            f"{group_digits(memory.total_bytes)} B: make an array smaller, or let functions share one"
+        )
+
+    # -- addresses -----------------------------------------------------------------------------------------------------
+
+    def locate(self, address: int) -> tuple[Allocation, int]:
+        """The allocation that an address lies in, and the byte of it. Raises `AccessError` for an address of none."""
+        for kind, base in enumerate(self._bases):
+            offset = address - base
+            if 0 <= offset < ARENA_BYTES:
+                number = bisect_right(self._offsets[kind], offset) - 1
+                if number >= 0:
+                    return self._placed[kind][number], offset - self._offsets[kind][number]
+        bases = self.gdram.bases
+        number = bisect_right(bases, address) - 1
+        if number >= 0:
+            allocation = self.gdram.allocations[number]
+            offset = address - bases[number]
+            if offset <= allocation.nbytes:
+                return allocation, offset
+        raise AccessError(self.wild_text(address))
+
+    def wild_text(self, address: int) -> str:
+        """What there is to say of an address that belongs to nothing."""
+        if not address:
+            return "a null pointer: no tensor was given for this argument"
+        near = bisect_right(self.gdram.bases, address) - 1
+        if near >= 0:
+            allocation = self.gdram.allocations[near]
+            behind = address - self.gdram.bases[near] - allocation.nbytes
+            if behind < 1 << 30:
+                return (
+                    f"address {address:#x} lies in no memory of this core: {group_digits(behind)} B behind the end of "
+                    f"{allocation.name} ({group_digits(allocation.nbytes)} B)"
+                )
+        stack = self.image.record
+        del stack
+        return (
+            f"address {address:#x} lies in no memory of this core: it is no tensor of the device and no array with a "
+            "memory space (__nram__, __wram__, __mlu_shared__, __ldram__); instructions do not take local variables"
+        )
+
+    def pointer(self, address: int) -> Pointer:
+        """An address as a pointer to bytes."""
+        return Pointer(*self.locate(address), _UINT8)
+
+    def remote(self, address: int, cluster: int) -> Pointer:
+        """The same array in another cluster of the union: the target of SRAM2SRAM."""
+        allocation, offset = self.locate(address)
+        job = self._task.job
+        if not 0 <= cluster < len(job.clusters):
+            raise AccessError(f"memcpy to cluster {cluster}: the union has {len(job.clusters)} of them")
+        own = job.sram_buffers.get(self._task.unit.cluster.index, {})
+        key = next((key for key, view in own.items() if view.allocation is allocation), None)
+        other = job.sram_buffers.get(job.clusters[cluster].index, {}).get(key or "")
+        if other is None:
+            raise AccessError(f"memcpy to cluster {cluster} of {allocation.name}: that cluster has not started yet")
+        return Pointer(other.allocation, offset, _UINT8)
+
+    def view(self, code: int, address: int, shape: tuple[int, ...]) -> View:
+        """A contiguous view of elements at an address. Raises `AccessError` where it leaves its array."""
+        key = (address, code, shape)
+        known = self._views.get(key)
+        if known is not None:
+            return known
+        dtype = dtype_of_code(code)
+        allocation, offset = self.locate(address)
+        nbytes = dtype.itemsize
+        for extent in shape:
+            nbytes *= extent
+        if offset + nbytes > allocation.nbytes or min(shape, default=1) < 0:
+            raise AccessError(
+                f"{list(shape)} elements of {dtype.name} at byte {group_digits(offset)} of {allocation.name}, which "
+                f"has {group_digits(allocation.nbytes)} B: they end at byte {group_digits(offset + nbytes)}"
+            )
+        view = View(allocation, offset, shape, contiguous_strides(shape, dtype.itemsize), dtype)
+        self._views[key] = view
+        return view
+
+    # -- values --------------------------------------------------------------------------------------------------------
+
+    def call(self) -> tuple[int, int, list[int], list[Any]]:
+        """The call that the fibre waits with: address of the file's name, line, codes, values."""
+        words = self.image.words
+        count = words[2]
+        codes = words[5 : 5 + count].tolist()
+        values = words[5 + ARGUMENTS : 5 + ARGUMENTS + count].tolist()
+        for index, code in enumerate(codes):
+            if code < _POINTER:
+                kind = code >> 8
+                if kind == _SIGNED:
+                    if values[index] >= 1 << 63:
+                        values[index] -= 1 << 64
+                elif kind in (_FLOAT, _BFLOAT):
+                    values[index] = _DOUBLE.unpack(_WORD.pack(values[index]))[0]
+        return words[3], words[1], codes, values
+
+    def give(self, value: float | bool) -> None:
+        """The value that the call gives back."""
+        word = _WORD.unpack(_DOUBLE.pack(value))[0] if isinstance(value, float) else int(value) & (1 << 64) - 1
+        self.image.words[4] = word
+
+    def site_of(self, pc: int, function: str) -> Site:
+        """The site of a plain access, by the address of its instruction."""
+        found = self._pcs.get(pc)
+        if found is None:
+            where = self.module.line_of(pc - self.image.base) or (str(self.module.path), 1, "")
+            found = self._pcs[pc] = self.module.named_site(where[0], where[1], function)
+        return found
+
+    def stack(self) -> tuple[int, int]:
+        """Address and size of the task's stack."""
+        return self.image.stack, self.image.stack_size
+
+    def text(self, address: int) -> str:
+        """A string of the kernel's."""
+        return ctypes.string_at(address).decode(errors="replace")
+
+    def unknown(self, site: Site, codes: list[int], values: list[Any]) -> Any:
+        """An instruction that has no counterpart."""
+        del codes, values
+        raise KernelError(f"{site.file}:{site.line}: this instruction is not simulated")
+
+
+_WORD = struct.Struct("<Q")
+_DOUBLE = struct.Struct("<d")
+
+
+def _no_memory(cluster: int, kind: int) -> Memory:
+    """A memory core has no NRAM and no WRAM; the addresses of such arrays are there, and nothing may use them."""
+    name = f"the {KINDS[kind].value.upper()} that the memory core of cluster {cluster} does not have"
+    return Memory(KINDS[kind], name, ARENA_BYTES, alignment_bytes=1)

@@ -1,0 +1,1 @@
+"""Host programs: `main` with CNRT on a simulated board."""

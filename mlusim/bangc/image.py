@@ -1,0 +1,264 @@
+"""Images: copies of a compiled kernel, one for each core, and their fibres.
+
+Every core has a copy of the shared object, loaded apart, so its file-scope variables are its own; arrays with a memory
+space lie in the unit's own ranges of addresses, those of `__mlu_shared__` in the cluster's. The structures here mirror
+`runtime.cpp`.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import mmap
+import os
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlusim.errors import CompileError
+from mlusim.memory.kinds import MemoryKind
+
+ARGUMENTS, SLOTS, ARRAYS = 32, 512, 512
+KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
+SRAM = 2
+FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT = range(-1, -9, -1)
+ARENA_BYTES = 1 << 28
+_STACK_BYTES = 1 << 20
+_HOST_STACK_BYTES = 1 << 23
+_RUNS = 1 << 15
+# Ticks of a second of processor time without a word from the kernel before it counts as endless.
+_WORD = ctypes.c_uint64
+
+
+class Call(ctypes.Structure):
+    """What a fibre hands over."""
+
+    _fields_ = (
+        ("op", ctypes.c_int64),
+        ("line", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("file", _WORD),
+        ("result", _WORD),
+        ("code", _WORD * ARGUMENTS),
+        ("value", _WORD * ARGUMENTS),
+    )
+
+
+class Range(ctypes.Structure):
+    """A range of GDRAM; bit 0 of `flags`: read-only, bit 1: without bytes."""
+
+    _fields_ = (("base", _WORD), ("size", _WORD), ("flags", _WORD))
+
+
+class PlacedArray(ctypes.Structure):
+    """An array with a memory space."""
+
+    _fields_ = (
+        ("kind", _WORD),
+        ("name", ctypes.c_char_p),
+        ("offset", _WORD),
+        ("size", _WORD),
+        ("file", ctypes.c_char_p),
+        ("line", _WORD),
+        ("initial", ctypes.c_void_p),
+    )
+
+
+class Arena(ctypes.Structure):
+    """The addresses of one memory."""
+
+    _fields_ = (
+        ("base", _WORD),
+        ("used", _WORD),
+        ("alignment", _WORD),
+        ("count", _WORD),
+        ("arrays", PlacedArray * ARRAYS),
+    )
+
+
+class Fibre(ctypes.Structure):
+    """The part of a fibre that both sides know."""
+
+    _fields_ = (
+        ("call", Call),
+        ("arenas", ctypes.POINTER(Arena) * len(KINDS)),
+        ("ranges", ctypes.POINTER(Range)),
+        ("range_count", _WORD),
+        ("image", _WORD),
+        ("image_size", _WORD),
+        ("device", _WORD),
+        ("pending", _WORD),
+        ("limit_ticks", _WORD),
+        ("runs", _WORD),
+        ("run_count", _WORD),
+        ("run_capacity", _WORD),
+        ("accesses", _WORD),
+        ("stack", _WORD),
+        ("stack_size", _WORD),
+    )
+
+
+class EntryRecord(ctypes.Structure):
+    """A registered entry."""
+
+
+EntryRecord._fields_ = (
+    ("name", ctypes.c_char_p),
+    ("parameters", ctypes.c_char_p),
+    ("file", ctypes.c_char_p),
+    ("line", ctypes.c_int64),
+    ("function", ctypes.c_void_p),
+    ("body", ctypes.c_void_p),
+    ("count", _WORD),
+    ("codes", ctypes.POINTER(_WORD)),
+    ("sizes", ctypes.POINTER(_WORD)),
+    ("next", ctypes.POINTER(EntryRecord)),
+)
+
+RUN = np.dtype([("pc", "<u8"), ("address", "<u8"), ("stride", "<i8"), ("count", "<u8"), ("meta", "<u8")])
+UNIT_VARIABLES = (
+    "task_id",
+    "task_id_x",
+    "task_id_y",
+    "task_id_z",
+    "task_dim",
+    "task_dim_x",
+    "task_dim_y",
+    "task_dim_z",
+    "core_id",
+    "core_dim",
+    "cluster_id",
+    "cluster_dim",
+    "is_memory_core",
+)
+
+
+class Runtime:
+    """The library of fibres. Loaded once for a process, for all to see: images call into it."""
+
+    def __init__(self, path: Path) -> None:
+        self.library: Any = ctypes.PyDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        self.library.mlusim_fibre.restype = ctypes.POINTER(Fibre)
+        self.library.mlusim_fibre.argtypes = (_WORD, _WORD)
+        self.library.mlusim_resume.restype = ctypes.c_int64
+        self.library.mlusim_resume.argtypes = (ctypes.c_void_p,)
+        self.library.mlusim_start.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        self.library.mlusim_free.argtypes = (ctypes.c_void_p,)
+        self.library.mlusim_loading.argtypes = (ctypes.c_void_p,)
+        self.library.mlusim_guard.argtypes = (ctypes.c_int,)
+        self.resume: Any = self.library.mlusim_resume
+
+
+@lru_cache(maxsize=4)
+def load_runtime(path: Path) -> Runtime:
+    """The runtime of a compiler."""
+    return Runtime(path)
+
+
+class Room:
+    """An arena with the addresses that it hands out, as bytes."""
+
+    def __init__(self, alignment: int) -> None:
+        self._map = mmap.mmap(-1, ARENA_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
+        self.bytes = np.frombuffer(self._map, np.uint8)
+        self.base = int(self.bytes.ctypes.data)
+        self.arena = Arena(self.base, 0, alignment, 0)
+
+
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+
+
+class Image:
+    """One copy of a compiled kernel, with its rooms and a fibre to run on.
+
+    Args:
+        runtime: the library of fibres.
+        binary: the shared object.
+        rooms: by number of `KINDS`; None where the unit has no such memory.
+        host: it runs `main`, not a kernel.
+    """
+
+    def __init__(self, runtime: Runtime, binary: Path, rooms: list[Room | None], *, host: bool = False) -> None:
+        self.runtime = runtime
+        self.rooms = rooms
+        arenas = (ctypes.POINTER(Arena) * len(KINDS))()
+        for number, room in enumerate(rooms):
+            if room is not None:
+                arenas[number] = ctypes.pointer(room.arena)
+        with tempfile.TemporaryDirectory(prefix="mlusim-") as folder:
+            copy = Path(folder) / f"{binary.stem}.so"
+            copy.write_bytes(binary.read_bytes())
+            runtime.library.mlusim_loading(ctypes.cast(arenas, ctypes.c_void_p))
+            try:
+                self.library: Any = _open(copy)
+            finally:
+                runtime.library.mlusim_loading(None)
+            self.base, self.size = _mapped(copy)
+        self.library.mlusim_entries.restype = ctypes.POINTER(EntryRecord)
+        self.unit = (ctypes.c_int32 * len(UNIT_VARIABLES)).in_dll(self.library, "mlusim_unit")
+        self.fibre: Any = runtime.library.mlusim_fibre(_HOST_STACK_BYTES if host else _STACK_BYTES, _RUNS)
+        self.address = ctypes.addressof(self.fibre.contents)
+        self.record = self.fibre.contents
+        self.record.arenas = arenas
+        self.record.image, self.record.image_size = self.base, self.size
+        self.record.device = 0 if host else 1
+        self.stack, self.stack_size = int(self.record.stack), int(self.record.stack_size)
+        words = ctypes.cast(self.address, ctypes.POINTER(ctypes.c_uint64 * _CALL_WORDS)).contents
+        self.words = memoryview(words).cast("B").cast("Q")
+        runs = ctypes.cast(int(self.record.runs), ctypes.POINTER(ctypes.c_uint8 * (_RUNS * RUN.itemsize))).contents
+        self.runs = np.frombuffer(runs, RUN)
+        self._arenas = arenas
+
+    def entries(self) -> list[Any]:
+        """The registered entries."""
+        found = []
+        record = self.library.mlusim_entries()
+        while record:
+            found.append(record.contents)
+            record = record.contents.next
+        return found[::-1]
+
+    def close(self) -> None:
+        """Give up the copy and its stack."""
+        self.words.release()
+        del self.runs, self.record, self.unit
+        self.runtime.library.mlusim_free(self.address)
+        handle = self.library._handle
+        del self.library
+        _ctypes.dlclose(handle)
+
+
+def _open(path: Path) -> Any:
+    """Load a copy. Functions that nothing defines are looked up when they are called: other files' host code."""
+    libc: Any = ctypes.CDLL(None)
+    libc.dlopen.restype = ctypes.c_void_p
+    libc.dlopen.argtypes = (ctypes.c_char_p, ctypes.c_int)
+    libc.dlerror.restype = ctypes.c_char_p
+    handle = libc.dlopen(os.fsencode(path), os.RTLD_LAZY | os.RTLD_LOCAL)
+    if not handle:
+        raise CompileError(f"the compiled file does not load: {(libc.dlerror() or b'').decode(errors='replace')}")
+    return ctypes.PyDLL(str(path), handle=handle)
+
+
+_CALL_WORDS = ctypes.sizeof(Call) // 8
+
+
+def _mapped(path: Path) -> tuple[int, int]:
+    """Where a library lies: lowest address, and how far it reaches."""
+    low, high = 1 << 63, 0
+    name = str(path)
+    previous_end = 0
+    with open("/proc/self/maps", encoding="utf-8") as maps:  # noqa: PTH123
+        for line in maps:
+            span, _, rest = line.partition(" ")
+            start, stop = (int(part, 16) for part in span.split("-"))
+            named = rest.rstrip("\n").split(None, 4)[-1] if rest.count("/") else ""
+            if named == name:
+                low, high = min(low, start), max(high, stop)
+            elif high and start == high and not named and previous_end == high:
+                high = stop  # what is all zeros has no file behind it
+            previous_end = stop
+    return low, high - low

@@ -1,0 +1,62 @@
+// CNRT, the runtime of a host program: memory, queues, notifiers and launches of the simulated board.
+#ifndef MLUSIM_CNRT_H_
+#define MLUSIM_CNRT_H_
+
+#include "mlusim/core.h"
+
+typedef enum {
+    cnrtSuccess = 0,
+    cnrtErrorNotReady = 632005,
+    cnrtErrorArgsInvalid = 632007,
+    cnrtErrorNoMem = 632014,
+    cnrtErrorUnknown = 632999,
+} cnrtRet_t;
+#define CNRT_RET_SUCCESS cnrtSuccess
+
+typedef enum {
+    cnrtFuncTypeBlock = 1,
+    cnrtFuncTypeUnion1 = 4,
+    cnrtFuncTypeUnion2 = 8,
+    cnrtFuncTypeUnion4 = 16,
+    cnrtFuncTypeUnion8 = 32,
+    cnrtFuncTypeUnion16 = 64,
+    CNRT_FUNC_TYPE_BLOCK = 1,
+    CNRT_FUNC_TYPE_UNION1 = 4,
+    CNRT_FUNC_TYPE_UNION2 = 8,
+    CNRT_FUNC_TYPE_UNION4 = 16,
+    CNRT_FUNC_TYPE_UNION8 = 32,
+    CNRT_FUNC_TYPE_UNION16 = 64,
+} cnrtFunctionType_t;
+
+typedef enum {
+    cnrtMemcpyHostToDev = 0,
+    cnrtMemcpyDevToHost,
+    cnrtMemcpyDevToDev,
+    cnrtMemcpyHostToHost,
+    cnrtMemcpyPeerToPeer,
+    cnrtMemcpyNoDirection,
+    CNRT_MEM_TRANS_DIR_HOST2DEV = 0,
+    CNRT_MEM_TRANS_DIR_DEV2HOST,
+    CNRT_MEM_TRANS_DIR_DEV2DEV,
+    CNRT_MEM_TRANS_DIR_HOST2HOST,
+} cnrtMemTransDir_t;
+
+typedef struct { unsigned int x, y, z; } cnrtDim3_t;
+typedef struct cnrtQueueStruct *cnrtQueue_t;
+typedef struct cnrtNotifierStruct *cnrtNotifier_t;
+typedef int cnrtDev_t;
+typedef struct { char name[64]; int clusterCount, McorePerCluster, maxClusterCountPerUnionTask; } cnrtDeviceProp_t;
+
+
+#ifndef CNRT_CHECK
+#define CNRT_CHECK(...)                                                                             \
+    do {                                                                                            \
+        cnrtRet_t mlusim_status = (__VA_ARGS__);                                                    \
+        if (mlusim_status != cnrtSuccess) {                                                         \
+            printf("[%s:%d] CNRT error, code=%d\n", __FILE__, __LINE__, int(mlusim_status));        \
+            exit(1);                                                                                \
+        }                                                                                           \
+    } while (0)
+#endif
+
+#endif  // MLUSIM_CNRT_H_

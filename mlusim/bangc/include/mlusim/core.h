@@ -1,0 +1,221 @@
+// What compiled kernels and the simulator share: the call record, memory spaces, entries and launches.
+#ifndef MLUSIM_CORE_H_
+#define MLUSIM_CORE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <new>
+#include <type_traits>
+#include <utility>
+
+typedef _Float16 half;
+
+#define MLUSIM_PLAIN __attribute__((no_sanitize("thread"), noinline, unused))
+
+// The upper half of a float. Arithmetic goes through float and rounds to nearest even.
+struct bfloat16_t {
+    uint16_t bits;
+    bfloat16_t() = default;
+    bfloat16_t(float value) {
+        uint32_t word;
+        __builtin_memcpy(&word, &value, 4);
+        bool nan = (word & 0x7fffffffu) > 0x7f800000u;
+        bits = uint16_t(nan ? (word >> 16) | 0x40 : (word + 0x7fffu + ((word >> 16) & 1)) >> 16);
+    }
+    operator float() const {
+        uint32_t word = uint32_t(bits) << 16;
+        float value;
+        __builtin_memcpy(&value, &word, 4);
+        return value;
+    }
+    bfloat16_t &operator+=(float other) { return *this = bfloat16_t(float(*this) + other); }
+    bfloat16_t &operator-=(float other) { return *this = bfloat16_t(float(*this) - other); }
+    bfloat16_t &operator*=(float other) { return *this = bfloat16_t(float(*this) * other); }
+    bfloat16_t &operator/=(float other) { return *this = bfloat16_t(float(*this) / other); }
+};
+typedef bfloat16_t bfloat16;
+typedef bfloat16_t bf16;
+
+extern "C" {
+struct mlusim_record {
+    int64_t op, line, count;
+    const char *file;
+    uint64_t result, code[32], value[32];
+};
+extern struct mlusim_record *mlusim_call_record;
+void mlusim_switch();
+void *mlusim_place(uint64_t kind, const char *name, uint64_t size, const char *file, int line, const void *initial);
+}
+
+namespace mlusim {
+
+// Element types by number: kind << 8 | bytes; a pointer has bit 16 set.
+enum Kind { OTHER = 0, SIGNED = 1, UNSIGNED = 2, FLOAT = 3, BFLOAT = 4, BOOL = 5 };
+
+template <class T> constexpr uint64_t scalar_code() {
+    using U = typename std::remove_cv<T>::type;
+    if constexpr (std::is_void<U>::value) return 0;
+    else if constexpr (std::is_enum<U>::value) return scalar_code<typename std::underlying_type<U>::type>();
+    else if constexpr (std::is_same<U, bool>::value) return BOOL << 8 | 1;
+    else if constexpr (std::is_same<U, bfloat16_t>::value) return BFLOAT << 8 | 2;
+    else if constexpr (std::is_same<U, half>::value) return FLOAT << 8 | 2;
+    else if constexpr (std::is_floating_point<U>::value) return FLOAT << 8 | sizeof(U);
+    else if constexpr (std::is_integral<U>::value)
+        return (std::is_signed<U>::value ? SIGNED : UNSIGNED) << 8 | sizeof(U);
+    else if constexpr (std::is_function<U>::value) return 0;
+    else return sizeof(U) < 256 ? sizeof(U) : 0;
+}
+
+template <class T> constexpr uint64_t code() {
+    using U = typename std::remove_cv<typename std::remove_reference<T>::type>::type;
+    if constexpr (std::is_null_pointer<U>::value) return 1 << 16;
+    else if constexpr (std::is_pointer<U>::value) {
+        using P = typename std::remove_cv<typename std::remove_pointer<U>::type>::type;
+        if constexpr (std::is_pointer<P>::value) return 1 << 16 | UNSIGNED << 8 | 8;
+        else return 1 << 16 | scalar_code<P>();
+    } else return scalar_code<U>();
+}
+
+template <class T> MLUSIM_PLAIN inline uint64_t bits(const T &value) {
+    using U = typename std::remove_cv<T>::type;
+    if constexpr (std::is_null_pointer<U>::value) return 0;
+    else if constexpr (std::is_pointer<U>::value) return uint64_t(value);
+    else if constexpr (std::is_same<U, bfloat16_t>::value || std::is_same<U, half>::value ||
+                       std::is_floating_point<U>::value) {
+        double wide = double(float(value));
+        if constexpr (sizeof(U) > 4) wide = double(value);
+        uint64_t word;
+        __builtin_memcpy(&word, &wide, 8);
+        return word;
+    } else if constexpr (std::is_enum<U>::value || std::is_integral<U>::value) return uint64_t(int64_t(value));
+    else {
+        // A record by value: its address; it lives as long as the call.
+        return uint64_t(&value);
+    }
+}
+
+template <class... A>
+MLUSIM_PLAIN inline uint64_t issue(int op, const char *file, int line, const A &...arguments) {
+    mlusim_record *record = mlusim_call_record;
+    uint64_t count = 0;
+    ((record->code[count] = code<A>(), record->value[count] = bits<A>(arguments), ++count), ...);
+    record->op = op;
+    record->line = line;
+    record->file = file;
+    record->count = int64_t(count);
+    mlusim_switch();
+    return record->result;
+}
+
+// What a call without counterpart gives: it never gets there.
+struct Anything {
+    template <class T> operator T() const { return T(); }
+};
+
+template <class T> MLUSIM_PLAIN inline T result(uint64_t word) {
+    if constexpr (std::is_same<T, bfloat16_t>::value || std::is_same<T, half>::value ||
+                  std::is_floating_point<T>::value) {
+        double wide;
+        __builtin_memcpy(&wide, &word, 8);
+        if constexpr (std::is_same<T, bfloat16_t>::value) return bfloat16_t(float(wide));
+        else return T(wide);
+    } else if constexpr (std::is_same<T, Anything>::value) return T();
+    else if constexpr (std::is_pointer<T>::value) return T(word);
+    else return T(word);
+}
+
+template <class T>
+MLUSIM_PLAIN inline T *place(uint64_t kind, const char *name, const char *file, int line, const void *initial = nullptr) {
+    return reinterpret_cast<T *>(mlusim_place(kind, name, sizeof(T), file, line, initial));
+}
+
+// Arguments of a kernel lie one after another, each at a multiple of 16 bytes.
+template <class... P> struct Layout {
+    static constexpr size_t count = sizeof...(P);
+    static constexpr size_t slot(size_t bytes) { return (bytes + 15) / 16 * 16; }
+    static constexpr size_t offset(size_t index) {
+        constexpr size_t sizes[] = {sizeof(P)..., 0};
+        size_t sum = 0;
+        for (size_t k = 0; k < index; ++k) sum += slot(sizes[k]);
+        return sum;
+    }
+};
+
+template <class... P, size_t... I>
+MLUSIM_PLAIN inline void unpack(void (*function)(P...), char *bytes, std::index_sequence<I...>) {
+    function((*reinterpret_cast<typename std::remove_cv<typename std::remove_reference<P>::type>::type *>(
+        bytes + Layout<typename std::decay<P>::type...>::offset(I)))...);
+}
+
+template <class... P> MLUSIM_PLAIN inline void body(void *function, char *bytes) {
+    unpack(reinterpret_cast<void (*)(P...)>(function), bytes, std::index_sequence_for<P...>{});
+}
+
+// An entry that the host may launch by name. The list is built when the image is loaded.
+struct Entry {
+    const char *name, *parameters, *file;
+    int64_t line;
+    void *function;
+    void (*body)(void *, char *);
+    uint64_t count;
+    const uint64_t *codes, *sizes;
+    Entry *next;
+};
+
+inline Entry *&entries() {
+    static Entry *first = nullptr;
+    return first;
+}
+
+template <class R, class... P> struct Registered : Entry {
+    MLUSIM_PLAIN Registered(R (*kernel)(P...), const char *what, const char *names, const char *where, int at) {
+        static const uint64_t all_codes[] = {::mlusim::code<P>()..., 0};
+        static const uint64_t all_sizes[] = {sizeof(P)..., 0};
+        name = what;
+        parameters = names;
+        file = where;
+        line = at;
+        function = reinterpret_cast<void *>(kernel);
+        Entry::body = &::mlusim::body<P...>;
+        count = sizeof...(P);
+        codes = all_codes;
+        sizes = all_sizes;
+        next = entries();
+        entries() = this;
+    }
+};
+
+template <class R, class... P>
+MLUSIM_PLAIN inline Registered<R, P...> *enter(R (*kernel)(P...), const char *name, const char *names, const char *file,
+                                               int line) {
+    return new Registered<R, P...>(kernel, name, names, file, line);
+}
+
+}  // namespace mlusim
+
+extern "C" {
+__attribute__((visibility("default"), used)) mlusim::Entry *mlusim_entries() { return mlusim::entries(); }
+
+// What a task reads of itself; set when it starts.
+struct mlusim_unit_variables {
+    int task_id, task_id_x, task_id_y, task_id_z, task_dim, task_dim_x, task_dim_y, task_dim_z;
+    int core_id, core_dim, cluster_id, cluster_dim, is_memory_core;
+};
+__attribute__((visibility("default"), used)) mlusim_unit_variables mlusim_unit;
+}
+
+#define taskId (mlusim_unit.task_id)
+#define taskIdX (mlusim_unit.task_id_x)
+#define taskIdY (mlusim_unit.task_id_y)
+#define taskIdZ (mlusim_unit.task_id_z)
+#define taskDim (mlusim_unit.task_dim)
+#define taskDimX (mlusim_unit.task_dim_x)
+#define taskDimY (mlusim_unit.task_dim_y)
+#define taskDimZ (mlusim_unit.task_dim_z)
+#define coreId (mlusim_unit.core_id)
+#define coreDim (mlusim_unit.core_dim)
+#define clusterId (mlusim_unit.cluster_id)
+#define clusterDim (mlusim_unit.cluster_dim)
+
+#endif  // MLUSIM_CORE_H_

@@ -1,0 +1,36 @@
+// Scalar maths of half and bfloat16, which the standard library leaves ambiguous or out.
+#ifndef MLUSIM_MATH_H_
+#define MLUSIM_MATH_H_
+
+#include <algorithm>
+#include <cmath>
+
+#define MLUSIM_ONE(name)                                                       \
+    inline half name(half x) { return half(std::name(float(x))); }             \
+    inline bfloat16_t name(bfloat16_t x) { return bfloat16_t(std::name(float(x))); }
+#define MLUSIM_TWO(name)                                                       \
+    inline half name(half x, half y) { return half(std::name(float(x), float(y))); } \
+    inline bfloat16_t name(bfloat16_t x, bfloat16_t y) { return bfloat16_t(std::name(float(x), float(y))); }
+#define MLUSIM_TEST(name)                                                      \
+    inline bool name(half x) { return std::name(float(x)); }                   \
+    inline bool name(bfloat16_t x) { return std::name(float(x)); }
+
+#define MLUSIM_ALL                                                             \
+    MLUSIM_ONE(sin) MLUSIM_ONE(cos) MLUSIM_ONE(tan) MLUSIM_ONE(exp) MLUSIM_ONE(exp2) MLUSIM_ONE(log)             \
+    MLUSIM_ONE(log2) MLUSIM_ONE(log10) MLUSIM_ONE(sqrt) MLUSIM_ONE(floor) MLUSIM_ONE(ceil) MLUSIM_ONE(round)     \
+    MLUSIM_ONE(trunc) MLUSIM_ONE(fabs) MLUSIM_ONE(tanh) MLUSIM_ONE(rint) MLUSIM_ONE(atan) MLUSIM_ONE(acos)       \
+    MLUSIM_ONE(asin) MLUSIM_TWO(pow) MLUSIM_TWO(fmod) MLUSIM_TWO(atan2)                                          \
+    MLUSIM_TWO(fmax) MLUSIM_TWO(fmin) MLUSIM_TEST(isnan) MLUSIM_TEST(isinf) MLUSIM_TEST(isfinite) MLUSIM_TEST(signbit)
+
+namespace mlusim_math {
+MLUSIM_ALL
+inline half abs(half x) { return x < half(0) ? half(-x) : x; }
+}  // namespace mlusim_math
+
+using namespace mlusim_math;
+
+namespace std {
+using namespace mlusim_math;
+}  // namespace std
+
+#endif  // MLUSIM_MATH_H_

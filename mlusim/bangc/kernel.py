@@ -1,0 +1,202 @@
+"""A compiled entry as a kernel of the simulator: `async def kernel(core, *arguments)`."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import struct
+import weakref
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.bangc import faults
+from mlusim.bangc.accesses import drain
+from mlusim.bangc.bridge import Bridge, GdramMap, dtype_of_code
+from mlusim.bangc.image import DRAIN, FINISHED, PLACED, PRINT, SETTLE
+from mlusim.bangc.intrinsics import intrinsics
+from mlusim.bangc.lines import entry_function
+from mlusim.bangc.module import EntryPoint, Kernel, Module, Parameter, signature_of
+from mlusim.errors import KernelError, MlusimError
+from mlusim.memory.view import Pointer, View
+
+if TYPE_CHECKING:
+    from mlusim.cores.chip import Chip
+    from mlusim.cores.core import Core
+
+_POINTER = 1 << 16
+_SLOT = 16
+_maps: weakref.WeakKeyDictionary[Chip, tuple[Any, GdramMap]] = weakref.WeakKeyDictionary()
+
+
+def kernel_of(module: Module, point: EntryPoint) -> Kernel:
+    """The kernel of an entry."""
+
+    async def task(core: Core, *arguments: Any) -> None:
+        await run(core, module, point, arguments)
+
+    kernel = entry_function(point.file or str(module.path), point.line, point.name, task)
+    kernel.__name__ = kernel.__qualname__ = point.name
+    kernel.__doc__ = f"{point.name} of {module.path.name}, line {point.line}."
+    kernel.__signature__ = signature_of(point)  # type: ignore[attr-defined]
+    kernel.bangc_module = module  # type: ignore[attr-defined]
+    return kernel
+
+
+async def run(core: Core, module: Module, point: EntryPoint, arguments: tuple[Any, ...]) -> None:
+    """One task: run the C++ from one call of the simulator to the next."""
+    gdram = gdram_map(core._chip)
+    image = module.image(core)
+    blob = pack(point, arguments, gdram)
+    await execute(core, module, point.name, image, gdram, point.function, point.body, blob)
+
+
+async def execute(  # noqa: PLR0913, PLR0917
+    core: Core,
+    module: Module,
+    name: str,
+    image: Any,
+    gdram: GdramMap,
+    function: int,
+    body: int,
+    blob: bytes,
+) -> None:
+    """Run a function of an image on its fibre."""
+    try:
+        bridge = Bridge(core, module, image, gdram)
+    except MlusimError as error:
+        module.named_site(str(module.path), 1, name).call(_raise, error)
+    memory = ctypes.create_string_buffer(blob, max(len(blob), _SLOT) + _SLOT)
+    start = (ctypes.addressof(memory) + _SLOT - 1) // _SLOT * _SLOT
+    ctypes.memmove(start, blob, len(blob))
+    library, resume, address = module.runtime.library, module.runtime.resume, image.address
+    record = image.record
+    record.limit_ticks = faults.limit_ticks(core)
+    library.mlusim_start(address, image.base + body, image.base + function, start)
+    table = intrinsics()
+    with faults.guarded(module.runtime):
+        while True:
+            why = resume(address)
+            if record.run_count:
+                await drain(bridge, name)
+            if why >= 0:
+                file, line, codes, values = bridge.call()
+                site = module.site(file, line, name)
+                try:
+                    waits = table[why].handler(bridge, site, codes, values)
+                except MlusimError as error:
+                    if error.__traceback__ is not None and _has_site(error, site):
+                        raise
+                    site.call(_raise, error)
+                if waits is not None:
+                    await waits
+            elif why == FINISHED:
+                return
+            elif why == SETTLE:
+                await settle(core)
+            elif why == DRAIN:
+                continue
+            elif why == PLACED:
+                bridge.place_arrays()
+            elif why == PRINT:
+                faults.print_text(bridge)
+            else:
+                faults.raise_fault(bridge, why, name)
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _has_site(error: BaseException, site: Any) -> bool:
+    traceback = error.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == site.file:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+async def settle(core: Core) -> None:
+    """Before plain C++ looks at device memory: what was issued on the vector pipe acts, and the times meet."""
+    task, unit = core._task, core._unit
+    if unit.effects:
+        last = unit.effects[-1][0]
+        if last > task.now_ps:
+            task.now_ps = last
+    if task.until(task.now_ps):
+        from mlusim.cores.task import SUSPEND
+
+        await SUSPEND
+    unit.apply_until(task.now_ps)
+
+
+def gdram_map(chip: Chip) -> GdramMap:
+    """The device's tensors by host address, worked out anew when they change."""
+    live = chip.gdram.live
+    key = tuple(one.identity for one in live)
+    known = _maps.get(chip)
+    if known is None or known[0] != key:
+        reserve = _reserve(chip.board.gdram_bytes) if any(one.buffer is None for one in live) else 0
+        known = (key, GdramMap(live, reserve))
+        _maps[chip] = known
+    return known[1]
+
+
+@lru_cache(maxsize=4)
+def _reserve(nbytes: int) -> int:
+    """Addresses for tensors without bytes; touching them is a fault."""
+    libc: Any = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    return int(libc.mmap(None, nbytes, 0, flags, -1, 0))
+
+
+def pack(point: EntryPoint, arguments: tuple[Any, ...], gdram: GdramMap) -> bytes:
+    """The arguments as the entry's body reads them: each at a multiple of 16 bytes."""
+    if len(arguments) != len(point.parameters):
+        raise KernelError(f"{point.name} takes {len(point.parameters)} arguments, not {len(arguments)}")
+    parts = []
+    for parameter, argument in zip(point.parameters, arguments, strict=True):
+        word = _packed(point, parameter, argument, gdram)
+        parts.append(word.ljust((len(word) + _SLOT - 1) // _SLOT * _SLOT, b"\0"))
+    return b"".join(parts)
+
+
+def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: GdramMap) -> bytes:
+    if parameter.code & _POINTER:
+        return struct.pack("<Q", _address(point, parameter, argument, gdram))
+    if isinstance(argument, bytes | bytearray | np.void):
+        content = bytes(argument)
+        if len(content) != parameter.size:
+            raise KernelError(f"{point.name}: {parameter.name} has {parameter.size} B, not {len(content)}")
+        return content
+    if not parameter.code >> 8:
+        raise KernelError(f"{point.name}: {parameter.name} is a record of {parameter.size} B: give it as bytes")
+    dtype = dtype_of_code(parameter.code)
+    try:
+        with np.errstate(all="ignore"):
+            value = np.asarray(argument)
+            element = value.astype(dtype)
+    except (TypeError, ValueError) as error:
+        raise KernelError(f"{point.name}: {parameter.name} is {dtype.name}, not {argument!r}") from error
+    if element.ndim or (dtype.kind in "iu" and value.dtype.kind in "iufb" and element.item() != value.item()):
+        raise KernelError(f"{point.name}: {parameter.name} is {dtype.name} and {argument!r} is no such number")
+    return element.tobytes()
+
+
+def _address(point: EntryPoint, parameter: Parameter, argument: Any, gdram: GdramMap) -> int:
+    if argument is None or (isinstance(argument, int) and argument == 0):
+        return 0
+    if not isinstance(argument, View | Pointer):
+        raise KernelError(f"{point.name}: {parameter.name} is a pointer: give a tensor of the device, not {argument!r}")
+    kind = parameter.code >> 8 & 0xFF
+    wanted = dtype_of_code(parameter.code)
+    plain = wanted.itemsize == 1 or not kind
+    if not plain and wanted != argument.dtype and wanted.itemsize != argument.dtype.itemsize:
+        raise KernelError(
+            f"{point.name}: {parameter.name} points to {wanted.name} and the tensor has {argument.dtype.name}"
+        )
+    return gdram.address.get(argument.allocation.identity, 0) + argument.offset

@@ -1,0 +1,321 @@
+// The crossing between a compiled kernel and the simulator: fibres, the memory map, plain C++ accesses, faults.
+//
+// A task's C++ runs on a stack of its own until it needs the simulator: it fills a Call and switches back to whoever
+// resumed it. One library for all images; one image (a copy of the kernel's shared object) for each core.
+#include <csignal>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <ucontext.h>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+typedef uint64_t Word;
+
+enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4 };
+// What a fibre switches back for, below the numbers of the intrinsics.
+enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
+
+struct Call { int64_t op, line, count; const char *file; Word result, code[ARGUMENTS], value[ARGUMENTS]; };
+struct Range { Word base, size, read_only; };
+struct Run { Word pc, address; int64_t stride; Word count, meta; };
+struct Slot { Run run; Word next; };
+struct Array { Word kind; const char *name; Word offset, size; const char *file; Word line; const void *initial; };
+// Where the arrays of one memory lie; the cores of a cluster share the one of their SRAM.
+struct Arena { Word base, used, alignment, count; Array arrays[ARRAYS]; };
+struct Fibre {
+    Call call;
+    Arena *arenas[KINDS];
+    Range *ranges;
+    Word range_count, image, image_size, device, pending, limit_ticks;
+    Run *runs;
+    Word run_count, run_capacity, accesses;
+    char *stack;
+    Word stack_size, used_slots;
+    uint16_t order[SLOTS];
+    Slot slots[SLOTS];
+    ucontext_t here, back;
+    void (*body)(void *, char *);
+    void *function;
+    char *arguments;
+};
+
+static Fibre *current;
+static Arena *loading[KINDS];
+static pthread_t runner;
+static volatile Word ticks, resumed, last_seen;
+EXPORT Call *mlusim_call_record;
+Call *mlusim_call_record;
+
+static void back(Fibre *f, int64_t why) {
+    f->call.op = why;
+    swapcontext(&f->here, &f->back);
+}
+
+static void flush_slot(Fibre *f, Slot &slot) {
+    if (!slot.run.count) return;
+    if (f->run_count == f->run_capacity) back(f, DRAIN);
+    f->runs[f->run_count++] = slot.run;
+    slot.run.count = 0;
+}
+
+static void flush(Fibre *f) {
+    for (Word k = 0; k < f->used_slots; ++k) flush_slot(f, f->slots[f->order[k]]);
+    f->used_slots = 0;
+}
+
+EXPORT void mlusim_switch() {
+    Fibre *f = current;
+    f->pending = 1;
+    if (f->used_slots) {
+        Call saved = f->call;
+        flush(f);
+        f->call = saved;
+    }
+    swapcontext(&f->here, &f->back);
+}
+
+[[noreturn]] static void leave(int64_t why, Word first, Word second, Word third) {
+    Fibre *f = current;
+    f->call.op = why;
+    f->call.value[0] = first;
+    f->call.value[1] = second;
+    f->call.value[2] = third;
+    setcontext(&f->back);
+    __builtin_trap();
+}
+
+// -- plain C++ accesses ----------------------------------------------------------------------------------------------
+
+static int64_t range_of(const Fibre *f, Word address) {
+    Word low = 0, high = f->range_count;
+    while (low < high) {
+        Word middle = (low + high) / 2;
+        if (f->ranges[middle].base <= address) low = middle + 1;
+        else high = middle;
+    }
+    return low && address - f->ranges[low - 1].base < f->ranges[low - 1].size ? int64_t(low) - 1 : -1;
+}
+
+static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
+
+static void touch(Word address, Word size, Word write, Word pc) {
+    Fibre *f = current;
+    if (!f || !f->device || address - Word(f->stack) < f->stack_size || address - f->image < f->image_size) return;
+    Word kind = KINDS, range = 0, read_only = 0;
+    for (Word k = 0; k < KINDS; ++k)
+        if (f->arenas[k] && address - f->arenas[k]->base <= NRAM_BYTES_MASK) kind = k;
+    if (kind < KINDS) {
+        if (address - f->arenas[kind]->base + size > f->arenas[kind]->used) leave(WILD, address, pc, write | size << 1);
+    } else {
+        int64_t found = range_of(f, address);
+        if (found < 0) leave(WILD, address, pc, write | size << 1);
+        const Range &hit = f->ranges[found];
+        if (address - hit.base + size > hit.size) leave(WILD, address, pc, write | size << 1);
+        range = Word(found);
+        read_only = hit.read_only & 1;
+        if ((read_only && write) || hit.read_only & 2) leave(WILD, address, pc, write | size << 1);
+    }
+    if (f->pending && !(read_only && !write)) {
+        back(f, SETTLE);
+        f->pending = 0;
+    }
+    ++f->accesses;
+    Word meta = size | write << 8 | kind << 9 | range << 16;
+    Word number = (pc * 0x9E3779B97F4A7C15ull) >> 55;
+    Slot &slot = f->slots[number];
+    if (slot.run.count) {
+        if (slot.run.pc == pc && slot.run.meta == meta) {
+            if (slot.run.count == 1) {
+                slot.run.stride = int64_t(address - slot.run.address);
+                slot.run.count = 2;
+                slot.next = address + slot.run.stride;
+                return;
+            }
+            if (address == slot.next) {
+                ++slot.run.count;
+                slot.next += slot.run.stride;
+                return;
+            }
+        }
+        flush_slot(f, slot);
+    } else {
+        f->order[f->used_slots++] = uint16_t(number);
+    }
+    slot.run = Run{pc, address, 0, 1, meta};
+}
+
+#define HERE (Word(__builtin_return_address(0)) - 1)
+#define ACCESS(name, size, write) EXPORT void __tsan_##name(void *a) { touch(Word(a), size, write, HERE); }
+#define SIZES(n) \
+    ACCESS(read##n, n, 0) ACCESS(write##n, n, 1) ACCESS(unaligned_read##n, n, 0) ACCESS(unaligned_write##n, n, 1) \
+    ACCESS(volatile_read##n, n, 0) ACCESS(volatile_write##n, n, 1) \
+    EXPORT void __tsan_read_write##n(void *a) { touch(Word(a), n, 0, HERE); touch(Word(a), n, 1, HERE); } \
+    EXPORT void __tsan_unaligned_read_write##n(void *a) { touch(Word(a), n, 0, HERE); touch(Word(a), n, 1, HERE); }
+SIZES(1) SIZES(2) SIZES(4) SIZES(8) SIZES(16)
+EXPORT void __tsan_read_range(void *a, Word n) { if (n) touch(Word(a), n, 0, HERE); }
+EXPORT void __tsan_write_range(void *a, Word n) { if (n) touch(Word(a), n, 1, HERE); }
+EXPORT void __tsan_vptr_update(void **, void *) {}
+EXPORT void __tsan_vptr_read(void **) {}
+EXPORT void __tsan_func_entry(void *) {}
+EXPORT void __tsan_func_exit() {}
+EXPORT void __tsan_init() {}
+EXPORT void *__tsan_memcpy(void *to, const void *from, Word n) {
+    if (n) touch(Word(from), n, 0, HERE), touch(Word(to), n, 1, HERE);
+    return memcpy(to, from, n);
+}
+EXPORT void *__tsan_memmove(void *to, const void *from, Word n) {
+    if (n) touch(Word(from), n, 0, HERE), touch(Word(to), n, 1, HERE);
+    return memmove(to, from, n);
+}
+EXPORT void *__tsan_memset(void *to, int value, Word n) {
+    if (n) touch(Word(to), n, 1, HERE);
+    return memset(to, value, n);
+}
+
+// -- arrays with a memory space --------------------------------------------------------------------------------------
+
+// Gives an array its bytes: when its image is loaded, or when its function first runs.
+EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const void *initial) {
+    Arena *arena = current ? current->arenas[kind] : loading[kind];
+    if (!arena) leave(PLACED, kind, Word(name), Word(line));
+    if (kind == SRAM)
+        for (Word k = 0; k < arena->count; ++k) {
+            const Array &known = arena->arrays[k];
+            if (known.size == size && known.line == Word(line) && !strcmp(known.name, name) && !strcmp(known.file, file))
+                return (char *)arena->base + known.offset;
+        }
+    Word offset = (arena->used + arena->alignment - 1) / arena->alignment * arena->alignment;
+    if (arena->count == ARRAYS || offset + size > NRAM_BYTES_MASK) abort();
+    arena->arrays[arena->count++] = Array{kind, name, offset, size, file, Word(line), initial};
+    arena->used = offset + size;
+    if (current) back(current, PLACED);
+    return (char *)arena->base + offset;
+}
+
+EXPORT void mlusim_loading(Arena **arenas) {
+    for (int k = 0; k < KINDS; ++k) loading[k] = arenas ? arenas[k] : nullptr;
+}
+
+// -- output and the end of a program ---------------------------------------------------------------------------------
+
+EXPORT int mlusim_print(const char *format, va_list list) {
+    char text[4096];
+    int length = vsnprintf(text, sizeof text, format, list);
+    if (!current) return fputs(text, stdout), length;
+    flush(current);
+    current->call.value[0] = Word(text);
+    back(current, PRINT);
+    return length;
+}
+
+EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int line) {
+    if (!current) _Exit(1);
+    leave(LEFT, Word(kind) | Word(line) << 8, Word(text), Word(file));
+}
+
+// -- fibres ----------------------------------------------------------------------------------------------------------
+
+static void on_signal(int number, siginfo_t *info, void *context) {
+    if (!current || !pthread_equal(pthread_self(), runner)) {
+        if (number == SIGVTALRM) return;
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
+    if (number == SIGVTALRM) {
+        ticks = last_seen == resumed ? ticks + 1 : 0;
+        last_seen = resumed;
+        if (ticks < current->limit_ticks) return;
+        ticks = 0;
+    }
+#if defined(__x86_64__)
+    Word pc = Word(((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+    Word pc = Word(((ucontext_t *)context)->uc_mcontext.pc);
+#else
+    Word pc = 0;
+#endif
+    leave(SIGNAL, Word(number), number == SIGVTALRM ? 0 : Word(info->si_addr), pc);
+}
+
+// Take the signals of a fault, and a tick a second of processor time; or give them back.
+EXPORT void mlusim_guard(int on) {
+    static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGVTALRM};
+    static struct sigaction before[sizeof numbers / sizeof *numbers];
+    static stack_t own, old;
+    static char *room;
+    static int depth;
+    if (on ? depth++ : --depth) return;
+    itimerval period = {{on, 0}, {on, 0}};
+    if (on) {
+        if (!room) room = (char *)malloc(1 << 16);
+        own.ss_sp = room;
+        own.ss_size = 1 << 16;
+        own.ss_flags = 0;
+        sigaltstack(&own, &old);
+        runner = pthread_self();
+        struct sigaction action;
+        memset(&action, 0, sizeof action);
+        action.sa_sigaction = on_signal;
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+        for (unsigned k = 0; k < sizeof numbers / sizeof *numbers; ++k) sigaction(numbers[k], &action, &before[k]);
+        setitimer(ITIMER_VIRTUAL, &period, nullptr);
+        return;
+    }
+    setitimer(ITIMER_VIRTUAL, &period, nullptr);
+    for (unsigned k = 0; k < sizeof numbers / sizeof *numbers; ++k) sigaction(numbers[k], &before[k], nullptr);
+    sigaltstack(&old, nullptr);
+}
+
+static void begin() {
+    Fibre *f = current;
+    f->body(f->function, f->arguments);
+    flush(f);
+    back(f, FINISHED);
+}
+
+EXPORT Fibre *mlusim_fibre(Word stack_bytes, Word run_capacity) {
+    Fibre *f = (Fibre *)calloc(1, sizeof(Fibre));
+    f->runs = (Run *)malloc(run_capacity * sizeof(Run));
+    f->run_capacity = run_capacity;
+    // Its lowest page is not to be touched: a stack that overflows is seen.
+    f->stack = (char *)mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    f->stack_size = stack_bytes;
+    mprotect(f->stack, 1 << 16, PROT_NONE);
+    return f;
+}
+
+EXPORT void mlusim_free(Fibre *f) {
+    munmap(f->stack, f->stack_size);
+    free(f->runs);
+    free(f);
+}
+
+EXPORT void mlusim_start(Fibre *f, void (*body)(void *, char *), void *function, char *arguments) {
+    getcontext(&f->here);
+    f->here.uc_stack.ss_sp = f->stack;
+    f->here.uc_stack.ss_size = f->stack_size;
+    f->here.uc_link = nullptr;
+    f->body = body;
+    f->function = function;
+    f->arguments = arguments;
+    f->pending = f->run_count = f->used_slots = f->accesses = 0;
+    for (int k = 0; k < SLOTS; ++k) f->slots[k].run.count = 0;
+    makecontext(&f->here, begin, 0);
+}
+
+EXPORT int64_t mlusim_resume(Fibre *f) {
+    Fibre *outer = current;
+    current = f;
+    mlusim_call_record = &f->call;
+    ++resumed;
+    swapcontext(&f->back, &f->here);
+    current = outer;
+    mlusim_call_record = outer ? &outer->call : nullptr;
+    return f->call.op;
+}

@@ -1,0 +1,189 @@
+"""Compilers, their options, and a cache of what they made, by content.
+
+The system's g++ (12 or later) or clang++ serves; else the one of the `ziglang` wheel, which `mlusim[bangc]` brings.
+A file is preprocessed, rewritten and compiled; what is cached goes by the preprocessed text, the options, the compiler
+and this package's own sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from mlusim.bangc.intrinsics import header
+from mlusim.errors import InputError
+from mlusim.hardware import Board
+
+HERE = Path(__file__).resolve().parent
+INCLUDE = HERE / "include"
+_TIMEOUT_S = 600
+_COMMON = ("-fPIC", "-O2", "-g1", "-fvisibility=hidden", "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-w")
+_GNU = (
+    "-fno-gnu-unique",
+    "-fno-tree-vectorize",
+    "-fno-tree-loop-distribute-patterns",
+    "-fpermissive",
+    "-fmax-errors=20",
+)
+_CLANG = ("-fno-vectorize", "-fno-slp-vectorize", "-fno-sanitize=undefined", "-Wno-everything", "-ferror-limit=20")
+# Loads and stores call us; nothing of the sanitizer's own runtime is linked.
+_SEEN = ("-fsanitize=thread", "-fno-threadsafe-statics")
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler: how it is called, and what it is."""
+
+    command: tuple[str, ...]
+    version: str
+    gnu: bool
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Options of every compilation."""
+        return (*_COMMON, *(_GNU if self.gnu else _CLANG))
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """Options that make plain accesses call the simulator."""
+        entry = ("--param", "tsan-instrument-func-entry-exit=0") if self.gnu else ("-mllvm", _NO_ENTRY)
+        return (*_SEEN, *entry)
+
+
+_NO_ENTRY = "-tsan-instrument-func-entry-exit=0"
+
+
+def find_compiler(command: str | None = None) -> Compiler:
+    """The compiler to use: `command`, the variable CXX, g++, clang++, or the wheel's. Raises `InputError` if none."""
+    return _find(command or os.environ.get("MLUSIM_CXX"))
+
+
+@lru_cache(maxsize=8)
+def _find(command: str | None) -> Compiler:
+    candidates = [tuple(command.split())] if command else [("g++",), ("clang++",), _wheel()]
+    reasons = []
+    for candidate in candidates:
+        if not candidate or (shutil.which(candidate[0]) is None and not Path(candidate[0]).is_file()):
+            reasons.append(f"no {candidate[0]}" if candidate else "no ziglang wheel")
+            continue
+        probe = run([*candidate, "--version"])
+        version = probe.stdout.splitlines()[0] if probe.stdout else ""
+        gnu = "clang" not in probe.stdout.lower() and "zig" not in " ".join(candidate)
+        if probe.returncode:
+            reasons.append(f"{candidate[0]} --version fails")
+            continue
+        if gnu and _major(version) < _FIRST_GNU:
+            reasons.append(f"{version} is older than 12 and has no half")
+            continue
+        return Compiler(candidate, version, gnu)
+    raise InputError(
+        f"no C++ compiler for BANG C ({'; '.join(reasons)}): pip install 'mlusim[bangc]' brings one, "
+        "or install g++ 12 or clang++ 15, or name one in the variable MLUSIM_CXX"
+    )
+
+
+_FIRST_GNU = 12
+
+
+def _major(version: str) -> int:
+    for word in reversed(version.split()):
+        if word[:1].isdigit() and "." in word:
+            return int(word.split(".")[0])
+    return 0
+
+
+def _wheel() -> tuple[str, ...]:
+    return (sys.executable, "-m", "ziglang", "c++") if importlib.util.find_spec("ziglang") else ()
+
+
+def run(command: list[str], text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a compiler."""
+    try:
+        return subprocess.run(  # noqa: S603 - the user's compiler on the user's file
+            command, input=text, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S, errors="replace"
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InputError(f"{command[0]} took more than {_TIMEOUT_S} s on {command[-1]}") from error
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: MLUSIM_CACHE, or the user's cache folder."""
+    base = os.environ.get("MLUSIM_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    root = Path(base) if base else Path.home() / ".cache"
+    folder = root / "mlusim" / "bangc"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.gettempdir()) / f"mlusim-{os.getuid()}" / "bangc"
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@lru_cache(maxsize=1)
+def _own_sources() -> str:
+    digest = hashlib.sha256()
+    for path in sorted([HERE / "runtime.cpp", *INCLUDE.rglob("*.h")]):
+        digest.update(path.read_bytes())
+    digest.update(header().encode())
+    return digest.hexdigest()
+
+
+def content_key(*parts: str) -> str:
+    """A name for what is made of these texts by this version of the package."""
+    digest = hashlib.sha256(_own_sources().encode())
+    for part in parts:
+        digest.update(b"\0" + part.encode(errors="replace"))
+    return digest.hexdigest()[:32]
+
+
+def generated_headers() -> Path:
+    """The folder of the header that declares the instructions."""
+    folder = cache_folder() / f"include-{content_key('headers')}"
+    target = folder / "mlusim_intrinsics.h"
+    if not target.exists():
+        folder.mkdir(exist_ok=True)
+        publish(target, header().encode())
+    return folder
+
+
+def publish(target: Path, content: bytes) -> None:
+    """Write a file of the cache so that others see it whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=target.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    Path(name).replace(target)
+
+
+def runtime(compiler: Compiler) -> Path:
+    """The library of fibres and accesses, built at first use."""
+    target = cache_folder() / f"runtime-{content_key('runtime', *compiler.command, compiler.version)}.so"
+    if not target.exists():
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / "runtime.so"
+            options = ("-std=gnu++17", "-shared", *compiler.options)
+            done = run([*compiler.command, *options, str(HERE / "runtime.cpp"), "-o", str(made)])
+            if done.returncode:
+                raise InputError(f"{' '.join(compiler.command)} cannot build mlusim's runtime: {done.stderr[:2000]}")
+            publish(target, made.read_bytes())
+    return target
+
+
+def board_defines(board: Board) -> list[str]:
+    """What the vendor's compiler defines for a board."""
+    kib = 1024
+    return [
+        "-D__BANG__=1",
+        "-D__mlu__=1",
+        f"-D__BANG_ARCH__={board.arch}",
+        f"-D__MLU_NRAM_SIZE__={board.nram_bytes // kib}",
+        f"-D__MLU_WRAM_SIZE__={board.wram_bytes // kib}",
+        f"-D__MLU_SRAM_SIZE__={board.sram_bytes // kib}",
+    ]
