@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from mlusim.version import __version__
 
 if TYPE_CHECKING:
-    from mlusim import cinn, errors, explore, mluop, ops, verifier
+    from mlusim import bangc, cinn, errors, explore, mluop, ops, verifier
     from mlusim.cores.core import Core
     from mlusim.errors import (
         AccessError,
         AllocationError,
         AwaitError,
         BoardError,
+        CompileError,
         CopyError,
         HangError,
         InputError,
@@ -55,6 +56,7 @@ __all__ = [
     "AwaitError",
     "Board",
     "BoardError",
+    "CompileError",
     "CopyError",
     "Core",
     "Device",
@@ -80,6 +82,7 @@ __all__ = [
     "VerificationError",
     "View",
     "__version__",
+    "bangc",
     "board",
     "cinn",
     "errors",
@@ -118,7 +121,7 @@ _HOMES = {
     "tune": "mlusim.explore.tuning",
     "verify": "mlusim.host.verify",
 }
-_MODULES = frozenset({"cinn", "errors", "explore", "mluop", "ops", "verifier"})
+_MODULES = frozenset({"bangc", "cinn", "errors", "explore", "mluop", "ops", "verifier"})
 
 
 def __getattr__(name: str) -> Any:

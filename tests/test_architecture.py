@@ -32,7 +32,7 @@ ORDER = (
     ("host",),
     ("ops",),
     ("retiming",),
-    ("cinn", "mluop", "validation"),
+    ("bangc", "cinn", "mluop", "validation"),
     ("explore",),
     ("__init__",),
     ("cli",),

@@ -6,19 +6,18 @@ at equal steps become one record of two loops; accesses without order become one
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.task import SUSPEND
+from mlusim.bangc.lines import raise_at
+from mlusim.cores.scalar import access
 from mlusim.errors import AccessError
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
-    from mlusim.cores.core import Core
     from mlusim.memory.allocation import Allocation
 
 _FEW = 16
@@ -74,10 +73,8 @@ async def _one(
     dtype = _DTYPES.get(size, _BYTE)
     low = address + sum(min(0, (count - 1) * stride) for count, stride in loops)
     high = address + sum(max(0, (count - 1) * stride) for count, stride in loops) + size
-    allocation, offset = bridge.locate(low)
-    site = bridge.site_of(pc, function)
-    if offset + high - low > allocation.nbytes:
-        site.call(_leaves, allocation, offset, high - low, write)
+    line = bridge.line_at(pc, function)
+    allocation, offset = _inside(bridge, line, low, high - low, write=write)
     total = 1
     for count, _ in loops:
         total *= count
@@ -87,18 +84,16 @@ async def _one(
     if dtype.itemsize != size:
         shape, strides = (*shape, size), (*strides, 1)
     view = View(allocation, offset + address - low, shape, strides, dtype)
-    if site.call(access, bridge.core, view, total, write=write):
-        await SUSPEND
+    name = "store" if write else "load"
+    await access(bridge.issuer, line, name if total == 1 else f"{name}_array", view, total, write=write)
 
 
 async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarray[Any, Any], meta: int) -> None:
     """Accesses without order: their addresses as an array."""
     size, write = meta & 0xFF, bool(meta >> 8 & 1)
     known = np.unique(addresses.astype(np.int64))
-    allocation, offset = bridge.locate(int(known[0]))
-    site = bridge.site_of(pc, function)
-    if offset + int(known[-1] - known[0]) + size > allocation.nbytes:
-        site.call(_leaves, allocation, offset, int(known[-1] - known[0]) + size, write)
+    line = bridge.line_at(pc, function)
+    allocation, offset = _inside(bridge, line, int(known[0]), int(known[-1] - known[0]) + size, write=write)
     offsets = known - known[0]
     dtype = _DTYPES.get(size, _BYTE)
     if (offsets % dtype.itemsize).any() or dtype.itemsize != size:
@@ -106,26 +101,22 @@ async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarr
         offsets = np.unique((offsets[:, None] + np.arange(size)).reshape(-1))
     rows = offsets // dtype.itemsize
     view = View(allocation, offset, (int(rows[-1]) + 1,), (dtype.itemsize,), dtype)
-    core = bridge.core
-    record = core._log.count
-    waits = site.call(access, core, view, len(addresses), write=write, rows=True)
-    core._log.addresses[record] = {"dst" if write else "src": rows}
-    if waits:
-        await SUSPEND
+    log = bridge.issuer.log
+    record = log.count
+    name = "store_rows" if write else "load_rows"
+    waiting = access(bridge.issuer, line, name, view, len(addresses), write=write)
+    log.addresses[record] = {"dst" if write else "src": rows}
+    await waiting
 
 
-def access(core: Core, view: View, count: int, *, write: bool, rows: bool = False) -> bool:
-    """Log and charge scalar accesses at the line of the caller; whether the task must wait for the board's time."""
-    name = "store" if write else "load"
-    if rows:
-        name += "_rows"
-    elif count > 1:
-        name += "_array"
-    return core._scalar_access(name, view, count, sys._getframe(1), write=write)[1]
-
-
-def _leaves(allocation: Allocation, offset: int, nbytes: int, write: bool) -> None:  # noqa: FBT001
-    raise AccessError(
-        f"plain C++ {'writes' if write else 'reads'} bytes {group_digits(offset)}..{group_digits(offset + nbytes)} of "
-        f"{allocation.name}, which has {group_digits(allocation.nbytes)} B"
-    )
+def _inside(bridge: Bridge, line: int, address: int, nbytes: int, *, write: bool) -> tuple[Allocation, int]:
+    place = bridge.issuer.log.lines[line]
+    try:
+        allocation, offset = bridge.locate(address)
+    except AccessError as error:
+        raise_at(*place, error)
+    if offset + nbytes > allocation.nbytes:
+        verb = "writes" if write else "reads"
+        span = f"{group_digits(offset)}..{group_digits(offset + nbytes)} of {allocation.name}"
+        raise_at(*place, AccessError(f"plain C++ {verb} bytes {span}, which has {group_digits(allocation.nbytes)} B"))
+    return allocation, offset

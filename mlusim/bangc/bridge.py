@@ -11,7 +11,6 @@ import struct
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from mlusim.bangc.image import (
@@ -24,14 +23,14 @@ from mlusim.bangc.image import (
     Range,
 )
 from mlusim.bangc.placing import place
-from mlusim.errors import AccessError, AllocationError, KernelError
+from mlusim.dtypes import BFLOAT16
+from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.allocation import POISON, Allocation, Memory
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import Pointer, View, contiguous_strides
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
-    from mlusim.bangc.lines import Site
     from mlusim.bangc.module import Module
     from mlusim.cores.core import Core
 
@@ -45,7 +44,7 @@ def dtype_of_code(code: int) -> np.dtype[Any]:
     """The element type of a code of the headers; bytes for what is none."""
     kind, size = code >> 8 & 0xFF, code & 0xFF
     if kind == _BFLOAT:
-        return np.dtype(ml_dtypes.bfloat16)
+        return BFLOAT16
     if kind == _BOOL:
         return np.dtype(np.bool_)
     if kind in _KINDS and size in (1, 2, 4, 8):
@@ -80,12 +79,14 @@ class Bridge:
         self.module = module
         self.image = image
         self.gdram = gdram
-        self._task = core._task
-        self._chip = core._chip
+        self.issuer = core.issuer
+        self._task = core.issuer.task
+        self._chip = core.issuer.chip
+        self._lines: dict[tuple[int, int], int] = {}
         self._placed: list[list[Allocation]] = [[] for _ in KINDS]
         self._offsets: list[list[int]] = [[] for _ in KINDS]
         self._absent: dict[int, Memory] = {}
-        self._pcs: dict[int, Site] = {}
+        self._pcs: dict[int, int] = {}
         self._views: dict[tuple[int, int, Any], View] = {}
         self._bases = [room.base if room is not None else -1 for room in image.rooms]
         record = image.record
@@ -121,7 +122,7 @@ class Bridge:
             key = f"{name}@{offset}"
             view = shared.get(key)
             if view is not None:
-                return view.allocation  # type: ignore[no-any-return]
+                return view.allocation
         if offset + size > memory.total_bytes:
             raise AllocationError(self._does_not_fit(kind, arena, memory))
         room = self.image.rooms[kind]
@@ -240,17 +241,17 @@ class Bridge:
                     values[index] = _DOUBLE.unpack(_WORD.pack(values[index]))[0]
         return words[3], words[1], codes, values
 
-    def give(self, value: float | bool) -> None:
+    def give(self, value: float) -> None:
         """The value that the call gives back."""
         word = _WORD.unpack(_DOUBLE.pack(value))[0] if isinstance(value, float) else int(value) & (1 << 64) - 1
         self.image.words[4] = word
 
-    def site_of(self, pc: int, function: str) -> Site:
-        """The site of a plain access, by the address of its instruction."""
+    def line_at(self, pc: int, function: str) -> int:
+        """Number of the line of a plain access, by the address of its instruction."""
         found = self._pcs.get(pc)
         if found is None:
             where = self.module.line_of(pc - self.image.base) or (str(self.module.path), 1, "")
-            found = self._pcs[pc] = self.module.named_site(where[0], where[1], function)
+            found = self._pcs[pc] = self.issuer.log.source_line(where[0], where[1], function)
         return found
 
     def stack(self) -> tuple[int, int]:
@@ -261,10 +262,17 @@ class Bridge:
         """A string of the kernel's."""
         return ctypes.string_at(address).decode(errors="replace")
 
-    def unknown(self, site: Site, codes: list[int], values: list[Any]) -> Any:
-        """An instruction that has no counterpart."""
-        del codes, values
-        raise KernelError(f"{site.file}:{site.line}: this instruction is not simulated")
+    def line(self, file: int, line: int, function: str) -> int:
+        """Number of a C++ line in the log: the file by the address of its name."""
+        known = self._lines.get((file, line))
+        if known is None:
+            name = self.text(file) if file else str(self.module.path)
+            known = self._lines[file, line] = self.issuer.log.source_line(name, line, function)
+        return known
+
+    async def give_later(self, waiting: Any) -> None:
+        """Wait, and give what comes of it to the fibre."""
+        self.give(await waiting)
 
 
 _WORD = struct.Struct("<Q")

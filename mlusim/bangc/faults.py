@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mlusim.bangc.image import ARENA_BYTES, LEFT, PLACED, SIGNAL, WILD
+from mlusim.bangc.lines import raise_at
 from mlusim.errors import AccessError, KernelError, MissingDataError, OperationLimitError
 from mlusim.units import group_digits
 
@@ -60,12 +61,8 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
         error = KernelError(f"{bridge.text(second)}: an array with a memory space in a function that the host calls")
     else:
         error = KernelError(f"the kernel ended with {why}")
-    bridge.module.named_site(file, line, function).call(_raise, error)
-    raise AssertionError
-
-
-def _raise(error: BaseException) -> None:
-    raise error
+    del name
+    raise_at(file, line, function, error)
 
 
 def _wild(bridge: Bridge, address: int, flags: int) -> Exception:

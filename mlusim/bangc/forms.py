@@ -1,60 +1,133 @@
-"""Argument lists of the core's instructions, read: how a C call becomes views, numbers and attributes.
+"""Vector and tensor instructions as C calls: pointers become views, numbers attributes.
 
-A form such as `dst[n] src[n] table[table_length] n table_length` names the arguments in their order. One with extents
-in brackets is a pointer, and its view has that shape; `name~dst` is a number that is written as dst's type; `a:b,c`
-gives one argument to two attributes; `_` is read and not used.
+The argument lists are those of `mlusim.cores.instructions.c_forms`. What a list of types and numbers means is worked
+out once; a call then only looks its addresses up.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
+
+from mlusim.cores import vector
+from mlusim.cores.instructions.c_forms import Form, forms_of
+from mlusim.cores.instructions.table import BY_INTRINSIC
+from mlusim.errors import KernelError
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
-    from mlusim.bangc.lines import Site
 
-FORMS: Mapping[str, dict[int, str]] = {
-    "__bang_write_value": {3: "dst[n] n value"},
-    "__bang_write_zero": {2: "dst[n] n"},
-    "__nramset": {3: "dst[n] n value"},
-    "__bang_add": {4: "dst[n] a[n] b[n] n"},
-    "__bang_sub": {4: "dst[n] a[n] b[n] n"},
-    "__bang_mul": {4: "dst[n] a[n] b[n] n"},
-}
-_METHODS = {"__bang_write_value": "fill", "__nramset": "fill"}
+_POINTER = 1 << 16
 
 
-def form_handler(name: str, forms: Mapping[int, str]) -> Callable[..., Awaitable[None] | None]:
-    """The crossing of an intrinsic of the table."""
-    method = _METHODS.get(name) or name.removeprefix("__bang_").removeprefix("__")
-    parsed = {arity: [_part(word) for word in form.split()] for arity, form in forms.items()}
+def _few(issuer: Any, line: int, instruction: Any, given: Any, named: Any) -> Any:
+    del named
+    if instruction.name == "write_value":
+        return vector.fill(issuer, line, *given)
+    if instruction.name in ("add", "sub", "mul"):
+        return vector.binary(issuer, line, instruction.name, *given)
+    raise KernelError(f"{instruction.name} of compiled kernels is not simulated yet")
 
-    def handler(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> None:
-        parts = parsed[len(values)]
-        given = {part[0]: value for part, value in zip(parts, values, strict=True)}
-        sizes = {part[0]: given[part[0]] for part in parts if part[1] is None}
-        used = set()
-        for part in parts:
-            used.update(part[2])
-        operands = []
-        for part, code, value in zip(parts, codes, values, strict=True):
-            if part[1] is not None:
-                operands.append(bridge.view(code, value, tuple(int(eval(e, {}, sizes)) for e in part[1])))
-            elif part[0] not in used:
-                operands.append(value)
-        site.call(getattr(bridge.core, method), *operands)
+
+call: Any = getattr(vector, "call", _few)
+_CONVERSIONS = (
+    "half",
+    "float",
+    "bfloat16",
+    "int8",
+    "uint8",
+    "char",
+    "uchar",
+    "int16",
+    "uint16",
+    "short",
+    "ushort",
+    "int32",
+    "uint32",
+    "int",
+    "uint",
+)
+_ROUNDINGS = ("", "_tz", "_rn", "_rd", "_dn", "_up", "_oz", "_rm")
+_FUSIONS = ("FMA", "FMS", "FAM", "FSM", "FAA", "FAS", "FSA", "FSS")
+
+
+def vector_intrinsics() -> dict[str, list[Form]]:
+    """Every vector and tensor intrinsic with its argument lists."""
+    found = {name: forms_of(name) for name in BY_INTRINSIC}
+    for source in _CONVERSIONS:
+        for target in _CONVERSIONS:
+            for rounding in _ROUNDINGS:
+                name = f"__bang_{source}2{target}{rounding}"
+                if source != target and (forms := forms_of(name)):
+                    found[name] = forms
+    return {name: forms for name, forms in found.items() if forms}
+
+
+def arities(forms: list[Form]) -> tuple[int, ...]:
+    """How many arguments an intrinsic may take."""
+    return tuple(sorted({count for form in forms for count in range(form.fewest, len(form.arguments) + 1)}))
+
+
+def result_type(forms: list[Form]) -> str:
+    """The C++ type of what an intrinsic gives back."""
+    instruction = forms[0].instruction
+    has_result = any(argument.name == instruction.operands[0].name for argument in forms[0].arguments)
+    if getattr(instruction, "counts", False):
+        return "uint32_t"
+    if has_result or not getattr(instruction, "to_register", False):
+        return "void"
+    return "element" if instruction.name == "sum" else "uint32_t"
+
+
+def form_handler(forms: list[Form]) -> Callable[..., Awaitable[None] | None]:
+    """The crossing of an intrinsic."""
+    known: dict[Any, tuple[Form, list[tuple[int, Any]], list[Any]]] = {}
+    instruction = forms[0].instruction
+    gives = getattr(instruction, "counts", False) or result_type(forms) != "void"
+
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
+        key = (*codes, *[value for code, value in zip(codes, values, strict=True) if code < _POINTER])
+        plan = known.get(key)
+        if plan is None:
+            plan = known[key] = _plan(_choose(forms, codes), codes, values)
+        _, operands, attributes = plan
+        given = [value if place < 0 else bridge.view(codes[place], values[place], value) for place, value in operands]
+        waiting = call(bridge.issuer, line, instruction, (*given, *attributes), {})
+        if waiting is not None:
+            return bridge.give_later(waiting) if gives else waiting
+        return None
 
     return handler
 
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
+def _choose(forms: list[Form], codes: list[int]) -> Form:
+    """The form with so many arguments whose pointers are pointers here too."""
+    fitting = [form for form in forms if form.fewest <= len(codes) <= len(form.arguments)]
+    for form in fitting:
+        pairs = zip(form.arguments, codes, strict=False)
+        if all(code >= _POINTER if one.shape and not one.number else True for one, code in pairs):
+            return form
+    return fitting[0]
 
 
-def _part(word: str) -> tuple[str, tuple[str, ...] | None, tuple[str, ...]]:
-    name, bracket, rest = word.partition("[")
-    if not bracket:
-        return name, None, ()
-    extents = tuple(rest.rstrip("]").split(","))
-    return name, extents, tuple(_WORD.findall(rest))
+def _plan(form: Form, codes: list[int], values: list[Any]) -> tuple[Form, list[tuple[int, Any]], list[Any]]:
+    """Operands in the order of the instruction: the place of the argument and a shape, or -1 and a number."""
+    instruction = form.instruction
+    places = {argument.name: place for place, argument in enumerate(form.arguments[: len(codes)])}
+    itemsizes = {
+        argument.name: max(codes[place] & 0xFF, 1)
+        for place, argument in enumerate(form.arguments[: len(codes)])
+        if argument.shape is not None and codes[place] >= _POINTER
+    }
+    shapes, attributes = form.bind(values, itemsizes)
+    if instruction.name == "fusion":
+        number = attributes["operation"]
+        attributes["operation"] = _FUSIONS[number] if 0 <= number < len(_FUSIONS) else number
+    operands: list[tuple[int, Any]] = []
+    for operand in instruction.operands:
+        shape = shapes.get(operand.name)
+        if isinstance(shape, tuple):
+            operands.append((places[operand.name], shape))
+        elif operand.name in shapes:
+            operands.append((-1, shape))
+    return form, operands, [attributes[name] for name in instruction.attributes]

@@ -209,7 +209,7 @@ class Image:
         words = ctypes.cast(self.address, ctypes.POINTER(ctypes.c_uint64 * _CALL_WORDS)).contents
         self.words = memoryview(words).cast("B").cast("Q")
         runs = ctypes.cast(int(self.record.runs), ctypes.POINTER(ctypes.c_uint8 * (_RUNS * RUN.itemsize))).contents
-        self.runs = np.frombuffer(runs, RUN)
+        self.runs: np.ndarray[Any, Any] = np.ctypeslib.as_array(runs).view(RUN)
         self._arenas = arenas
 
     def entries(self) -> list[Any]:

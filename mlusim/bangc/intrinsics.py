@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from mlusim.bangc.forms import arities, form_handler, result_type, vector_intrinsics
 from mlusim.bangc.host_calls import HOST_CALLS
-from mlusim.bangc.forms import FORMS, form_handler
+from mlusim.cores import copies, syncs
+from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.errors import CopyError, KernelError
 from mlusim.memory.kinds import Direction
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
-    from mlusim.bangc.lines import Site
+    from mlusim.memory.view import Pointer
 
-Handler = Callable[["Bridge", "Site", list[int], list[Any]], "Awaitable[None] | None"]
+Handler = Callable[["Bridge", int, list[int], list[Any]], "Awaitable[None] | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,121 +48,160 @@ def _intrinsic(names: str, *arities: int, returns: str = "void") -> Callable[[Ha
 
 
 # In the order of `mluMemcpyDirection_t`.
-_DIRECTIONS: tuple[str, ...] = (
-    "GDRAM2NRAM NRAM2GDRAM LDRAM2NRAM NRAM2LDRAM GDRAM2WRAM WRAM2GDRAM LDRAM2WRAM WRAM2LDRAM NRAM2NRAM NRAM2WRAM "
-    "WRAM2NRAM GDRAM2SRAM SRAM2GDRAM LDRAM2SRAM SRAM2LDRAM SRAM2NRAM NRAM2SRAM SRAM2WRAM WRAM2SRAM GDRAM2GDRAM "
-    "GDRAM2LDRAM LDRAM2GDRAM LDRAM2LDRAM SRAM2SRAM"
-).split()  # type: ignore[assignment]
+_DIRECTIONS = (
+    "GDRAM2NRAM",
+    "NRAM2GDRAM",
+    "LDRAM2NRAM",
+    "NRAM2LDRAM",
+    "GDRAM2WRAM",
+    "WRAM2GDRAM",
+    "LDRAM2WRAM",
+    "WRAM2LDRAM",
+    "NRAM2NRAM",
+    "NRAM2WRAM",
+    "WRAM2NRAM",
+    "GDRAM2SRAM",
+    "SRAM2GDRAM",
+    "LDRAM2SRAM",
+    "SRAM2LDRAM",
+    "SRAM2NRAM",
+    "NRAM2SRAM",
+    "SRAM2WRAM",
+    "WRAM2SRAM",
+    "GDRAM2GDRAM",
+    "GDRAM2LDRAM",
+    "LDRAM2GDRAM",
+    "LDRAM2LDRAM",
+    "SRAM2SRAM",
+)
 _MEMBERS: tuple[Direction | None, ...] = tuple(getattr(Direction, name, None) for name in _DIRECTIONS)
 _WITH_CLUSTER = (5, 8, 13)
 
 
-def _copy(bridge: Bridge, values: list[Any]) -> tuple[Any, ...]:
-    """The arguments of `Core.memcpy`: pointers, size, direction, strides."""
+def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, int, Direction, tuple[int, ...]]:
+    """Pointers, size, direction and strides of a copy."""
     dst, src, size, number, *strides = values
     direction = _MEMBERS[number] if 0 <= number < len(_MEMBERS) else None
     if direction is None:
         named = _DIRECTIONS[number] if 0 <= number < len(_DIRECTIONS) else str(number)
         raise CopyError(f"memcpy in direction {named}: there is no such copy")
     if len(values) in _WITH_CLUSTER:
-        return bridge.remote(dst, strides.pop()), bridge.pointer(src), size, direction, *strides
-    return bridge.pointer(dst), bridge.pointer(src), size, direction, *strides
+        target = bridge.remote(dst, strides.pop())
+        return target, bridge.pointer(src), size, direction, tuple(strides)
+    return bridge.pointer(dst), bridge.pointer(src), size, direction, tuple(strides)
 
 
 @_intrinsic("__memcpy", 4, 5, 7, 8, 12, 13)
-def _memcpy(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> Awaitable[None]:
+def _memcpy(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
     del codes
-    return site.wait(bridge.core.memcpy, *_copy(bridge, values))
+    return copies.copy_and_wait(bridge.issuer, line, *_copy(bridge, values))
 
 
 @_intrinsic("__memcpy_async", 4, 5, 7, 8, 12, 13)
-def _memcpy_async(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> None:
+def _memcpy_async(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
     del codes
-    site.call(bridge.core.memcpy_async, *_copy(bridge, values))
+    copies.copy_async(bridge.issuer, line, *_copy(bridge, values))
 
 
 @_intrinsic("__memcpy_nram_to_nram", 3, 6)
-def _memcpy_nram(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> Awaitable[None]:
+def _memcpy_nram(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
     number = _DIRECTIONS.index("NRAM2NRAM")
-    return _memcpy(bridge, site, codes, [*values[:3], number, *values[3:]])  # type: ignore[return-value]
+    return _memcpy(bridge, line, codes, [*values[:3], number, *values[3:]])  # type: ignore[return-value]
 
 
 @_intrinsic("__bang_move", 3, 6)
-def _move(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> None:
+def _move(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
     number = _DIRECTIONS.index("NRAM2NRAM")
-    _memcpy_async(bridge, site, codes, [*values[:3], number, *values[3:]])
+    _memcpy_async(bridge, line, codes, [*values[:3], number, *values[3:]])
 
 
-def _waits(method: str) -> Handler:
-    def handler(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> Awaitable[None]:
-        del codes
-        return site.wait(getattr(bridge.core, method), *values)
+def _sync_of(name: str, pipes: int) -> Handler:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+        del codes, values
+        return syncs.sync(bridge.issuer, line, name, pipes)
 
     return handler
 
 
-for _name in ("sync", "sync_io", "sync_move", "sync_compute", "sync_cluster", "sync_all", "sync_all_ipu"):
-    _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _waits(_name))
+def _barrier_of(name: str) -> Handler:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+        del codes, values
+        return syncs.barrier(bridge.issuer, line, name)
+
+    return handler
+
+
+for _name, _pipes in (
+    ("sync", ALL_PIPES),
+    ("sync_io", IO_PIPE),
+    ("sync_move", MOVE_PIPE),
+    ("sync_compute", COMPUTE_PIPES),
+):
+    _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _sync_of(_name, _pipes))
+for _name in ("sync_cluster", "sync_all", "sync_all_ipu"):
+    _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _barrier_of(_name))
 
 
 @_intrinsic("__sync_io_move_compute", 0, 3, 6)
-def _sync_pipes(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> Awaitable[None]:
+def _sync_pipes(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
     """Six arguments name who waits and who is waited for, by pipe; the task itself waits for all of them here."""
     del codes
     flags = [bool(value) for value in values] or [True] * 3
     if len(flags) == 6:  # noqa: PLR2004
         flags = [any(pair) for pair in zip(flags[:3], flags[3:], strict=True)]
-    io, move, compute = flags
-    return site.wait(bridge.core.sync_io_move_compute, io=io, move=move, compute=compute)
+    pipes = IO_PIPE * flags[0] | MOVE_PIPE * flags[1] | COMPUTE_PIPES * flags[2]
+    return syncs.sync(bridge.issuer, line, "sync_io_move_compute", pipes)
 
 
-@_intrinsic("__sync_all_mpu __sync_all_ipu_within_cluster", 0)
-def _sync_others(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> Awaitable[None]:
-    return bridge.unknown(site, codes, values)
-
-
-@_intrinsic(
-    " ".join(
-        f"__sync_copy_{pair}"
-        for pair in (
-            "nram_to_nram nram_to_dram dram_to_nram wram_to_dram dram_to_wram sram_to_dram dram_to_sram nram_to_sram "
-            "sram_to_nram wram_to_sram sram_to_wram sram_to_sram"
-        ).split()
-    ),
-    0,
+_SYNCED_COPIES = (
+    "nram_to_nram",
+    "nram_to_dram",
+    "dram_to_nram",
+    "wram_to_dram",
+    "dram_to_wram",
+    "sram_to_dram",
+    "dram_to_sram",
+    "nram_to_sram",
+    "sram_to_nram",
+    "wram_to_sram",
+    "sram_to_wram",
+    "sram_to_sram",
 )
-def _sync_copies(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> Awaitable[None]:
+
+
+@_intrinsic(" ".join(f"__sync_copy_{pair}" for pair in _SYNCED_COPIES), 0)
+def _sync_copies(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
     del codes, values
-    return site.wait(bridge.core.sync_io_move_compute, io=True, move=True, compute=False)
+    return syncs.sync(bridge.issuer, line, "sync_io_move_compute", IO_PIPE | MOVE_PIPE)
 
 
 @_intrinsic("__mlusim_assembly", *range(1, 9), returns="unsigned")
-def _assembly(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
+def _assembly(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
     del codes
     text = bridge.text(values[0])
     word = text.split()[0].rstrip(";") if text.split() else ""
     if word in ("sync", "barrier.sync.local"):
-        return site.wait(bridge.core.sync)
+        return syncs.sync(bridge.issuer, line)
     raise KernelError(f"__asm__ {text!r} is not simulated; use the intrinsic that the statement stands for")
 
 
 @_intrinsic("__mlusim_unknown", *range(1, 25), returns="::mlusim::Anything")
-def _unknown(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> None:
-    del codes, site
+def _unknown(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+    del codes, line
     raise KernelError(bridge.module.unknown_text(bridge.text(values[0])))
 
 
 def _host_only(name: str) -> Handler:
-    def handler(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> None:
-        del bridge, site, codes, values
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+        del bridge, line, codes, values
         raise KernelError(f"{name} inside a kernel: it is a function of the host's runtime")
 
     return handler
 
 
 @_intrinsic("__mlusim_launch", 10)
-def _launch(bridge: Bridge, site: Site, codes: list[int], values: list[Any]) -> None:
-    del codes, site
+def _launch(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+    del codes, line
     raise KernelError(f"{bridge.text(values[0])}<<<...>>> inside a kernel: launches are the host's")
 
 
@@ -170,9 +211,9 @@ def intrinsics() -> tuple[Intrinsic, ...]:
     known = dict(_OWN)
     for name, (arity, returns) in HOST_CALLS.items():
         known[name] = Intrinsic(name, (arity,), _host_only(name), returns)
-    for name, forms in FORMS.items():
+    for name, forms in vector_intrinsics().items():
         if name not in known:
-            known[name] = Intrinsic(name, tuple(sorted(forms)), form_handler(name, forms))
+            known[name] = Intrinsic(name, arities(forms), form_handler(forms), result_type(forms))
     return tuple(known[name] for name in sorted(known))
 
 
@@ -194,6 +235,9 @@ def header() -> str:
             arguments = "".join(f", a{k}" for k in range(arity))
             template = f"template <{types}> " if arity else ""
             call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
-            body = f"{call};" if one.returns == "void" else f"return ::mlusim::result<{one.returns}>({call});"
-            lines.append(f"{template}MLUSIM_PLAIN inline {one.returns} {one.name}({parameters}{place}) {{ {body} }}")
+            given = one.returns
+            if given == "element":
+                given = "typename ::mlusim::Element<A0>::type"
+            body = f"{call};" if given == "void" else f"return ::mlusim::result<{given}>({call});"
+            lines.append(f"{template}MLUSIM_PLAIN inline {given} {one.name}({parameters}{place}) {{ {body} }}")
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import struct
 import weakref
+from collections.abc import Generator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,9 @@ from mlusim.bangc.accesses import drain
 from mlusim.bangc.bridge import Bridge, GdramMap, dtype_of_code
 from mlusim.bangc.image import DRAIN, FINISHED, PLACED, PRINT, SETTLE
 from mlusim.bangc.intrinsics import intrinsics
-from mlusim.bangc.lines import entry_function
+from mlusim.bangc.lines import entry_function, raise_at
 from mlusim.bangc.module import EntryPoint, Kernel, Module, Parameter, signature_of
+from mlusim.cores.waiting import SUSPEND
 from mlusim.errors import KernelError, MlusimError
 from mlusim.memory.view import Pointer, View
 
@@ -36,23 +38,23 @@ def kernel_of(module: Module, point: EntryPoint) -> Kernel:
     async def task(core: Core, *arguments: Any) -> None:
         await run(core, module, point, arguments)
 
-    kernel = entry_function(point.file or str(module.path), point.line, point.name, task)
+    kernel: Any = entry_function(point.file or str(module.path), point.line, point.name, task)
     kernel.__name__ = kernel.__qualname__ = point.name
     kernel.__doc__ = f"{point.name} of {module.path.name}, line {point.line}."
-    kernel.__signature__ = signature_of(point)  # type: ignore[attr-defined]
-    kernel.bangc_module = module  # type: ignore[attr-defined]
-    return kernel
+    kernel.__signature__ = signature_of(point)
+    kernel.bangc_module = module
+    return kernel  # type: ignore[no-any-return]
 
 
 async def run(core: Core, module: Module, point: EntryPoint, arguments: tuple[Any, ...]) -> None:
     """One task: run the C++ from one call of the simulator to the next."""
-    gdram = gdram_map(core._chip)
+    gdram = gdram_map(core.issuer.chip)
     image = module.image(core)
     blob = pack(point, arguments, gdram)
     await execute(core, module, point.name, image, gdram, point.function, point.body, blob)
 
 
-async def execute(  # noqa: PLR0913, PLR0917
+async def execute(
     core: Core,
     module: Module,
     name: str,
@@ -66,7 +68,7 @@ async def execute(  # noqa: PLR0913, PLR0917
     try:
         bridge = Bridge(core, module, image, gdram)
     except MlusimError as error:
-        module.named_site(str(module.path), 1, name).call(_raise, error)
+        raise_at(str(module.path), 1, name, error)
     memory = ctypes.create_string_buffer(blob, max(len(blob), _SLOT) + _SLOT)
     start = (ctypes.addressof(memory) + _SLOT - 1) // _SLOT * _SLOT
     ctypes.memmove(start, blob, len(blob))
@@ -81,16 +83,14 @@ async def execute(  # noqa: PLR0913, PLR0917
             if record.run_count:
                 await drain(bridge, name)
             if why >= 0:
-                file, line, codes, values = bridge.call()
-                site = module.site(file, line, name)
+                file, number, codes, values = bridge.call()
+                line = bridge.line(file, number, name)
                 try:
-                    waits = table[why].handler(bridge, site, codes, values)
+                    waits = table[why].handler(bridge, line, codes, values)
+                    if waits is not None:
+                        await waits
                 except MlusimError as error:
-                    if error.__traceback__ is not None and _has_site(error, site):
-                        raise
-                    site.call(_raise, error)
-                if waits is not None:
-                    await waits
+                    raise_at(*core.issuer.log.lines[line], error)
             elif why == FINISHED:
                 return
             elif why == SETTLE:
@@ -105,30 +105,22 @@ async def execute(  # noqa: PLR0913, PLR0917
                 faults.raise_fault(bridge, why, name)
 
 
-def _raise(error: BaseException) -> None:
-    raise error
+class _Meeting:
+    """Gives the board time."""
 
-
-def _has_site(error: BaseException, site: Any) -> bool:
-    traceback = error.__traceback__
-    while traceback is not None:
-        if traceback.tb_frame.f_code.co_filename == site.file:
-            return True
-        traceback = traceback.tb_next
-    return False
+    def __await__(self) -> Generator[Any, None, None]:
+        yield SUSPEND
 
 
 async def settle(core: Core) -> None:
     """Before plain C++ looks at device memory: what was issued on the vector pipe acts, and the times meet."""
-    task, unit = core._task, core._unit
+    task, unit = core.issuer.task, core.issuer.unit
     if unit.effects:
         last = unit.effects[-1][0]
         if last > task.now_ps:
             task.now_ps = last
     if task.until(task.now_ps):
-        from mlusim.cores.task import SUSPEND
-
-        await SUSPEND
+        await _Meeting()
     unit.apply_until(task.now_ps)
 
 
@@ -169,7 +161,7 @@ def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdram
     if parameter.code & _POINTER:
         return struct.pack("<Q", _address(point, parameter, argument, gdram))
     if isinstance(argument, bytes | bytearray | np.void):
-        content = bytes(argument)
+        content = argument.tobytes() if isinstance(argument, np.void) else bytes(argument)
         if len(content) != parameter.size:
             raise KernelError(f"{point.name}: {parameter.name} has {parameter.size} B, not {len(content)}")
         return content

@@ -1,26 +1,21 @@
-"""The one seam between compiled kernels and the core: operations issued at a line of a C++ file.
+"""Python frames that stand at lines of C++ files, so that errors name the line of the kernel's author.
 
-The core logs the Python frame that called it. So an operation of a compiled kernel is issued through a function that
-is compiled at the C++ file's name and line: logs, errors and reports then name that line.
+An error of the simulator is placed by the innermost frame of a file that is the author's own. So the function of a
+compiled kernel, and the function that raises its errors, are compiled at the C++ file's name and line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
-from typing import Any
-
-_SOURCE = """\
-def {name}(function, *arguments, **options): return function(*arguments, **options)
-"""
-_WAITING = """\
-async def {name}(function, *arguments, **options): return await function(*arguments, **options)
-"""
-
+from typing import Any, NoReturn
 
 _ENTRY = """\
 async def {name}(core, *arguments): await task(core, *arguments)
+"""
+_RAISE = """\
+def {name}(error): raise error
 """
 
 
@@ -31,33 +26,21 @@ def entry_function(file: str, line: int, name: str, task: Callable[..., Any]) ->
     return function
 
 
-class Site:
-    """A line of a kernel's source: `call` issues there, `wait` issues there and waits."""
-
-    __slots__ = ("call", "file", "line", "wait")
-
-    def __init__(self, file: str, line: int, function: str) -> None:
-        self.file = file
-        self.line = line
-        self.call: Callable[..., Any] = _function(_SOURCE, file, line, function)
-        self.wait: Callable[..., Awaitable[Any]] = _function(_WAITING, file, line, function)
+def raise_at(file: str, line: int, function: str, error: BaseException) -> NoReturn:
+    """Raise an error at a line of a C++ file."""
+    _function(_RAISE, file, line, function)(error)
+    raise AssertionError
 
 
-def _function(source: str, file: str, line: int, name: str) -> Callable[..., Any]:
+def _function(source: str, file: str, line: int, name: str) -> Any:
     word = name if name.isidentifier() else "kernel"
-    code = _code(source.format(name=word), file)
     scope: dict[str, Any] = {}
-    exec(code, scope)  # noqa: S102 - two lines of our own
+    exec(_code(source.format(name=word), file), scope)  # noqa: S102 - two lines of our own
     function = scope[word]
-    shifted = _moved(function.__code__, line, name)
-    function.__code__ = shifted
-    return function  # type: ignore[no-any-return]
+    function.__code__ = function.__code__.replace(co_firstlineno=line, co_name=name, co_qualname=name)
+    return function
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _code(text: str, file: str) -> CodeType:
     return compile(text, file, "exec")
-
-
-def _moved(code: CodeType, line: int, name: str) -> CodeType:
-    return code.replace(co_firstlineno=line, co_name=name, co_qualname=name)

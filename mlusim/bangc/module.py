@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from mlusim.bangc import toolchain
 from mlusim.bangc.debug_lines import line_table
 from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
-from mlusim.bangc.lines import Site
 from mlusim.bangc.rewriting import Rewritten, rewrite
 from mlusim.errors import CompileError, InputError, MlusimError, nearest
 from mlusim.hardware import Board, board
@@ -76,7 +75,7 @@ class Module:
         missing: intrinsics that the file calls and the simulator does not know, with file and line of the first call.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         path: Path,
         on: Board,
@@ -92,11 +91,12 @@ class Module:
         self._options: dict[str, Any] = {"include": include, "define": define, "std": std, "compiler": compiler}
         self._instantiated: dict[str, Module] = {}
         self._kernels: dict[str, Kernel] = {}
-        self._sites: dict[tuple[int, int, str], Site] = {}
         self._pools: weakref.WeakKeyDictionary[Chip, dict[int, Cluster]] = weakref.WeakKeyDictionary()
         self._free: list[Cluster] = []
         preprocessed = _preprocess(path, on, include, define, std, compiler)
-        self.rewritten: Rewritten = rewrite(preprocessed, instantiate)
+        self.rewritten: Rewritten = rewrite(
+            preprocessed, instantiate, (str(toolchain.INCLUDE), str(toolchain.generated_headers()))
+        )
         self.missing = _missing(self.rewritten)
         self.binary = _build(path, self.rewritten, std, compiler)
         self.runtime: Runtime = load_runtime(toolchain.runtime(compiler))
@@ -126,25 +126,6 @@ class Module:
             self._free.append(cluster)
         return self._points
 
-    def site(self, file: int, line: int, function: str) -> Site:
-        """The site of a call: the C++ file by the address of its name."""
-        import ctypes
-
-        key = (file, line, function)
-        known = self._sites.get(key)
-        if known is None:
-            name = ctypes.string_at(file).decode(errors="replace") if file else str(self.path)
-            known = self._sites[key] = Site(name, line, function)
-        return known
-
-    def named_site(self, file: str, line: int, function: str) -> Site:
-        """The site of a line of a file."""
-        key: Any = (file, line, function)
-        known = self._sites.get(key)
-        if known is None:
-            known = self._sites[key] = Site(file, line, function)
-        return known
-
     def line_of(self, address: int) -> tuple[str, int, str] | None:
         """File, line and function of an address of the binary."""
         found = line_table(self.binary).find(address)
@@ -152,7 +133,7 @@ class Module:
 
     def image(self, core: Core) -> Image:
         """The image of a core of a device."""
-        chip, unit = core._chip, core._task.unit
+        chip, unit = core.issuer.chip, core.issuer.unit
         clusters = self._pools.get(chip)
         if clusters is None:
             clusters = self._pools[chip] = {}
@@ -243,7 +224,7 @@ def compile(  # noqa: A001 - what it does
     )
 
 
-def _preprocess(  # noqa: PLR0913, PLR0917
+def _preprocess(
     path: Path,
     on: Board,
     include: Sequence[str | Path],
@@ -253,9 +234,10 @@ def _preprocess(  # noqa: PLR0913, PLR0917
 ) -> str:
     command = [*compiler.command, f"-std={std}", *toolchain.board_defines(on)]
     command += [f"-D{one}" for one in define]
-    command += ["-isystem", str(toolchain.INCLUDE), "-isystem", str(toolchain.generated_headers())]
-    command += ["-I", str(path.parent), *(word for folder in include for word in ("-I", str(folder)))]
-    command += ["-include", str(toolchain.INCLUDE / "mlu.h"), "-E", "-x", "c++", str(path)]
+    own = [str(toolchain.INCLUDE), str(toolchain.generated_headers())]
+    folders = [str(path.parent), *map(str, include), *own]
+    command += [word for folder in folders for word in ("-I", folder)]
+    command += ["-include", "mlu.h", "-E", "-x", "c++", str(path)]
     done = toolchain.run(command)
     if done.returncode:
         raise CompileError(_compiler_text(done.stderr, path))
@@ -310,14 +292,39 @@ def _missing(rewritten: Rewritten) -> dict[str, tuple[str, int]]:
 
 
 _PREFIXES = (
-    "__bang_ __mem __nram __sram __gdram __ldram __wram __sync __vv_ __cn_ __gather __scatter __load_ __store_ "
-    "__nv_ __mlu __half2 __float2 __int2 __int32 __int16 __int8 __bfloat16 __short2 __uint __breakdump __is_"
-).split()
+    "__bang_",
+    "__mem",
+    "__nram",
+    "__sram",
+    "__gdram",
+    "__ldram",
+    "__wram",
+    "__sync",
+    "__vv_",
+    "__cn_",
+    "__gather",
+    "__scatter",
+    "__load_",
+    "__store_",
+    "__nv_",
+    "__mlu",
+    "__half2",
+    "__float2",
+    "__int2",
+    "__int32",
+    "__int16",
+    "__int8",
+    "__bfloat16",
+    "__short2",
+    "__uint",
+    "__breakdump",
+    "__is_",
+)
 
 
 def looks_like(name: str) -> bool:
     """Whether a word with two underscores is one of BANG C rather than of the compiler or the C library."""
-    return name.startswith(tuple(_PREFIXES))
+    return name.startswith(_PREFIXES)
 
 
 def _point(image: Image, record: Any) -> EntryPoint:

@@ -73,14 +73,15 @@ class _State:
     number: int = 0
 
 
-def rewrite(text: str, instantiate: tuple[str, ...] = ()) -> Rewritten:
+def rewrite(text: str, instantiate: tuple[str, ...] = (), own: tuple[str, ...] = ()) -> Rewritten:
     """Rewrite the output of a preprocessor.
 
     Args:
         text: preprocessed text with line markers.
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
+        own: folders whose headers are left as they are, beside the compiler's own.
     """
-    tokens = _tokens(text)
+    tokens = _tokens(text, own)
     state = _State(text, tokens)
     scopes: list[str] = []
     names: list[str] = []
@@ -119,11 +120,13 @@ def rewrite(text: str, instantiate: tuple[str, ...] = ()) -> Rewritten:
     return Rewritten(_apply(state) + _registrations(state, instantiate, has_main), state.entries, calls, has_main)
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokens(text: str, own: tuple[str, ...]) -> list[Token]:
     found: list[Token] = []
     markers = list(_MARKER.finditer(text))
+    # What a macro of a system header expands to is marked as that header's, within the user's file.
+    users = {marker[2] for marker in markers if " 3" not in marker[3]}
     for index, marker in enumerate(markers):
-        if " 3" in marker[3]:
+        if (" 3" in marker[3] and marker[2] not in users) or marker[2].startswith(own or ("<",)):
             continue
         start, stop = marker.end(), markers[index + 1].start() if index + 1 < len(markers) else len(text)
         line, file = int(marker[1]), marker[2]
@@ -292,9 +295,10 @@ def _array(state: _State, position: int, *, at_file_scope: bool, in_class: bool)
     words = _without_attributes([token for token in body if token.text not in _SPACES and token.text not in _STORAGE])
     declarators = _split(words)
     base, first = _base_and_declarator(declarators[0])
-    new = []
-    for declarator in (first, *declarators[1:]):
-        new.append(_reference(state, kind, base, declarator, marker, external=external, at_file_scope=at_file_scope))
+    new = [
+        _reference(state, kind, base, declarator, marker, external=external, at_file_scope=at_file_scope)
+        for declarator in (first, *declarators[1:])
+    ]
     original = state.text[tokens[start].start : tokens[stop].stop]
     kept_lines = "\n" * original.count("\n")
     state.edits.append((tokens[start].start, tokens[stop].stop, " ".join(new) + kept_lines))

@@ -62,8 +62,8 @@ _NO_ENTRY = "-tsan-instrument-func-entry-exit=0"
 
 
 def find_compiler(command: str | None = None) -> Compiler:
-    """The compiler to use: `command`, the variable CXX, g++, clang++, or the wheel's. Raises `InputError` if none."""
-    return _find(command or os.environ.get("MLUSIM_CXX"))
+    """The compiler to use: `command`, else g++, clang++ or the wheel's. Raises `InputError` if there is none."""
+    return _find(command)
 
 
 @lru_cache(maxsize=8)
@@ -86,7 +86,7 @@ def _find(command: str | None) -> Compiler:
         return Compiler(candidate, version, gnu)
     raise InputError(
         f"no C++ compiler for BANG C ({'; '.join(reasons)}): pip install 'mlusim[bangc]' brings one, "
-        "or install g++ 12 or clang++ 15, or name one in the variable MLUSIM_CXX"
+        "or install g++ 12 or clang++ 15, or name one as `compiler`"
     )
 
 
@@ -114,16 +114,14 @@ def run(command: list[str], text: str | None = None) -> subprocess.CompletedProc
         raise InputError(f"{command[0]} took more than {_TIMEOUT_S} s on {command[-1]}") from error
 
 
+@lru_cache(maxsize=1)
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: MLUSIM_CACHE, or the user's cache folder."""
-    base = os.environ.get("MLUSIM_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base else Path.home() / ".cache"
-    folder = root / "mlusim" / "bangc"
+    """Where compiled kernels are kept: `.cache/mlusim/bangc` in the user's home, else a temporary folder."""
+    folder = Path.home() / ".cache" / "mlusim" / "bangc"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
-        folder = Path(tempfile.gettempdir()) / f"mlusim-{os.getuid()}" / "bangc"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="mlusim-bangc-"))
     return folder
 
 

@@ -49,7 +49,7 @@ def load_array(issuer: Issuer, line: int, source: View) -> Waiting:
 
 def read(issuer: Issuer, line: int, name: str, source: View, value: Callable[[], Any]) -> Waiting:
     """Scalar loads of every element of a view; `value` reads them once they are done."""
-    record, end_ps, stops = _access(issuer, line, name, source, write=False)
+    record, end_ps, stops = _access(issuer, line, name, source, source.size, write=False)
     task = issuer.task
     task.unawaited = record
     if source.memory is not MemoryKind.NRAM:
@@ -104,7 +104,17 @@ def store_array(issuer: Issuer, line: int, target: View, values: Any) -> None:
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:
     """Scalar stores of every element of a view, without what they write; returns when they are done."""
-    return _access(issuer, line, name, target, write=True)[1]
+    return _access(issuer, line, name, target, target.size, write=True)[1]
+
+
+def access(issuer: Issuer, line: int, name: str, view: View, count: int, *, write: bool) -> Waiting:
+    """Charge `count` scalar accesses that have happened, to the elements of a view, and wait for them.
+
+    An element may be accessed more than once. Compiled kernels touch memory themselves and account for it so.
+    """
+    record, _, stops = _access(issuer, line, name, view, count, write=write)
+    issuer.task.unawaited = record
+    return Waiting(issuer.task, stops=stops)
 
 
 def arithmetic(issuer: Issuer, line: int, cycles: int | None = None, count: int = 1) -> None:
@@ -131,9 +141,8 @@ def _write_later(issuer: Issuer, target: View, end_ps: int, effect: Callable[[],
         environment.after(end_ps - environment.now, lambda _: effect())
 
 
-def _access(issuer: Issuer, line: int, op: str, view: View, *, write: bool) -> tuple[int, int, bool]:
-    """Log a scalar access of every element; returns its record, its end and whether the kernel must suspend for it."""
-    count = view.size
+def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write: bool) -> tuple[int, int, bool]:
+    """Log scalar accesses to a view; returns their record, their end and whether the kernel must suspend for them."""
     memory = view.memory
     issuer.check_reach(view.allocation.memory)
     check_usable(view.allocation, write=write)

@@ -113,6 +113,11 @@ struct Anything {
     template <class T> operator T() const { return T(); }
 };
 
+// The element that a pointer points to.
+template <class P> struct Element {
+    using type = typename std::remove_cv<typename std::remove_pointer<P>::type>::type;
+};
+
 template <class T> MLUSIM_PLAIN inline T result(uint64_t word) {
     if constexpr (std::is_same<T, bfloat16_t>::value || std::is_same<T, half>::value ||
                   std::is_floating_point<T>::value) {

@@ -1,0 +1,1 @@
+#include "cn_api.h"
