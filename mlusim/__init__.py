@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mlusim.explore.tuning import tune
     from mlusim.hardware import Board, board, presets
     from mlusim.host.device import Device
-    from mlusim.host.verify import Output, verify
+    from mlusim.host.verify import InOut, Output, verify
     from mlusim.log import Log
     from mlusim.memory.kinds import Direction, MemoryKind
     from mlusim.memory.view import Pointer, View
@@ -62,6 +62,7 @@ __all__ = [
     "Device",
     "Direction",
     "HangError",
+    "InOut",
     "InputError",
     "KernelError",
     "LaunchError",
@@ -105,6 +106,7 @@ _HOMES = {
     "Direction": "mlusim.memory.kinds",
     "Log": "mlusim.log",
     "MemoryKind": "mlusim.memory.kinds",
+    "InOut": "mlusim.host.verify",
     "Output": "mlusim.host.verify",
     "Plan": "mlusim.planning.plan",
     "Pointer": "mlusim.memory.view",

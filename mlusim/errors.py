@@ -24,7 +24,11 @@ may raise an exception again as `type(error)(*error.args)`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextvars import ContextVar
 from typing import Any
+
+# Where the errors of a run are noted as they are made, so that those that a kernel catches leave a trace.
+NOTED: ContextVar[list[MlusimError] | None] = ContextVar("mlusim_noted", default=None)
 
 
 class MlusimError(Exception):
@@ -32,6 +36,9 @@ class MlusimError(Exception):
 
     def __init__(self, message: str, where: str = "") -> None:
         super().__init__(message, where)
+        noted = NOTED.get()
+        if noted is not None:
+            noted.append(self)
 
     @property
     def message(self) -> str:

@@ -143,7 +143,8 @@ class Log:
     launches there were each time the host waited for them all; `host_writes` allocations, other than inputs, whose
     bytes the host wrote; `windows` by allocation the parts of it (offset, box) that launches were given; `released` by
     allocation how many records there were when it was given back; `loops` the counted loops by record; `byte_copies`
-    the records of copies in the byte form, whose segments are those that the kernel named.
+    the records of copies in the byte form, whose segments are those that the kernel named; `swallowed` the errors that
+    kernels caught: message and place.
     """
 
     def __init__(self, board: str) -> None:
@@ -164,6 +165,7 @@ class Log:
         self.host_writes: set[int] = set()
         self.released: dict[int, int] = {}
         self.windows: dict[int, set[tuple[int, int]]] = {}
+        self.swallowed: list[tuple[str, str]] = []
         self.loops: dict[int, LoopRecord] = {}
         self.byte_copies: list[int] = []
         self._op_codes: dict[str, int] = {}

@@ -6,6 +6,7 @@ from typing import Any
 
 from mlusim.cores.launch import Job, Queue
 from mlusim.cores.unit import Unit
+from mlusim.errors import MlusimError
 from mlusim.hardware.board import Board
 from mlusim.log import AllocationRecord, Log
 from mlusim.memory.allocation import Allocation, Bytes, Memory
@@ -84,6 +85,8 @@ class Chip:
         # What the geometry of copies and vector instructions decides, worked out once for all cores.
         self.copy_geometries: dict[Any, Any] = {}
         self.vector_geometries: dict[Any, Any] = {}
+        # Errors that were made while the kernel runs that is running now.
+        self.noted: list[MlusimError] = []
         self.queues: list[Queue] = []
         self.barriers = 0
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]

@@ -129,6 +129,8 @@ class Task:
         try:
             waits = coroutine.send(None)
         except StopIteration:
+            if self.chip.noted:
+                self._note_swallowed()
             self._returned()
             return
         except MlusimError as error:
@@ -143,8 +145,19 @@ class Task:
             if str(error).endswith(_NO_AWAIT):
                 raise AwaitError(f"{error}: {_AWAITABLE}", self._where(error)) from error
             raise KernelError(words, self._where(error)) from error
+        if self.chip.noted:
+            self._note_swallowed()
         if waits is not SUSPEND:
             self._foreign(coroutine, waits)
+
+    def _note_swallowed(self) -> None:
+        """Write down the errors that the kernel has caught since it went on."""
+        noted, self.chip.noted[:] = list(self.chip.noted), []
+        causes = {id(error.__context__) for error in noted}
+        for error in noted:
+            # One that was raised again as another is told once.
+            if id(error) not in causes and error.__traceback__ is not None and error is not self._refused:
+                self.chip.log.swallowed.append((error.message, self._where(error)))
 
     def until(self, time_ps: int) -> bool:
         """Move on to `time_ps`; true where the kernel must suspend for it, and will be resumed then."""

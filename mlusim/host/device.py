@@ -15,7 +15,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,13 @@ from mlusim.cores.chip import Chip
 from mlusim.cores.launch import Job, Kernel, Launch, Queue
 from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import AllocationError, AwaitError, HangError, InputError, LaunchError
+from mlusim.errors import NOTED, AllocationError, AwaitError, HangError, InputError, LaunchError
 from mlusim.hardware import Board, board
 from mlusim.host.watchdog import Watch
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.view import View
+from mlusim.memory.view import Pointer, View
+from mlusim.verifier.switch import note_device
 
 if TYPE_CHECKING:
     import os
@@ -79,6 +80,8 @@ class Device:
         self._launches: list[Launch] = []
         self._broken = ""
         self._stopped = ""
+        self._error: BaseException | None = None
+        note_device(self)
         self._running = False
 
     @property
@@ -91,13 +94,21 @@ class Device:
         """Whether memories hold bytes."""
         return self._chip.data
 
-    def upload(self, array: np.ndarray[Any, Any], name: str = "input", *, keep_data: bool = False) -> View:
-        """Put an array in GDRAM as a read-only input.
+    @property
+    def stopped(self) -> str:
+        """The error that ended a run on it, as text; empty where there was none."""
+        return self._stopped
+
+    def upload(
+        self, array: np.ndarray[Any, Any], name: str = "input", *, keep_data: bool = False, writable: bool = False
+    ) -> View:
+        """Put an array in GDRAM, as an input that no kernel may write.
 
         Args:
             array: any NumPy array; a C-contiguous one is adopted without a copy, so do not change it while in use.
             name: what messages and reports call it.
             keep_data: hold its bytes even in a timing-only run, for scalar loads.
+            writable: kernels may write it: input and output of a kernel that works in place. It holds a copy.
 
         Raises `AllocationError` where it does not fit, `InputError` for an element type the board does not know.
         """
@@ -105,7 +116,8 @@ class Device:
         dtype = dtype_of(array.dtype)
         adopt = None
         if self._chip.data or keep_data:
-            adopt = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            contiguous = array.copy(order="C") if writable else np.ascontiguousarray(array)
+            adopt = contiguous.reshape(-1).view(np.uint8)
         allocation = self._chip.allocate(
             self._chip.gdram,
             array.nbytes,
@@ -114,8 +126,10 @@ class Device:
             shape=array.shape,
             now=self._chip.environment.now,
             adopt=adopt,
-            read_only=True,
+            read_only=not writable,
         )
+        if writable:
+            self.log.host_writes.add(allocation.identity)
         if keep_data:
             allocation.buffer = adopt
         return _whole(View.of(allocation, array.shape, dtype))
@@ -216,6 +230,8 @@ class Device:
                 self._default_queue = self._chip.queue()
             queue = self._default_queue
         launch = Launch(self._chip, kernel, arguments, grid, kind, queue)
+        for identity, offset, box in _parts(arguments, self.log):
+            self.log.windows.setdefault(identity, set()).add((offset, box))
         queue.submit(launch)
         self._launches.append(launch)
         return launch
@@ -249,6 +265,8 @@ class Device:
         environment = self._chip.environment
         step = environment.step
         forgotten: list[str] = []
+        self._chip.noted.clear()
+        token = NOTED.set(self._chip.noted)
         try:
             with _catch_forgotten_awaits(forgotten), self._watch:
                 self._chip.place_all()
@@ -261,17 +279,22 @@ class Device:
         except BaseException as error:
             self._broken = type(error).__name__
             self._stopped = f"{self._broken}: {error}"
+            self._error = error
             # The coroutines of other tasks stop here too: not a forgotten await of theirs.
             known = list(forgotten)
             self._close_tasks()
             close_forgotten(error)
             if known:
-                raise AwaitError(known[0]) from error
+                self._error = AwaitError(known[0])
+                raise self._error from error
             raise
+        finally:
+            NOTED.reset(token)
         if forgotten:
             self._broken = "AwaitError"
             self._stopped = f"AwaitError: {forgotten[0]}"
-            raise AwaitError(forgotten[0])
+            self._error = AwaitError(forgotten[0])
+            raise self._error
 
     def close(self) -> None:
         """Give up the bytes of all memories; the log stays. The next device finds memory sooner.
@@ -287,10 +310,12 @@ class Device:
         Args:
             rewrites: outputs that one launch may write more than once, by name; True for all.
             left: report memory that was not given back.
+
+        The error that ended a run is a finding of it.
         """
         from mlusim.verifier.check import check_log
 
-        return check_log(self.log, self.board, rewrites=rewrites, left=left)
+        return check_log(self.log, self.board, rewrites=rewrites, left=left, stopped=self._error)
 
     def result(self, name: str = "", *, theory_ops: int = 0) -> Result:
         """Everything that ran so far as a result, without plan and output: its figures, its floor, its lines.
@@ -380,3 +405,21 @@ def _whole(tensor: View) -> View:
     if tensor.allocation.buffer is not None:
         tensor.raw()
     return tensor
+
+
+def _parts(arguments: Iterable[Any], log: Log) -> Iterator[tuple[int, int, int]]:
+    """Allocation, offset and box of the tensors among arguments of a kernel, those in lists and tuples too."""
+    for argument in arguments:
+        if isinstance(argument, View):
+            yield (
+                argument.allocation.identity,
+                argument.offset,
+                log.box(argument.shape, argument.strides, argument.itemsize),
+            )
+        elif isinstance(argument, Pointer):
+            nbytes = argument.allocation.nbytes
+            yield argument.allocation.identity, 0, log.box((nbytes,), (1,), 1)
+        elif isinstance(argument, list | tuple):
+            yield from _parts(argument, log)
+        elif isinstance(argument, Mapping):
+            yield from _parts(argument.values(), log)

@@ -3,14 +3,17 @@
     def test_my_kernel(verify_kernel):
         verify_kernel(my_kernel, x, Output.like(x), reference=x + 1)
 
-The fixture `verify_kernel` takes what `mlusim.verify` takes, gives its report, and fails the test with the text of the
-report where it has an error. With `--mlusim-check`, every operator of mlusim that a test calls is verified too.
+The fixture `verify_kernel` takes what `mlusim.verify` takes, returns its report, and fails the test with the text of
+the report where it has an error. With `--mlusim-check`, every operator of mlusim that a test calls is verified too;
+with `--mlusim-devices`, everything that runs on a `Device` of the test itself. A test whose kernels write outputs more
+than once by intent says so: `@pytest.mark.mlusim(rewrites=("out",))`.
 pytest finds the plugin by itself where mlusim is installed; elsewhere `-p mlusim.host.pytest_plugin`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,31 +23,65 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--mlusim-check and --mlusim-hints."""
+    """--mlusim-check, --mlusim-devices and --mlusim-hints."""
     group = parser.getgroup("mlusim", "verification of kernels on the simulated board")
     group.addoption(
         "--mlusim-check", action="store_true", default=False, help="verify every operator of mlusim that a test calls"
     )
     group.addoption(
-        "--mlusim-hints", action="store_true", default=False, help="verify_kernel fails on hints too: a needless sync"
+        "--mlusim-devices",
+        action="store_true",
+        default=False,
+        help="verify everything that runs on a Device that a test makes",
+    )
+    group.addoption(
+        "--mlusim-hints", action="store_true", default=False, help="fail on hints too: a needless sync, unused memory"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker `mlusim`."""
+    config.addinivalue_line(
+        "markers",
+        "mlusim(rewrites=(), verify=True): for --mlusim-devices: outputs that are written more than once by intent, "
+        "or no verification of this test's devices",
     )
 
 
 @pytest.fixture
 def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """`mlusim.verify`, which fails the test with the report."""
+    from mlusim.errors import MlusimError, nearest
     from mlusim.host.verify import verify
 
     strict = bool(request.config.getoption("--mlusim-hints"))
+    known = [name for name, one in inspect.signature(verify).parameters.items() if one.kind is one.KEYWORD_ONLY]
 
     def run(kernel: Callable[..., Any], *arguments: Any, **options: Any) -> Report:
         __tracebackhide__ = True
-        report = verify(kernel, *arguments, **options)
-        if not report.ok or (strict and report.hints):
-            pytest.fail(report.text(), pytrace=False)
+        for name in options:
+            if name not in known:
+                pytest.fail(
+                    f"verify_kernel has no option {name!r}: {nearest(name, known)}choose one of {', '.join(known)}",
+                    pytrace=False,
+                )
+        try:
+            report = verify(kernel, *arguments, **options)
+        except MlusimError as error:
+            pytest.fail(f"verify_kernel: {type(error).__name__}: {error}", pytrace=False)
+        fail_on(report, strict=strict)
         return report
 
     return run
+
+
+def fail_on(report: Report, *, strict: bool) -> None:
+    """Fail the test where a report has errors, or hints and `strict`; the first line names their kinds."""
+    __tracebackhide__ = True
+    shown = report.findings if strict else report.errors
+    if shown:
+        kinds = ", ".join(dict.fromkeys(finding.kind for finding in shown))
+        pytest.fail(f"{kinds}: {report.text()}", pytrace=False)
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +93,20 @@ def _mlusim_check(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with checked():
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """With --mlusim-devices: verify the devices of a test that has passed."""
+    marker = item.get_closest_marker("mlusim")
+    chosen = dict(marker.kwargs) if marker is not None else {}
+    if not item.config.getoption("--mlusim-devices") or not chosen.pop("verify", True):
+        return (yield)
+    from mlusim.verifier.switch import watched
+
+    with watched() as devices:
+        outcome = yield
+    for device in devices:
+        if device.log.launches and not device.stopped:
+            fail_on(device.verify(**chosen), strict=bool(item.config.getoption("--mlusim-hints")))
+    return outcome

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import dtype_of
-from mlusim.errors import InputError, MlusimError
+from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.memory.view import View
@@ -28,15 +28,42 @@ Reference = Array | Callable[..., Any] | Mapping[str, Array] | None
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where `verify` gives a kernel a tensor to write: shape and element type. Fresh bytes are 0xFF."""
+    """Where `verify` gives a kernel a tensor to write. Fresh bytes are 0xFF.
+
+    Attributes:
+        shape: extents.
+        dtype: element type.
+        pitch: elements from one row (of the last axis) to the next, where rows are further apart than they are long;
+            0 for a contiguous tensor. What lies between the rows is nobody's to write.
+    """
 
     shape: tuple[int, ...]
     dtype: Any = "float32"
+    pitch: int = 0
 
     @classmethod
     def like(cls, array: Array) -> Output:
         """As an array is."""
         return cls(array.shape, array.dtype)
+
+    def make(self, device: Device, name: str) -> View:
+        """The tensor on a device. Raises `InputError` for a pitch that is less than a row."""
+        dtype = dtype_of(self.dtype)
+        if not self.pitch:
+            return device.alloc(self.shape, dtype, name)
+        if not self.shape or self.pitch < self.shape[-1]:
+            raise InputError(
+                f"{name}: a pitch of {self.pitch} elements for {list(self.shape)}: at least the last extent"
+            )
+        whole = device.alloc((*self.shape[:-1], self.pitch), dtype, name)
+        return whole[..., : self.shape[-1]] if self.pitch > self.shape[-1] else whole
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InOut:
+    """A tensor that a kernel of `verify` reads and writes in place; it begins as a copy of `array`."""
+
+    array: Array
 
 
 def verify(  # noqa: PLR0913
@@ -54,13 +81,15 @@ def verify(  # noqa: PLR0913
     max_operations: int = DEFAULT_MAX_OPERATIONS,
     stall_s: float = 20.0,
     data: bool = True,
+    theory_ops: int = 0,
 ) -> Report:
     """Run a kernel and report races, unwritten and rewritten bytes, hangs and the rest of what can be wrong.
 
     Args:
         kernel: an `async def` function; its first parameter is its `Core`.
-        arguments: the rest. NumPy arrays become inputs in GDRAM, which no kernel may write; `Output(shape, dtype)`
-            a tensor for it to write; anything else is passed on. Names in the report are the kernel's own.
+        arguments: the rest. NumPy arrays become inputs in GDRAM, which no kernel may write; `Output(shape, dtype)` a
+            tensor for it to write, `InOut(array)` one to change in place; anything else is passed on. Names in the
+            report are the kernel's own.
         device: a preset's name, a TOML file, or a board.
         dim, kind: the launch, as `Device.launch`; by default those of the plan, or one task for every core.
         reference: what the outputs should be: an array (of one output), a mapping by name, or a function of the input
@@ -72,54 +101,97 @@ def verify(  # noqa: PLR0913
         dma: "complete" or "late", as `Device`.
         max_operations, stall_s: limits on a task that does not end, as `Device`.
         data: False for a timing-only run, which has no values to compare.
+        theory_ops: operations that the kernel's purpose needs, for the compute efficiency of `report.result`.
 
-    Returns the report; `report.check()` raises `VerificationError` where it has errors. An error of the run itself
-    (an access outside a view, a hang, an endless loop) is a finding too, not raised. Raises `InputError` and
-    `LaunchError` for arguments that cannot be launched.
+    Returns the report: its `result` has the time and all figures of the run; `report.check()` raises
+    `VerificationError` where it has errors. An error of the run itself (an access outside a view, a hang, an endless
+    loop) is a finding too, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched.
     """
-    record = board(device)
-    names = _names(kernel, len(arguments))
-    on = Device(record, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
-    inputs: list[Array] = []
-    outputs: dict[str, View] = {}
-    given: list[Any] = []
-    for name, argument in zip(names, arguments, strict=True):
+    try:
+        run = _Run(
+            kernel, arguments, Device(board(device), data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
+        )
+        if plan is not None and dim is None:
+            dim, kind = plan.dim, plan.kind
+        run.device.launch(kernel, *run.given, dim=dim, kind=kind)
+        expected = _expected(reference, run.inputs, list(run.outputs)) if data else {}
+    except (InputError, LaunchError, AllocationError, BoardError) as error:
+        # The caller's own line is what there is to see.
+        raise error.with_traceback(None) from None
+    stopped: BaseException | None = None
+    try:
+        run.device.synchronize()
+    except MlusimError as error:
+        stopped = error
+    report = check_log(
+        run.device.log,
+        run.device.board,
+        name=getattr(kernel, "__name__", "kernel"),
+        plan=plan,
+        rewrites=rewrites,
+        planned=planned,
+        stopped=stopped,
+    )
+    result = run.device.result(report.name, theory_ops=theory_ops)
+    result.plan = plan
+    wrong: list[Finding] = []
+    results: dict[str, Array] = {}
+    if stopped is None and data:
+        results = {name: run.device.download(view) for name, view in run.outputs.items()}
+        try:
+            wrong = run.against(expected, results, tolerance)
+        except InputError as error:
+            raise error.with_traceback(None) from None
+        if len(results) == 1:
+            result.output = next(iter(results.values()))
+    report = replace(report, findings=tuple(sort_findings([*wrong, *report.findings])), outputs=results, result=result)
+    result.report = report
+    return report
+
+
+class _Run:
+    """A kernel's arguments on a device of its own.
+
+    Attributes:
+        device: the device.
+        given: what the kernel gets.
+        inputs: the arrays, in order, those of `InOut` too.
+        outputs: tensors that the kernel is to write, by its own names for them.
+    """
+
+    def __init__(self, kernel: Kernel, arguments: tuple[Any, ...], device: Device) -> None:
+        self.device = device
+        self.given: list[Any] = []
+        self.inputs: list[Array] = []
+        self.outputs: dict[str, View] = {}
+        for name, argument in zip(_names(kernel, len(arguments)), arguments, strict=True):
+            self.given.append(self._argument(name, argument))
+
+    def _argument(self, name: str, argument: Any) -> Any:
         if isinstance(argument, Output):
-            outputs[name] = on.alloc(argument.shape, dtype_of(argument.dtype), name)
-            given.append(outputs[name])
-        elif isinstance(argument, np.ndarray):
-            inputs.append(argument)
-            given.append(on.upload(argument, name, keep_data=True))
-        elif isinstance(argument, View):
+            self.outputs[name] = argument.make(self.device, name)
+            return self.outputs[name]
+        if isinstance(argument, InOut):
+            self.inputs.append(np.array(argument.array))
+            self.outputs[name] = self.device.upload(argument.array, name, keep_data=True, writable=True)
+            return self.outputs[name]
+        if isinstance(argument, np.ndarray):
+            self.inputs.append(argument)
+            return self.device.upload(argument, name, keep_data=True)
+        if isinstance(argument, View):
             raise InputError(
                 f"{name} is {argument!r}: verify makes a device of its own, so it takes arrays and Output(shape, "
                 "dtype); for a device with views of your own launch there and call device.verify()"
             )
-        else:
-            given.append(argument)
-    if plan is not None and dim is None:
-        dim, kind = plan.dim, plan.kind
-    on.launch(kernel, *given, dim=dim, kind=kind)
-    stopped: MlusimError | None = None
-    try:
-        on.synchronize()
-    except MlusimError as error:
-        stopped = error
-    report = check_log(
-        on.log,
-        record,
-        name=getattr(kernel, "__name__", "kernel"),
-        plan=plan,
-        rewrites=rewrites,
-        outputs=tuple(outputs),
-        planned=planned,
-        stopped=stopped,
-    )
-    if stopped is not None or not data:
-        return report
-    results = {name: on.download(view) for name, view in outputs.items()}
-    wrong = _against_reference(on, results, outputs, reference, inputs, tolerance)
-    return replace(report, findings=tuple(sort_findings([*wrong, *report.findings])), outputs=results)
+        return argument
+
+    def against(self, expected: Mapping[str, Array], results: dict[str, Array], tolerance: float) -> list[Finding]:
+        """What differs from the reference."""
+        found = (
+            differs(self.device.log, self.outputs[name], results[name], np.asarray(wanted), tolerance)
+            for name, wanted in expected.items()
+        )
+        return [finding for finding in found if finding is not None]
 
 
 def _names(kernel: Kernel, count: int) -> list[str]:
@@ -132,29 +204,18 @@ def _names(kernel: Kernel, count: int) -> list[str]:
     return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]
 
 
-def _against_reference(
-    device: Device,
-    results: dict[str, Array],
-    outputs: dict[str, View],
-    reference: Reference,
-    inputs: list[Array],
-    tolerance: float,
-) -> list[Finding]:
+def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> Mapping[str, Array]:
+    """What the outputs should be, by name. Raises `InputError` where the reference does not say which it means."""
     if reference is None:
-        return []
+        return {}
     wanted: Any = reference(*inputs) if callable(reference) else reference
     if not isinstance(wanted, Mapping):
-        if len(results) != 1:
+        if len(outputs) != 1:
             raise InputError(
-                f"a reference of one array for {len(results)} outputs: give a mapping by name, {sorted(results)}"
+                f"a reference of one array for {len(outputs)} outputs: give a mapping by name, {sorted(outputs)}"
             )
-        wanted = {next(iter(results)): wanted}
-    unknown = sorted(set(wanted) - set(results))
+        wanted = {outputs[0]: wanted}
+    unknown = sorted(set(wanted) - set(outputs))
     if unknown:
-        raise InputError(f"the reference names {unknown}, which are no outputs: they are {sorted(results)}")
-    found = []
-    for name, expected in wanted.items():
-        finding = differs(device.log, outputs[name].allocation.identity, results[name], np.asarray(expected), tolerance)
-        if finding is not None:
-            found.append(finding)
-    return found
+        raise InputError(f"the reference names {unknown}, which are no outputs: they are {sorted(outputs)}")
+    return dict(wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _PERIOD_S = 0.25
 _QUIET_PERIODS = 5
+_DEBUGGERS = frozenset({"bdb", "pdb", "ipdb", "pudb", "debugpy", "pydevd", "_pydevd_bundle", "_pydevd_frame_eval"})
 
 
 def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseException]]:
@@ -35,6 +37,16 @@ def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseExcepti
         error = StallError()
 
     return StallError, StallAbandoned
+
+
+def _in_debugger(thread: int) -> bool:
+    """Whether a debugger holds a thread: one of its functions is on the stack, for minutes perhaps."""
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _DEBUGGERS:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Watch:
@@ -80,6 +92,8 @@ class Watch:
                 now = (len(self._chip.log), self._chip.environment.now)
                 quiet_s = quiet_s + _PERIOD_S if now == seen else 0.0
                 seen = now
+                if quiet_s >= self._stall_s and _in_debugger(runner):
+                    quiet_s = 0.0
                 if quiet_s >= self._stall_s:
                     stall = stalls.pop(0) if len(stalls) > 1 else stalls[0]
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(stall))

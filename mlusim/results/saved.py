@@ -287,6 +287,9 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "tables": tables,
         "host_waits": log.host_waits,
         "host_writes": sorted(log.host_writes),
+        "released": sorted(log.released.items()),
+        "windows": [(number, *part) for number, parts in sorted(log.windows.items()) for part in sorted(parts)],
+        "swallowed": log.swallowed,
     }
 
 
@@ -318,6 +321,11 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
         log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
     log.host_waits = [int(count) for count in values["host_waits"]]
     log.host_writes = {int(number) for number in values["host_writes"]}
+    # Runs that were saved before these were logged have none.
+    log.released = {int(number): int(count) for number, count in values.get("released", ())}
+    for number, offset, box in values.get("windows", ()):
+        log.windows.setdefault(int(number), set()).add((int(offset), int(box)))
+    log.swallowed = [(str(message), str(where)) for message, where in values.get("swallowed", ())]
     _check_numbers(log)
     return log
 
@@ -336,8 +344,16 @@ def _check_numbers(log: Log) -> None:
         numbers = columns[name]
         if len(numbers) and not (NONE if may_be_none else 0) <= numbers.min() <= numbers.max() < len(table):
             raise ValueError(f"column {name} of its log refers to what is not there")
+    named = {*log.released, *log.windows, *log.host_writes}
+    boxes = {box for parts in log.windows.values() for _, box in parts}
+    if not (_within(named, log.allocations) and _within(boxes, log.boxes)):
+        raise ValueError("its log refers to allocations or boxes that are not there")
     if not all(0 <= task.launch < len(log.launches) for task in log.tasks):
         raise ValueError("a task of its log is of no launch")
+
+
+def _within(numbers: Iterable[int], table: Sequence[Any]) -> bool:
+    return all(0 <= number < len(table) for number in numbers)
 
 
 def _table_values(table: str, records: Sequence[Any], arrays: dict[str, Array]) -> dict[str, Any]:

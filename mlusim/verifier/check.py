@@ -12,7 +12,7 @@ from mlusim.verifier.accesses import accesses_of
 from mlusim.verifier.balance import balance_of, memory_traffic, traffic_of
 from mlusim.verifier.conflicts import Space
 from mlusim.verifier.coverage import Coverage
-from mlusim.verifier.early_exit import stop_finding
+from mlusim.verifier.early_exit import find_swallowed, stop_finding
 from mlusim.verifier.findings import KINDS, Finding
 from mlusim.verifier.hints import find_redundant
 from mlusim.verifier.memory import find_left, find_uninitialised, find_unused
@@ -23,14 +23,13 @@ from mlusim.verifier.releases import find_releases
 from mlusim.verifier.report import Report
 
 
-def check_log(  # noqa: PLR0913 - all but the first two have defaults
+def check_log(
     log: Log,
     board: Board,
     *,
     name: str = "",
     plan: Plan | None = None,
     rewrites: bool | tuple[str, ...] = (),
-    outputs: tuple[str, ...] = (),
     planned: str = "",
     stopped: BaseException | None = None,
     left: bool = False,
@@ -44,7 +43,6 @@ def check_log(  # noqa: PLR0913 - all but the first two have defaults
         plan: the split that the run should follow, proved too. Its parameter `rewrites` says that the kernel writes
             elements again by intent.
         rewrites: outputs that may be written more than once, by name; True for all.
-        outputs: tensors that are to be written, by name: an error even where no operation touches them.
         planned: name of the output that the plan splits, where that is not clear.
         stopped: the error that ended the run early. Then what was never written is no finding.
         left: report memory of the host that was not given back.
@@ -59,17 +57,18 @@ def check_log(  # noqa: PLR0913 - all but the first two have defaults
     if plan is not None:
         found += prove(plan)
         rewrites = rewrites or bool(plan.parameters.get("rewrites"))
+    found += find_swallowed(log)
     races = Races(log, columns, accesses, space, order).find()
     found += races
     released = find_releases(log, accesses, order)
     found += released
     found += find_uninitialised(log, columns, accesses, order)
-    uses, wrong = Coverage(log, accesses, order, plan, rewrites, outputs, planned).look()
+    uses, wrong = Coverage(log, accesses, order, plan, rewrites, planned).look()
     if plan is not None:
         wrong += nram_beyond_plan(log, plan)
     if stopped is None:
         found += wrong
-        found += find_unused(log, accesses, outputs)
+        found += find_unused(log, accesses)
         # Where it is not known which rows were touched, nobody knows what a sync protects.
         if not (races or released or accesses.vague):
             found += find_redundant(log, columns, accesses, space, order)

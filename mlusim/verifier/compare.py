@@ -8,6 +8,7 @@ import numpy as np
 
 from mlusim.errors import InputError
 from mlusim.log import Log
+from mlusim.memory.view import View
 from mlusim.units import group_digits
 from mlusim.verifier.accesses import accesses_of
 from mlusim.verifier.boxes import Geometry, Integers, shared, union
@@ -17,15 +18,16 @@ from mlusim.verifier.findings import Finding, Site, site_of
 Array = np.ndarray[Any, Any]
 
 
-def differs(log: Log, identity: int, result: Array, expected: Array, tolerance: float = 0.0) -> Finding | None:
+def differs(log: Log, output: View, result: Array, expected: Array, tolerance: float = 0.0) -> Finding | None:
     """The finding where an output is not its reference; None where it is.
 
     Args:
         log: of the run.
-        identity: allocation of the output.
+        output: the tensor.
         result, expected: arrays. Raises `InputError` where shape or element type differ.
         tolerance: largest difference relative to the reference; at 0 bits are compared, any NaN equal to any other.
     """
+    identity = output.allocation.identity
     allocation = log.allocations[identity]
     if expected.shape != result.shape or expected.dtype != result.dtype:
         raise InputError(
@@ -36,9 +38,11 @@ def differs(log: Log, identity: int, result: Array, expected: Array, tolerance: 
     if not len(wrong):
         return None
     itemsize = result.dtype.itemsize
-    starts, stops = union(wrong * itemsize, (wrong + 1) * itemsize)
-    place = tuple(int(index) for index in np.unravel_index(wrong[0], result.shape)) if result.shape else ()
-    writer = _writer(log, identity, int(wrong[0]) * itemsize, itemsize)
+    places = np.array(np.unravel_index(wrong, result.shape or (1,)))
+    first = output.offset + np.array(output.strides or (0,), np.int64) @ places
+    starts, stops = union(first, first + itemsize)
+    place = tuple(places[:, 0].tolist()) if result.shape else ()
+    writer = _writer(log, identity, int(first[0]), itemsize)
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.order import LANES, Order
-from mlusim.verifier.planned import describe_tile, misplaced, planned_output, tile_text, tiles_as_accesses
+from mlusim.verifier.planned import describe_tile, is_output, misplaced, planned_output, tile_text, tiles_as_accesses
 
 # What an access in the cells of a tensor stands for.
 _RUN, _TILE, _WINDOW, _REPEAT = range(4)
@@ -70,7 +71,6 @@ class Coverage:
         log, accesses, order: of the run.
         plan: the split that it should follow, or None.
         rewrites: names of outputs that the kernel may write more than once, or True for all.
-        outputs: names of tensors that the kernel is to write.
         planned: name of the output that the plan splits, where that is not clear.
     """
 
@@ -79,7 +79,6 @@ class Coverage:
     order: Order
     plan: Plan | None = None
     rewrites: bool | tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
     planned: str = ""
 
     def look(self) -> tuple[list[TensorUse], list[Finding]]:
@@ -90,7 +89,8 @@ class Coverage:
             if allocation.task != NONE or not allocation.nbytes or not self.log.launches:
                 continue
             some = np.flatnonzero(self.accesses.alloc == identity)
-            if not len(some) and identity != output and allocation.name not in self.outputs:
+            given = identity in self.log.windows and is_output(allocation) and identity not in self.log.host_writes
+            if not len(some) and identity != output and not given:
                 use = _untouched(allocation)
             else:
                 use, more = self._tensor(identity, allocation, some, self.plan if identity == output else None)
@@ -155,7 +155,12 @@ class Coverage:
     def _windows(self, identity: int) -> Accesses:
         """The parts of a tensor that launches were given, where none was given all of it."""
         geometries, offsets = [], []
-        for offset, code in sorted(self.log.windows.get(identity, ())):
+        given = self.log.windows.get(identity, set())
+        nbytes = self.log.allocations[identity].nbytes
+        whole = any(
+            math.prod(self.log.boxes[code].shape) * self.log.boxes[code].itemsize >= nbytes for _, code in given
+        )
+        for offset, code in () if whole else sorted(given):
             geometry = geometry_of(self.log.boxes[code])
             if geometry is not None:
                 geometries.append(geometry)

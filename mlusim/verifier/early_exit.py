@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,7 @@ from mlusim.verifier.order import Order
 from mlusim.verifier.races import job_of
 
 _PACKAGE = Path(__file__).resolve().parent.parent
+_LINE = re.compile(r"[^\s,]+\.\w+:\d+")
 _KERNELS = _PACKAGE / "kernels"
 _KINDS: dict[type[BaseException], str] = {
     AccessError: "access",
@@ -55,14 +57,58 @@ def stop_finding(error: BaseException, log: Log, order: Order) -> Finding:
     text = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
     kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "stopped")
     place = error.where if isinstance(error, MlusimError) else ""
-    source = _source(error.__traceback__)
+    source = _written(_line_of(place), log, error.__traceback__) or _source(error.__traceback__)
     return Finding(
         kind=kind,
         title=text,
-        place=f"{place}: {source}" if place and source else place or source,
+        place=_with_source(place, source),
         rule=_RULES.get(kind, ""),
         fields={"error": type(error).__name__},
     )
+
+
+def find_swallowed(log: Log) -> list[Finding]:
+    """Errors that kernels caught, equal ones once."""
+    counts: dict[tuple[str, str], int] = {}
+    first: dict[tuple[str, str], str] = {}
+    for message, where in log.swallowed:
+        key = (message, _line_of(where))
+        counts[key] = counts.get(key, 0) + 1
+        first.setdefault(key, where)
+    return [
+        Finding(
+            kind="swallowed",
+            title=f"the kernel caught an error and went on: {message}",
+            place=_with_source(first[message, line], _written(line, log)),
+            rule="the board raises nothing that a kernel could catch: it leaves the operation out, or does another",
+            remedy="mend what the error says, and let errors end the run",
+            times=count,
+        )
+        for (message, line), count in counts.items()
+    ]
+
+
+def _with_source(place: str, source: str) -> str:
+    return f"{place}: {source}" if place and source else place or source
+
+
+def _line_of(where: str) -> str:
+    """`kernel.py:41` of a place."""
+    found = _LINE.search(where)
+    return found[0] if found else ""
+
+
+def _written(line: str, log: Log | None = None, traceback: TracebackType | None = None) -> str:
+    """The text of a line `kernel.py:41`, from the files that a traceback or a log names."""
+    name, _, number = line.partition(":")
+    files = []
+    while traceback is not None:
+        files.append(traceback.tb_frame.f_code.co_filename)
+        traceback = traceback.tb_next
+    for file in (*files, *(file for file, _, _ in (log.lines if log else ()))):
+        if number and Path(file).name == name:
+            return linecache.getline(file, int(number)).strip()
+    return ""
 
 
 def _hang(log: Log, order: Order) -> Finding | None:
@@ -117,7 +163,8 @@ def _source(traceback: TracebackType | None) -> str:
     text = ""
     while traceback is not None:
         file = Path(traceback.tb_frame.f_code.co_filename)
-        if _PACKAGE not in file.parents or _KERNELS in file.parents:
+        foreign = any(part in file.parts for part in ("simpy", "site-packages"))
+        if not foreign and (_PACKAGE not in file.parents or _KERNELS in file.parents):
             text = linecache.getline(str(file), traceback.tb_lineno).strip()
         traceback = traceback.tb_next
     return text if "synchronize" not in text else ""

@@ -21,6 +21,7 @@ KINDS = {
     "copy": "a copy that the hardware forbids",
     "operand": "an operand that an instruction does not take",
     "await": "a blocking operation that was not awaited",
+    "swallowed": "the kernel caught an error and went on",
     "stopped": "the run stopped with another error",
     "bad-plan": "the plan does not hold",
     "race": "two operations of one task touch the same bytes, and nothing orders them",

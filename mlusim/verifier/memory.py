@@ -19,6 +19,7 @@ from mlusim.verifier.cells import Cells
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.order import LANES, Order
+from mlusim.verifier.planned import is_output
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -96,8 +97,8 @@ def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[i
     return result
 
 
-def find_unused(log: Log, accesses: Accesses, besides: tuple[str, ...] = ()) -> list[Finding]:
-    """Allocations that no task touches that makes them, `besides` those of the host with these names."""
+def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
+    """Allocations that no task touches that makes them. An output that a launch was given is never written instead."""
     used = np.zeros(len(log.allocations), bool)
     used[accesses.alloc] = True
     used[list(accesses.vague)] = True
@@ -105,7 +106,8 @@ def find_unused(log: Log, accesses: Accesses, besides: tuple[str, ...] = ()) -> 
     in_use = set()
     for identity, record in enumerate(log.allocations):
         # An operator without work launches nothing and touches nothing.
-        if record.nbytes and (record.task != NONE or (log.launches and record.name not in besides)):
+        outputs = is_output(record) and identity in log.windows and identity not in log.host_writes
+        if record.nbytes and (record.task != NONE or (log.launches and not outputs)):
             key = (record.name, record.memory, "task" if record.task != NONE else f"host {identity}")
             names.setdefault(key, []).append(identity)
             if used[identity]:

@@ -35,6 +35,7 @@ class Report:
         records, tasks: how much was looked at.
         outputs: result arrays by name, after `mlusim.verify`; none in a timing-only run.
         log: of the run.
+        result: the run itself, with its time and all its figures, after `mlusim.verify`.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Report:
     tasks: int = 0
     outputs: dict[str, Any] = field(default_factory=dict)
     log: Log | None = None
+    result: Any = None
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -199,7 +201,7 @@ def _use(use: TensorUse) -> str:
         faults.append(f"{_size(use.unwritten_bytes)} never written")
     if use.rewritten_bytes:
         faults.append(f"{_size(use.rewritten_bytes)} written more than once")
-    text = ", ".join(faults) or f"every byte of {group_digits(use.nbytes)} written exactly once"
+    text = ", ".join(faults) or f"every byte of {group_digits(use.expected_bytes)} written exactly once"
     return text + (f"; read back {use.times_read:.2f} times" if use.bytes_read else "")
 
 

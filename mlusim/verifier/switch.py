@@ -1,12 +1,15 @@
-"""Whether operators are verified where the call does not say: off, but inside `checked()`."""
+"""What is verified where the call does not say: operators inside `checked()`, devices inside `watched()`."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 _default: ContextVar[bool] = ContextVar("mlusim_check", default=False)
+_devices: ContextVar[list[Any] | None] = ContextVar("mlusim_devices", default=None)
 
 
 @contextmanager
@@ -22,3 +25,21 @@ def checked(on: bool = True) -> Iterator[None]:  # noqa: FBT001, FBT002 - a swit
 def is_checked(choice: bool | None) -> bool:  # noqa: FBT001
     """What a call chose, or else the default here."""
     return _default.get() if choice is None else choice
+
+
+@contextmanager
+def watched() -> Iterator[list[Any]]:
+    """Collect the devices that are made inside by code that is not mlusim's own, to verify them afterwards."""
+    found: list[Any] = []
+    token = _devices.set(found)
+    try:
+        yield found
+    finally:
+        _devices.reset(token)
+
+
+def note_device(device: Any) -> None:
+    """Add a device to those of `watched()`, where one is open and the caller of its constructor is not mlusim's own."""
+    found = _devices.get()
+    if found is not None and not str(sys._getframe(2).f_globals.get("__name__", "")).startswith("mlusim."):
+        found.append(device)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-import sys
+import time
 
 import numpy as np
 import pytest
 
 import mlusim
-from mlusim import Device, InputError, LaunchError, Output, VerificationError, verify
+from mlusim import Device, InOut, InputError, LaunchError, Output, VerificationError, verify
 from mlusim.hardware import board
 
 X = np.arange(64, dtype=np.float32).reshape(8, 8)
@@ -134,7 +135,7 @@ def test_a_wrong_operator_raises_its_report(monkeypatch):
         if not core.is_memory_core:
             core.scalar()
 
-    monkeypatch.setattr(sys.modules["mlusim.ops.cast"], "cast_tiles", forgetful)
+    monkeypatch.setattr(importlib.import_module("mlusim.ops.cast"), "cast_tiles", forgetful)
     assert mlusim.ops.cast(X, "float16", check=False).report is None
     with pytest.raises(VerificationError, match=r"^cast on mlu370-x4: 1 error, \d hints? ") as caught:
         mlusim.ops.cast(X, "float16", check=True)
@@ -143,3 +144,173 @@ def test_a_wrong_operator_raises_its_report(monkeypatch):
     assert finding.remedy.startswith(
         "look for a bound that is too small, or a tile that is skipped\nthe plan gives them to"
     )
+
+
+def test_the_report_has_the_result_of_the_run():
+    report = verify(double, X, Output.like(X), reference=X * 2, theory_ops=64, **ONE)
+    result = report.result
+    assert result.time_us > 0
+    assert result.metrics.time_ps == result.log.launches[0].end_ps
+    assert (result.output == X * 2).all()
+    assert result.theory_ops == 64
+    assert result.report is report
+
+
+async def double_in_place(core, x, factor=2.0):
+    held = core.nram.alloc(x.shape, x.dtype, "held")
+    await core.memcpy(held, x)
+    core.mul(held, held, factor)
+    await core.sync()
+    await core.memcpy(x, held)
+
+
+def test_a_kernel_works_in_place():
+    x = X.copy()
+    report = verify(double_in_place, InOut(x), reference=lambda x: 2 * x, **ONE)
+    assert report.findings == (), report.text()
+    assert (report.outputs["x"] == 2 * X).all()
+    assert (x == X).all()
+    assert not verify(double_in_place, InOut(x), 3.0, reference=lambda x: 2 * x, **ONE).ok
+    assert [one.kind for one in verify(double_in_place, X, **ONE).errors] == ["access"]
+
+
+def test_an_upload_that_kernels_may_write():
+    device, x = Device(), X.copy()
+    view = device.upload(x, "x", writable=True)
+    device.launch(double_in_place, view, **ONE)
+    device.synchronize()
+    assert device.verify().findings == ()
+    assert (device.download(view) == 2 * X).all()
+    assert (x == X).all()
+
+
+async def rows(core, x, out, skip=-1):
+    held = core.nram.alloc(x.shape[1], x.dtype, "held")
+    for row in range(core.task_id, x.shape[0], core.task_dim):
+        if row != skip:
+            await core.memcpy(held, x[row])
+            await core.memcpy(out[row], held)
+
+
+def test_an_output_with_a_pitch():
+    report = verify(rows, X, Output((8, 8), X.dtype, pitch=32), reference=X, **ONE)
+    assert report.findings == (), report.text()
+    assert "every byte of 256 written exactly once" in report.text()
+    gap = verify(rows, X, Output((8, 8), X.dtype, pitch=32), 3, reference=X, **ONE)
+    assert [finding.kind for finding in gap.errors] == ["never-written", "wrong-value"]
+    assert gap.errors[0].where == "out[3, 0:8], 32 B"
+    assert gap.errors[1].where == "out[3, 0:8], 32 B"
+    with pytest.raises(InputError, match=r"^out: a pitch of 7 elements for \[8, 8\]: at least the last extent"):
+        verify(rows, X, Output((8, 8), X.dtype, pitch=7), **ONE)
+
+
+def test_writes_between_the_rows_of_a_pitch_are_still_seen():
+    async def wide(core, x, out):
+        held = core.nram.alloc((8, 32), x.dtype, "held")
+        core.write_zero(held)
+        await core.sync()
+        await core.memcpy(held[:, 0:8], x)
+        whole = out.allocation
+        assert whole.nbytes == 8 * 32 * 4
+        await core.memcpy(out, held[:, 0:8])
+        await core.memcpy(out[0:1], held[0:1, 0:8])
+
+    report = verify(wide, X, Output((8, 8), X.dtype, pitch=32), **ONE)
+    assert [finding.kind for finding in report.errors] == ["written-again"]
+
+
+def test_an_output_that_nobody_touches_is_an_error_of_a_device_too():
+    async def idle(core, out):
+        core.scalar()
+
+    device = Device()
+    device.launch(idle, device.alloc((8,), "float32", "out"), **ONE)
+    device.alloc((8,), "float32", "later")
+    device.synchronize()
+    report = device.verify()
+    assert [finding.kind for finding in report.errors] == ["never-written"]
+    assert report.errors[0].title == "out is never written"
+    assert [finding.title for finding in report.hints] == [
+        "the host gives later, 32 B of GDRAM, and no operation touches it"
+    ]
+
+
+def test_outputs_in_a_list_are_outputs():
+    async def first_only(core, x, outs):
+        await rows(core, x, outs[0])
+
+    device = Device()
+    outs = [device.alloc(X.shape, X.dtype, name) for name in ("left", "right")]
+    device.launch(first_only, device.upload(X), outs, **ONE)
+    device.synchronize()
+    assert [finding.title for finding in device.verify().errors] == ["right is never written"]
+
+
+def test_a_device_whose_run_raised_is_not_sound():
+    async def outside(core, x, out):
+        await rows(core, x, out)
+        await core.memcpy(out[0], x[8])
+
+    device = Device()
+    device.launch(outside, device.upload(X, "x"), device.alloc(X.shape, X.dtype, "out"), **ONE)
+    with pytest.raises(mlusim.AccessError):
+        device.synchronize()
+    report = device.verify()
+    assert [finding.kind for finding in report.errors] == ["access"]
+    assert report.errors[0].place.endswith("await core.memcpy(out[0], x[8])")
+    assert "1 error" in str(report).splitlines()[0]
+
+
+def test_an_error_that_the_kernel_catches_is_a_finding():
+    async def careless(core, x, out):
+        for row in range(9):
+            try:
+                await rows(core, x[row : row + 1], out[row : row + 1])
+            except mlusim.AccessError:
+                core.scalar()
+
+    report = verify(careless, X, Output.like(X), reference=X, **ONE)
+    (finding,) = report.errors
+    assert finding.kind == "swallowed"
+    assert finding.title.startswith(
+        "the kernel caught an error and went on: slice [8:9] is outside axis 0 of <view of x"
+    )
+    assert "test_verify.py:" in finding.place
+    assert finding.place.endswith("await rows(core, x[row : row + 1], out[row : row + 1])")
+
+
+def test_an_allocation_that_is_tried_and_caught_is_told_once():
+    async def tries(core, x, out):
+        try:
+            core.nram.alloc(1 << 22, "uint8", "large")
+        except mlusim.AllocationError:
+            await rows(core, x, out)
+
+    report = verify(tries, X, Output.like(X), reference=X, **ONE)
+    assert [(finding.kind, finding.times) for finding in report.errors] == [("swallowed", 1)]
+
+
+def test_errors_of_one_run_are_not_those_of_the_next():
+    with pytest.raises(InputError):
+        Device("mlu370-x4", dma="never")
+    assert verify(double, X, Output.like(X), reference=X * 2, **ONE).findings == ()
+
+
+def test_wrong_arguments_show_the_callers_line_alone():
+    with pytest.raises(LaunchError) as caught:
+        verify(double, X, Output.like(X), dim=3)
+    files = [entry.path.name for entry in caught.traceback]
+    assert files == ["test_verify.py", "verify.py"]
+
+
+@pytest.mark.parametrize("debugger", ["pdb", "pydevd"])
+def test_a_debugger_may_hold_a_kernel(debugger):
+    # A module of that name on the stack is what a debugger looks like from another thread.
+    names = {"__name__": debugger, "time": time}
+    exec("def wait():\n    time.sleep(1.2)\n", names)  # noqa: S102
+
+    async def held(core, x, out):
+        names["wait"]()
+        await rows(core, x, out)
+
+    assert verify(held, X, Output.like(X), stall_s=0.3, **ONE).ok

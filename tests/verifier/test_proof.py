@@ -151,3 +151,141 @@ def check_accesses(log):
     from mlusim.verifier.accesses import accesses_of
 
     return accesses_of(log, log.columns())
+
+
+def split_in_rows(shape, tasks, **options):
+    """A plan of one tile for each task."""
+    rows = shape[0] // tasks
+    start = np.array([[task * rows, 0] for task in range(tasks)])
+    stop = start + np.array([rows, shape[1]])
+    return mlusim.Plan.from_tiles(Tiles(np.arange(tasks), start, stop, 4096), shape, dim=(tasks, 1, 1), **options)
+
+
+async def two_outputs(core, x, out, aux, swapped):
+    if core.is_memory_core:
+        return
+    held = core.nram.alloc((2, 8), x.dtype, "held")
+    mine, other = core.task_id * 2, (3 - core.task_id) * 2
+    await core.memcpy(held, x[mine : mine + 2])
+    await core.memcpy(out[mine : mine + 2], held)
+    if swapped:
+        await core.memcpy(held, x[other : other + 2])
+        mine = other
+    await core.memcpy(aux[mine : mine + 2], held)
+
+
+SMALL = np.arange(64, dtype=np.float32).reshape(8, 8)
+PLAN = split_in_rows((8, 8), 4)
+
+
+def test_the_planned_output_is_chosen_by_identity():
+    """Two outputs of one size: only its own is compared with the plan."""
+    arguments = (SMALL, Output.like(SMALL), Output.like(SMALL))
+    assert verify(two_outputs, *arguments, True, plan=PLAN, planned="out", reference={"aux": SMALL}).ok
+    wrong = verify(two_outputs, *arguments, True, plan=PLAN, planned="aux")
+    assert [finding.title for finding in wrong.errors] == ["task 3 writes what the plan gives to task 0"]
+    assert wrong.errors[0].rule.startswith("the plan of kernel gives them to tile 0 of task 0, [0, 0] to [2, 8]")
+    unclear = verify(two_outputs, *arguments, False, plan=PLAN)
+    assert [finding.kind for finding in unclear.errors] == ["not-planned"]
+    assert unclear.errors[0].title == ("the plan covers [8, 8] elements of 4 B and several outputs are so: out, aux")
+    assert unclear.errors[0].remedy == "name the tensor that the plan splits: verify(..., planned='NAME')"
+
+
+def test_of_several_outputs_the_one_with_the_plans_shape_is_planned():
+    async def kernel(core, x, out, total):
+        if core.is_memory_core:
+            return
+        held = core.nram.alloc((2, 8), x.dtype, "held")
+        mine = (3 - core.task_id) * 2
+        await core.memcpy(held, x[mine : mine + 2])
+        await core.memcpy(out[mine : mine + 2], held)
+        if core.task_id == 0:
+            await core.memcpy(total, held.reshape(-1)[0:16])
+
+    report = verify(kernel, SMALL, Output.like(SMALL), Output((16,)), plan=PLAN)
+    assert [finding.kind for finding in report.errors] == ["not-planned"]
+    assert report.errors[0].sites[0].task == "task 3"
+
+
+def test_a_plan_of_another_element_size_is_reported():
+    async def kernel(core, x, out):
+        await two_outputs(core, x, out, out, False)
+
+    half = SMALL.astype(np.float16)
+    report = verify(kernel, half, Output.like(half), plan=PLAN, rewrites=True)
+    assert [finding.title for finding in report.errors] == [
+        "the plan covers [8, 8] elements of 4 B, and out is float16 [8, 8] elements of 2 B"
+    ]
+
+
+async def stored_by_the_memory_core(core, x, out, cluster):
+    held = core.sram.alloc((8, 8), x.dtype, "held")
+    if core.is_memory_core and core.task_id // 4 == cluster:
+        await core.memcpy(held, x)
+        await core.memcpy(out, held)
+
+
+@pytest.mark.parametrize("cluster", [0, 1])
+def test_a_memory_core_writes_for_its_own_cluster(cluster):
+    plan = dataclasses.replace(PLAN, dim=(8, 1, 1), kind="UNION2")
+    report = verify(stored_by_the_memory_core, SMALL, Output.like(SMALL), cluster, plan=plan, reference=SMALL)
+    assert report.ok == (cluster == 0), report.text()
+    if cluster:
+        assert report.errors[0].title == "the memory core of cluster 1 writes what the plan gives to task 0"
+
+
+def test_nram_beyond_the_plan_is_reported():
+    async def kernel(core, x, out, elements):
+        core.nram.alloc(elements, x.dtype, "spare") if not core.is_memory_core else None
+        await two_outputs(core, x, out, out, False)
+
+    arguments = (SMALL, Output.like(SMALL))
+    assert verify(kernel, *arguments, 1008, plan=PLAN, rewrites=True).ok
+    report = verify(kernel, *arguments, 1009, plan=PLAN, rewrites=True)
+    assert [finding.title for finding in report.errors] == [
+        "task 0 has 4 100 B (4.004 KiB) of NRAM allocated at once, and the plan gives it 4 096 B (4 KiB)"
+    ]
+
+
+async def rows_by_list(core, x, out, rows):
+    held = core.nram.alloc(x.shape, x.dtype, "held")
+    await core.memcpy(held, x)
+    await core.memcpy_rows(out, held, dst_rows=rows)
+
+
+async def by_scatter(core, x, out, rows):
+    held = core.nram.alloc(x.shape, x.dtype, "held")
+    offsets = core.nram.alloc(len(rows), "int32", "offsets")
+    await core.memcpy(held, x)
+    core.store_array(offsets, np.asarray(rows))
+    core.scatter(out, held, offsets)
+
+
+async def by_stride_0(core, x, out, rows):
+    held = core.nram.alloc(x.shape, x.dtype, "held")
+    await core.memcpy(held, x)
+    await core.memcpy(out, held)
+    if len(set(rows)) < len(rows):
+        core.store_array(out[7, 0:4].reshape(1, 4).broadcast_to(3, 4), np.zeros((3, 4)))
+
+
+@pytest.mark.parametrize("kernel", [rows_by_list, by_scatter, by_stride_0])
+def test_one_operation_that_writes_twice(kernel):
+    once = [3, 1, 0, 2, 7, 6, 5, 4]
+    options = {"kind": "BLOCK", "dim": 1, "device": "mlu590-h8" if kernel is by_scatter else "mlu370-x4"}
+    if kernel is by_scatter:
+        options["device"] = mlusim.board("mlu590-h8").replace(arch=592)
+    assert verify(kernel, SMALL, Output.like(SMALL), once, **options).ok
+    report = verify(kernel, SMALL, Output.like(SMALL), [3, 1, 0, 2, 7, 7, 7, 4], **options)
+    again = next(finding for finding in report.errors if finding.kind == "written-again")
+    if kernel is by_stride_0:
+        assert again.where == "out[7, 0:4], 16 B"
+        assert "up to 4 times" in again.title
+    else:
+        name = "memcpy_rows" if kernel is rows_by_list else "scatter"
+        assert again.title == f"32 B of out are written up to 3 times, first by one {name} of task 0"
+        assert again.where == "out[7, 0:8], 32 B"
+        assert "of 256 written exactly once" not in report.text()
+    assert verify(kernel, SMALL, Output.like(SMALL), [3, 1, 0, 2, 7, 7, 7, 4], rewrites=True, **options).errors == (
+        () if kernel is by_stride_0 else tuple(one for one in report.errors if one.kind == "never-written")
+    )
