@@ -99,10 +99,10 @@ def _as_code(_app: Any, _context: Any, lines: list[str]) -> None:
 
 def _with_strategies(app: Any, context: Any, lines: list[str]) -> None:
     """Strategies of an operator, which its help has after the options."""
-    entry = getattr(context.command, "_entry", None)
-    if entry is not None:
+    command = getattr(context.command, "_command", None)
+    if command is not None:
         lines += ["", "Strategies, the first is the default:", ""]
-        lines += [f"- ``{name}``: {about}" for name, about in entry.strategy_rows()]
+        lines += [f"- ``{name}``: {about}" for name, about in command.strategies.items()]
         lines.append("")
     _as_code(app, context, lines)
 

@@ -61,7 +61,7 @@ def strategies(operator: str) -> str:
     """Strategies of an operator, the default first."""
     from mlusim.cli.entries import ENTRIES
 
-    return table(("strategy", ""), [(f"`{name}`", about) for name, about in ENTRIES[operator].strategy_rows()])
+    return table(("strategy", ""), [(f"`{name}`", about) for name, about in ENTRIES[operator].strategies.items()])
 
 
 def exit_codes() -> str:

@@ -129,6 +129,12 @@ def is_complex(dtype: Dtype) -> bool:
     return dtype in _COMPLEX
 
 
+def bounds(dtype: Dtype) -> tuple[float, float]:
+    """The least and the greatest finite number of an integer or float type, as floats."""
+    info: Any = ml_dtypes.iinfo(dtype) if is_integer(dtype) else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return float(info.min), float(info.max)
+
+
 def _lookup(value: object) -> Dtype | None:
     """The type of a dtype, name or type; None where there is none."""
     if isinstance(value, np.dtype):

@@ -15,7 +15,6 @@ from mlusim.errors import InputError
 from mlusim.hardware import Board, board
 from mlusim.ops.bitcast_convert import BITCAST_CONVERT
 from mlusim.ops.cast import CAST
-from mlusim.ops.common import check_choice
 from mlusim.ops.gather import GATHER, GATHER_ND
 from mlusim.ops.operator import Operator
 from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
@@ -231,10 +230,11 @@ class NetBuilder:
             self._variable(operator.name, role, variable)
             for role, variable in zip(operator.tensors, given, strict=True)
         )
+        # Completed here: sequences are tuples from now on, whatever becomes of the caller's.
+        attributes = operator.complete(attributes)
         try:
             shape, dtype = operator.infer(*(variable.tensor for variable in inputs), **attributes)
-            if strategy is not None:
-                check_choice("strategy", strategy, operator.strategies)
+            operator.strategy(strategy)
         except InputError as error:
             raise in_context(error, self.name, call_text(operator, inputs, attributes), inputs) from error
         output = self._new(operator.name, name, shape, dtype)

@@ -11,7 +11,8 @@ import numpy as np
 
 from mlusim.dtypes import Dtype, dtype_name
 from mlusim.errors import InputError
-from mlusim.ops.operator import Operator, Tensor
+from mlusim.ops.operator import Operator
+from mlusim.ops.schema import Tensor
 
 if TYPE_CHECKING:
     from mlusim.cinn.builder import NetBuilder
@@ -82,7 +83,12 @@ def call_text(operator: Operator, inputs: Sequence[Variable], attributes: Mappin
         variable.name if position == 0 else f"{role}={variable.name}"
         for position, (role, variable) in enumerate(zip(operator.tensors, inputs, strict=True))
     ]
-    parts += [f"{key}={_value(value)}" for key, value in attributes.items() if value is not None]
+    defaults = {attribute.name: attribute.default for attribute in operator.attributes if attribute.quiet}
+    parts += [
+        f"{key}={_value(value)}"
+        for key, value in attributes.items()
+        if value is not None and (key not in defaults or value != defaults[key])
+    ]
     return f"{operator.name}({', '.join(parts)})"
 
 
@@ -100,4 +106,4 @@ def in_context(error: InputError, net: str, call: str, inputs: Sequence[Variable
 def _value(value: Any) -> str:
     if isinstance(value, np.dtype):
         return dtype_name(value)
-    return repr(value)
+    return repr(list(value)) if isinstance(value, tuple) else repr(value)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.operators import Entry, prepare
 from mlusim.cli.options import complete_from, device_option, output_options
 from mlusim.cli.run import (
     OperatorCommand,
@@ -22,22 +21,23 @@ from mlusim.errors import PlanError
 
 if TYPE_CHECKING:
     from mlusim.explore.compare import Row
+    from mlusim.ops.commands import Command
     from mlusim.results.result import Result
 
 _CAUSES_SHOWN = 3
 _SECTIONS = {"Board and split": ("device", "strategies"), "Output": ("no_data", "as_json", "quiet")}
 
 
-def _make_compare(entry: Entry) -> click.Command:
-    command = OperatorCommand(
-        entry.name,
-        entry=entry,
-        params=input_options(entry),
-        sections=input_sections(entry) | _SECTIONS,
-        callback=partial(_compare, entry),
-        help=f"Strategies of {entry.name} side by side. {entry.summary}\n\n\b\nExample:\n"
-        f"  mlusim compare {entry.name} {_example(entry)}",
-        short_help=entry.summary,
+def _make_compare(command: Command) -> click.Command:
+    made = OperatorCommand(
+        command.name,
+        command=command,
+        params=input_options(command),
+        sections=input_sections(command) | _SECTIONS,
+        callback=partial(_compare, command),
+        help=f"Strategies of {command.name} side by side. {command.summary}\n\n\b\nExample:\n"
+        f"  mlusim compare {command.name} {_example(command)}",
+        short_help=command.summary,
     )
     options = (
         click.option(
@@ -45,16 +45,16 @@ def _make_compare(entry: Entry) -> click.Command:
             "strategies",
             multiple=True,
             metavar="NAMES",
-            shell_complete=complete_from(lambda: [name for name, _ in entry.strategy_rows()]),
+            shell_complete=complete_from(lambda: command.strategies),
             help="Only these, separated by commas; may be repeated. [default: all]",
         ),
         click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
         output_options,
     )
-    target: Any = command
+    target: Any = made
     for option in (device_option, *options):
         option(target)
-    return command
+    return made
 
 
 _HELP = """\
@@ -69,9 +69,9 @@ Examples:
 """
 
 
-def _example(entry: Entry) -> str:
+def _example(command: Command) -> str:
     """The first tensors of its example for `mlusim run`, without what is written."""
-    return entry.example.partition(" --out")[0].partition(" --explain")[0]
+    return command.usage.partition(" --out")[0].partition(" --explain")[0]
 
 
 @click.group(cls=OperatorGroup, help=_HELP, make=_make_compare)
@@ -82,23 +82,23 @@ def compare(context: click.Context) -> None:
 
 
 def _compare(
-    entry: Entry, *, device: Any, strategies: tuple[str, ...], no_data: bool, as_json: bool, quiet: bool, **own: Any
+    command: Command, *, device: Any, strategies: tuple[str, ...], no_data: bool, as_json: bool, quiet: bool, **own: Any
 ) -> None:
     from mlusim.explore.compare import compare as run_all
     from mlusim.ops.common import run
 
-    record, attributes = entry.choose(own)
-    arrays = read_inputs(entry, own, data=not no_data)
+    record, _ = command.choose(own)
+    arrays = read_inputs(command, own, data=not no_data)
 
     def operation(strategy: str) -> Result:
-        return run(prepare(entry, record, attributes, arrays, device, strategy), data=not no_data, progress=not quiet)
+        return run(command.prepare(own, arrays, device, strategy), data=not no_data, progress=not quiet)
 
     listed = (name.strip() for one in strategies for name in one.split(","))
     named = tuple(dict.fromkeys(listed))
     names, refused = [], {}
     for name in named or record.strategies:
         try:
-            prepare(entry, record, attributes, arrays, device, name)  # what is wrong is said before the first one runs
+            command.prepare(own, arrays, device, name)  # what is wrong is said before the first one runs
         except PlanError as error:
             if named:
                 raise
@@ -106,7 +106,7 @@ def _compare(
         else:
             names.append(name)
     if not names:
-        raise PlanError(f"no strategy of {record.name} has a plan for this: {refused[record.strategies[0]]}")
+        raise PlanError(f"no strategy of {record.name} has a plan for this: {refused[next(iter(record.strategies))]}")
     rows = run_all(operation, names)
     if as_json:
         show.print_json(

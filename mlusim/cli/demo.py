@@ -9,7 +9,6 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.entries import ENTRIES
-from mlusim.cli.operators import prepare
 from mlusim.cli.options import (
     DIRECTORY,
     FILE,
@@ -59,7 +58,7 @@ _SECTIONS = {
     cls=SectionedCommand, sections=_SECTIONS, help=_HELP, short_help="Shift the colours of a photograph in time."
 )
 @device_option
-@strategy_option(ENTRIES["tin_shift"], "See `mlusim run tin_shift --help`. [default: auto]")
+@strategy_option("tin_shift", "See `mlusim run tin_shift --help`. [default: auto]")
 @click.option("--out", "--output", "-o", type=FILE, metavar="FILE", help="Write the shifted clips there, as .npy.")
 @report_option
 @save_run_option
@@ -94,9 +93,8 @@ def demo(  # noqa: PLR0913 - the options of the command
         folder = make_directory("--save", save)
         write_array("--save", folder / "clip.npy", clips)
         write_array("--save", folder / "shifts.npy", shifts)
-    entry = ENTRIES["tin_shift"]
-    record, attributes = entry.choose({"backward": False, "rule": None})
-    call = prepare(entry, record, attributes, [clips, shifts], device, strategy)
+    command = ENTRIES["tin_shift"]
+    call = command.prepare(command.options({}), [clips, shifts], device, strategy)
     if explain and not (as_json or quiet):
         show.print_text(call.plan.explain() + "\n")
     result = run(call, progress=not quiet)
@@ -108,7 +106,8 @@ def demo(  # noqa: PLR0913 - the options of the command
         title = (
             f"{batch} clips of {frames} frames of a photograph: "
             f"{channels} channels of {group_digits(pixels)} pixels, {clips.dtype}\n"
-            f"{record.name} on {device.name}; red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
+            f"{result.operator} on {device.name}; "
+            f"red, green and blue shifted by {', '.join(map(str, _SHIFTS))} frames\n"
         )
     finish(
         result,
@@ -129,7 +128,7 @@ def demo(  # noqa: PLR0913 - the options of the command
             film,
             [("before", pictures(clips[0])), ("after", pictures(result.output[0]))],
             f"Red, green and blue shifted by {', '.join(f'{shift:+d}' for shift in _SHIFTS[0])} frames",
-            f"{record.name} on {device.name}, strategy {result.strategy}: {us_text(result.time_ps)} by the model",
+            f"{result.operator} on {device.name}, strategy {result.strategy}: {us_text(result.time_ps)} by the model",
         )
         if not (as_json or quiet):
             show.print_text(f"before and after: {film}")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.entries import ENTRIES
-from mlusim.cli.operators import Draw, Entry, prepare
+from mlusim.cli.entries import ENTRIES, flag, options_of, summaries
 from mlusim.cli.options import (
     ELEMENT_TYPE,
     FILE,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from mlusim.ops.commands import Command
     from mlusim.ops.common import Call
     from mlusim.ops.sensitivity import Sensitivity
     from mlusim.results.result import Result
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class OperatorGroup(click.Group):
     """A command for each operator, made when it is asked for."""
 
-    def __init__(self, *args: Any, make: Callable[[Entry], click.Command] | None = None, **attributes: Any) -> None:
+    def __init__(self, *args: Any, make: Callable[[Command], click.Command] | None = None, **attributes: Any) -> None:
         # Without an operator click would raise an error whose text is the help.
         attributes |= {"invoke_without_command": True, "subcommand_metavar": "OPERATOR [OPTIONS]"}
         super().__init__(*args, **attributes)
@@ -55,8 +55,14 @@ class OperatorGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The operator's command; None where there is no such operator."""
         del ctx
-        entry = ENTRIES.get(cmd_name)
-        return self._make(entry) if entry and self._make else None
+        command = ENTRIES.get(cmd_name)
+        return self._make(command) if command and self._make else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Name and summary of each operator."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(summaries().items()))
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As click does it; the message says which operators there are."""
@@ -69,35 +75,36 @@ class OperatorGroup(click.Group):
 class OperatorCommand(SectionedCommand):
     """A command whose help ends with the operator's strategies."""
 
-    def __init__(self, *args: Any, entry: Entry, **attributes: Any) -> None:
+    def __init__(self, *args: Any, command: Command, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
-        self._entry = entry
+        self._command = command
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Name and summary of each strategy."""
         del ctx
         with formatter.section("Strategies (the first is the default)"):
-            formatter.write_dl(self._entry.strategy_rows())
+            formatter.write_dl(list(self._command.strategies.items()))
 
 
-def input_options(entry: Entry) -> list[click.Parameter]:
+def input_options(command: Command) -> list[click.Parameter]:
     """The options of an operator's inputs and attributes."""
     own: list[click.Parameter] = [
-        click.Option([_flag(tensor.name)], type=FILE, metavar="FILE", help=tensor.help) for tensor in entry.tensors
+        click.Option([flag(tensor.flag_name)], type=FILE, metavar="FILE", help=tensor.help)
+        for tensor in command.tensors
     ]
     return [
         *own,
-        *entry.options(),
+        *options_of(command.attributes),
         click.Option(
             ["--shape"], type=SHAPE, metavar="SHAPE", help="Random inputs of this shape: 2,8,256,196 or 2x8x256x196."
         ),
         click.Option(
-            [_flag(entry.random_dtype), "random_dtype"],
+            [flag(command.data_option), "random_dtype"],
             type=ELEMENT_TYPE,
             metavar="DTYPE",
             help="With --shape: element type. [default: float32]",
         ),
-        *entry.random_options(),
+        *options_of(command.example_attributes),
         click.Option(
             ["--seed"],
             type=click.IntRange(min=0),
@@ -107,25 +114,21 @@ def input_options(entry: Entry) -> list[click.Parameter]:
     ]
 
 
-def input_sections(entry: Entry) -> dict[str, list[str]]:
+def input_sections(command: Command) -> dict[str, list[str]]:
     """Heads for them in the help, and the options under each."""
-    random = [parameter.name or "" for parameter in entry.random_options()]
+    random = [attribute.name for attribute in command.example_attributes]
     return {
-        "Operator": [parameter.name or "" for parameter in entry.options()],
-        "Inputs, from .npy or .npz files": [tensor.name for tensor in entry.tensors],
+        "Operator": [attribute.name for attribute in command.attributes],
+        "Inputs, from .npy or .npz files": [tensor.flag_name for tensor in command.tensors],
         "Inputs, random": ["shape", "random_dtype", *random, "seed"],
     }
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def read_inputs(entry: Entry, options: dict[str, Any], *, data: bool = True) -> list[Array]:
+def read_inputs(command: Command, options: dict[str, Any], *, data: bool = True) -> list[Array]:
     """The operator's inputs: all from files, or all at random. Raises `InputError`."""
     from mlusim.cli.files import read_array
 
-    flags = {tensor.name: _flag(tensor.name) for tensor in entry.tensors}
+    flags = {tensor.flag_name: flag(tensor.flag_name) for tensor in command.tensors}
     given = {name: options[name] for name in flags if options[name] is not None}
     if options["shape"] is not None:
         if given:
@@ -133,23 +136,24 @@ def read_inputs(entry: Entry, options: dict[str, Any], *, data: bool = True) -> 
                 f"{flags[next(iter(given))]} and --shape: inputs come from files or are random, not both; drop --shape"
             )
         from mlusim.dtypes import FLOAT32
+        from mlusim.ops.schema import Draw
 
         draw = Draw(options["seed"] or 0, data=data)
-        return entry.random(draw, options["shape"], options["random_dtype"] or FLOAT32, options)
+        return command.example(draw, options["shape"], options["random_dtype"] or FLOAT32, options)
     missing = [flags[name] for name in flags if name not in given]
     if missing:
         random = ", or --shape for random inputs" if not given else ""
-        raise InputError(f"missing {' and '.join(missing)}{random}; see `mlusim run {entry.name} --help`")
-    random_only = {parameter.name or "": parameter.opts[0] for parameter in entry.random_options()}
-    for name, flag in {"random_dtype": _flag(entry.random_dtype), "seed": "--seed", **random_only}.items():
+        raise InputError(f"missing {' and '.join(missing)}{random}; see `mlusim run {command.name} --help`")
+    random_only = {attribute.name: flag(attribute.name) for attribute in command.example_attributes}
+    for name, option in {"random_dtype": flag(command.data_option), "seed": "--seed", **random_only}.items():
         if options[name] is not None:
-            raise InputError(f"{flag} is for random inputs: it goes with --shape, not with files")
+            raise InputError(f"{option} is for random inputs: it goes with --shape, not with files")
     return [read_array(flags[name], given[name]) for name in flags]
 
 
-def strategy_option(entry: Entry, text: str = "How it is split and moved: see below.") -> Callable[..., Any]:
+def strategy_option(name: str, text: str = "How it is split and moved: see below.") -> Callable[..., Any]:
     """--strategy, of which the first is the default."""
-    complete = complete_from(lambda: [name for name, _ in entry.strategy_rows()])
+    complete = complete_from(lambda: ENTRIES[name].strategies)
     return click.option("--strategy", metavar="NAME", shell_complete=complete, help=text)
 
 
@@ -160,18 +164,18 @@ _SECTIONS = {
 }
 
 
-def _make_run(entry: Entry) -> click.Command:
-    command = OperatorCommand(
-        entry.name,
-        entry=entry,
-        params=input_options(entry),
-        sections=input_sections(entry) | _SECTIONS,
-        callback=partial(_run, entry),
-        help=f"{entry.summary}\n\n\b\nExample:\n  mlusim run {entry.name} {entry.example}",
-        short_help=entry.summary,
+def _make_run(command: Command) -> click.Command:
+    made = OperatorCommand(
+        command.name,
+        command=command,
+        params=input_options(command),
+        sections=input_sections(command) | _SECTIONS,
+        callback=partial(_run, command),
+        help=f"{command.summary}\n\n\b\nExample:\n  mlusim run {command.name} {command.usage}",
+        short_help=command.summary,
     )
     options = (
-        strategy_option(entry),
+        strategy_option(command.name),
         click.option("--out", "--output", "-o", type=FILE, metavar="FILE", help="Write the result there, as .npy."),
         report_option,
         save_run_option,
@@ -192,10 +196,10 @@ def _make_run(entry: Entry) -> click.Command:
         output_options,
     )
     # On a command, as here, click's decorators add each option after the last.
-    target: Any = command
+    target: Any = made
     for option in (device_option, *options):
         option(target)
-    return command
+    return made
 
 
 _HELP = """\
@@ -228,7 +232,7 @@ def help_if_alone(context: click.Context) -> None:
 
 
 def _run(  # noqa: PLR0913 - the options of the command
-    entry: Entry,
+    command: Command,
     *,
     device: Any,
     strategy: str | None,
@@ -247,7 +251,7 @@ def _run(  # noqa: PLR0913 - the options of the command
 ) -> None:
     from mlusim.cli.files import check_file, check_output
 
-    given = [own[tensor.name] for tensor in entry.tensors if own[tensor.name] is not None]
+    given = [own[tensor.flag_name] for tensor in command.tensors if own[tensor.flag_name] is not None]
     target = check_output("--out", out, given) if out is not None else None
     check_directory("--report", report)
     saved = check_file("--save-run", save_run, given) if save_run is not None else None
@@ -257,9 +261,9 @@ def _run(  # noqa: PLR0913 - the options of the command
         raise InputError("--report with --dry-run: nothing runs, so there is nothing to report")
     if saved is not None and dry_run:
         raise InputError("--save-run with --dry-run: nothing runs, so there is nothing to save")
-    record, attributes = entry.choose(own)
-    arrays = read_inputs(entry, own, data=not no_data)
-    call = prepare(entry, record, attributes, arrays, device, strategy, nram_limit)
+    record, _ = command.choose(own)
+    arrays = read_inputs(command, own, data=not no_data)
+    call = command.prepare(own, arrays, device, strategy, nram_limit)
     if (explain or dry_run) and not (as_json or quiet):
         show.print_text(call.plan.explain())
     if dry_run:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.operators import Entry
+from mlusim.cli.entries import flag, options_of
 from mlusim.cli.options import FILE, INTEGERS, SectionedCommand
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 from mlusim.cli.sweep_options import SECTIONS, axis_options, run_options, several_options
@@ -19,6 +19,7 @@ from mlusim.errors import InputError, MlusimError
 if TYPE_CHECKING:
     from mlusim.explore.grid import Axes
     from mlusim.explore.sweeping import Sweep
+    from mlusim.ops.commands import Command
 
 _KERNEL = "kernel"
 _ROWS_SHOWN = 60
@@ -43,26 +44,26 @@ class SweepGroup(OperatorGroup):
         return super().resolve_command(ctx, args)
 
 
-def _make_sweep(entry: Entry) -> click.Command:
-    own = [*entry.options(), *entry.random_options()]
+def _make_sweep(command: Command) -> click.Command:
+    own = options_of((*command.attributes, *command.example_attributes))
     dtype = click.Option(
-        [f"--{entry.random_dtype.replace('_', '-')}", "element_type"],
+        [flag(command.data_option), "element_type"],
         multiple=True,
         metavar="DTYPES",
         help="Element types of the inputs, separated by commas. [default: float32]",
     )
-    axes = axis_options(operator=True, strategies=lambda: [name for name, _ in entry.strategy_rows()])
+    axes = axis_options(operator=True, strategies=lambda: command.strategies)
     values = [one.name or "" for one in (axes[0], dtype, *axes[1:3], *own)]
     return OperatorCommand(
-        entry.name,
-        entry=entry,
+        command.name,
+        command=command,
         params=[axes[0], dtype, *axes[1:], *several_options(own), *run_options()],
         sections={"Values to combine": [*values, "nram_limit"], **SECTIONS},
-        callback=partial(_sweep_operator, entry),
-        help=f"Sweep {entry.name} over every combination of the values given. {entry.summary}\n\n\b\nExample:\n"
-        f"  mlusim sweep {entry.name} --shape {_SHAPES.get(entry.name, '1024,256..4096*2')}"
-        f"{_NEEDS.get(entry.name, '')} --strategy all --plot time",
-        short_help=entry.summary,
+        callback=partial(_sweep_operator, command),
+        help=f"Sweep {command.name} over every combination of the values given. {command.summary}\n\n\b\nExample:\n"
+        f"  mlusim sweep {command.name} --shape {_SHAPES.get(command.name, '1024,256..4096*2')}"
+        f"{_NEEDS.get(command.name, '')} --strategy all --plot time",
+        short_help=command.summary,
     )
 
 
@@ -141,17 +142,16 @@ def sweep(context: click.Context) -> None:
     help_if_alone(context)
 
 
-def _sweep_operator(entry: Entry, **given: Any) -> None:
+def _sweep_operator(command: Command, **given: Any) -> None:
     own = {
-        parameter.name or "": given.pop(parameter.name or "")
-        for parameter in (*entry.options(), *entry.random_options())
+        attribute.name: given.pop(attribute.name) for attribute in (*command.attributes, *command.example_attributes)
     }
     values = {name: _flat(value) for name, value in own.items()}
     values = {name: value for name, value in values.items() if value not in (None, [])}
     types: list[Any] = _flat(given.pop("element_type"))
     if types:
-        values[entry.random_dtype] = types
-    _sweep(entry.name, values, **given)
+        values[command.data_option] = types
+    _sweep(command.name, values, **given)
 
 
 def _sweep_kernel(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlusim.cli import show
-from mlusim.cli.operators import Entry
+from mlusim.cli.entries import flag, options_of
 from mlusim.cli.options import ELEMENT_TYPE, FILE, SHAPE, board_names, complete_from
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
+
+if TYPE_CHECKING:
+    from mlusim.ops.commands import Command
 
 _SHOWN = 8
 _EXAMPLES = {
@@ -22,9 +25,9 @@ _EXAMPLES = {
 }
 
 
-def _make_tune(entry: Entry) -> click.Command:
+def _make_tune(command: Command) -> click.Command:
     dtype = click.Option(
-        [f"--{entry.random_dtype.replace('_', '-')}", "element_type"],
+        [flag(command.data_option), "element_type"],
         type=ELEMENT_TYPE,
         metavar="DTYPE",
         help="Element type of the inputs. [default: float32]",
@@ -44,7 +47,7 @@ def _make_tune(entry: Entry) -> click.Command:
             ["--strategy"],
             multiple=True,
             metavar="NAMES",
-            shell_complete=complete_from(lambda: [name for name, _ in entry.strategy_rows()]),
+            shell_complete=complete_from(lambda: command.strategies),
             help="Only these, separated by commas. [default: all]",
         ),
     ]
@@ -72,19 +75,20 @@ def _make_tune(entry: Entry) -> click.Command:
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of the table."),
         click.Option(["--quiet", "-q"], is_flag=True, help="Print the command for the best one, and nothing else."),
     ]
+    own = options_of((*command.attributes, *command.example_attributes))
     return OperatorCommand(
-        entry.name,
-        entry=entry,
-        params=[*run, *entry.options(), *entry.random_options(), *more],
+        command.name,
+        command=command,
+        params=[*run, *own, *more],
         sections={
-            "What to tune": [one.name or "" for one in (*run, *entry.options(), *entry.random_options())],
+            "What to tune": [one.name or "" for one in (*run, *own)],
             "How it runs": ("seed", "db", "workers"),
             "Output": ("show_all", "as_json", "quiet"),
         },
-        callback=partial(_tune, entry),
-        help=f"Find the fastest strategy and tiles of {entry.name}. {entry.summary}\n\n\b\nExample:\n"
-        f"  mlusim tune {entry.name} {_EXAMPLES.get(entry.name, '--shape 512,512')}",
-        short_help=entry.summary,
+        callback=partial(_tune, command),
+        help=f"Find the fastest strategy and tiles of {command.name}. {command.summary}\n\n\b\nExample:\n"
+        f"  mlusim tune {command.name} {_EXAMPLES.get(command.name, '--shape 512,512')}",
+        short_help=command.summary,
     )
 
 
@@ -108,7 +112,7 @@ def tune(context: click.Context) -> None:
 
 
 def _tune(  # noqa: PLR0913 - the options of the command
-    entry: Entry,
+    command: Command,
     *,
     shape: Any,
     element_type: Any,
@@ -134,9 +138,9 @@ def _tune(  # noqa: PLR0913 - the options of the command
         check_file("--db", db)
     options = {name: value for name, value in own.items() if value is not None}
     if element_type is not None:
-        options[entry.random_dtype] = element_type
+        options[command.data_option] = element_type
     found = search(
-        entry.name,
+        command.name,
         shape=shape,
         device=device,
         strategy=list(strategy) or "all",

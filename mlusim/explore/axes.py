@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import Any
 
 from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError
 from mlusim.explore.grid import Axes, board_parameter, boards_of, dtypes_of, several
 from mlusim.explore.sources import kernel_of
 from mlusim.explore.values import numbers, shapes
-
-if TYPE_CHECKING:
-    from mlusim.cli.operators import Entry
+from mlusim.ops.commands import Command, command_of
+from mlusim.ops.common import check_choice
 
 _LAUNCH = ("dim", "kind")
 
@@ -40,15 +40,15 @@ def axes_of(  # noqa: PLR0913
     kernel = None
     operation = by_name(operation)
     if isinstance(operation, str) and ":" not in operation:
-        entry = entry_of(operation)
-        name = entry.name
-        dtype_name = entry.random_dtype
+        command = command_of(operation)
+        name = command.name
+        dtype_name = command.data_option
         if dtype_name != "dtype":
             if dtype is not None:
                 own["dtype"] = dtypes_of(dtype)
             dtype = own.pop(dtype_name, None)
-        own = _operator_options(entry, own)
-        strategies = _strategies(entry, own, strategy)
+        own = _operator_options(command, own)
+        strategies = _strategies(command, own, strategy)
     else:
         kernel = kernel_of(operation)
         name = kernel.name
@@ -83,19 +83,6 @@ def axes_of(  # noqa: PLR0913
     )
 
 
-def entry_of(name: str) -> Entry:
-    """The operator of that name, as in `mlusim run NAME`. Raises `InputError`."""
-    from difflib import get_close_matches
-
-    from mlusim.cli.entries import ENTRIES
-
-    if name not in ENTRIES:
-        near = get_close_matches(name, ENTRIES, n=1)
-        nearest = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"no operator {name!r}; {nearest}there are {', '.join(ENTRIES)}; a kernel is file.py:function")
-    return ENTRIES[name]
-
-
 def by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
     """A function of `mlusim.ops` as the operator that it is."""
     if isinstance(operation, str) or not getattr(operation, "__module__", "").startswith("mlusim.ops"):
@@ -105,25 +92,11 @@ def by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
     return operation.__name__.removesuffix("_forward")
 
 
-def _operator_options(entry: Entry, given: dict[str, list[Any]]) -> dict[str, list[Any]]:
+def _operator_options(command: Command, given: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Values of all options of an operator: those given, and the defaults of the others."""
-    from click import Option
-
-    parameters = {one.name or "": one for one in (*entry.options(), *entry.random_options())}
-    unknown = [name for name in given if name not in parameters]
-    if unknown:
-        has = f"it has {', '.join(parameters)}" if parameters else "it has none"
-        raise InputError(f"{unknown[0]}: {entry.name} has no such option; {has}")
-    found: dict[str, list[Any]] = {}
-    for name, parameter in parameters.items():
-        if name not in given and parameter.required:
-            raise InputError(f"{name}: {entry.name} needs it; give a value, or a list of them to sweep")
-        # click's own mark for no default is none of these.
-        default: Any = parameter.default if isinstance(parameter.default, bool | int | float | str) else None
-        if isinstance(parameter, Option) and parameter.is_flag:
-            default = bool(default)
-        found[name] = given.get(name, [default])
-    return found
+    several_values = set(given)
+    options = command.options(given)
+    return {name: value if name in several_values else [value] for name, value in options.items()}
 
 
 def _grid(dim: Any) -> Any:
@@ -131,16 +104,12 @@ def _grid(dim: Any) -> Any:
     return (*dim, 1, 1)[: max(3, len(dim))] if isinstance(dim, tuple) else dim
 
 
-def _strategies(entry: Entry, options: Mapping[str, list[Any]], strategy: Any) -> list[str | None]:
-    from itertools import product
-
-    from mlusim.ops.common import check_choice
-
+def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: Any) -> list[str | None]:
     known: tuple[str, ...] = ()
     for values in product(*options.values()):
         # Raises for options that do not go together, before anything runs.
-        record, _ = entry.choose(dict(zip(options, values, strict=True)))
-        known = record.strategies
+        record, _ = command.choose(dict(zip(options, values, strict=True)))
+        known = tuple(record.strategies)
     if strategy is None:
         return [known[0]]
     names = [part.strip() for one in several(strategy) for part in str(one).split(",")]

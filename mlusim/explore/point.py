@@ -17,6 +17,8 @@ from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, 
 from mlusim.explore.sources import UserKernel, load, model_hash, where_in
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
 from mlusim.hardware import Board
+from mlusim.ops.commands import command_of
+from mlusim.ops.schema import Draw
 from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
@@ -143,15 +145,11 @@ def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]
 
 
 def _prepare(payload: dict[str, Any], board: Board) -> Call:
-    from mlusim.cli.entries import ENTRIES
-    from mlusim.cli.operators import Draw, prepare
-
-    entry = ENTRIES[payload["operator"]]
+    command = command_of(payload["operator"])
     options = {name: _tupled(value) for name, value in payload["options"].items()}
-    record, attributes = entry.choose(options)
     draw = Draw(payload["seed"], data=payload["data"])
-    arrays = entry.random(draw, tuple(payload["shape"]), dtype_of(payload["dtype"]), options)
-    return prepare(entry, record, attributes, arrays, board, payload["strategy"], payload["nram_limit_bytes"])
+    arrays = command.example(draw, tuple(payload["shape"]), dtype_of(payload["dtype"]), options)
+    return command.prepare(options, arrays, board, payload["strategy"], payload["nram_limit_bytes"])
 
 
 def _tupled(value: Any) -> Any:
@@ -173,7 +171,6 @@ def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
     from mlusim.analysis.floor import floor_of
     from mlusim.analysis.metrics import measure
     from mlusim.analysis.records import Records
-    from mlusim.cli.operators import Draw
     from mlusim.host.device import Device
 
     function = load(payload["kernel"])

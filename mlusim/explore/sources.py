@@ -27,7 +27,6 @@ Function = Callable[..., Any]
 MODEL = (
     *("units.py", "dtypes.py", "hardware", "log.py", "memory", "cores", "planning", "kernels", "host", "ops"),
     *(f"analysis/{name}.py" for name in ("breakdown", "floor", "intervals", "metrics", "records")),
-    *("cli/entries.py", "cli/operators.py"),  # how random inputs are made
     *("explore/grid.py", "explore/point.py"),
 )
 _LOADED: dict[str, Function] = {}

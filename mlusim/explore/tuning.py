@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import InputError, MlusimError
-from mlusim.explore.axes import axes_of, by_name, entry_of
+from mlusim.explore.axes import axes_of, by_name
 from mlusim.explore.grid import Axes
 from mlusim.explore.point import Point, plain, prepare_point
 from mlusim.explore.progress import Bar
@@ -18,6 +18,7 @@ from mlusim.explore.search import Search
 from mlusim.explore.sources import check_not_loading
 from mlusim.explore.store import Store
 from mlusim.hardware import Board
+from mlusim.ops.commands import command_of, flag_of
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -203,15 +204,15 @@ def why_slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> str:
 
 def _command(point: Point, axes: Axes, device: str) -> str:
     """`mlusim run ...` that does the same."""
-    entry = entry_of(point.operator)
-    words = ["mlusim", "run", entry.name, "--shape", ",".join(map(str, point.shape))]
-    words += [f"--{entry.random_dtype.replace('_', '-')}", str(point.asked[axes.dtype_name])]
-    for parameter in (*entry.options(), *entry.random_options()):
-        value = point.options.get(parameter.name or "")
+    command = command_of(point.operator)
+    words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape))]
+    words += [flag_of(command.data_option), str(point.asked[axes.dtype_name])]
+    for attribute in (*command.attributes, *command.example_attributes):
+        value = point.options.get(attribute.name)
         if value is True:
-            words.append(parameter.opts[0])
-        elif value is not None and value is not False:
-            words += [parameter.opts[0], str(point.asked[parameter.name or ""])]
+            words.append(flag_of(attribute.name))
+        elif value is not None and value is not False and not (attribute.quiet and value == attribute.default):
+            words += [flag_of(attribute.name), str(point.asked[attribute.name])]
     if point.seed:
         words += ["--seed", str(point.seed)]
     words += ["--device", device, "--strategy", str(point.strategy)]
@@ -222,11 +223,12 @@ def _command(point: Point, axes: Axes, device: str) -> str:
 
 def _call(point: Point, device: Any) -> str:
     """The call of `mlusim.ops` that does the same on arrays of that shape."""
-    entry = entry_of(point.operator)
-    record, attributes = entry.choose(dict(point.options))
-    if "sign" in attributes:
-        attributes = {"rule": "adjoint"} if attributes["sign"] < 0 else {}
-    words = [*record.tensors, *(f"{name}={_literal(value)}" for name, value in attributes.items())]
+    record, attributes = command_of(point.operator).choose(point.options)
+    quiet = {one.name for one in record.attributes if one.quiet and attributes[one.name] == one.default}
+    words = [
+        *record.tensors,
+        *(f"{name}={_literal(value)}" for name, value in attributes.items() if name not in quiet),
+    ]
     words.append(f"device={(str(device) if isinstance(device, str | Path) else point.board.name)!r}")
     words.append(f"strategy={point.strategy!r}")
     if point.nram_limit_bytes is not None:

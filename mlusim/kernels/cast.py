@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlusim.dtypes import BOOL, Dtype, bounds, is_complex, is_integer
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan, Tile
@@ -19,8 +20,23 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
 
-async def cast_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
+def clamps(source: Dtype, target: Dtype) -> tuple[tuple[str, float], ...]:
+    """The vector instructions, with their numbers, that bring elements into the finite range of an 8-bit float.
+
+    None for a source whose finite numbers are all within it.
+    """
+    if source in (target, BOOL) or is_complex(source):
+        return ()
+    (_, limit), (low, high) = bounds(target), bounds(source)
+    number = int if is_integer(source) else float
+    upper = (("min", number(limit)),) if high > limit else ()
+    return upper + ((("max", -number(limit)),) if low < -limit else ())
+
+
+async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool = False) -> None:  # noqa: FBT001, FBT002
     """Convert tile by tile, overlapped or one stage after the other, as the plan says.
+
+    saturate: bring the elements into the finite range of the 8-bit float that they become.
 
     Boards of arch below 300 convert whole blocks of 128 B: the lanes behind the end of the tensor are cleared before
     the last tile is loaded, converted with it and not stored.
@@ -33,6 +49,7 @@ async def cast_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     inputs = [core.nram.alloc(elements, x.dtype, f"input {buffer}") for buffer in range(buffers)]
     outputs = [core.nram.alloc(elements, out.dtype, f"output {buffer}") for buffer in range(buffers)]
     pads = core.board.needs_aligned_vectors
+    limits = clamps(x.dtype, out.dtype) if saturate else ()
 
     def load(position: int, tile: Tile) -> None:
         (start,), (stop,) = tile.start, tile.stop
@@ -49,7 +66,10 @@ async def cast_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     def convert(position: int, tile: Tile) -> None:
         count = tile.stop[0] - tile.start[0]
         lanes = round_up(count, block) if pads else count
-        core.convert(outputs[position % buffers][:lanes], inputs[position % buffers][:lanes])
+        held = inputs[position % buffers][:lanes]
+        for name, limit in limits:
+            getattr(core, name)(held, held, limit)
+        core.convert(outputs[position % buffers][:lanes], held)
 
     def store(position: int, tile: Tile) -> None:
         (start,), (stop,) = tile.start, tile.stop

@@ -54,7 +54,9 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
         target = boxed(out, tile.start, tile.stop)
         if not lookups.columns:
             # Nothing to select: the slab is the tile, or in standard mode each of its rows.
-            await copy_box(core, target, slab.broadcast_to(*target.shape))
+            shared = lookups.batch_dims
+            spread = slab.reshape(*slab.shape[:shared], *(1,) * (rank - shared), *slab.shape[shared:])
+            await copy_box(core, target, spread.broadcast_to(*target.shape))
             continue
         origin = boxed(tuples, tile.start[:rank], tile.stop[:rank])
         addresses = lookups.addresses((tile.start, tile.stop), box, await reader.load(origin), origin)

@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike
 
 from mlusim.dtypes import Dtype, dtype_name, dtype_of, is_complex
 from mlusim.errors import InputError
-from mlusim.hardware import Board, board
+from mlusim.hardware import Board
 from mlusim.kernels.bitcast import copy_tiles, plan_view
 from mlusim.memory.view import View
-from mlusim.ops.common import Call, Input, RunOptions, check_choice
-from mlusim.ops.operator import Operator, Tensor, apply
+from mlusim.ops.cast import DTYPE
+from mlusim.ops.common import Call, Input, RunOptions
+from mlusim.ops.operator import Operator, apply, plan, tensor_of
+from mlusim.ops.schema import Tensor, TensorSchema, one_tensor
 from mlusim.planning.flat import plan_flat
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
@@ -66,11 +68,8 @@ def plan_bitcast_convert(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "view",
 ) -> Plan:
-    """The plan of a bitcast_convert, without running it. Arguments and errors as `bitcast_convert`."""
-    check_choice("strategy", strategy, STRATEGIES)
-    origin, end = dtype_of(source), dtype_of(target)
-    new_shape = bitcast_shape("x", tuple(int(extent) for extent in shape), origin, end)
-    return _plan(board(device), new_shape, end, strategy)
+    """The plan of a bitcast_convert, without running it: `mlusim.plan("bitcast_convert", ...)`."""
+    return plan("bitcast_convert", shape, dtype=target, input_dtype=source, device=device, strategy=strategy)
 
 
 def bitcast_shape(name: str, shape: tuple[int, ...], source: Dtype, target: Dtype) -> tuple[int, ...]:
@@ -97,24 +96,24 @@ def _infer(x: Tensor, *, dtype: object) -> tuple[tuple[int, ...], Dtype]:
     return bitcast_shape(x.name, x.shape, x.dtype, target), target
 
 
-def _prepare(on: Board, strategy: str, x: Input, *, dtype: object) -> Call:
-    target = dtype_of(dtype)
-    shape = bitcast_shape(x.name, x.array.shape, dtype_of(x.array.dtype), target)
+def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object) -> Plan:
+    shape, target = _infer(x, dtype=dtype)
+    if strategy == "view":
+        return plan_view(on, shape, target.itemsize, "bitcast_convert")
+    found = plan_flat(on, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
+    return replace(found, strategy="copy")
+
+
+def _call(chosen: Plan, x: Input, *, dtype: object) -> Call:
+    shape, target = _infer(tensor_of(x), dtype=dtype)
     return Call(
         kernel=copy_tiles,
-        plan=_plan(on, shape, target, strategy),
+        plan=chosen,
         inputs=(x,),
         output_dtype=target,
         output_shape=shape,
-        view=partial(view_as, dtype=target) if strategy == "view" else None,
+        view=partial(view_as, dtype=target) if chosen.strategy == "view" else None,
     )
-
-
-def _plan(on: Board, shape: tuple[int, ...], target: Dtype, strategy: str) -> Plan:
-    if strategy == "view":
-        return plan_view(on, shape, target.itemsize, "bitcast_convert")
-    plan = plan_flat(on, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
-    return replace(plan, strategy="copy")
 
 
 def view_as(x: View, *, dtype: object) -> View:
@@ -125,9 +124,15 @@ def view_as(x: View, *, dtype: object) -> View:
 
 BITCAST_CONVERT = Operator(
     name="bitcast_convert",
-    tensors=("x",),
+    summary="The same bytes as elements of another type.",
+    inputs=(TensorSchema(name="x", option="input", help="Any shape and element type."),),
+    attributes=(DTYPE,),
+    strategies=STRATEGIES,
     infer=_infer,
-    prepare=_prepare,
-    strategies=tuple(STRATEGIES),
+    plan=_plan,
+    call=_call,
     view=view_as,
+    example=one_tensor,
+    usage="--input x.npy --dtype int32 --out y.npy",
+    data_option="input_dtype",
 )

@@ -10,22 +10,26 @@ from typing import Unpack
 from numpy.typing import ArrayLike
 
 from mlusim.cores.convert import steps
-from mlusim.dtypes import Dtype, dtype_name, dtype_of, is_complex
+from mlusim.dtypes import FLOAT8_E4M3FN, FLOAT8_E5M2, Dtype, dtype_name, dtype_of, is_complex
 from mlusim.errors import InputError
-from mlusim.hardware import Board, board
+from mlusim.hardware import Board
 from mlusim.kernels.bitcast import copy_tiles
-from mlusim.kernels.cast import cast_tiles
-from mlusim.ops.common import Call, Input, RunOptions, check_choice
-from mlusim.ops.operator import Operator, Tensor, apply
+from mlusim.kernels.cast import cast_tiles, clamps
+from mlusim.ops.common import Call, Input, RunOptions
+from mlusim.ops.operator import Operator, apply, plan
+from mlusim.ops.schema import Attribute, Tensor, TensorSchema, one_tensor
 from mlusim.planning.flat import STRATEGIES, plan_flat
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
+
+_NARROW = (FLOAT8_E4M3FN, FLOAT8_E5M2)
 
 
 def cast(
     x: ArrayLike,
     dtype: object,
     *,
+    saturate: bool = False,
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
     **options: Unpack[RunOptions],
@@ -34,11 +38,15 @@ def cast(
 
     The same type is a bit copy. To bool: x != 0. Integers wrap. To a float: nearest even, overflow to infinity; 32-
     and 64-bit sources reach 16- and 8-bit floats through float32, in two roundings. Float to integer truncates and
-    saturates, and NaN gives 0.
+    saturates, and NaN gives 0. Overflow to float8_e4m3fn, which has no infinity, gives NaN unless `saturate` is set. A
+    real number becomes the real part of a complex one, with +0 as imaginary part; of a complex number both parts are
+    converted.
 
     Args:
         x: any shape and element type, contiguous or not.
         dtype: the target: a NumPy dtype, a name, or CINN's `Float(32)` and the like.
+        saturate: to float8_e4m3fn and float8_e5m2 only: a value beyond the largest finite one, infinity too, becomes
+            the largest of its sign, and NaN stays NaN: ONNX Cast's default. It costs up to two vector instructions.
         device: a preset's name, a TOML file, or a board.
         strategy: "auto", "pingpong" or "serial" (`kernels.flat_plan.STRATEGIES`).
         options: see `RunOptions`.
@@ -47,7 +55,7 @@ def cast(
 
     Raises `InputError` for an element type that the board does not know and for complex to real, and what a run raises.
     """
-    return apply(CAST, (x,), {"dtype": dtype}, device, strategy, options)
+    return apply(CAST, (x,), {"dtype": dtype, "saturate": saturate}, device, strategy, options)
 
 
 def plan_cast(
@@ -58,42 +66,73 @@ def plan_cast(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a cast from one element type to another, without running it. Arguments and errors as `cast`."""
-    check_choice("strategy", strategy, STRATEGIES)
-    origin, end = dtype_of(source), dtype_of(target)
-    _check("x", origin, end)
-    return _plan(board(device), math.prod(int(extent) for extent in shape), origin, end, strategy)
+    """The plan of a cast from one element type to another, without running it: `mlusim.plan("cast", ...)`."""
+    return plan("cast", shape, dtype=target, input_dtype=source, device=device, strategy=strategy)
 
 
-def _check(name: str, source: Dtype, target: Dtype) -> None:
-    if is_complex(source) and not is_complex(target):
+def _infer(x: Tensor, *, dtype: Dtype, saturate: bool) -> tuple[tuple[int, ...], Dtype]:
+    if is_complex(x.dtype) and not is_complex(dtype):
         raise InputError(
-            f"cast: {name} is {dtype_name(source)} and cannot become {dtype_name(target)}: complex to real would drop "
-            f"the imaginary part; cast {name}.real, {name}.imag or abs({name})"
+            f"cast: {x.name} is {dtype_name(x.dtype)} and cannot become {dtype_name(dtype)}: complex to real would "
+            f"drop the imaginary part; cast {x.name}.real, {x.name}.imag or abs({x.name})"
         )
+    if not isinstance(saturate, bool):
+        raise InputError(f"cast: saturate={saturate!r} is not a truth value: give True or False")
+    if saturate and dtype not in _NARROW:
+        raise InputError(
+            f"cast: saturate=True to {dtype_name(dtype)}: only casts to float8_e4m3fn and float8_e5m2 saturate on "
+            "demand (integers always do, other floats overflow to infinity); leave saturate out"
+        )
+    return x.shape, dtype
 
 
-def _plan(on: Board, count: int, source: Dtype, target: Dtype, strategy: str) -> Plan:
-    return plan_flat(on, count, source.itemsize, target.itemsize, len(steps(source, target)), strategy, "cast")
+def _passes(source: Dtype, target: Dtype, saturate: bool) -> int:  # noqa: FBT001
+    return len(steps(source, target)) + (len(clamps(source, target)) if saturate else 0)
 
 
-def _infer(x: Tensor, *, dtype: object) -> tuple[tuple[int, ...], Dtype]:
+def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object, saturate: bool = False) -> Plan:
     target = dtype_of(dtype)
-    _check(x.name, x.dtype, target)
-    return x.shape, target
+    passes = _passes(x.dtype, target, saturate)
+    return plan_flat(on, math.prod(x.shape), x.dtype.itemsize, target.itemsize, passes, strategy, "cast")
 
 
-def _prepare(on: Board, strategy: str, x: Input, *, dtype: object) -> Call:
+def _call(chosen: Plan, x: Input, *, dtype: object, saturate: bool = False) -> Call:
     source, target = dtype_of(x.array.dtype), dtype_of(dtype)
-    passes = len(steps(source, target))
+    passes = _passes(source, target, saturate)
     return Call(
         kernel=cast_tiles if passes else copy_tiles,
-        plan=_plan(on, x.array.size, source, target, strategy),
+        plan=chosen,
         inputs=(x,),
         output_dtype=target,
+        arguments=(True,) if saturate and passes else (),
         theory_ops=x.array.size * passes,
         output_shape=x.array.shape,
     )
 
 
-CAST = Operator(name="cast", tensors=("x",), infer=_infer, prepare=_prepare, strategies=tuple(STRATEGIES))
+DTYPE = Attribute(
+    name="dtype", kind="dtype", required=True, help="Element type of the result: float16, bfloat16, int8, ..."
+)
+
+CAST = Operator(
+    name="cast",
+    summary="Every element converted to another type.",
+    inputs=(TensorSchema(name="x", option="input", help="Any shape and element type."),),
+    attributes=(
+        DTYPE,
+        Attribute(
+            name="saturate",
+            kind="flag",
+            default=False,
+            quiet=True,
+            help="To float8: values out of range become the largest of their sign, as ONNX does by default.",
+        ),
+    ),
+    strategies=STRATEGIES,
+    infer=_infer,
+    plan=_plan,
+    call=_call,
+    example=one_tensor,
+    usage="--input x.npy --dtype float16 --out y.npy",
+    data_option="input_dtype",
+)

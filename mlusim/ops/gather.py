@@ -8,19 +8,22 @@ error here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from mlusim.dtypes import Dtype, dtype_of
-from mlusim.hardware import Board, board
+from mlusim.dtypes import Dtype
+from mlusim.errors import InputError
+from mlusim.hardware import Board
 from mlusim.kernels.gather import kernel_of
-from mlusim.ops.common import Call, Input, RunOptions, check_choice
-from mlusim.ops.indices import check_values, lookups_along, lookups_nd
-from mlusim.ops.operator import Operator, Tensor, apply, tensor_of
+from mlusim.ops.common import Call, Input, RunOptions
+from mlusim.ops.indices import MODES, check_values, lookups_along, lookups_nd
+from mlusim.ops.operator import Operator, apply, plan, tensor_of
+from mlusim.ops.schema import Array, Attribute, Draw, Options, Tensor, TensorSchema, extent
 from mlusim.planning.gather import STRATEGIES
 from mlusim.planning.gather import plan_gather as split
 from mlusim.planning.lookup import Job
@@ -62,6 +65,7 @@ def gather_nd(
     axes: Sequence[int] | None = None,
     mode: str = "aligned",
     *,
+    batch_dims: int = 0,
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
     **options: Unpack[RunOptions],
@@ -75,12 +79,15 @@ def gather_nd(
         axes: the axis of x that each coordinate chooses on, by default the first M; aligned only.
         mode: "aligned": out[i] = x[i with coordinate axes[k] replaced by index[i, k], all k], of shape m: the
             document's. "standard": out[p] = x[index[p, 0], ..., index[p, M - 1]], of shape p + x.shape[M:]: that of
-            TensorFlow and ONNX GatherND with batch_dims=0. With M = 0 each row is all of x.
+            TensorFlow and ONNX GatherND. With M = 0 each row is all of x.
+        batch_dims: b, standard only: the first b axes of x and index are the same, and the tuples choose behind them:
+            out[n, p] = x[n, index[n, p, 0], ..., index[n, p, M - 1]] for n over these axes; ONNX's batch_dims.
         device, strategy, options: as `gather`.
 
     Returns and raises as `gather`.
     """
-    return apply(GATHER_ND, (x, index), {"axes": axes, "mode": mode}, device, strategy, options)
+    attributes = {"axes": axes, "mode": mode, "batch_dims": batch_dims}
+    return apply(GATHER_ND, (x, index), attributes, device, strategy, options)
 
 
 def plan_gather(
@@ -93,78 +100,145 @@ def plan_gather(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a gather, without running it. Arguments and errors as `gather`, by shapes and element types."""
-    x, index = _tensors(x_shape, index_shape, dtype, index_dtype)
-    return _plan("gather", board(device), strategy, x, index, lookups_along("gather", x, index, axis))
+    """The plan of a gather, without running it: `mlusim.plan("gather", ...)`."""
+    shapes = (x_shape, index_shape)
+    return plan(
+        "gather", *shapes, axis=axis, input_dtype=dtype, index_dtype=index_dtype, device=device, strategy=strategy
+    )
 
 
-def plan_gather_nd(
+def plan_gather_nd(  # noqa: PLR0913 - as the operator, and its element types
     x_shape: Sequence[int],
     index_shape: Sequence[int],
     axes: Sequence[int] | None = None,
     mode: str = "aligned",
     dtype: object = "float32",
     *,
+    batch_dims: int = 0,
     index_dtype: object = "int64",
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a gather_nd, without running it. Arguments and errors as `gather_nd`, by shapes and element types."""
-    x, index = _tensors(x_shape, index_shape, dtype, index_dtype)
-    return _plan("gather_nd", board(device), strategy, x, index, lookups_nd("gather_nd", x, index, axes, mode))
-
-
-def _tensors(
-    x_shape: Sequence[int], index_shape: Sequence[int], dtype: object, index_dtype: object
-) -> tuple[Tensor, Tensor]:
-    return (
-        Tensor("x", tuple(int(extent) for extent in x_shape), dtype_of(dtype)),
-        Tensor("index", tuple(int(extent) for extent in index_shape), dtype_of(index_dtype)),
+    """The plan of a gather_nd, without running it: `mlusim.plan("gather_nd", ...)`."""
+    return plan(
+        "gather_nd",
+        x_shape,
+        index_shape,
+        axes=axes,
+        mode=mode,
+        batch_dims=batch_dims,
+        input_dtype=dtype,
+        index_dtype=index_dtype,
+        device=device,
+        strategy=strategy,
     )
 
 
-def _plan(operator: str, on: Board, strategy: str, x: Tensor, index: Tensor, lookups: Lookups) -> Plan:
-    check_choice("strategy", strategy, STRATEGIES)
-    return split(
-        Job(
-            board=on,
-            lookups=lookups,
-            itemsize=x.dtype.itemsize,
-            index_itemsize=index.dtype.itemsize,
-            strategy=strategy,
-            operator=operator,
+def _lookups_nd(x: Tensor, index: Tensor, *, axes: Sequence[int] | None, mode: str, batch_dims: int) -> Lookups:
+    return lookups_nd("gather_nd", x, index, axes, mode, batch_dims=batch_dims)
+
+
+def _functions(operator: str, lookups_of: Callable[..., Lookups]) -> dict[str, Any]:
+    """How either operator is inferred, checked, planned and called, from its geometry."""
+
+    def infer(x: Tensor, index: Tensor, **attributes: Any) -> tuple[tuple[int, ...], Dtype]:
+        return lookups_of(x, index, **attributes).value_shape, x.dtype
+
+    def check(x: Input, index: Input, **attributes: Any) -> None:
+        check_values(operator, index.name, index.array, lookups_of(tensor_of(x), tensor_of(index), **attributes))
+
+    def split_up(on: Board, strategy: str, x: Tensor, index: Tensor, **attributes: Any) -> Plan:
+        lookups = lookups_of(x, index, **attributes)
+        return split(
+            Job(
+                board=on,
+                lookups=lookups,
+                itemsize=x.dtype.itemsize,
+                index_itemsize=index.dtype.itemsize,
+                strategy=strategy,
+                operator=operator,
+            )
         )
-    )
+
+    def call(chosen: Plan, x: Input, index: Input, **_: Any) -> Call:
+        return Call(kernel=kernel_of(chosen), plan=chosen, inputs=(x, index), output_dtype=tensor_of(x).dtype)
+
+    return {"infer": infer, "check": check, "plan": split_up, "call": call}
 
 
-def _lookups(operator: str, x: Tensor, index: Tensor, attributes: dict[str, Any]) -> Lookups:
-    if operator == "gather":
-        return lookups_along(operator, x, index, attributes.get("axis", 0))
-    return lookups_nd(operator, x, index, attributes.get("axes"), attributes.get("mode", "aligned"))
+def example_along(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+    """Draw x and an index along an axis."""
+    index_shape = shape if options["index_shape"] is None else options["index_shape"]
+    index = draw.integers(0, extent(shape, options["axis"]), index_shape)
+    return [draw.elements(shape, dtype), index]
 
 
-def _infer(operator: str, x: Tensor, index: Tensor, **attributes: Any) -> tuple[tuple[int, ...], Dtype]:
-    return _lookups(operator, x, index, attributes).value_shape, x.dtype
+def example_nd(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+    """Draw x and an index of tuples."""
+    index_shape = options["index_shape"]
+    aligned = options["mode"] == "aligned"
+    batch_dims = options.get("batch_dims") or 0
+    if index_shape is None:
+        columns = len(options["axes"] or (0,))
+        index_shape = (*shape, columns) if aligned else (*shape[: batch_dims + 1], columns)
+    if not index_shape or not shape:
+        raise InputError("--index-shape: the last axis of the index holds the coordinates, so it has rank 1 or more")
+    first = 0 if aligned else batch_dims
+    axes = (aligned and options["axes"]) or range(first, first + index_shape[-1])
+    columns_drawn = [draw.integers(0, extent(shape, axis), index_shape[:-1]) for axis in tuple(axes)[: index_shape[-1]]]
+    index = np.stack(columns_drawn, axis=-1) if columns_drawn else np.zeros(index_shape, np.int32)
+    return [draw.elements(shape, dtype), index]
 
 
-def _prepare(operator: str, on: Board, strategy: str, x: Input, index: Input, **attributes: Any) -> Call:
-    tensor, tuples = tensor_of(x), tensor_of(index)
-    lookups = _lookups(operator, tensor, tuples, attributes)
-    check_values(operator, index.name, index.array, lookups)
-    plan = _plan(operator, on, strategy, tensor, tuples, lookups)
-    return Call(kernel=kernel_of(plan), plan=plan, inputs=(x, index), output_dtype=tensor.dtype)
+X = TensorSchema(name="x", option="input", help="Any shape and element type.")
+INDEX = TensorSchema(
+    name="index", help="int32 or int64; negative values count from the end.", values_matter=True, dtype="index"
+)
+AXIS = Attribute(name="axis", kind="integer", default=0, help="The axis that the index chooses on.")
+AXES = Attribute(
+    name="axes",
+    kind="integers",
+    help="Aligned: the axis that each coordinate chooses on, such as 0,2. [default: the first ones]",
+)
+MODE = Attribute(
+    name="mode",
+    kind="choice",
+    default="aligned",
+    choices=MODES,
+    help="aligned: as CINN's document; standard: as TensorFlow and ONNX.",
+)
+BATCH_DIMS = Attribute(
+    name="batch_dims",
+    kind="integer",
+    default=0,
+    quiet=True,
+    help="Standard: leading axes that x and the index share, as in ONNX.",
+)
+INDEX_SHAPE = Attribute(
+    name="index_shape",
+    kind="shape",
+    help="With --shape: shape of the index. [default: an index for each element, or row]",
+)
 
-
-def _operator(name: str) -> Operator:
-    return Operator(
-        name=name,
-        tensors=("x", "index"),
-        infer=partial(_infer, name),
-        prepare=partial(_prepare, name),
-        strategies=tuple(STRATEGIES),
-        reads_values=("index",),
-    )
-
-
-GATHER = _operator("gather")
-GATHER_ND = _operator("gather_nd")
+GATHER = Operator(
+    name="gather",
+    summary="Elements chosen along an axis by an index of the same rank.",
+    inputs=(X, INDEX),
+    attributes=(AXIS,),
+    strategies=STRATEGIES,
+    example=example_along,
+    example_attributes=(INDEX_SHAPE,),
+    usage="--input x.npy --index i.npy --axis 1 --out y.npy",
+    **_functions("gather", partial(lookups_along, "gather")),
+)
+GATHER_ND = Operator(
+    name="gather_nd",
+    summary="Elements or rows chosen by tuples of coordinates.",
+    inputs=(X, INDEX),
+    attributes=(AXES, MODE, BATCH_DIMS),
+    strategies=STRATEGIES,
+    example=example_nd,
+    example_attributes=(INDEX_SHAPE,),
+    usage="--input x.npy --index i.npy --mode standard --out y.npy",
+    **_functions("gather_nd", _lookups_nd),
+)

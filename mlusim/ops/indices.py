@@ -11,7 +11,7 @@ import numpy as np
 from mlusim.dtypes import INT32, INT64, dtype_name
 from mlusim.errors import InputError
 from mlusim.ops.common import Array, check_choice
-from mlusim.ops.operator import Tensor
+from mlusim.ops.schema import Tensor
 from mlusim.planning.lookup_geometry import Extents, Lookups
 
 MODES = ("aligned", "standard")
@@ -37,7 +37,13 @@ def lookups_along(operator: str, x: Tensor, index: Tensor, axis: int) -> Lookups
 
 
 def lookups_nd(
-    operator: str, x: Tensor, index: Tensor, axes: Sequence[int] | None, mode: str, src: Tensor | None = None
+    operator: str,
+    x: Tensor,
+    index: Tensor,
+    axes: Sequence[int] | None,
+    mode: str,
+    src: Tensor | None = None,
+    batch_dims: int = 0,
 ) -> Lookups:
     """The lookups of gather_nd and scatter_nd: index tuples in the last axis of index.
 
@@ -48,12 +54,14 @@ def lookups_nd(
     if not index.shape:
         raise InputError(f"{index.name} has rank 0: the last axis of the index of {operator} holds its coordinates")
     columns = index.shape[-1]
-    if columns > len(x.shape):
+    shared = _batch_dims_of(operator, x, index, batch_dims, mode)
+    if columns > len(x.shape) - shared:
         raise InputError(
             f"{index.name} has shape {list(index.shape)}, {columns} coordinates a lookup, and {x.name} has rank "
             f"{len(x.shape)}: the last axis of the index of {operator} is at most that long"
+            + (f", less the {shared} axes of batch_dims" if shared else "")
         )
-    chosen = _axes_of(operator, axes, columns, len(x.shape), mode)
+    chosen = _axes_of(operator, axes, columns, len(x.shape), mode, shared)
     problems = {
         "aligned": _aligned_problem(x, index, src, chosen),
         "standard": _standard_problem(x, index, src),
@@ -63,12 +71,39 @@ def lookups_nd(
         other, fits = problems.popitem()
         hint = f"; these shapes fit mode={other!r}" if fits is None and axes is None else ""
         raise InputError(f"{operator}, mode={mode!r}: {problem}{hint}")
-    return Lookups(x_shape=x.shape, axes=chosen, positions=index.shape[:-1], aligned=mode == "aligned")
+    return Lookups(
+        x_shape=x.shape, axes=chosen, positions=index.shape[:-1], aligned=mode == "aligned", batch_dims=shared
+    )
 
 
-def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int, mode: str) -> Extents:
+def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mode: str) -> int:
+    """Leading axes that x and the index share, in standard mode. Raises `InputError` where they do not."""
+    try:
+        shared = as_index(batch_dims)
+    except TypeError:
+        raise InputError(f"batch_dims={batch_dims!r} of {operator}: a number of axes is an integer") from None
+    most = min(len(x.shape), len(index.shape) - 1)
+    if not 0 <= shared <= most:
+        raise InputError(
+            f"batch_dims={shared} of {operator}: {x.name} has shape {list(x.shape)} and {index.name} "
+            f"{list(index.shape)}, whose last axis holds coordinates, so it is 0 to {most}"
+        )
+    if shared and mode == "aligned":
+        raise InputError(
+            f"batch_dims={shared} of {operator}: in mode 'aligned' all axes that the index does not choose on are "
+            "shared; leave batch_dims out, or take mode='standard'"
+        )
+    if x.shape[:shared] != index.shape[:shared]:
+        raise InputError(
+            f"batch_dims={shared} of {operator}: {x.name} has shape {list(x.shape)} and {index.name} "
+            f"{list(index.shape)}: their first {shared} axes are equal"
+        )
+    return shared
+
+
+def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int, mode: str, first: int = 0) -> Extents:
     if axes is None:
-        return tuple(range(columns))
+        return tuple(range(first, first + columns))
     try:
         chosen = tuple(normal_axis(operator, axis, rank) for axis in axes)
     except TypeError:
@@ -79,7 +114,7 @@ def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int,
         )
     if len(set(chosen)) != len(chosen):
         raise InputError(f"axes={list(axes)} of {operator} name an axis of x twice: each coordinate has its own")
-    if mode == "standard" and chosen != tuple(range(columns)):
+    if mode == "standard" and chosen != tuple(range(first, first + columns)):
         raise InputError(
             f"axes={list(axes)}: in mode 'standard' {operator} chooses on the first axes of x; leave axes out, "
             "transpose x, or take mode='aligned'"

@@ -10,73 +10,133 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from mlusim.analysis.launch_log import Operand, log_of_launch
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError, PlanError
+from mlusim.errors import InputError, PlanError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.memory.view import View
 from mlusim.ops.common import Call, Input, RunOptions, check_choice, launch, run, verified
+from mlusim.ops.schema import (
+    Array,
+    Attribute,
+    Draw,
+    Options,
+    Tensor,
+    TensorSchema,
+    as_array,
+    as_shape,
+    complete,
+)
+from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.results.result import Result
 
 
-class Tensor(NamedTuple):
-    """What is known of a tensor before anything runs: its name in messages, its shape and its element type."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: Dtype
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operator:
-    """How an operator is checked, inferred and prepared.
+    """Everything that sets an operator apart.
 
     Attributes:
         name: as in `mlusim.ops`.
-        tensors: names of its input tensors, in the order in which its kernel takes them.
-        infer: infer(*tensors, **attributes) gives shape and dtype of the output from one `Tensor` for each input.
-            Raises `InputError` for shapes, dtypes and attributes that break a rule.
-        prepare: prepare(board, strategy, *inputs, **attributes) gives the `Call`, from one `common.Input` for each
-            input, inferred before. Raises `InputError` for index values that are out of range, `PlanError` where no
-            split fits.
-        strategies: names of its strategies, the default first.
-        reads_values: the inputs whose values prepare or scalar code of the kernel looks at; of the others it sees
-            shape and dtype only, so that in a timing-only run they need no bytes.
+        summary: what it does, in a line.
+        inputs: its input tensors, in the order in which its kernel takes them.
+        attributes: its other arguments.
+        strategies: name and summary of each way to split it, the default first.
+        infer: infer(*tensors, **attributes) gives shape and element type of the output from one `Tensor` for each
+            input. Raises `InputError` for shapes, element types and attributes that break a rule.
+        plan: plan(board, strategy, *tensors, **attributes) gives the split of what was inferred. Raises `PlanError`
+            where no split fits.
+        call: call(plan, *inputs, **attributes) gives the `Call` that runs a plan on one `Input` for each tensor.
+        check: check(*inputs, **attributes) raises `InputError` for values that are out of range; None: any will do.
+        example: example(draw, shape, dtype, options) gives inputs drawn from a `Draw`; `options` are its attributes
+            and `example_attributes`.
+        example_attributes: what such inputs look like, beside their shape and element type.
+        usage: arguments of a command line that makes sense.
         view: view(x, **attributes) gives the output as a view of the input's bytes, in an operator that moves none.
+        command: its name on the command line; by default the name.
+        variant: a flag of the command line that chooses it among the operators of one command.
+        data_option: the option for the element type of example inputs.
     """
 
     name: str
-    tensors: tuple[str, ...]
+    summary: str
+    inputs: tuple[TensorSchema, ...]
+    attributes: tuple[Attribute, ...] = ()
+    strategies: Mapping[str, str]
     infer: Callable[..., tuple[tuple[int, ...], Dtype]]
-    prepare: Callable[..., Call]
-    strategies: tuple[str, ...]
-    reads_values: tuple[str, ...] = ()
+    plan: Callable[..., Plan]
+    call: Callable[..., Call]
+    check: Callable[..., None] | None = None
+    example: Callable[[Draw, tuple[int, ...], Dtype, Options], list[Array]]
+    example_attributes: tuple[Attribute, ...] = ()
+    usage: str
     view: Callable[..., View] | None = None
+    command: str = ""
+    variant: Attribute | None = None
+    data_option: str = "dtype"
 
-    def call(
-        self, board: Board, strategy: str, *inputs: Input, nram_limit_bytes: int | None = None, **attributes: Any
-    ) -> Call:
-        """Prepare, and note what was asked for, so that it can be planned again on another board.
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of its input tensors."""
+        return tuple(tensor.name for tensor in self.inputs)
+
+    @property
+    def reads_values(self) -> tuple[str, ...]:
+        """The inputs that have their bytes in a timing-only run too."""
+        return tuple(tensor.name for tensor in self.inputs if tensor.values_matter)
+
+    def strategy(self, name: str | None) -> str:
+        """A strategy by name; None: the default. Raises `InputError` for one that it does not have."""
+        if name is None:
+            return next(iter(self.strategies))
+        check_choice("strategy", name, self.strategies)
+        return name
+
+    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The attributes of a call from those given. Raises `InputError`, see `schema.complete`."""
+        return complete(self.name, self.attributes, given)
+
+    def planned(
+        self, board: Board, strategy: str, *tensors: Tensor, nram_limit_bytes: int | None = None, **attributes: Any
+    ) -> Plan:
+        """The split of tensors that are inferred.
 
         nram_limit_bytes: as in `RunOptions`; the planner sees a board with so much usable NRAM, the run the real one.
+        Raises `PlanError` where no split fits.
         """
-        tensors = ((given.name, given.array.shape, given.array.dtype) for given in inputs)
-        request = Request.of(self.name, strategy, tensors, attributes)
         if nram_limit_bytes is None:
-            return replace(self.prepare(board, strategy, *inputs, **attributes), request=request)
+            return self.plan(board, strategy, *tensors, **attributes)
         try:
-            prepared = self.prepare(_limited(board, nram_limit_bytes), strategy, *inputs, **attributes)
+            plan = self.plan(_limited(board, nram_limit_bytes), strategy, *tensors, **attributes)
         except PlanError as error:
             raise PlanError(f"with nram_limit_bytes = {nram_limit_bytes}: {error.message}") from None
-        plan = replace(prepared.plan, board=board, nram_limit_bytes=nram_limit_bytes)
-        return replace(prepared, plan=plan, request=replace(request, nram_limit_bytes=nram_limit_bytes))
+        if plan.nram_bytes > nram_limit_bytes:
+            raise PlanError(
+                f"with nram_limit_bytes = {nram_limit_bytes}: {self.name} needs {plan.nram_bytes} B of NRAM at least, "
+                f"buffers rounded up to {board.vector_alignment_bytes} B; raise the limit to that"
+            )
+        return replace(plan, board=board, nram_limit_bytes=nram_limit_bytes)
+
+    def prepared(
+        self, board: Board, strategy: str, *inputs: Input, nram_limit_bytes: int | None = None, **attributes: Any
+    ) -> Call:
+        """Check the values of inputs that are inferred, split the work, and note it for planning it again elsewhere.
+
+        Raises `InputError` for values that are out of range, `PlanError` where no split fits.
+        """
+        tensors = tuple(map(tensor_of, inputs))
+        if self.check is not None:
+            self.check(*inputs, **attributes)
+        plan = self.planned(board, strategy, *tensors, nram_limit_bytes=nram_limit_bytes, **attributes)
+        request = Request.of(self.name, strategy, tensors, attributes)
+        prepared: Call = self.call(plan, *inputs, **attributes)
+        return replace(prepared, request=replace(request, nram_limit_bytes=nram_limit_bytes))
 
 
 def apply(
@@ -90,23 +150,82 @@ def apply(
     """Infer, prepare and run an operator on arrays of the host: what each function of `mlusim.ops` does.
 
     Args:
-        operator: its record.
+        operator: its schema.
         arrays: one for each of its tensors.
         attributes: axes, dtypes and the like.
         device: a preset's name, a TOML file, or a board.
         strategy: one of its strategies; None: its default.
         options: see `RunOptions`.
     """
-    chosen = operator.strategies[0] if strategy is None else strategy
-    check_choice("strategy", chosen, operator.strategies)
+    chosen = operator.strategy(strategy)
+    completed = operator.complete(attributes)
     inputs = [
-        Input(name=name, array=np.asarray(array), keep_data=name in operator.reads_values)
-        for name, array in zip(operator.tensors, arrays, strict=True)
+        Input(
+            name=tensor.name, array=as_array(f"{operator.name}: {tensor.name}", array), keep_data=tensor.values_matter
+        )
+        for tensor, array in zip(operator.inputs, arrays, strict=True)
     ]
-    operator.infer(*(tensor_of(given) for given in inputs), **attributes)
+    operator.infer(*map(tensor_of, inputs), **completed)
     settings: dict[str, Any] = {**options}
+    unknown = [name for name in settings if name not in RunOptions.__annotations__]
+    if unknown:
+        known = [*operator.tensors, *completed, "device", "strategy", *RunOptions.__annotations__]
+        raise TypeError(
+            f"{operator.name} has no argument {unknown[0]!r}: {nearest(unknown[0], known)}it has {', '.join(known)}"
+        )
     limit = settings.pop("nram_limit_bytes", None)
-    return run(operator.call(board(device), chosen, *inputs, nram_limit_bytes=limit, **attributes), **settings)
+    return run(operator.prepared(board(device), chosen, *inputs, nram_limit_bytes=limit, **completed), **settings)
+
+
+def plan(
+    operator: str,
+    *shapes: Sequence[int],
+    input_dtype: object = "float32",
+    index_dtype: object = "int64",
+    device: str | Path | Board = "mlu370-x4",
+    strategy: str | None = None,
+    nram_limit_bytes: int | None = None,
+    **attributes: Any,
+) -> Plan:
+    """The plan of an operator, without running it.
+
+        mlusim.plan("gather", (8192, 64), (4096, 64), axis=0, device="mlu590-h8").explain()
+
+    Args:
+        operator: its name, as in `mlusim.ops`.
+        shapes: of its input tensors, in order.
+        input_dtype: element type of its data.
+        index_dtype: element type of its index; where an operator takes one type only, it has that one.
+        device: a preset's name, a TOML file, or a board.
+        strategy: one of its strategies; None: its default.
+        nram_limit_bytes: as in `ops.common.RunOptions`.
+        attributes: axes, modes and the like, as its function takes them.
+
+    Raises as the operator does.
+    """
+    from mlusim.ops.registry import operator_of
+
+    record = operator_of(operator)
+    if len(shapes) != len(record.inputs):
+        raise InputError(
+            f"plan of {record.name} with {len(shapes)} shape{'s'[: len(shapes) != 1]}: give one for each of its "
+            f"tensors, {', '.join(record.tensors)}"
+        )
+    data = dtype_of(input_dtype)
+    index = dtype_of(index_dtype)
+    tensors = [
+        Tensor(
+            tensor.name,
+            as_shape(f"{record.name}: the shape of {tensor.name}", shape),
+            data if not tensor.dtype else index if tensor.dtype == "index" else dtype_of(tensor.dtype),
+        )
+        for tensor, shape in zip(record.inputs, shapes, strict=True)
+    ]
+    completed = record.complete(attributes)
+    record.infer(*tensors, **completed)
+    return record.planned(
+        board(device), record.strategy(strategy), *tensors, nram_limit_bytes=nram_limit_bytes, **completed
+    )
 
 
 def _limited(board: Board, nram_limit_bytes: int) -> Board:
@@ -152,16 +271,16 @@ def apply_on_device(  # noqa: PLR0913
         check, nram_limit_bytes: as in `RunOptions`.
 
     The values of index tensors are looked at in the simulated memory, a service of the simulator. Returns the profile
-    of this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepare` and
+    of this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepared` and
     `Device.synchronize` raise, `AllocationError`, and with `check` `VerificationError`.
     """
-    chosen = operator.strategies[0] if strategy is None else strategy
-    check_choice("strategy", chosen, operator.strategies)
+    chosen = operator.strategy(strategy)
+    attributes = operator.complete(attributes)
     inputs = [
         Input(name=name, array=_array_of(view), keep_data=role in operator.reads_values)
         for role, (name, view) in zip(operator.tensors, tensors, strict=True)
     ]
-    call = operator.call(device.board, chosen, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
+    call = operator.prepared(device.board, chosen, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
     plan = call.plan
     # A prepared call may have merged or split axes; the bytes are the same.
     views = [view.reshape(given.array.shape) for given, (_, view) in zip(call.inputs, tensors, strict=True)]

@@ -12,12 +12,13 @@ from numpy.typing import ArrayLike
 
 from mlusim.dtypes import INT32, INT64, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
-from mlusim.hardware import Board, board
+from mlusim.hardware import Board
 from mlusim.kernels.reverse import reverse_tiles
 from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
 from mlusim.ops.axes import normal_axes, normal_axis
-from mlusim.ops.common import Call, Input, RunOptions, check_choice
-from mlusim.ops.operator import Operator, Tensor, apply
+from mlusim.ops.common import Call, Input, RunOptions
+from mlusim.ops.operator import Operator, apply, plan
+from mlusim.ops.schema import Array, Attribute, Draw, Options, Tensor, TensorSchema, as_shape, extent, one_tensor
 from mlusim.planning.plan import Plan
 from mlusim.planning.reverse import STRATEGIES
 from mlusim.planning.reverse import plan_reverse as split
@@ -107,11 +108,8 @@ def plan_reverse(
     strategy: str = "auto",
     operator: str = "reverse",
 ) -> Plan:
-    """The plan of a reverse, without running it. Arguments and errors as `reverse`."""
-    check_choice("strategy", strategy, STRATEGIES)
-    extents = tuple(int(extent) for extent in shape)
-    axes = normal_axes(operator, "axis", axis, len(extents))
-    return split(board(device), extents, axes, dtype_of(dtype).itemsize, strategy, operator)
+    """The plan of a reverse, without running it: `mlusim.plan("reverse", ...)`; operator: `reverse` or `flip`."""
+    return plan(operator, shape, axis=axis, input_dtype=dtype, device=device, strategy=strategy)
 
 
 def plan_reverse_sequence(
@@ -123,11 +121,19 @@ def plan_reverse_sequence(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a reverse_sequence, without running it; lengths play no part. Arguments and errors as there."""
-    check_choice("strategy", strategy, SEQUENCE_STRATEGIES)
-    extents = tuple(int(extent) for extent in shape)
-    axes = _sequence_axes("x", extents, seq_axis, batch_axis)
-    return split_sequence(board(device), extents, *axes, dtype_of(dtype).itemsize, strategy)
+    """The plan of a reverse_sequence, without running it: `mlusim.plan("reverse_sequence", ...)`."""
+    extents = as_shape("reverse_sequence: the shape of x", shape)
+    _, batch = _sequence_axes("x", extents, seq_axis, batch_axis)
+    axes = {"seq_axis": seq_axis, "batch_axis": batch_axis}
+    return plan(
+        "reverse_sequence",
+        extents,
+        extents[batch : batch + 1],
+        input_dtype=dtype,
+        device=device,
+        strategy=strategy,
+        **axes,
+    )
 
 
 def _infer(operator: str, x: Tensor, *, axis: Axes) -> tuple[tuple[int, ...], Dtype]:
@@ -135,11 +141,14 @@ def _infer(operator: str, x: Tensor, *, axis: Axes) -> tuple[tuple[int, ...], Dt
     return x.shape, x.dtype
 
 
-def _prepare(operator: str, on: Board, strategy: str, x: Input, *, axis: Axes) -> Call:
-    shape, dtype = x.array.shape, dtype_of(x.array.dtype)
-    axes = normal_axes(operator, "axis", axis, len(shape))
-    plan = split(on, shape, axes, dtype.itemsize, strategy, operator)
-    return Call(kernel=reverse_tiles, plan=plan, inputs=(x,), output_dtype=dtype, output_shape=shape)
+def _plan(operator: str, on: Board, strategy: str, x: Tensor, *, axis: Axes) -> Plan:
+    axes = normal_axes(operator, "axis", axis, len(x.shape))
+    return split(on, x.shape, axes, x.dtype.itemsize, strategy, operator)
+
+
+def _call(chosen: Plan, x: Input, **_: Any) -> Call:
+    dtype = dtype_of(x.array.dtype)
+    return Call(kernel=reverse_tiles, plan=chosen, inputs=(x,), output_dtype=dtype, output_shape=x.array.shape)
 
 
 def _infer_sequence(x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis: int) -> tuple[tuple[int, ...], Dtype]:
@@ -158,13 +167,21 @@ def _infer_sequence(x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis
     return x.shape, x.dtype
 
 
-def _prepare_sequence(
-    on: Board, strategy: str, x: Input, seq_lengths: Input, *, seq_axis: int, batch_axis: int
-) -> Call:
-    shape, dtype = x.array.shape, dtype_of(x.array.dtype)
-    plan = split_sequence(on, shape, *_sequence_axes(x.name, shape, seq_axis, batch_axis), dtype.itemsize, strategy)
+def _plan_sequence(on: Board, strategy: str, x: Tensor, seq_lengths: Tensor, *, seq_axis: int, batch_axis: int) -> Plan:
+    del seq_lengths
+    return split_sequence(
+        on, x.shape, *_sequence_axes(x.name, x.shape, seq_axis, batch_axis), x.dtype.itemsize, strategy
+    )
+
+
+def _call_sequence(chosen: Plan, x: Input, seq_lengths: Input, **_: Any) -> Call:
+    dtype = dtype_of(x.array.dtype)
     return Call(
-        kernel=reverse_sequence_tiles, plan=plan, inputs=(x, seq_lengths), output_dtype=dtype, output_shape=shape
+        kernel=reverse_sequence_tiles,
+        plan=chosen,
+        inputs=(x, seq_lengths),
+        output_dtype=dtype,
+        output_shape=x.array.shape,
     )
 
 
@@ -184,19 +201,52 @@ def _sequence_axes(name: str, shape: tuple[int, ...], seq_axis: Any, batch_axis:
     return sequence, batch
 
 
+def _example_sequence(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+    entries, most = (extent(shape, options[name]) for name in ("batch_axis", "seq_axis"))
+    return [draw.elements(shape, dtype), draw.integers(0, most + 1, (entries,))]
+
+
+_X = TensorSchema(name="x", option="input", help="Any shape and element type.")
+
 REVERSE = Operator(
     name="reverse",
-    tensors=("x",),
+    summary="Elements in reverse order along the axes given.",
+    inputs=(_X,),
+    attributes=(
+        Attribute(name="axis", kind="integers", required=True, help="Axes to reverse: 0,2 or -1.", example="0,2"),
+    ),
+    strategies=STRATEGIES,
     infer=partial(_infer, "reverse"),
-    prepare=partial(_prepare, "reverse"),
-    strategies=tuple(STRATEGIES),
+    plan=partial(_plan, "reverse"),
+    call=_call,
+    example=one_tensor,
+    usage="--input x.npy --axis 0,2 --out y.npy",
 )
-FLIP = replace(REVERSE, name="flip", infer=partial(_infer, "flip"), prepare=partial(_prepare, "flip"))
+FLIP = replace(
+    REVERSE,
+    name="flip",
+    summary="The same as reverse.",
+    infer=partial(_infer, "flip"),
+    plan=partial(_plan, "flip"),
+    usage="--shape 64,1024 --dtype float16 --axis -1 --explain",
+)
 REVERSE_SEQUENCE = Operator(
     name="reverse_sequence",
-    tensors=("x", "seq_lengths"),
+    summary="The first elements of each batch entry in reverse order, as many as its length says.",
+    inputs=(
+        _X,
+        TensorSchema(
+            name="seq_lengths", help="One int32 or int64 for each batch entry.", values_matter=True, dtype="index"
+        ),
+    ),
+    attributes=(
+        Attribute(name="seq_axis", kind="integer", default=1, help="The axis that is reversed."),
+        Attribute(name="batch_axis", kind="integer", default=0, help="The axis of the batch entries, one length each."),
+    ),
+    strategies=SEQUENCE_STRATEGIES,
     infer=_infer_sequence,
-    prepare=_prepare_sequence,
-    strategies=tuple(SEQUENCE_STRATEGIES),
-    reads_values=("seq_lengths",),
+    plan=_plan_sequence,
+    call=_call_sequence,
+    example=_example_sequence,
+    usage="--input x.npy --seq-lengths lengths.npy --seq-axis 1 --out y.npy",
 )

@@ -8,20 +8,21 @@ last in row-major order of the index stays, whatever the number of cores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
 from numpy.typing import ArrayLike
 
-from mlusim.dtypes import Dtype, dtype_name, dtype_of
+from mlusim.dtypes import Dtype, dtype_name
 from mlusim.errors import InputError
-from mlusim.hardware import Board, board
+from mlusim.hardware import Board
 from mlusim.kernels.scatter import kernels_of
-from mlusim.ops.common import Call, Input, RunOptions, Workspace, check_choice
+from mlusim.ops.common import Call, Input, RunOptions, Workspace
+from mlusim.ops.gather import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.ops.indices import check_values, lookups_along, lookups_nd
-from mlusim.ops.operator import Operator, Tensor, apply, tensor_of
+from mlusim.ops.operator import Operator, apply, plan, tensor_of
+from mlusim.ops.schema import Array, Draw, Options, Tensor, TensorSchema
 from mlusim.planning.lookup import Job
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
@@ -99,9 +100,11 @@ def plan_scatter(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a scatter, without running it. src_shape: by default index_shape. Else as `scatter`."""
-    x, index, src = _tensors(x_shape, index_shape, index_shape if src_shape is None else src_shape, dtype, index_dtype)
-    return _plan("scatter", board(device), strategy, x, index, _lookups("scatter", x, index, src, {"axis": axis}))
+    """The plan of a scatter, without running it: `mlusim.plan("scatter", ...)`; src_shape: by default index_shape."""
+    shapes = (x_shape, index_shape, index_shape if src_shape is None else src_shape)
+    return plan(
+        "scatter", *shapes, axis=axis, input_dtype=dtype, index_dtype=index_dtype, device=device, strategy=strategy
+    )
 
 
 def plan_scatter_nd(  # noqa: PLR0913 - as the operator, and its element types
@@ -116,93 +119,121 @@ def plan_scatter_nd(  # noqa: PLR0913 - as the operator, and its element types
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a scatter_nd, without running it: as `scatter_nd`, by shapes and element types."""
-    x, index, src = _tensors(x_shape, index_shape, src_shape, dtype, index_dtype)
-    lookups = _lookups("scatter_nd", x, index, src, {"axes": axes, "mode": mode})
-    return _plan("scatter_nd", board(device), strategy, x, index, lookups)
-
-
-def _tensors(
-    x_shape: Sequence[int], index_shape: Sequence[int], src_shape: Sequence[int], dtype: object, index_dtype: object
-) -> tuple[Tensor, Tensor, Tensor]:
-    element = dtype_of(dtype)
-    return (
-        Tensor("x", tuple(int(extent) for extent in x_shape), element),
-        Tensor("index", tuple(int(extent) for extent in index_shape), dtype_of(index_dtype)),
-        Tensor("src", tuple(int(extent) for extent in src_shape), element),
+    """The plan of a scatter_nd, without running it: `mlusim.plan("scatter_nd", ...)`."""
+    return plan(
+        "scatter_nd",
+        x_shape,
+        index_shape,
+        src_shape,
+        axes=axes,
+        mode=mode,
+        input_dtype=dtype,
+        index_dtype=index_dtype,
+        device=device,
+        strategy=strategy,
     )
 
 
-def _plan(operator: str, on: Board, strategy: str, x: Tensor, index: Tensor, lookups: Lookups) -> Plan:
-    check_choice("strategy", strategy, STRATEGIES)
-    return split(
-        Job(
-            board=on,
-            lookups=lookups,
-            itemsize=x.dtype.itemsize,
-            index_itemsize=index.dtype.itemsize,
-            strategy=strategy,
-            operator=operator,
-        )
-    )
-
-
-def _lookups(operator: str, x: Tensor, index: Tensor, src: Tensor, attributes: dict[str, Any]) -> Lookups:
-    if x.dtype != src.dtype:
-        raise InputError(
-            f"{x.name} is {dtype_name(x.dtype)} and {src.name} {dtype_name(src.dtype)}: {operator} moves bits, so both "
-            f"have one element type; cast one of them"
-        )
-    if operator == "scatter_nd":
-        return lookups_nd(operator, x, index, attributes.get("axes"), attributes.get("mode", "aligned"), src)
-    lookups = lookups_along(operator, x, index, attributes.get("axis", 0))
+def _lookups(x: Tensor, index: Tensor, src: Tensor, *, axis: int) -> Lookups:
+    lookups = lookups_along("scatter", x, index, axis)
     if len(src.shape) != len(index.shape):
         raise InputError(
-            f"{index.name} has shape {list(index.shape)} and {src.name} {list(src.shape)}: {operator} takes a src of "
+            f"{index.name} has shape {list(index.shape)} and {src.name} {list(src.shape)}: scatter takes a src of "
             f"x's rank, {len(x.shape)}"
         )
-    for axis, (count, extent) in enumerate(zip(index.shape, src.shape, strict=True)):
-        if count > extent:
+    for along, (count, available) in enumerate(zip(index.shape, src.shape, strict=True)):
+        if count > available:
             raise InputError(
-                f"{operator}: {index.name} has {count} along axis {axis} and {src.name} {extent}: each index value "
-                f"takes an element of src, so index is no larger; cut it to {extent}"
+                f"scatter: {index.name} has {count} along axis {along} and {src.name} {available}: each index value "
+                f"takes an element of src, so index is no larger; cut it to {available}"
             )
     return lookups
 
 
-def _infer(operator: str, x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> tuple[tuple[int, ...], Dtype]:
-    _lookups(operator, x, index, src, attributes)
-    return x.shape, x.dtype
+def _lookups_nd(x: Tensor, index: Tensor, src: Tensor, *, axes: Sequence[int] | None, mode: str) -> Lookups:
+    return lookups_nd("scatter_nd", x, index, axes, mode, src)
 
 
-def _prepare(operator: str, on: Board, strategy: str, x: Input, index: Input, src: Input, **attributes: Any) -> Call:
-    tensor, tuples = tensor_of(x), tensor_of(index)
-    lookups = _lookups(operator, tensor, tuples, tensor_of(src), attributes)
-    check_values(operator, index.name, index.array, lookups)
-    plan = _plan(operator, on, strategy, tensor, tuples, lookups)
-    *before, kernel = kernels_of(plan)
-    spaces = workspaces(plan, tensor.dtype) if before else {}
-    return Call(
-        kernel=kernel,
-        before=tuple(before),
-        workspace=tuple(Workspace(name, *space) for name, space in spaces.items()),
-        plan=plan,
-        inputs=(x, index, src),
-        output_dtype=tensor.dtype,
-        output_shape=tensor.shape,
-    )
+def _functions(operator: str, geometry_of: Callable[..., Lookups]) -> dict[str, Any]:
+    """How either operator is inferred, checked, planned and called, from its geometry."""
+
+    def lookups_of(x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Lookups:
+        if x.dtype != src.dtype:
+            raise InputError(
+                f"{x.name} is {dtype_name(x.dtype)} and {src.name} {dtype_name(src.dtype)}: {operator} moves bits, so "
+                "both have one element type; cast one of them"
+            )
+        return geometry_of(x, index, src, **attributes)
+
+    def infer(x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> tuple[tuple[int, ...], Dtype]:
+        lookups_of(x, index, src, **attributes)
+        return x.shape, x.dtype
+
+    def check(x: Input, index: Input, src: Input, **attributes: Any) -> None:
+        lookups = lookups_of(tensor_of(x), tensor_of(index), tensor_of(src), **attributes)
+        check_values(operator, index.name, index.array, lookups)
+
+    def split_up(on: Board, strategy: str, x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Plan:
+        return split(
+            Job(
+                board=on,
+                lookups=lookups_of(x, index, src, **attributes),
+                itemsize=x.dtype.itemsize,
+                index_itemsize=index.dtype.itemsize,
+                strategy=strategy,
+                operator=operator,
+            )
+        )
+
+    def call(chosen: Plan, x: Input, index: Input, src: Input, **_: Any) -> Call:
+        tensor = tensor_of(x)
+        *before, kernel = kernels_of(chosen)
+        spaces = workspaces(chosen, tensor.dtype) if before else {}
+        return Call(
+            kernel=kernel,
+            before=tuple(before),
+            workspace=tuple(Workspace(name, *space) for name, space in spaces.items()),
+            plan=chosen,
+            inputs=(x, index, src),
+            output_dtype=tensor.dtype,
+            output_shape=tensor.shape,
+        )
+
+    return {"infer": infer, "check": check, "plan": split_up, "call": call}
 
 
-def _operator(name: str) -> Operator:
-    return Operator(
-        name=name,
-        tensors=("x", "index", "src"),
-        infer=partial(_infer, name),
-        prepare=partial(_prepare, name),
-        strategies=tuple(STRATEGIES),
-        reads_values=("index",),
-    )
+def _example(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+    x, index = example_along(draw, shape, dtype, options)
+    return [x, index, draw.elements(index.shape, dtype)]
 
 
-SCATTER = _operator("scatter")
-SCATTER_ND = _operator("scatter_nd")
+def _example_nd(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+    x, index = example_nd(draw, shape, dtype, options)
+    rest = () if options["mode"] == "aligned" else shape[index.shape[-1] :]
+    return [x, index, draw.elements((*index.shape[:-1], *rest), dtype)]
+
+
+_SRC = TensorSchema(name="src", help="The new elements, of the input's element type.")
+
+SCATTER = Operator(
+    name="scatter",
+    summary="A copy with elements replaced along an axis by an index; the last of equal places wins.",
+    inputs=(X, INDEX, _SRC),
+    attributes=(AXIS,),
+    strategies=STRATEGIES,
+    example=_example,
+    example_attributes=(INDEX_SHAPE,),
+    usage="--input x.npy --index i.npy --src s.npy --axis 1 --out y.npy",
+    **_functions("scatter", _lookups),
+)
+SCATTER_ND = Operator(
+    name="scatter_nd",
+    summary="A copy with elements or rows replaced by tuples of coordinates; the last of equal places wins.",
+    inputs=(X, INDEX, _SRC),
+    attributes=(AXES, MODE),
+    strategies=STRATEGIES,
+    example=_example_nd,
+    example_attributes=(INDEX_SHAPE,),
+    usage="--input x.npy --index i.npy --src s.npy --mode standard --out y.npy",
+    **_functions("scatter_nd", _lookups_nd),
+)

@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike
 
 from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
-from mlusim.hardware import Board, board
+from mlusim.hardware import Board
 from mlusim.kernels.tin_shift import kernel_of
 from mlusim.ops.common import Call, Input, RunOptions, check_choice
-from mlusim.ops.operator import Operator, Tensor, apply
+from mlusim.ops.operator import Operator, apply, plan
+from mlusim.ops.schema import Array, Attribute, Draw, Options, Tensor, TensorSchema, as_shape
 from mlusim.planning.plan import Plan
 from mlusim.planning.tin_shift import STRATEGIES
 from mlusim.planning.tin_shift import plan_tin_shift as split
@@ -76,8 +77,7 @@ def tin_shift_backward(
 
     Returns and raises as `tin_shift_forward`.
     """
-    check_choice("rule", rule, _RULES)
-    return apply(BACKWARD, (grad, shifts), {"sign": -1 if rule == "adjoint" else 1}, device, strategy, options)
+    return apply(BACKWARD, (grad, shifts), {"rule": rule}, device, strategy, options)
 
 
 def plan_tin_shift(
@@ -89,21 +89,20 @@ def plan_tin_shift(
     strategy: str = "auto",
     operator: str = "tin_shift_forward",
 ) -> Plan:
-    """The plan of a tin_shift, without running it.
+    """The plan of a tin_shift, without running it: `mlusim.plan("tin_shift_forward", shape, (N, groups))`.
 
     Args:
         shape: (N, T, C, HW).
         groups: G, the second extent of shifts.
         dtype: float16 or float32.
         device, strategy: as `tin_shift_forward`.
-        operator: what the plan calls itself.
+        operator: `tin_shift_forward` or `tin_shift_backward`.
 
     Raises as `tin_shift_forward`, and `PlanError` where not one element fits in NRAM.
     """
-    extents = tuple(int(extent) for extent in shape)
-    element = dtype_of(dtype)
-    check_tin_shift("x", extents, element, (*extents[:1], groups), INT32)
-    return _plan(extents, groups, element, device, strategy, operator)
+    extents = as_shape(f"{operator}: the shape of x", shape)
+    shifts = (*extents[:1], groups)
+    return plan(operator, extents, shifts, input_dtype=dtype, device=device, strategy=strategy)
 
 
 def check_tin_shift(
@@ -143,42 +142,83 @@ def check_tin_shift(
         )
 
 
-def _infer(x: Tensor, shifts: Tensor, **_: int) -> tuple[tuple[int, ...], Dtype]:
-    check_tin_shift(x.name, x.shape, x.dtype, shifts.shape, shifts.dtype)
-    return x.shape, x.dtype
-
-
-def _prepare(operator: str, on: Board, strategy: str, x: Input, shifts: Input, *, sign: int = 1) -> Call:
-    dtype = dtype_of(x.array.dtype)
-    plan = _plan(x.array.shape, shifts.array.shape[1], dtype, on, strategy, operator)
-    return Call(kernel=kernel_of(plan), plan=plan, inputs=(x, shifts), output_dtype=dtype, arguments=(sign,))
-
-
-FORWARD = Operator(
-    name="tin_shift_forward",
-    tensors=("x", "shifts"),
-    infer=_infer,
-    prepare=partial(_prepare, "tin_shift_forward"),
-    strategies=tuple(STRATEGIES),
-    reads_values=("shifts",),
-)
-BACKWARD = replace(
-    FORWARD,
-    name="tin_shift_backward",
-    tensors=("grad", "shifts"),
-    prepare=partial(_prepare, "tin_shift_backward"),
-)
-
-
-def _plan(
-    shape: tuple[Any, ...], groups: int, dtype: Dtype, device: str | Path | Board, strategy: str, operator: str
-) -> Plan:
-    check_choice("strategy", strategy, STRATEGIES)
-    return split(board(device), shape, groups, dtype, strategy, operator)
-
-
 def _type(dtype: Dtype) -> str:
     try:
         return dtype_name(dtype)
     except InputError:
         return str(dtype)
+
+
+def _infer(x: Tensor, shifts: Tensor, *, rule: str = "mluop") -> tuple[tuple[int, ...], Dtype]:
+    check_choice("rule", rule, _RULES)
+    check_tin_shift(x.name, x.shape, x.dtype, shifts.shape, shifts.dtype)
+    return x.shape, x.dtype
+
+
+def _plan(operator: str, on: Board, strategy: str, x: Tensor, shifts: Tensor, **_: Any) -> Plan:
+    shape: Any = x.shape
+    return split(on, shape, shifts.shape[1], x.dtype, strategy, operator)
+
+
+def _call(chosen: Plan, x: Input, shifts: Input, *, rule: str = "mluop") -> Call:
+    sign = -1 if rule == "adjoint" else 1
+    dtype = dtype_of(x.array.dtype)
+    return Call(kernel=kernel_of(chosen), plan=chosen, inputs=(x, shifts), output_dtype=dtype, arguments=(sign,))
+
+
+def _example(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+    if len(shape) != _RANK:
+        raise InputError(f"--shape of rank {len(shape)}: tin_shift takes N,T,C,HW, such as 2,8,256,196")
+    batch, time, channels, _ = shape
+    groups = options["groups"] or next((g for g in (4, 3, 2) if channels % g == 0), 1)
+    # Shifts of up to half the time, both ways: what is kept and what is vacated both matter.
+    most = max(time // 2, 1)
+    return [draw.elements(shape, dtype), draw.integers(-most, most + 1, (batch, groups))]
+
+
+_X = TensorSchema(name="x", option="input", help="[N, T, C, HW], float16 or float32.")
+_SHIFTS = TensorSchema(
+    name="shifts",
+    help="[N, G], int32: one shift for each batch entry and group of C / G channels.",
+    values_matter=True,
+    dtype="int32",
+)
+_SUMMARIES = {name: strategy.summary for name, strategy in STRATEGIES.items()}
+
+FORWARD = Operator(
+    name="tin_shift_forward",
+    command="tin_shift",
+    summary="Groups of channels move along time, each by its own shift; zeros move in.",
+    inputs=(_X, _SHIFTS),
+    strategies=_SUMMARIES,
+    infer=_infer,
+    plan=partial(_plan, "tin_shift_forward"),
+    call=_call,
+    example=_example,
+    example_attributes=(
+        Attribute(
+            name="groups",
+            kind="count",
+            help="With --shape: groups of channels, each with its shift. [default: 4, or what divides the channels]",
+        ),
+    ),
+    usage="--input clip.npy --shifts shifts.npy --out shifted.npy --report reports/",
+)
+BACKWARD = replace(
+    FORWARD,
+    name="tin_shift_backward",
+    inputs=(replace(_X, name="grad"), _SHIFTS),
+    attributes=(
+        Attribute(
+            name="rule",
+            kind="choice",
+            default="mluop",
+            choices=_RULES,
+            help="Backward only. mluop: as the vendor's, which is NOT the gradient; adjoint: the gradient.",
+        ),
+    ),
+    plan=partial(_plan, "tin_shift_backward"),
+    variant=Attribute(
+        name="backward", kind="flag", default=False, help="The backward operator instead of the forward one."
+    ),
+)

@@ -81,7 +81,8 @@ def _slab_candidates(job: Job) -> Iterator[Candidate]:
     tied_extents = tuple(shape[axis] for axis in lookups.tied)
     free_extents = tuple(shape[axis] for axis in lookups.free)
     each = max(lookups.slab_elements * job.itemsize, 1)
-    beside = job.itemsize + (0 if not lookups.aligned else sum(_form(job).buffer_bytes(board, job.index_itemsize)))
+    placed = bool(lookups.tied_positions)
+    beside = job.itemsize + (sum(job.form(positional=True).buffer_bytes(board, job.index_itemsize)) if placed else 0)
     coordinates = math.prod(tied_extents)
     # As much as fits beside a quarter for the lookups, and as much as fits with all lookups of the slab.
     usable = board.nram_usable_bytes
@@ -98,9 +99,17 @@ def _slab_candidates(job: Job) -> Iterator[Candidate]:
             shrunk //= 2
 
 
-def _form(job: Job, tied_sizes: Extents = (2,)) -> IndexForm:
+def _tied_positions(job: Job, tied_sizes: Extents) -> int:
+    """Coordinates of a tile on the tied axes that are axes of the index."""
+    lookups = job.lookups
+    return math.prod(
+        size for axis, size in zip(lookups.tied, tied_sizes, strict=True) if axis in lookups.tied_positions
+    )
+
+
+def _form(job: Job, tied_sizes: Extents) -> IndexForm:
     """Within a slab the place of a lookup counts where a tile has several coordinates of tied axes of the index."""
-    return job.form(positional=job.lookups.aligned and any(size > 1 for size in tied_sizes))
+    return job.form(positional=_tied_positions(job, tied_sizes) > 1)
 
 
 def _buffers(job: Job, form: IndexForm, values: int, turns: int) -> list[int]:
@@ -117,7 +126,7 @@ def _room_beside(job: Job, tied_sizes: Extents) -> int:
         return 0
     if not lookups.columns:
         return max(math.prod(lookups.positions), 1)
-    turns = math.prod(tied_sizes) if lookups.aligned else 1
+    turns = _tied_positions(job, tied_sizes)
     each = _buffers(job, _form(job, tied_sizes), math.prod(tied_sizes), turns)
     rounding = len(each) * (board.vector_alignment_bytes - 1)
     return max(board.nram_usable_bytes - slab_bytes - rounding, 0) // sum(each)
@@ -186,7 +195,7 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_extents: Extents, room: 
 
 def _row_candidates(job: Job) -> Iterator[Candidate]:
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
-    form = job.form(positional=lookups.aligned)
+    form = job.form(positional=lookups.aligned or bool(lookups.tied_positions))
     each = form.buffer_bytes(board, job.index_itemsize)
     room = board.nram_usable_bytes - (len(each) + 1) * (board.vector_alignment_bytes - 1)
     row_sizes = blocks(lookups.row_shape, max((room - sum(each)) // itemsize, 1))

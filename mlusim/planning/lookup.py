@@ -125,7 +125,7 @@ def empty_plan(job: Job, shape: Extents, reason: str) -> Plan:
 
 def leading(lookups: Lookups) -> Extents:
     """The tied axes of x before all indexed ones: each of their coordinates has a contiguous slab of its own."""
-    return tuple(range(min(lookups.axes))) if lookups.aligned and lookups.axes else ()
+    return tuple(range(min(lookups.axes))) if lookups.axes else ()
 
 
 def unit_elements(lookups: Lookups) -> int:

@@ -32,12 +32,14 @@ class Lookups:
         axes: the axis of x that each column of the index chooses on; in standard mode 0, 1, 2, ...
         positions: shape of the index without its last axis, that of the columns.
         aligned: the mode.
+        batch_dims: leading axes that x and the positions share, in standard mode.
     """
 
     x_shape: Extents
     axes: Extents
     positions: Extents
     aligned: bool
+    batch_dims: int = 0
 
     @property
     def columns(self) -> int:
@@ -47,14 +49,16 @@ class Lookups:
     @cached_property
     def value_shape(self) -> Extents:
         """Shape of the values: positions, and in standard mode the rows."""
-        return self.positions if self.aligned else self.positions + self.x_shape[self.columns :]
+        return self.positions + self.row_shape
 
     @cached_property
     def tied_to(self) -> tuple[int | None, ...]:
         """For each axis of the values the axis of x that it is tied to; None: free."""
         if self.aligned:
             return tuple(None if axis in self.axes else axis for axis in range(len(self.positions)))
-        return (None,) * len(self.positions) + tuple(range(self.columns, len(self.x_shape)))
+        shared = tuple(range(self.batch_dims))
+        free = (None,) * (len(self.positions) - self.batch_dims)
+        return shared + free + tuple(range(self.batch_dims + self.columns, len(self.x_shape)))
 
     @property
     def tied(self) -> Extents:
@@ -67,9 +71,14 @@ class Lookups:
         return tuple(axis for axis, to in enumerate(self.tied_to) if to is None)
 
     @property
+    def tied_positions(self) -> Extents:
+        """The tied axes of the values that are axes of the positions: within a slab their place counts."""
+        return tuple(axis for axis in self.tied if axis < len(self.positions))
+
+    @property
     def row_shape(self) -> Extents:
         """The values of one lookup: () where it is one."""
-        return () if self.aligned else self.x_shape[self.columns :]
+        return () if self.aligned else self.x_shape[self.batch_dims + self.columns :]
 
     @property
     def chosen(self) -> Extents:
@@ -119,13 +128,13 @@ class Lookups:
         first, last = target
         low, high = window or target
         strides = contiguous_strides(tuple(b - a for a, b in zip(first, last, strict=True)), 1)
-        row = 1 if self.aligned else strides[self.columns - 1]
+        row = 1 if self.aligned else strides[self.batch_dims + self.columns - 1]
         rank = len(self.positions)
         tied = [(axis, to) for axis, to in enumerate(self.tied_to[:rank]) if to is not None]
         steps = [0] * rank
         for axis, to in tied:
-            steps[axis] = strides[to]
-        base = sum((values[0][axis] - first[to]) * strides[to] for axis, to in tied)
+            steps[axis] = strides[to] // row
+        base = sum((values[0][axis] - first[to]) * strides[to] // row for axis, to in tied)
         base += sum((low[axis] - first[axis]) * strides[axis] // row for axis in self.axes)
         return Addresses(
             tuple(b - a for a, b in zip(values[0][:rank], values[1][:rank], strict=True)),
@@ -148,7 +157,8 @@ class Lookups:
         for extent, first, last in zip(self.row_shape, start, stop, strict=True):
             low = low * extent + first
             count *= last - first
-        return x.reshape(math.prod(self.chosen), -1)[:, low : low + count]
+        rows = math.prod(self.x_shape[: self.batch_dims + self.columns])
+        return x.reshape(rows, -1)[:, low : low + count]
 
 
 def segments(shape: Extents, box: Extents) -> tuple[int, int]:

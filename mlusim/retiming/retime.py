@@ -26,9 +26,9 @@ from mlusim.hardware import Board
 from mlusim.hardware import board as board_of
 from mlusim.log import NONE, OP, VECTOR, WIDTH, Log
 from mlusim.memory.kinds import MemoryKind
-from mlusim.ops.common import Input
 from mlusim.ops.operator import Operator
 from mlusim.ops.registry import OPERATORS
+from mlusim.ops.schema import Tensor
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.results.result import Result, load
@@ -160,13 +160,9 @@ def planned(result: Result, board: Board) -> tuple[Plan | None, str]:
 
 
 def _plan_again(operator: Operator, request: Request, board: Board) -> Plan:
-    # A plan depends on shapes and element types; index values are only checked, and 0 is always allowed.
-    inputs = [
-        Input(name=name, array=np.broadcast_to(np.zeros((), dtype_of(dtype)), shape))
-        for name, shape, dtype in request.tensors
-    ]
+    tensors = [Tensor(name, shape, dtype_of(dtype)) for name, shape, dtype in request.tensors]
     limit = request.nram_limit_bytes
-    return operator.call(board, request.strategy, *inputs, nram_limit_bytes=limit, **request.attributes).plan
+    return operator.planned(board, request.strategy, *tensors, nram_limit_bytes=limit, **request.attributes)
 
 
 def _difference(one: Plan, other: Plan) -> str:

@@ -19,10 +19,11 @@ from click.testing import CliRunner
 
 import mlusim
 from mlusim.cli import main
-from mlusim.cli.entries import ENTRIES
+from mlusim.cli.entries import ENTRIES, summaries
 from mlusim.cli.files import read_array, write_array
 from mlusim.dtypes import ALL
 from mlusim.hardware import presets
+from mlusim.ops.commands import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -116,7 +117,7 @@ def test_every_operator_has_its_options_and_no_option_twice(group, name):
     command = main.commands[group].get_command(click.Context(main), name)
     options = [option for parameter in command.params for option in parameter.opts]
     assert len(set(options)) == len(options)
-    assert {f"--{tensor.name.replace('_', '-')}" for tensor in ENTRIES[name].tensors} <= set(options)
+    assert {f"--{tensor.flag_name.replace('_', '-')}" for tensor in ENTRIES[name].tensors} <= set(options)
 
 
 # ---------------------------------------------------------------- run
@@ -335,6 +336,11 @@ def test_every_operator_is_tested_here():
     assert {*OPERATORS, "tin_shift"} == set(ENTRIES)
 
 
+def test_help_reads_the_same_names_and_summaries_as_the_schemas():
+    assert summaries() == {name: command.summary for name, command in COMMANDS.items()}
+    assert list(summaries()) == list(COMMANDS)
+
+
 RANDOM = {
     "tin_shift": "--shape 2,4,6,10 --groups 3",
     "reverse": "--shape 5,6,8 --axis 0,2 --dtype int64",
@@ -357,7 +363,7 @@ def test_strategies_of_an_operator_on_random_inputs(operator):
     assert len(found["strategies"]) > 1
     names = [row["strategy"] for row in found["strategies"]]
     refused = [row["strategy"] for row in found["refused"]]
-    assert [*names, *refused] == [name for name, _ in ENTRIES[operator].strategy_rows()]
+    assert [*names, *refused] == [*ENTRIES[operator].strategies]
     table = succeed("compare", operator, *words)
     assert f"Results of all {len(names)} strategies are equal, bit for bit." in table
     timed = json.loads(succeed("compare", operator, *words, "--json", "--no-data"))
@@ -549,7 +555,7 @@ def test_whatever_is_raised_is_one_line_and_a_code(monkeypatch, error, line, cod
     def raise_it(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr("mlusim.cli.run.prepare", raise_it)
+    monkeypatch.setattr("mlusim.cli.run.read_inputs", raise_it)
     assert fail("run", "tin_shift", "--shape", "1,2,4,4", code=code).startswith(line)
 
 
@@ -557,7 +563,7 @@ def test_a_traceback_is_shown_where_asked_for(monkeypatch):
     def raise_it(*_arguments):
         raise RuntimeError("deep inside")
 
-    monkeypatch.setattr("mlusim.cli.run.prepare", raise_it)
+    monkeypatch.setattr("mlusim.cli.run.read_inputs", raise_it)
     result = call("--traceback", "run", "tin_shift", "--shape", "1,2,4,4")
     assert "Traceback" in result.stderr
     assert "in raise_it" in result.stderr

@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.cli.entries import ENTRIES
-from mlusim.cli.operators import Draw
 from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError
 from mlusim.explore import read_sweep
@@ -19,6 +17,8 @@ from mlusim.explore.axes import axes_of
 from mlusim.explore.grid import changed_board
 from mlusim.explore.point import FIGURES, PLAN_FIGURES, Point
 from mlusim.explore.sources import MODEL
+from mlusim.ops.commands import COMMANDS
+from mlusim.ops.schema import Draw
 
 X4 = mlusim.board("mlu370-x4")
 SHAPE = (2, 4, 8, 49)
@@ -26,9 +26,10 @@ SHAPE = (2, 4, 8, 49)
 
 def inputs(operator, shape, dtype="float32", *, seed=0, **options):
     """The random inputs that `mlusim run OPERATOR --shape` takes."""
-    entry = ENTRIES[operator]
-    options = {parameter.name: None for parameter in (*entry.options(), *entry.random_options())} | options
-    return entry.random(Draw(seed), shape, dtype_of(dtype), options)
+    command = COMMANDS[operator]
+    # Example inputs depend on no attribute that has to be given.
+    given = {one.name: "int8" for one in command.attributes if one.required and one.kind == "dtype"}
+    return command.example(Draw(seed), shape, dtype_of(dtype), command.options(given | options))
 
 
 def here(operation, **axes):

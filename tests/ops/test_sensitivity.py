@@ -13,7 +13,7 @@ from mlusim.ops.tin_shift import FORWARD
 def call():
     x, shifts = np.zeros((1, 8, 8, 64), np.float32), np.zeros((1, 2), np.int32)
     inputs = Input(name="x", array=x), Input(name="shifts", array=shifts, keep_data=True)
-    return FORWARD.prepare(board("mlu370-x4"), "documented", *inputs)
+    return FORWARD.prepared(board("mlu370-x4"), "documented", *inputs)
 
 
 def test_changes_come_by_size_and_name_uncertain_parameters(call):

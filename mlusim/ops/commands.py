@@ -1,0 +1,147 @@
+"""Operators as commands: what `mlusim run NAME`, `compare`, `sweep` and `tune` take, and example inputs for them.
+
+A command is one operator, or several that a flag chooses between: `tin_shift` has `--backward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mlusim.dtypes import Dtype
+from mlusim.errors import InputError, nearest
+from mlusim.hardware import Board
+from mlusim.ops.common import Call, Input
+from mlusim.ops.operator import Operator, tensor_of
+from mlusim.ops.registry import OPERATORS
+from mlusim.ops.schema import Array, Attribute, Draw, Options, TensorSchema
+
+Chosen = tuple[Operator, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Command:
+    """One or several operators under one name; the first is the one without flags."""
+
+    name: str
+    operators: tuple[Operator, ...]
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a line."""
+        return self.operators[0].summary
+
+    @property
+    def usage(self) -> str:
+        """Arguments of a command line that makes sense."""
+        return self.operators[0].usage
+
+    @property
+    def tensors(self) -> tuple[TensorSchema, ...]:
+        """Its inputs."""
+        return self.operators[0].inputs
+
+    @property
+    def strategies(self) -> Mapping[str, str]:
+        """Name and summary of each strategy, the default first."""
+        return self.operators[0].strategies
+
+    @property
+    def data_option(self) -> str:
+        """The option for the element type of example inputs."""
+        return self.operators[0].data_option
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The flags that choose between its operators, and the attributes of them all.
+
+        An attribute of some of them only has no default here: it goes with their flag.
+        """
+        found = {one.variant.name: one.variant for one in self.operators if one.variant}
+        for operator in self.operators:
+            for attribute in operator.attributes:
+                found[attribute.name] = replace(attribute, default=None) if operator.variant else attribute
+        return tuple(found.values())
+
+    @property
+    def example_attributes(self) -> tuple[Attribute, ...]:
+        """What example inputs look like, beside their shape and element type."""
+        return self.operators[0].example_attributes
+
+    def options(self, given: Options) -> dict[str, Any]:
+        """All options by name, from those given. Raises `InputError` for others, and for one that is missing."""
+        known = {one.name: one for one in (*self.attributes, *self.example_attributes)}
+        for name in given:
+            if name not in known:
+                has = f"it has {', '.join(known)}" if known else "it has none"
+                raise InputError(f"{name}: {self.name} has no such option; {nearest(name, known)}{has}")
+        for name, attribute in known.items():
+            if attribute.required and name not in given:
+                raise InputError(f"{name}: {self.name} needs it; give a value, or a list of them to sweep")
+        return {name: given.get(name, attribute.default) for name, attribute in known.items()}
+
+    def choose(self, options: Options) -> Chosen:
+        """The operator and its attributes for the options given. Raises `InputError` for those that do not fit."""
+        chosen = next((one for one in self.operators if one.variant and options[one.variant.name]), self.operators[0])
+        for operator in self.operators:
+            for attribute in operator.attributes:
+                value = options[attribute.name]
+                if operator.variant and operator is not chosen and value is not None:
+                    flag = flag_of(operator.variant.name)
+                    raise InputError(
+                        f"{flag_of(attribute.name)} {value} without {flag}: only {operator.name} takes it; add {flag}"
+                    )
+        given = {one.name: options[one.name] for one in chosen.attributes if options[one.name] is not None}
+        return chosen, chosen.complete(given)
+
+    def example(self, draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+        """Inputs of a shape and element type, for the options given."""
+        operator, attributes = self.choose(options)
+        return operator.example(draw, shape, dtype, {**options, **attributes})
+
+    def prepare(
+        self,
+        options: Options,
+        arrays: Sequence[Array],
+        device: Board,
+        strategy: str | None,
+        nram_limit_bytes: int | None = None,
+    ) -> Call:
+        """Check the arrays, choose the strategy and make the plan: all but the run. Raises as the operator does.
+
+        Messages call the inputs by the names of their options.
+        """
+        operator, attributes = self.choose(options)
+        inputs = [
+            Input(name=tensor.flag_name, array=array, keep_data=tensor.values_matter)
+            for tensor, array in zip(operator.inputs, arrays, strict=True)
+        ]
+        chosen = operator.strategy(strategy)
+        operator.infer(*map(tensor_of, inputs), **attributes)
+        return operator.prepared(device, chosen, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
+
+
+def flag_of(name: str) -> str:
+    """The option of the command line for a parameter: `--index-shape`."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _commands() -> dict[str, Command]:
+    found: dict[str, list[Operator]] = {}
+    for operator in OPERATORS.values():
+        found.setdefault(operator.command or operator.name, []).append(operator)
+    return {name: Command(name, tuple(operators)) for name, operators in found.items()}
+
+
+COMMANDS = _commands()
+
+
+def command_of(name: str) -> Command:
+    """The command of that name. Raises `InputError`."""
+    if name not in COMMANDS:
+        raise InputError(
+            f"no operator {name!r}; {nearest(name, COMMANDS)}there are {', '.join(COMMANDS)}; a kernel is "
+            "file.py:function"
+        )
+    return COMMANDS[name]
