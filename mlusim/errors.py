@@ -12,6 +12,7 @@
         ├── AccessError         outside an allocation or view, or a write to an input
         ├── CopyError           forbidden direction, stride, segment count or alignment of a copy
         ├── OperandError        operand of a vector or scalar instruction
+        ├── UnknownNameError    a method that a core does not have (also an AttributeError)
         ├── MissingDataError    a scalar load of bytes that a timing-only run does not have
         ├── AwaitError          a forgotten await, or an await of something foreign
         ├── OperationLimitError a task that does not end
@@ -103,6 +104,10 @@ class CopyError(KernelError):
 
 class OperandError(KernelError):
     """An operand that a vector or scalar instruction does not take."""
+
+
+class UnknownNameError(KernelError, AttributeError):
+    """A method or instruction that a core does not have."""
 
 
 class MissingDataError(KernelError):

@@ -113,7 +113,7 @@ async def one_of_each(core: Core, x: View, out: View) -> None:
     core.memcpy_async(tile, x[1:5, ::2])
     await core.sync_io()
     core.add(other, tile, tile)
-    core.select(other, tile, tile, other)
+    core.mask_select(other, tile, tile, other)
     core.move(tile, other)
     await core.sync()
     core.store(out[0, 0], await core.load(tile[2, 3]))
@@ -131,7 +131,7 @@ def device() -> Device:
 def test_records_stand_in_program_order(device: Device) -> None:
     columns = device.log.columns()
     names = [device.log.ops[op] for op in columns["op"]]
-    assert names == ["memcpy", "sync_io", "add", "select", "memcpy", "sync", "load", "store", "scalar", "memcpy"]
+    assert names == ["memcpy", "sync_io", "add", "mask_select", "memcpy", "sync", "load", "store", "scalar", "memcpy"]
     assert [PIPES[pipe] for pipe in columns["pipe"]] == (
         ["io", "sync", "vector", "vector", "move", "sync", "scalar", "scalar", "scalar", "io"]
     )
@@ -178,8 +178,8 @@ def test_operands_are_boxes(device: Device) -> None:
     assert operand(0, "a") == ("x", 64, Box((4, 8), (64, 8), 4))
     assert operand(0, "b") is None
     assert [operand(2, which) for which in ("dst", "a", "b")] == [other, tile, tile]
-    assert [operand(3, which) for which in ("dst", "a", "b")] == [other, tile, other]
-    assert log.more_operands == {3: [(columns["a_alloc"][3], 0, columns["a_box"][3])]}  # the mask
+    assert [operand(3, which) for which in ("dst", "a", "b")] == [other, tile, tile]
+    assert log.more_operands == {3: [(columns["dst_alloc"][3], 0, columns["dst_box"][3])]}  # the second source
     assert (operand(6, "a"), operand(6, "dst")) == (("tile", 2 * 32 + 12, Box((), (), 4)), None)
     assert (operand(7, "dst"), operand(7, "a")) == (("out", 0, Box((), (), 4)), None)
     assert [operand(8, which) for which in ("dst", "a", "b")] == [None] * 3

@@ -13,24 +13,25 @@ from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores import copies, counted, masks, row_copies, scalar, syncs, vector
+from mlusim.cores.instruction_methods import InstructionMethods
+from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.ordering import COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scratch import Scratch
-from mlusim.errors import KernelError
+from mlusim.errors import KernelError, OperandError
 
 if TYPE_CHECKING:
     import numpy as np
 
     from mlusim.cores.rows import Rows
     from mlusim.cores.task import Task
-    from mlusim.cores.vector import Number
     from mlusim.memory.addresses import Addresses, Indices
     from mlusim.memory.allocation import Memory
     from mlusim.memory.kinds import Direction
     from mlusim.memory.view import Pointer, View
 
 
-class Core:
+class Core(InstructionMethods):
     """One task's handle on its core.
 
     Attributes:
@@ -187,87 +188,29 @@ class Core:
         """Charge scalar arithmetic: `count` operations of `cycles` each (default: the board's ordinary operation)."""
         scalar.arithmetic(self.issuer, self._line(_getframe(1)), cycles, count)
 
-    # ---- vector instructions (`mlusim.cores.vector`, `mlusim.cores.masks`)
+    # ---- vector instructions beside those of the table (`mlusim.cores.vector`, `mlusim.cores.masks`)
 
-    def fill(self, dst: View, value: Number) -> None:
-        """Write `value` to every element: `__bang_write_value`."""
-        vector.fill(self.issuer, self._line(_getframe(1)), dst, value)
+    def sum_rows(self, dst: View, src: View) -> None:
+        """Sum over the first axis: src (rows, ...) to dst (...); rank 1 to one element: `__bang_sumpool`."""
+        self._pool_rows("sumpool", dst, src, self._line(_getframe(1)))
 
-    def write_zero(self, dst: View) -> None:
-        """Write +0 to every element: `__bang_write_zero`."""
-        vector.write_zero(self.issuer, self._line(_getframe(1)), dst)
+    def max_rows(self, dst: View, src: View) -> None:
+        """Maximum over the first axis: src (rows, ...) to dst (...): `__bang_maxpool`."""
+        self._pool_rows("maxpool", dst, src, self._line(_getframe(1)))
 
-    def add(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = a + b, elementwise; b may be a number."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "add", dst, a, b)
+    def min_rows(self, dst: View, src: View) -> None:
+        """Minimum over the first axis: src (rows, ...) to dst (...): `__bang_minpool`."""
+        self._pool_rows("minpool", dst, src, self._line(_getframe(1)))
 
-    def sub(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = a - b, elementwise; b may be a number."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "sub", dst, a, b)
-
-    def mul(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = a * b, elementwise; b may be a number."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "mul", dst, a, b)
-
-    def max(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = the larger of a and b, elementwise; NaN where either is; b may be a number."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "max", dst, a, b)
-
-    def min(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = the smaller of a and b, elementwise; NaN where either is; b may be a number."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "min", dst, a, b)
-
-    def lt(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = 1 where a < b, else 0, in the operands' element type."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "lt", dst, a, b)
-
-    def le(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = 1 where a <= b, else 0, in the operands' element type."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "le", dst, a, b)
-
-    def gt(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = 1 where a > b, else 0, in the operands' element type."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "gt", dst, a, b)
-
-    def ge(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = 1 where a >= b, else 0, in the operands' element type."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "ge", dst, a, b)
-
-    def eq(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = 1 where a == b, else 0, in the operands' element type."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "eq", dst, a, b)
-
-    def ne(self, dst: View, a: View, b: View | Number) -> None:
-        """Dst = 1 where a != b, else 0, in the operands' element type."""
-        vector.binary(self.issuer, self._line(_getframe(1)), "ne", dst, a, b)
-
-    def select(self, dst: View, mask: View, a: View, b: View) -> None:
-        """Dst = a where mask is not 0, else b: bits as they are. `mask` may have another type of the same width."""
-        vector.select(self.issuer, self._line(_getframe(1)), dst, mask, a, b)
-
-    def reduce_sum(self, dst: View, src: View) -> None:
-        """Sum over the first axis: src (rows, ...) to dst (...); rank 1 to one element. In the element type."""
-        vector.reduce(self.issuer, self._line(_getframe(1)), "reduce_sum", dst, src)
-
-    def reduce_max(self, dst: View, src: View) -> None:
-        """Maximum over the first axis: src (rows, ...) to dst (...); rank 1 to one element."""
-        vector.reduce(self.issuer, self._line(_getframe(1)), "reduce_max", dst, src)
-
-    def reduce_min(self, dst: View, src: View) -> None:
-        """Minimum over the first axis: src (rows, ...) to dst (...); rank 1 to one element."""
-        vector.reduce(self.issuer, self._line(_getframe(1)), "reduce_min", dst, src)
-
-    def transpose(self, dst: View, src: View) -> None:
-        """Dst (w, h) = src (h, w) with its axes exchanged: `__bang_transpose`. dst and src must not overlap."""
-        vector.transpose(self.issuer, self._line(_getframe(1)), dst, src)
-
-    def mirror(self, dst: View, src: View) -> None:
-        """Dst = src with its last axis reversed: `__bang_mirror`. dst and src must not overlap."""
-        vector.mirror(self.issuer, self._line(_getframe(1)), dst, src)
-
-    def convert(self, dst: View, src: View, rounding: str | None = None) -> None:
-        """Dst = src converted to dst's element type; `rounding` for float to integer: tz, rn, rd, dn, up or oz."""
-        vector.convert(self.issuer, self._line(_getframe(1)), dst, src, rounding)
+    def _pool_rows(self, name: str, dst: View, src: View, line: int) -> None:
+        rest = src.shape[1:] if src.ndim > 1 else (1,)
+        if dst.shape != rest or not src.shape:
+            raise OperandError(
+                f"{name} of {src!r} to {dst!r}: dst needs shape {list(rest)}, src without its first axis"
+            )
+        rows = src.shape[0]
+        views = (dst.reshape(1, 1, -1), src.reshape(rows, 1, -1))
+        vector.call(self.issuer, line, INSTRUCTIONS[name], (*views, rows, 1), {})
 
     def collect(self, dst: View, src: View, mask: View, *, known: Addresses | None = None) -> Awaitable[int]:
         """dst[:n] = the elements of src where mask is not 0, in order; returns n: `__bang_collect`, `__bang_count`."""

@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.ordering import COMPUTE_PIPES
 from mlusim.cores.rows import check_apart
-from mlusim.cores.syncs import sync
-from mlusim.cores.vector import issue
-from mlusim.cores.waiting import Waiting
+from mlusim.cores.vector import issue_counted, wait_for_register
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
 from mlusim.memory.addresses import Addresses, Indices
@@ -20,9 +17,8 @@ from mlusim.memory.loops import COLLECT_BINS_PASSES
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mlusim.cores.issuer import Issuer
+    from mlusim.cores.waiting import Waiting
 
 # Bin numbers of 16 bits, which NumPy sorts by radix.
 MAX_BINS = 1 << 16
@@ -51,19 +47,10 @@ def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, know
     if not issuer.has_data and known is None:
         raise MissingDataError("collect in a timing-only run, which has no mask: name the addresses as `known`")
     counts: list[int] = []
-    record = issue(
-        issuer,
-        line,
-        "collect",
-        dst.reshape(-1)[: src.size],
-        (src, mask),
-        partial(_collect, dst, src, mask, counts),
-        passes=2,
-        same_size=False,
-    )
+    views = (dst.reshape(-1)[: src.size], src, mask)
+    record = issue_counted(issuer, line, "collect", views, partial(_collect, dst, src, mask, counts), 2)
 
     def finish() -> int:
-        issuer.unit.apply_until(issuer.task.now_ps)
         if counts:
             issuer.log.addresses[record] = {"dst": np.arange(counts[0])}
         elif known is not None:
@@ -71,15 +58,7 @@ def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, know
             return known.count if kept is None else len(kept)
         return counts[0]
 
-    return wait_for_vector_pipe(issuer, line, record, finish)
-
-
-def wait_for_vector_pipe(issuer: Issuer, line: int, record: int, finish: Callable[[], Any]) -> Waiting:
-    """The `sync_compute` of an instruction whose result goes to registers."""
-    stops = sync(issuer, line, "sync_compute", COMPUTE_PIPES).stops
-    # What the kernel has to await is the instruction.
-    issuer.task.unawaited = record
-    return Waiting(issuer.task, stops=stops, finish=finish)
+    return wait_for_register(issuer, line, record, finish)
 
 
 def collect_bins(  # noqa: PLR0913
@@ -133,25 +112,22 @@ def collect_bins(  # noqa: PLR0913
             "collect_bins in a timing-only run, which has no rows: name the addresses as `known`, or run with data"
         )
     found: list[Indices] = []
-    record = issue(
+    record = issue_counted(
         issuer,
         line,
         "collect_bins",
-        rows_out,
-        (rows, values, rows, values_out, mask),
+        (rows_out, rows, values, rows, values_out, mask),
         partial(_deal, rows_out, values_out, rows, values, size, bins, found),
-        passes=COLLECT_BINS_PASSES * bins,
-        same_size=False,
+        COLLECT_BINS_PASSES * bins,
     )
 
     def finish() -> Indices:
-        issuer.unit.apply_until(issuer.task.now_ps)
         if not found and known is not None:
             numbers, _ = known.resolve("collect_bins")
             found.append(_starts(_bins(numbers, size, bins), bins))
         return found[0]
 
-    return wait_for_vector_pipe(issuer, line, record, finish)
+    return wait_for_register(issuer, line, record, finish)
 
 
 def _collect(dst: View, src: View, mask: View, counts: list[int]) -> None:

@@ -1,28 +1,38 @@
-"""The vector pipe: what each instruction computes and what it costs.
+"""The compute pipe: issues one vector or tensor instruction of the table.
 
-Numerics are NumPy's in the declared element type: each result is rounded once to it, integers wrap, NaN goes through
-`max` and `min`. An instruction does 128 B of its widest operand per cycle, never less than 128 B, after a start-up
-(G 5.3).
-
-All operands are contiguous views in the core's NRAM with the same number of elements and, but for `convert`, one
-element type. On arch below 300 they are 64 B aligned and a multiple of 128 B long. `OperandError` says which of these
-does not hold. Instructions are issued and never waited for; `sync` or `sync_compute` does that. Not modelled: the wait
-between back-to-back dependent instructions beyond the start-up, and which element types each generation's vector unit
-lacks.
+`issue` is the one door: it checks the limits (`mlusim.cores.instructions.limits`), works out the cost, logs the record
+and remembers what the instruction does to memory at its end. Operands are contiguous views in the core's NRAM, filters
+of the tensor pipe in its WRAM. On arch below 300 they are 64 B aligned and a multiple of 128 B long. Instructions are
+issued and never waited for; `sync` or `sync_compute` does that. Not modelled: the wait between back-to-back dependent
+instructions beyond the start-up, and vector and tensor instructions side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.convert import convert as convert_array
-from mlusim.cores.convert import steps
-from mlusim.dtypes import dtype_name
-from mlusim.errors import OperandError
+from mlusim.cores.instructions.cost import Work, stream
+from mlusim.cores.instructions.limits import (
+    ALIGNED_SIZE_BYTES,
+    Value,
+    bind,
+    check_aligned,
+    check_geometry,
+    check_overlap,
+    check_since,
+    check_types,
+    main_type,
+)
+from mlusim.cores.instructions.record import Instruction, Match, same_size
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.ordering import COMPUTE_PIPES
+from mlusim.cores.syncs import sync
+from mlusim.cores.waiting import Waiting
+from mlusim.errors import MissingDataError, OperandError
 from mlusim.log import NO_OPERAND, NONE, VECTOR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.kinds import MemoryKind
@@ -31,164 +41,169 @@ from mlusim.memory.view import View
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
-Array = np.ndarray[Any, Any]
-Number = bool | int | float | complex
-
-# Every instruction of a kind, by name; the tests walk these tables against NumPy.
-BINARY: dict[str, Callable[..., Any]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
-COMPARE: dict[str, Callable[..., Any]] = {
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-    "eq": np.equal,
-    "ne": np.not_equal,
-}
-REDUCE: dict[str, Callable[..., Any]] = {
-    "reduce_sum": np.add.reduce,
-    "reduce_max": np.maximum.reduce,
-    "reduce_min": np.minimum.reduce,
-}
-
-_ALIGNED_ADDRESS_BYTES = 64
-_ALIGNED_SIZE_BYTES = 128
+_Geometry = tuple[int, int, int, tuple[int, ...], int]
 
 
-def fill(issuer: Issuer, line: int, dst: View, value: Number) -> None:
-    """Write `value` to every element: `__bang_write_value`."""
-    bits = _bits(value, repr(value), dst.dtype)
-    issue(issuer, line, "fill", dst, (), partial(_fill, dst, bits))
+def call(
+    issuer: Issuer, line: int, instruction: Instruction, given: Sequence[Any], named: Mapping[str, Any]
+) -> Waiting | None:
+    """Issue an instruction as a kernel calls it: operands and attributes in order, or by name.
 
-
-def write_zero(issuer: Issuer, line: int, dst: View) -> None:
-    """Write +0 to every element: `__bang_write_zero`."""
-    issue(issuer, line, "write_zero", dst, (), partial(_fill, dst, _bits(0, 0, dst.dtype)))
-
-
-def select(issuer: Issuer, line: int, dst: View, mask: View, a: View, b: View) -> None:
-    """Dst = a where mask is not 0, else b: bits as they are. `mask` may have another type of the same width."""
-    if mask.itemsize != dst.itemsize:
-        raise OperandError(
-            f"select with a mask of {mask.itemsize} B elements for {dst.itemsize} B ones: widths must agree"
-        )
-    _same_type("select", dst, a, b)
-    issue(issuer, line, "select", dst, (a, b, mask), partial(_select, dst, mask, a, b))
-
-
-def transpose(issuer: Issuer, line: int, dst: View, src: View) -> None:
-    """Dst (w, h) = src (h, w) with its axes exchanged: `__bang_transpose`. dst and src must not overlap."""
-    if src.ndim != 2 or dst.shape != src.shape[::-1]:  # noqa: PLR2004
-        raise OperandError(f"transpose of {src!r} to {dst!r}: it takes (h, w) to (w, h)")
-    _same_type("transpose", dst, src)
-    _apart("transpose", dst, src)
-    issue(issuer, line, "transpose", dst, (src,), partial(_transpose, dst, src))
-
-
-def mirror(issuer: Issuer, line: int, dst: View, src: View) -> None:
-    """Dst = src with its last axis reversed: `__bang_mirror`. dst and src must not overlap."""
-    if src.shape != dst.shape or not src.shape:
-        raise OperandError(f"mirror of {src!r} to {dst!r}: shapes must be equal and of rank 1 or more")
-    _same_type("mirror", dst, src)
-    _apart("mirror", dst, src)
-    issue(issuer, line, "mirror", dst, (src,), partial(_mirror, dst, src))
-
-
-def convert(issuer: Issuer, line: int, dst: View, src: View, rounding: str | None = None) -> None:
-    """Dst = src converted to dst's element type.
-
-    Args:
-        dst, src: as many elements each.
-        rounding: for float to integer one of tz, rn, rd, dn, up, oz (B); None is the rule of `cast`
-            (docs/semantics.md).
-
-    Conversions that the vector unit does in two steps, such as int64 to float16 through float32, cost both. dst may
-    begin where src does, if its elements are no wider; else they must not overlap. Raises `InputError` where there
-    is no such conversion.
+    Without its result an instruction that may answer to a register does so, and gives what to await.
     """
-    passes = len(steps(src.dtype, dst.dtype, rounding))
-    if dst.allocation is not src.allocation or dst.offset != src.offset or dst.itemsize > src.itemsize:
-        _apart("convert", dst, src)
-    issue(issuer, line, "convert", dst, (src,), partial(_convert, dst, src, rounding), passes=max(passes, 1))
+    if instruction.to_register and len(given) == len(instruction.operands) - 1 and not named:
+        return issue_to_register(issuer, line, instruction, given)
+    operands, attributes = bind(instruction, given, named)
+    if instruction.counts:
+        return issue_and_count(issuer, line, instruction, operands, attributes)
+    issue(issuer, line, instruction, operands, attributes)
+    return None
 
 
-def binary(issuer: Issuer, line: int, name: str, dst: View, a: View, b: View | Number) -> None:
-    """An instruction of `BINARY` or `COMPARE`, elementwise; b may be a number. A comparison gives 1 or 0."""
-    compute = BINARY.get(name) or COMPARE[name]
-    if dst.dtype.kind == "b" and name in BINARY:
-        raise OperandError(f"{name} of bool operands: the vector unit computes on numbers; convert them first")
-    if isinstance(b, View):
-        _same_type(name, dst, a, b)
-        issue(issuer, line, name, dst, (a, b), partial(_compute, compute, dst, a, b))
-    else:
-        _same_type(name, dst, a)
-        with np.errstate(all="ignore"):
-            number = np.asarray(b).astype(dst.dtype)
-        issue(issuer, line, name, dst, (a,), partial(_compute_number, compute, dst, a, number))
+def issue_and_count(
+    issuer: Issuer, line: int, instruction: Instruction, operands: Sequence[Value], attributes: Mapping[str, Any]
+) -> Waiting:
+    """Issue an instruction that also counts; the wait gives the number. Raises as `issue_to_register`."""
+    if not issuer.has_data:
+        raise MissingDataError(f"{instruction.name} in a timing-only run, which has no numbers: run with data")
+    found: list[int] = []
+    record = issue(issuer, line, instruction, operands, attributes, found)
 
+    def value() -> int:
+        # The checker compares what was written, not the room for it.
+        if instruction.operands[0].match is not Match.FREE:
+            issuer.log.addresses[record] = {"dst": np.arange(found[0])}
+        return found[0]
 
-def reduce(issuer: Issuer, line: int, name: str, dst: View, src: View) -> None:
-    """An instruction of `REDUCE` over the first axis: src (rows, ...) to dst (...); rank 1 to one element."""
-    _same_type(name, dst, src)
-    if dst.dtype.kind == "b":
-        raise OperandError(f"{name} of bool operands: the vector unit computes on numbers; convert them first")
-    rest = src.shape[1:] if src.ndim > 1 else (1,)
-    if dst.shape != rest or not src.shape:
-        raise OperandError(f"{name} of {src!r} to {dst!r}: dst needs shape {list(rest)}, src without its first axis")
-    issue(issuer, line, name, dst, (src,), partial(_reduce, REDUCE[name], dst, src), same_size=False)
-
-
-def _same_type(name: str, dst: View, *sources: View) -> None:
-    for source in sources:
-        if source.dtype != dst.dtype:
-            raise OperandError(
-                f"{name} of {dtype_name(source.dtype)} to {dtype_name(dst.dtype)}: operands of one instruction "
-                "have one element type; use convert first"
-            )
+    return wait_for_register(issuer, line, record, value)
 
 
 def issue(
     issuer: Issuer,
     line: int,
-    name: str,
-    dst: View,
-    sources: tuple[View, ...],
-    effect: Callable[[], None] | None,
-    *,
-    passes: int = 1,
-    same_size: bool = True,
+    instruction: Instruction,
+    operands: Sequence[Value],
+    attributes: Mapping[str, Any],
+    found: list[int] | None = None,
 ) -> int:
-    """Issue one instruction of the vector pipe; returns its record.
+    """Issue one instruction; returns its record.
 
     Args:
         issuer: of the task that issues it.
         line: source line in the log.
-        name: of the instruction.
-        dst, sources: contiguous views in the core's NRAM.
-        effect: what it does to memory at its end; None where nothing is computed.
-        passes: how often it goes over its widest operand.
-        same_size: whether all operands have as many elements.
+        instruction: its entry in the table.
+        operands: the result, then the sources: views, and numbers where the entry allows them.
+        attributes: every attribute of the entry.
+        found: gets the number that the instruction counts, once it is done.
+
+    Raises `OperandError` for a limit that does not hold, `AllocationError` for memory that was freed.
     """
-    nram = issuer.unit.nram
-    for view in (dst, *sources):
-        allocation = view.allocation
-        if allocation.freed or allocation.memory is not nram:
-            _check_operand(issuer, name, view, write=view is dst)
-    key = (name, passes, dst.shape, dst.strides, dst.dtype, *map(_geometry, sources))
+    views = [value for value in operands if isinstance(value, View)]
+    _check_memories(issuer, instruction, operands)
+    keyed = tuple(attributes.values()) if instruction.geometry is not same_size else ()
+    numbers = tuple(isinstance(value, View) for value in operands)
+    key = (instruction.name, keyed, numbers, *[(view.shape, view.strides, view.dtype) for view in views])
     geometry = issuer.chip.vector_geometries.get(key)
     if geometry is None:
-        geometry = issuer.chip.vector_geometries[key] = _geometry_of(
-            issuer, name, dst, sources, passes, same_size=same_size
-        )
+        check_types(instruction, issuer.board, operands)
+        _check_contiguous(instruction.name, views)
+        check_geometry(instruction, operands, attributes)
+        count = instruction.count([view.dtype for view in views], attributes)
+        geometry = issuer.chip.vector_geometries[key] = _geometry_of(issuer, instruction, views, count)
+    check_overlap(instruction, operands)
     if issuer.board.needs_aligned_vectors:
-        for view in (dst, *sources):
-            _check_aligned(issuer, name, view)
-    duration_ps, widest, size, dst_box, boxes = geometry
+        for view in views:
+            check_aligned(instruction.name, instruction.multiple_2xx, issuer.board, view)
+    effect = None
+    if issuer.has_data:
+        sources = [_operand_value(instruction, operands, value) for value in operands[1:]]
+        effect = partial(_compute, instruction, views[0], sources, attributes, found)
+    return _enqueue(issuer, line, instruction.name, views, geometry, effect)
+
+
+def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sources: Sequence[Any]) -> Waiting:
+    """Issue an instruction whose one number goes to a register; the wait gives it.
+
+    The task waits for the compute pipe. Raises as `issue`, and `MissingDataError` in a timing-only run, where nobody
+    knows the number.
+    """
+    name = instruction.name
+    operands, attributes = bind(instruction, (sources[0], *sources), {})
+    if not issuer.has_data:
+        raise MissingDataError(f"{name} to a register in a timing-only run, which has no numbers: run with data")
+    views = [value for value in operands[1:] if isinstance(value, View)]
+    _check_memories(issuer, instruction, operands)
+    _check_contiguous(name, views)
+    result_types = instruction.operands[0].types
+    dtype = main_type(instruction, operands) if result_types is None else next(iter(result_types))
+    if views[0].dtype not in instruction.types:
+        check_types(instruction, issuer.board, (views[0], *views))
+    geometry = _geometry_of(issuer, instruction, views, 1)
+    register = np.zeros(1, dtype)
+    arrays = [view.typed() for view in views]
+    record = _enqueue(
+        issuer, line, name, views, geometry, partial(instruction.compute, register, *arrays, **attributes), result=False
+    )
+    return wait_for_register(issuer, line, record, register.item)
+
+
+def wait_for_register(issuer: Issuer, line: int, record: int, value: Callable[[], Any]) -> Waiting:
+    """The `sync_compute` of an instruction whose result goes to a register; the wait gives `value()`."""
+
+    def finish() -> Any:
+        issuer.unit.apply_until(issuer.task.now_ps)
+        return value()
+
+    stops = sync(issuer, line, "sync_compute", COMPUTE_PIPES).stops
+    # What the kernel has to await is the instruction.
+    issuer.task.unawaited = record
+    return Waiting(issuer.task, stops=stops, finish=finish)
+
+
+def issue_counted(
+    issuer: Issuer,
+    line: int,
+    name: str,
+    views: Sequence[View],
+    effect: Callable[[], None] | None,
+    count: int,
+) -> int:
+    """Issue what the table does not have, or what a log has: `count` passes, or an instruction by its name.
+
+    Args:
+        issuer: of the task that issues it.
+        line: source line in the log.
+        name: of the instruction; its cost is that of the table's entry, or of `count` passes where there is none.
+        views: the result, then the sources.
+        effect: what it does to memory at its end; None where nothing is computed.
+        count: as in the log: passes, elements of a window, depth of a convolution.
+    """
+    for view in views:
+        if view.allocation.memory is not issuer.unit.wram:
+            _check_operand(issuer, name, view, write=view is views[0])
+    _check_contiguous(name, views)
+    instruction = INSTRUCTIONS.get(name)
+    if instruction is not None:
+        check_since(instruction, issuer.board)
+    if issuer.board.needs_aligned_vectors:
+        multiple = ALIGNED_SIZE_BYTES if instruction is None else instruction.multiple_2xx
+        for view in views:
+            check_aligned(name, multiple, issuer.board, view)
+    return _enqueue(issuer, line, name, views, _geometry_of(issuer, instruction, views, count), effect)
+
+
+def _enqueue(
+    issuer: Issuer,
+    line: int,
+    name: str,
+    views: Sequence[View],
+    geometry: _Geometry,
+    effect: Callable[[], None] | None,
+    *,
+    result: bool = True,
+) -> int:
+    """Put an instruction into the compute pipe, behind what is there; returns its record."""
+    duration_ps, widest, size, boxes, count = geometry
     issuer.begin()
     unit = issuer.unit
     issue_ps = start_ps = issuer.task.now_ps
@@ -197,7 +212,9 @@ def issue(
         start_ps = unit.vector_free_ps
         waited_for = unit.vector_record
     end_ps = start_ps + duration_ps
-    operands = [(source.allocation.identity, source.offset, box) for source, box in zip(sources, boxes, strict=True)]
+    operands = [(view.allocation.identity, view.offset, box) for view, box in zip(views, boxes, strict=True)]
+    if not result:
+        operands.insert(0, NO_OPERAND)
     record = issuer.record(
         name,
         VECTOR,
@@ -205,16 +222,16 @@ def issue(
         issue_ps,
         start_ps,
         end_ps,
-        count=passes,
+        count=count,
         nbytes=widest,
         detail=size,
-        dst=(dst.allocation.identity, dst.offset, dst_box),
-        a=operands[0] if operands else NO_OPERAND,
-        b=operands[1] if len(operands) > 1 else NO_OPERAND,
+        dst=operands[0],
+        a=operands[1] if len(operands) > 1 else NO_OPERAND,
+        b=operands[2] if len(operands) > 2 else NO_OPERAND,  # noqa: PLR2004
         waited_for=waited_for,
     )
-    if len(operands) > 2:  # noqa: PLR2004
-        issuer.log.more_operands[record] = operands[2:]
+    if len(operands) > 3:  # noqa: PLR2004
+        issuer.log.more_operands[record] = operands[3:]
     unit.vector_free_ps = end_ps
     unit.vector_record = record
     if effect is not None and issuer.has_data:
@@ -222,19 +239,52 @@ def issue(
     return record
 
 
-def _geometry_of(
-    issuer: Issuer, name: str, dst: View, sources: tuple[View, ...], passes: int, *, same_size: bool
-) -> tuple[int, int, int, int, tuple[int, ...]]:
-    """Check the operands and work out what their geometry decides: duration, widest operand, elements, boxes."""
-    for view in (dst, *sources):
-        _check_operand(issuer, name, view, write=view is dst)
-        if same_size and view.size != dst.size:
-            raise OperandError(f"{name} of {view!r} and {dst!r}: operands have as many elements")
-    widest = max(view.nbytes for view in (dst, *sources))
-    board = issuer.board
-    cycles = passes * (board.vector_startup_cycles + max(1, -(-widest // board.vector_bytes_per_cycle)))
-    boxes = [issuer.log.box(view.shape, view.strides, view.itemsize) for view in (dst, *sources)]
-    return board.cycles_ps(cycles), widest, dst.size, boxes[0], tuple(boxes[1:])
+def _geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> _Geometry:
+    """What the shapes of the operands decide: duration, widest operand, elements of the first, boxes; and the count."""
+    widest = max(view.nbytes for view in views)
+    work = Work(widest, tuple(view.size for view in views), tuple(view.itemsize for view in views), count)
+    cost = stream if instruction is None else instruction.cost
+    boxes = tuple(issuer.log.box(view.shape, view.strides, view.itemsize) for view in views)
+    return issuer.board.cycles_ps(cost(issuer.board, work)), widest, views[0].size, boxes, count
+
+
+def _operand_value(instruction: Instruction, operands: Sequence[Value], value: Value) -> Any:
+    """A view as it is; a number in the instruction's element type."""
+    if isinstance(value, View):
+        return value
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(main_type(instruction, operands))
+
+
+def _compute(
+    instruction: Instruction,
+    dst: View,
+    sources: Sequence[Any],
+    attributes: Mapping[str, Any],
+    found: list[int] | None,
+) -> None:
+    arrays = [source.typed() if isinstance(source, View) else source for source in sources]
+    number = instruction.compute(dst.typed(), *arrays, **attributes)
+    if found is not None:
+        found.append(number)
+
+
+def _check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[Value]) -> None:
+    """Raise `OperandError` for an operand outside the core's NRAM, or WRAM where it belongs there."""
+    unit = issuer.unit
+    for operand, value in zip(instruction.operands, operands, strict=True):
+        if not isinstance(value, View):
+            continue
+        allocation = value.allocation
+        if operand.memory == "wram":
+            if allocation.memory is not unit.wram:
+                raise OperandError(
+                    f"{instruction.name} of {value!r}: {operand.name} lies in this core's WRAM; memcpy it there first"
+                )
+            if allocation.freed:
+                check_usable(allocation, write=False)
+        elif allocation.freed or allocation.memory is not unit.nram:
+            _check_operand(issuer, instruction.name, value, write=value is operands[0])
 
 
 def _check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> None:
@@ -247,85 +297,14 @@ def _check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> Non
         )
     if allocation.freed:
         check_usable(allocation, write=write)
-    if not view.is_contiguous:
-        raise OperandError(
-            f"{name} of {view!r} with strides {list(view.strides)}: vector operands are contiguous; "
-            "use a contiguous slice, or memcpy to a buffer"
-        )
-    if not view.size:
-        raise OperandError(f"{name} of {view!r}, which has no elements: a count is positive; guard it with `if`")
 
 
-def _check_aligned(issuer: Issuer, name: str, view: View) -> None:
-    """1xx and 2xx: 64 B addresses, multiples of 128 B. An allocation's own padding may complete its tail."""
-    address = view.allocation.address + view.offset
-    nbytes = view.nbytes
-    ragged = nbytes % _ALIGNED_SIZE_BYTES and view.offset + nbytes != view.allocation.nbytes
-    if address % _ALIGNED_ADDRESS_BYTES or ragged:
-        raise OperandError(
-            f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {issuer.board.arch} needs 64 B "
-            "alignment and a multiple of 128 B (the tail of an allocation may be padded); round the slice out"
-        )
-
-
-def _geometry(view: View) -> tuple[Any, ...]:
-    return view.shape, view.strides, view.dtype
-
-
-@lru_cache(maxsize=1024)
-def _bits(value: Number, text: object, dtype: np.dtype[Any]) -> Any:
-    """A number in an element type, as an unsigned integer of its width. `text` keeps -0.0 and 0.0 apart."""
-    del text
-    with np.errstate(all="ignore"):
-        element = np.asarray(value).astype(dtype)
-    return element.view(f"u{dtype.itemsize}" if dtype.itemsize <= 8 else f"V{dtype.itemsize}")[()]  # noqa: PLR2004
-
-
-def _fill(dst: View, bits: Any) -> None:
-    dst.raw().fill(bits)
-
-
-def _compute(compute: Callable[..., Any], dst: View, a: View, b: View) -> None:
-    with np.errstate(all="ignore"):
-        _store(dst, compute(a.typed().reshape(-1), b.typed().reshape(-1)))
-
-
-def _compute_number(compute: Callable[..., Any], dst: View, a: View, number: Array) -> None:
-    with np.errstate(all="ignore"):
-        _store(dst, compute(a.typed(), number))
-
-
-def _store(dst: View, result: Array) -> None:
-    np.copyto(dst.typed().reshape(-1), result.reshape(-1), casting="unsafe")
-
-
-def _select(dst: View, mask: View, a: View, b: View) -> None:
-    chosen = mask.typed().reshape(-1) != 0
-    np.copyto(dst.raw().reshape(-1), np.where(chosen, a.raw().reshape(-1), b.raw().reshape(-1)))
-
-
-def _reduce(reduce: Callable[..., Any], dst: View, src: View) -> None:
-    with np.errstate(all="ignore"):
-        _store(dst, np.asarray(reduce(src.typed(), axis=0, dtype=src.dtype)))
-
-
-def _transpose(dst: View, src: View) -> None:
-    np.copyto(dst.raw(), src.raw().T)
-
-
-def _mirror(dst: View, src: View) -> None:
-    np.copyto(dst.raw(), src.raw()[..., ::-1])
-
-
-def _convert(dst: View, src: View, rounding: str | None) -> None:
-    source, out = src.typed().reshape(-1), dst.typed().reshape(-1)
-    if dst.allocation is src.allocation and np.may_share_memory(source, out):
-        source = source.copy()
-    convert_array(source, dst.dtype, rounding, out=out)
-
-
-def _apart(name: str, dst: View, src: View) -> None:
-    """Refuse operands of one allocation whose ranges overlap."""
-    apart = dst.offset >= src.offset + src.nbytes or src.offset >= dst.offset + dst.nbytes
-    if dst.allocation is src.allocation and not apart:
-        raise OperandError(f"{name} of {src!r} to {dst!r}: they overlap; the result would hang on the order of bytes")
+def _check_contiguous(name: str, views: Sequence[View]) -> None:
+    for view in views:
+        if not view.is_contiguous:
+            raise OperandError(
+                f"{name} of {view!r} with strides {list(view.strides)}: vector operands are contiguous; "
+                "use a contiguous slice, or memcpy to a buffer"
+            )
+        if not view.size:
+            raise OperandError(f"{name} of {view!r}, which has no elements: a count is positive; guard it with `if`")

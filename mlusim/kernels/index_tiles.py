@@ -70,7 +70,7 @@ class IndexTiles:
         for column, (axis, plane) in enumerate(zip(addresses.axes, work.planes, strict=True)):
             # As unsigned numbers, negative values are beyond every extent: the smaller of both is the one that counts.
             core.add(spare, plane, axis.extent)
-            core.min(plane.view(unsigned), plane.view(unsigned), spare.view(unsigned))
+            core.minequal(plane.view(unsigned), plane.view(unsigned), spare.view(unsigned))
             if axis.start:
                 core.sub(plane, plane, axis.start)
             if axis.narrowed:

@@ -146,8 +146,8 @@ class _Replay:
         if loop is not None:
             return self._loop(issuer, record, name, loop, operands, line)
         if pipe == VECTOR:
-            dst, *sources = self._views(issuer, [*operands, *self._log.more_operands.get(record, ())])
-            vector.issue(issuer, line, name, dst, tuple(sources), None, passes=count, same_size=False)
+            views = self._views(issuer, [*operands, *self._log.more_operands.get(record, ())])
+            vector.issue_counted(issuer, line, name, views, None, count)
             return None
         if name == "scalar":
             scalar.arithmetic(issuer, line, None if detail == NONE else detail, count)

@@ -256,9 +256,9 @@ async def row_loads(core: Core, x: View, out: View, lengths: Sequence[int]) -> N
     first = sum(lengths[:s])
     for turn in range(lengths[s]):
         await core.memcpy(row, x[first + turn, v * width : (v + 1) * width])
-        core.max(row, row, 0.0)
+        core.maxequal(row, row, 0.0)
         core.add(row, row, 1.0)
         core.mul(row, row, 1.0)  # stands for the logarithm: only its cost matters here
-        core.max(best, best, row)
+        core.maxequal(best, best, row)
         await core.sync()
     await core.memcpy(out[s, v], best)

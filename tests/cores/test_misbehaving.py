@@ -33,7 +33,9 @@ from mlusim.errors import (
     KernelError,
     LaunchError,
     MlusimError,
+    OperandError,
     OperationLimitError,
+    UnknownNameError,
 )
 from mlusim.host.device import Device
 from mlusim.memory.view import View
@@ -220,8 +222,12 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (raises_in_a_library, KernelError, "the kernel raised TypeError: 3 is not a callable object$"),
     (stop_iteration, KernelError, "the kernel raised RuntimeError: coroutine raised StopIteration$"),
     (unknown_dtype, InputError, "dtype 'float17' is not an element type"),
-    (no_such_method, KernelError, "the kernel raised AttributeError: 'Core' object has no attribute 'memcopy'"),
-    (a_list_for_a_view, KernelError, "the kernel raised AttributeError: 'list' object has no attribute"),
+    (
+        no_such_method,
+        UnknownNameError,
+        r"core\.memcopy is no instruction of this core: did you mean memcpy\? the glossary",
+    ),
+    (a_list_for_a_view, OperandError, r"fill\(dst, value\): dst is a view, not \[1, 2, 3\]$"),
     (forgotten_and_raised, KernelError, "the kernel raised ValueError: before it was awaited: False$"),
     (endless_scalar, OperationLimitError, LIMIT),
     (endless_awaiting, OperationLimitError, LIMIT),

@@ -252,9 +252,9 @@ def _core_step(core, rng, step, arrays, here):  # noqa: PLR0911 - a case for eac
         case "vector":
             return core.add(c, a, b)
         case "reduce":
-            return core.reduce_max(c[:32], a.reshape(3, 32))
+            return core.max_rows(c[:32], a.reshape(3, 32))
         case "select":
-            return core.select(c, a, b, a)
+            return core.mask_select(c, a, b, a)
         case "fill":
             return core.fill(b, 1)
         case "load":

@@ -1,7 +1,7 @@
 """Conversions between element types, with BANG C's rounding modes and scale positions.
 
-`dst = src` in dst's type. The rules are those of `mlusim.cores.convert`; beyond them, floats that become narrower
-floats round in every mode, and `position` scales by a power of two: a float becomes the integer nearest to
+`dst = src` in dst's type. The rules are those of `mlusim.cores.convert`; beyond them, what becomes a float of 32
+bits or less rounds in every mode, and `position` scales by a power of two: a float becomes the integer nearest to
 src / 2^position, an integer the float src * 2^position.
 """
 
@@ -15,7 +15,6 @@ import numpy as np
 
 from mlusim.cores.convert import convert as convert_array
 from mlusim.cores.convert import steps
-from mlusim.cores.instructions.cost import Work, stream
 from mlusim.cores.instructions.record import ANY, Array, Extent, Instruction, Match, Operand, Overlap, same_size
 from mlusim.dtypes import (
     BFLOAT16,
@@ -74,10 +73,10 @@ def conversion(name: str) -> tuple[Dtype, Dtype, str | None] | None:
 
 
 def narrow(values: Array, target: Dtype, rounding: str) -> Array:
-    """Round float32 `values` to a narrower float in a given mode; what overflows in "tz" is the largest finite one."""
+    """Round float64 `values` to a narrower float in a given mode; what overflows in "tz" is the largest finite one."""
     with np.errstate(all="ignore"):
         near = values.astype(target)
-        back = near.astype(np.float32)
+        back = near.astype(np.float64)
         finite = np.isfinite(values)
         above, below = finite & (back > values), finite & (back < values)
         down = np.where(above, _neighbour(near, -1), near)
@@ -93,18 +92,20 @@ def narrow(values: Array, target: Dtype, rounding: str) -> Array:
             return np.where(negative, down, up)
         if rounding in {"rd", "rm"}:
             low, high = down.astype(np.float64), up.astype(np.float64)
-            tie = (low != high) & (values.astype(np.float64) * 2 == low + high)
+            tie = (low != high) & (values * 2 == low + high)
             away = np.where(negative, down, up) if rounding == "rd" else up
             return np.where(tie, away, near)
         return near
 
 
 def _neighbour(values: Array, direction: int) -> Array:
-    """The next float of a 16-bit type above (1) or below (-1)."""
-    bits = values.view(np.uint16).astype(np.int32)
-    ordered = np.where(bits & 0x8000, 0x8000 - bits, bits) + direction
-    bits = np.where(ordered < 0, 0x8000 - ordered, ordered)
-    return bits.astype(np.uint16).view(values.dtype)
+    """The next float of a type above (1) or below (-1)."""
+    width = values.dtype.itemsize
+    sign = 1 << (8 * width - 1)
+    bits = values.view(f"u{width}").astype(np.int64)
+    ordered = np.where(bits & sign, sign - bits, bits) + direction
+    bits = np.where(ordered < 0, sign - ordered, ordered)
+    return bits.astype(f"u{width}").view(values.dtype)
 
 
 def _convert(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
@@ -114,16 +115,14 @@ def _convert(result: Array, source: Array, *, rounding: str | None = None, posit
     if position:
         with np.errstate(all="ignore"):
             flat = _scaled(flat, out.dtype, position)
-    if is_float(flat.dtype) and is_float(out.dtype) and rounding not in {None, "rn"}:
-        if out.dtype.itemsize == 2 and flat.dtype == np.float32:  # noqa: PLR2004
-            np.copyto(out, narrow(flat, out.dtype, str(rounding)))
-            return
-        rounding = None
-    if is_float(flat.dtype) and is_integer(out.dtype) and rounding == "rm":
+    to_integer = is_float(flat.dtype) and is_integer(out.dtype)
+    if rounding not in {None, "rn"} and is_float(out.dtype) and out.dtype.itemsize <= FLOAT32.itemsize:
+        np.copyto(out, narrow(flat.astype(np.float64), out.dtype, str(rounding)))
+        return
+    if rounding == "rm" and to_integer:
         with np.errstate(all="ignore"):
             flat = np.floor(flat.astype(np.float64) + 0.5)
-        rounding = None
-    if not (is_float(flat.dtype) and is_integer(out.dtype)):
+    if rounding == "rm" or not to_integer:
         rounding = None
     convert_array(flat, out.dtype, rounding, out=out)
 
@@ -136,9 +135,9 @@ def _scaled(values: Array, target: Dtype, position: int) -> Array:
     return values
 
 
-def _passes(board: Any, work: Work) -> int:
-    count = max(1, len(steps(work.attributes["source"], work.attributes["target"])))
-    return count * stream(board, work)
+def _passes(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
+    del attributes
+    return max(1, len(steps(types[1], types[0])))
 
 
 def _geometry(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
@@ -164,6 +163,6 @@ CONVERSION: list[Instruction] = [
         types=ANY,
         geometry=_geometry,
         overlap=Overlap.CONVERT,
-        cost=_passes,
+        count=_passes,
     ),
 ]

@@ -1,15 +1,15 @@
 """What an instruction costs in cycles of its pipe: the start-up once, then 128 B of the widest operand a cycle.
 
 Functions that the vector unit works out in several steps cost more for each 128 B; the numbers are parameters of the
-board (`vector_log_cycles` and its kin). Pools cost one pass for each element of the window; the tensor pipe counts
-multiply-adds.
+board (`vector_log_cycles` and its kin). Pools cost one pass over the result for each element of the window; the tensor
+pipe counts multiply-adds. A cost depends on nothing but what the log keeps, so that a run can be timed again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from mlusim.hardware.board import Board
@@ -21,20 +21,37 @@ class Work:
 
     Attributes:
         widest_bytes: bytes of its widest operand.
-        sizes: elements of each operand, the result first; 1 for a number.
-        itemsizes: bytes of an element of each operand.
-        attributes: the arguments after the operands.
-        integer: whether the first source has integers.
+        sizes: elements of each view among its operands, the result first.
+        itemsizes: bytes of an element of each.
+        count: how often it does something: passes, elements of a window, depth of a convolution.
     """
 
     widest_bytes: int
     sizes: tuple[int, ...]
     itemsizes: tuple[int, ...]
-    attributes: Mapping[str, Any]
-    integer: bool = False
+    count: int = 1
 
 
 Cost: TypeAlias = Callable[["Board", Work], int]
+
+# ASSUMED where a board's record does not say: cycles for each 128 B, by class of function; and the tensor pipe.
+_ASSUMED: dict[str, float] = {
+    "vector_divide_cycles": 4,
+    "vector_exp_cycles": 8,
+    "vector_log_cycles": 16,
+    "vector_root_cycles": 4,
+    "vector_trig_cycles": 16,
+    "vector_activation_cycles": 2,
+    "tensor_ops_per_cycle_fp32": 768,
+    "tensor_startup_cycles": 64,
+    "tensor_efficiency": 1.0,
+}
+
+
+def parameter(board: Board, name: str) -> float:
+    """A parameter of the board, or what is assumed."""
+    value: float = getattr(board, name, _ASSUMED.get(name, 0))
+    return value
 
 
 def lines(board: Board, nbytes: int) -> int:
@@ -43,33 +60,22 @@ def lines(board: Board, nbytes: int) -> int:
 
 
 def stream(board: Board, work: Work) -> int:
-    """One pass over the widest operand."""
-    return board.vector_startup_cycles + lines(board, work.widest_bytes)
-
-
-def passes(count: int) -> Cost:
-    """Several passes, each with a start-up of its own."""
-
-    def cost(board: Board, work: Work) -> int:
-        return count * stream(board, work)
-
-    return cost
+    """`count` passes over the widest operand, each with a start-up."""
+    return work.count * (board.vector_startup_cycles + lines(board, work.widest_bytes))
 
 
 def function(kind: str) -> Cost:
     """A function of the class `kind`: the board's `vector_<kind>_cycles` for each 128 B, the start-up once."""
 
     def cost(board: Board, work: Work) -> int:
-        each: int = getattr(board, f"vector_{kind}_cycles")
+        each = int(parameter(board, f"vector_{kind}_cycles"))
         return board.vector_startup_cycles + lines(board, work.widest_bytes) * each
 
     return cost
 
 
 def window(board: Board, work: Work) -> int:
-    """A pool: one pass over the result for each element of the window."""
-    elements = int(work.attributes["kernel_height"]) * int(work.attributes["kernel_width"])
-    result_bytes = work.sizes[0] * work.itemsizes[1]
-    return board.vector_startup_cycles + max(
-        lines(board, work.widest_bytes), lines(board, result_bytes) * max(1, elements)
-    )
+    """A pool: one pass over the smaller side for each element of the window, and at least one over the wider."""
+    pooled = min(size * itemsize for size, itemsize in zip(work.sizes[:2], work.itemsizes[:2], strict=True))
+    steps = max(lines(board, work.widest_bytes), lines(board, pooled) * work.count)
+    return board.vector_startup_cycles + steps

@@ -23,6 +23,7 @@ Number: TypeAlias = bool | int | float | complex
 Value: TypeAlias = View | Number
 
 ALIGNED_ADDRESS_BYTES = 64
+ALIGNED_SIZE_BYTES = 128
 
 
 def bind(
@@ -66,14 +67,19 @@ def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[A
     return operands[0].dtype
 
 
+def check_since(instruction: Instruction, board: Board) -> None:
+    """Raise `OperandError` where the board's architecture does not have the instruction."""
+    if board.arch < instruction.since:
+        raise OperandError(
+            f"{instruction.name} exists from arch {instruction.since} on; {board.name} is arch {board.arch}: compose "
+            "it of others, or choose a later board"
+        )
+
+
 def check_types(instruction: Instruction, board: Board, operands: Sequence[Value]) -> None:
     """Raise `OperandError` where the board lacks the instruction, or the instruction an operand's element type."""
     name = instruction.name
-    if board.arch < instruction.since:
-        raise OperandError(
-            f"{name} exists from arch {instruction.since} on; {board.name} is arch {board.arch}: compose it of others, "
-            "or choose a later board"
-        )
+    check_since(instruction, board)
     main = main_type(instruction, operands)
     _check_type(name, board, main, instruction.types)
     for operand, value in zip(instruction.operands, operands, strict=True):
@@ -147,13 +153,13 @@ def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
         )
 
 
-def check_aligned(instruction: Instruction, board: Board, view: View) -> None:
-    """1xx and 2xx: 64 B addresses, multiples of 128 B. An allocation's own padding may complete its tail."""
+def check_aligned(name: str, multiple: int, board: Board, view: View) -> None:
+    """1xx and 2xx: 64 B addresses, sizes a multiple of `multiple` bytes. An allocation's own padding may complete its tail."""
     address = view.allocation.address + view.offset
-    nbytes, multiple = view.nbytes, instruction.multiple_2xx
+    nbytes = view.nbytes
     ragged = nbytes % multiple and view.offset + nbytes != view.allocation.nbytes
     if address % ALIGNED_ADDRESS_BYTES or ragged:
         raise OperandError(
-            f"{instruction.name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B "
+            f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B "
             f"alignment and a multiple of {multiple} B (the tail of an allocation may be padded); round the slice out"
         )

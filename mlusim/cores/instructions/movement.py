@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -249,18 +250,22 @@ LAYOUT: list[Instruction] = [
     ),
 ]
 
+_WRITE_VALUE = Instruction(
+    name="write_value",
+    summary="every element of dst = value",
+    group="Fills",
+    compute=_fill,
+    intrinsics=("__bang_write_value", "__nramset", "__nramset_half", "__memset_nram"),
+    forms=("dst[n] n value~dst",),
+    operands=(DST,),
+    attributes=("value",),
+    types=ANY,
+)
+
 FILLS: list[Instruction] = [
-    Instruction(
-        name="write_value",
-        summary="every element of dst = value",
-        group="Fills",
-        compute=_fill,
-        intrinsics=("__bang_write_value", "__nramset", "__nramset_half", "__memset_nram"),
-        forms=("dst[n] n value~dst",),
-        operands=(DST,),
-        attributes=("value",),
-        types=ANY,
-    ),
+    _WRITE_VALUE,
+    # The short name for it.
+    replace(_WRITE_VALUE, name="fill", intrinsics=()),
     Instruction(
         name="write_zero",
         summary="every byte of dst = 0",

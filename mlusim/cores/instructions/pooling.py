@@ -22,7 +22,7 @@ from mlusim.cores.instructions.record import (
     Overlap,
     Shape,
 )
-from mlusim.dtypes import INT16, INT32, UINT16, UINT32
+from mlusim.dtypes import INT16, INT32, UINT16, UINT32, Dtype
 
 _WINDOW = ("kernel_height", "kernel_width", "stride_width", "stride_height")
 _DEFAULTS = {"stride_width": None, "stride_height": None}
@@ -80,6 +80,11 @@ def windows(source: Array, attributes: Mapping[str, Any]) -> Array:
     high, wide, down, across = strides_of(attributes)
     view = np.lib.stride_tricks.sliding_window_view(source, (high, wide), axis=(0, 1))[::down, ::across]
     return view.transpose(0, 1, 3, 4, 2).reshape(*view.shape[:2], high * wide, source.shape[2])
+
+
+def _window_size(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
+    del types
+    return int(attributes["kernel_height"]) * int(attributes["kernel_width"])
 
 
 def _wide(values: Array) -> Array:
@@ -215,6 +220,7 @@ def _pool(name: str, summary: str, compute: Callable[..., None], **more: Any) ->
         compute=compute,
         intrinsics=(f"__bang_{name}",),
         cost=window,
+        count=_window_size,
         **(given | more),
     )
 

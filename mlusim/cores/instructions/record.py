@@ -115,6 +115,12 @@ def same_size(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     return "" if len(sizes) == 1 else "operands have as many elements"
 
 
+def once(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
+    """One pass."""
+    del types, attributes
+    return 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
     """A vector or tensor instruction of a core.
@@ -133,7 +139,12 @@ class Instruction:
         overlap: which bytes result and sources may share.
         multiple_2xx: on 2xx, sizes of all operands are a multiple of this many bytes; addresses of 64 B.
         cost: cycles of the pipe.
+        count: how often it does something, from the element types of its views, the result's first, and attributes:
+            `Work.count`.
+        to_register: whether its result may go to a register of the task, which waits for it.
         since: first architecture that has it.
+        counts: whether it gives the task a number besides its result: `compute` returns it, the task waits for it.
+        tensor: whether the tensor pipe does it.
         exact: False where the board approximates and the simulator computes in IEEE.
         compute: (result, *sources, **attributes): writes the result in place. The result has the destination's shape
             and type, sources have theirs or are numbers of the first source's type.
@@ -142,7 +153,7 @@ class Instruction:
     name: str
     summary: str
     group: str
-    compute: Callable[..., None]
+    compute: Callable[..., Any]
     intrinsics: tuple[str, ...]
     forms: tuple[str, ...]
     operands: tuple[Operand, ...] = (DST, SRC)
@@ -153,6 +164,10 @@ class Instruction:
     overlap: Overlap = Overlap.SAME
     multiple_2xx: int = 128
     cost: Cost = stream
+    count: Callable[[Sequence[Dtype], Mapping[str, Any]], int] = once
+    to_register: bool = False
+    counts: bool = False
+    tensor: bool = False
     since: int = SERIES_2XX
     exact: bool = True
 

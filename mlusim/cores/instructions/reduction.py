@@ -121,6 +121,7 @@ REDUCTIONS: list[Instruction] = [
         "dst[1] src[n] n",
         geometry=one_element,
         types=NUMBERS,
+        to_register=True,
     ),
     _reduction(
         "reduce_sum",
@@ -170,6 +171,7 @@ REDUCTIONS: list[Instruction] = [
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
         geometry=one_element,
+        to_register=True,
     ),
     _reduction(
         "count_bitindex",
@@ -179,6 +181,7 @@ REDUCTIONS: list[Instruction] = [
         operands=(COUNT, SRC),
         geometry=one_element,
         types=ANY,
+        to_register=True,
     ),
     _reduction(
         "popcnt",
@@ -188,6 +191,7 @@ REDUCTIONS: list[Instruction] = [
         operands=(COUNT, SRC),
         geometry=one_element,
         types={UINT32: SERIES_2XX},
+        to_register=True,
     ),
     _reduction(
         "findfirst1",
@@ -196,6 +200,7 @@ REDUCTIONS: list[Instruction] = [
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
         geometry=one_element,
+        to_register=True,
     ),
     _reduction(
         "findlast1",
@@ -204,5 +209,6 @@ REDUCTIONS: list[Instruction] = [
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
         geometry=one_element,
+        to_register=True,
     ),
 ]

@@ -42,13 +42,14 @@ def by_elements(mask: Array, count: int) -> Array:
     return chosen
 
 
-def _collect(choose: Callable[[Array, int], Array]) -> Callable[..., None]:
-    """Selected elements at the front of the result; what follows them stays as it is."""
+def _collect(choose: Callable[[Array, int], Array]) -> Callable[..., int]:
+    """Selected elements at the front of the result; what follows them stays as it is. Returns how many there are."""
 
-    def compute(result: Array, source: Array, mask: Array) -> None:
+    def compute(result: Array, source: Array, mask: Array) -> int:
         flat = source.reshape(-1)
         chosen = flat[choose(mask, flat.size)]
         result.reshape(-1).view(chosen.dtype)[: chosen.size] = chosen
+        return chosen.size
 
     return compute
 
@@ -135,7 +136,7 @@ def _to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
 _G = "Selection"
 SELECTION: list[Instruction] = [
     Instruction(
-        name="collect_elements",
+        name="filter",
         summary="dst = the elements of src whose mask is not 0, one after another",
         group=_G,
         compute=_collect(by_elements),
@@ -144,9 +145,10 @@ SELECTION: list[Instruction] = [
         operands=(ROOM, SRC, MASK),
         types=ANY,
         geometry=_masked,
+        counts=True,
     ),
     Instruction(
-        name="collect_bitindex",
+        name="filter_bitindex",
         summary="dst = the elements of src whose bit in bitmask is 1, one after another",
         group=_G,
         compute=_collect(bits_of),
@@ -155,6 +157,7 @@ SELECTION: list[Instruction] = [
         operands=(ROOM, SRC, BITMASK),
         types=ANY,
         geometry=_bit_masked,
+        counts=True,
     ),
     Instruction(
         name="select",
@@ -207,7 +210,7 @@ SELECTION: list[Instruction] = [
         compute=_mask_select,
         intrinsics=(),
         forms=(),
-        operands=(DST, Operand("mask", Match.FREE, ANY), Operand("src0"), Operand("src1")),
+        operands=(DST, Operand("mask", Match.WIDTH, ANY), Operand("src0"), Operand("src1")),
         types=ANY,
     ),
     *(

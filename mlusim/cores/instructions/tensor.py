@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.instructions.cost import Cost, Work
+from mlusim.cores.instructions.cost import Work, parameter
 from mlusim.cores.instructions.movement import LANES, filters_from
 from mlusim.cores.instructions.record import (
     SERIES_2XX,
@@ -28,7 +28,7 @@ from mlusim.cores.instructions.record import (
     Shape,
     Types,
 )
-from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32
+from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32, Dtype
 
 if TYPE_CHECKING:
     from mlusim.hardware.board import Board
@@ -40,41 +40,34 @@ _WEIGHTS = Operand("weight", Match.FREE, _SOURCES, memory="wram")
 _BIAS = Operand("bias", Match.FREE, _RESULTS, number=True)
 _HALF_BYTES = 2
 _RATES = {_HALF_BYTES: "tensor_ops_per_cycle_fp16", 4: "tensor_ops_per_cycle_fp32"}
-_START_UP, _EFFICIENCY = "tensor_startup_cycles", "tensor_efficiency"
 # ASSUMED: the tensor pipe of 2xx has no floats; its int16 rate is taken to be MLU590's fp16 rate.
 _INTEGER_RATE_2XX = 4_096
 _MOST_STRIDE = 1023
 
 
-def _product_cycles(count: str) -> Cost:
-    """Cycles of a tensor instruction that does as many multiply-adds as `count` works out from the operands."""
-
-    def cost(board: Board, work: Work) -> int:
-        itemsize = max(work.itemsizes[1], work.itemsizes[2])
-        if work.integer:
-            rate = getattr(board, _RATES[_HALF_BYTES]) or _INTEGER_RATE_2XX
-            rate *= 2 if itemsize == 1 else 1
-        else:
-            rate = getattr(board, _RATES[max(itemsize, _HALF_BYTES)])
-        reached = max(1, int(rate * getattr(board, _EFFICIENCY)))
-        start_up: int = getattr(board, _START_UP)
-        return start_up - (-2 * _COUNTS[count](work) // reached)
-
-    return cost
+def _cycles(board: Board, work: Work, multiply_adds: int) -> int:
+    """The start-up, then the multiply-adds at the rate of the wider operand; int8 at twice the rate of int16."""
+    itemsize = max(work.itemsizes[1], work.itemsizes[2])
+    rate = parameter(board, _RATES[max(itemsize, _HALF_BYTES)]) or _INTEGER_RATE_2XX
+    rate *= 2 if itemsize < _HALF_BYTES else 1
+    reached = max(1, int(rate * parameter(board, "tensor_efficiency")))
+    return int(parameter(board, "tensor_startup_cycles")) - (-2 * multiply_adds // reached)
 
 
-def _outputs_times_depth(work: Work) -> int:
+def _product(board: Board, work: Work) -> int:
     """A product (m, n) of (m, k) by (n, k): m n k is the root of the product of the three sizes."""
-    return math.isqrt(work.sizes[0] * work.sizes[1] * work.sizes[2])
+    return _cycles(board, work, math.isqrt(work.sizes[0] * work.sizes[1] * work.sizes[2]))
 
 
-def _convolved(work: Work) -> int:
-    """A convolution: every result takes a window of all input channels."""
-    window = int(work.attributes["kernel_height"]) * int(work.attributes["kernel_width"])
-    return work.sizes[0] * window * int(work.attributes["channel_input"])
+def _convolution(board: Board, work: Work) -> int:
+    """Every result takes a window of all input channels."""
+    return _cycles(board, work, work.sizes[0] * work.count)
 
 
-_COUNTS = {"product": _outputs_times_depth, "convolution": _convolved}
+def _depth(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
+    del types
+    window = int(attributes["kernel_height"]) * int(attributes["kernel_width"])
+    return window * int(attributes["channel_input"])
 
 
 def _multiply(rows: Array, filters: Array, scale: int) -> Array:
@@ -191,7 +184,8 @@ TENSOR: list[Instruction] = [
         types=_SOURCES,
         geometry=_matmul_sizes,
         overlap=Overlap.APART,
-        cost=_product_cycles("product"),
+        cost=_product,
+        tensor=True,
     ),
     Instruction(
         name="mlp",
@@ -210,7 +204,8 @@ TENSOR: list[Instruction] = [
         types=_SOURCES,
         geometry=_mlp_sizes,
         overlap=Overlap.APART,
-        cost=_product_cycles("product"),
+        cost=_product,
+        tensor=True,
     ),
     Instruction(
         name="conv",
@@ -228,6 +223,8 @@ TENSOR: list[Instruction] = [
         types=_SOURCES,
         geometry=_conv_sizes,
         overlap=Overlap.APART,
-        cost=_product_cycles("convolution"),
+        cost=_convolution,
+        count=_depth,
+        tensor=True,
     ),
 ]

@@ -122,9 +122,9 @@ SERIES: dict[str, Callable[[float], float]] = {
 SPECIAL = {
     *("div", "rem", "bnot", "sll", "srl", "fusion", "hypot", "relun", "convert", "mask_select"),
     *("sum", "reduce_sum", "max", "min", "argmax", "argmin", "fabsmax", "fabsmin", "count", "count_bitindex", "popcnt"),
-    *("findfirst1", "findlast1", "collect_elements", "collect_bitindex", "select", "select_bitindex"),
+    *("findfirst1", "findlast1", "filter", "filter_bitindex", "select", "select_bitindex"),
     *("maskmove", "maskmove_bitindex", "transpose", "rotate90", "rotate180", "rotate270", "mirror", "pad"),
-    *("reshape_nhwc2nchw", "reshape_nchw2nhwc", "reshape_filter", "lut", "write_value", "write_zero", "incseq"),
+    *("reshape_nhwc2nchw", "reshape_nchw2nhwc", "reshape_filter", "lut", "write_value", "fill", "write_zero", "incseq"),
     *("sumpool", "avgpool", "maxpool", "minpool", "maxpool_index", "minpool_index", "maxpool_value_index"),
     *("minpool_value_index", "maxpool_bp", "avgpool_bp", "unpool", "expand_channel_mul", "expand_channel_mul_add"),
     *("matmul", "mlp", "conv"),
@@ -381,7 +381,7 @@ def test_selection(kind: str) -> None:
     by_element = mask.astype(a.dtype)
     by_bit = np.array([sum(int(mask[8 * byte + bit]) << bit for bit in range(8)) for byte in range(8)], np.uint8)
     head = 128 // a.dtype.itemsize
-    for name, selector in (("collect_elements", by_element), ("collect_bitindex", by_bit)):
+    for name, selector in (("filter", by_element), ("filter_bitindex", by_bit)):
         result = np.full(64, 99).astype(a.dtype)
         run(name, result, a, selector)
         assert result.tolist() == chosen + [99] * (64 - len(chosen))
@@ -454,6 +454,7 @@ def test_tables_and_fills() -> None:
     assert run("lut", np.zeros(1, np.float32), np.array([64 + 5], np.uint32), table)[0] == 15
     assert run("write_value", np.zeros(5, np.float16), value=-1.5).tolist() == [-1.5] * 5
     assert math.copysign(1, run("write_value", np.zeros(1, np.float32), value=-0.0)[0]) == -1
+    assert run("fill", np.zeros(3, np.int8), value=7).tolist() == [7] * 3
     assert run("write_value", np.zeros(3, np.int8), value=300).tolist() == [44] * 3
     assert run("write_zero", np.full(5, math.nan)).tobytes() == bytes(40)
     assert run("incseq", np.zeros(9, np.float16)).tolist() == list(range(9))
@@ -649,6 +650,15 @@ def test_narrow_floats_round_in_every_mode(rounding: str, target: Any) -> None:
 def test_floats_to_integers(rounding: str | None, expected: list[int]) -> None:
     source = np.array([1.5, -1.5, 2.5, -2.5, 0.5], np.float32)
     assert run("convert", np.empty(5, np.int32), source, rounding=rounding).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("rounding", "expected"),
+    [("rn", 2**24), ("tz", 2**24), ("up", 2**24 + 2), ("oz", 2**24 + 2), ("rd", 2**24 + 2), ("dn", 2**24)],
+)
+def test_integers_to_floats_round(rounding: str, expected: int) -> None:
+    source = np.array([2**24 + 1], np.int32)
+    assert run("convert", np.empty(1, np.float32), source, rounding=rounding)[0] == expected
 
 
 def test_positions_scale_by_powers_of_two() -> None:

@@ -1,0 +1,237 @@
+"""The methods of `Core` that issue vector and tensor instructions: one line each, made of the table's entry.
+
+    core.add(dst, src0, src1)       core.sumpool(dst, src, kernel_height, kernel_width)
+
+Operands and attributes go in the order of the entry, or by name. Where BANG C gives a number back (`sum`, `count`,
+`findfirst1`, ...), leave the result out and await: `n = await core.count(mask)`. Conversions have their names too:
+`core.float2half_rn(dst, src)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from sys import _getframe
+from typing import TYPE_CHECKING, Any
+
+from mlusim.cores.instructions.conversion import conversion
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.vector import call
+from mlusim.errors import OperandError, UnknownNameError, nearest
+
+if TYPE_CHECKING:
+    from mlusim.cores.issuer import Issuer
+    from mlusim.dtypes import Dtype
+    from mlusim.memory.view import View
+
+
+def method(name: str) -> Callable[..., Any]:
+    """A method that issues the instruction `name`, with its summary for a docstring."""
+    entry = INSTRUCTIONS[name]
+
+    def issue(self: InstructionMethods, *operands: Any, **attributes: Any) -> Any:
+        return call(self.issuer, self.issuer.log.frame_line(_getframe(1)), entry, operands, attributes)
+
+    issue.__name__ = issue.__qualname__ = name
+    spellings = f": `{'`, `'.join(entry.intrinsics)}`" if entry.intrinsics else ""
+    note = "" if entry.exact else " Computed in IEEE arithmetic; the board approximates."
+    answer = " Await it without `dst` for the number." if entry.to_register else ""
+    answer = " Await it for the number of elements." if entry.counts else answer
+    issue.__doc__ = f"`{entry.signature}`: {entry.summary}{spellings}.{note}{answer}"
+    return issue
+
+
+class InstructionMethods:
+    """What `Core` inherits: the instructions of the table, under BANG C's names."""
+
+    issuer: Issuer
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[..., Any]:
+            """A conversion by BANG C's name, such as `float2half_rn(dst, src)`; else the nearest name there is."""
+            found = None if name.startswith("_") else conversion(name)
+            if found is None:
+                near = nearest(name, [known for known in dir(type(self)) if not known.startswith("_")])
+                raise UnknownNameError(f"core.{name} is no instruction of this core: {near}the glossary lists them all")
+            return partial(self._conversion, name, *found)
+
+    def _conversion(
+        self, name: str, source: Dtype, target: Dtype, rounding: str | None, dst: View, src: View, position: int = 0
+    ) -> None:
+        if (dst.dtype, src.dtype) != (target, source):
+            raise OperandError(
+                f"{name} of {src!r} to {dst!r}: it takes {source} to {target}; name the other conversion"
+            )
+        given = (dst, src, rounding, position)
+        call(self.issuer, self.issuer.log.frame_line(_getframe(1)), INSTRUCTIONS["convert"], given, {})
+
+    # Arithmetic
+    add = method("add")
+    cycle_add = method("cycle_add")
+    sub = method("sub")
+    cycle_sub = method("cycle_sub")
+    mul = method("mul")
+    cycle_mul = method("cycle_mul")
+    div = method("div")
+    rem = method("rem")
+    maxequal = method("maxequal")
+    cycle_maxequal = method("cycle_maxequal")
+    minequal = method("minequal")
+    cycle_minequal = method("cycle_minequal")
+    maximum = method("maximum")
+    cycle_maximum = method("cycle_maximum")
+    minimum = method("minimum")
+    cycle_minimum = method("cycle_minimum")
+    nan_maximum = method("nan_maximum")
+    cycle_nan_maximum = method("cycle_nan_maximum")
+    nan_minimum = method("nan_minimum")
+    cycle_nan_minimum = method("cycle_nan_minimum")
+    square = method("square")
+    abs = method("abs")
+    neg = method("neg")
+    floor = method("floor")
+    ceil = method("ceil")
+    relu = method("relu")
+    sign = method("sign")
+    fusion = method("fusion")
+    # Functions
+    hypot = method("hypot")
+    # Comparison
+    lt = method("lt")
+    cycle_lt = method("cycle_lt")
+    le = method("le")
+    cycle_le = method("cycle_le")
+    gt = method("gt")
+    cycle_gt = method("cycle_gt")
+    ge = method("ge")
+    cycle_ge = method("cycle_ge")
+    eq = method("eq")
+    cycle_eq = method("cycle_eq")
+    ne = method("ne")
+    cycle_ne = method("cycle_ne")
+    # Logic and bits
+    and_ = method("and_")
+    cycle_and = method("cycle_and")
+    or_ = method("or_")
+    cycle_or = method("cycle_or")
+    xor = method("xor")
+    cycle_xor = method("cycle_xor")
+    not_ = method("not_")
+    band = method("band")
+    cycle_band = method("cycle_band")
+    bor = method("bor")
+    cycle_bor = method("cycle_bor")
+    bxor = method("bxor")
+    cycle_bxor = method("cycle_bxor")
+    bnot = method("bnot")
+    sll = method("sll")
+    srl = method("srl")
+    # Functions
+    exp = method("exp")
+    log = method("log")
+    log2 = method("log2")
+    pow2 = method("pow2")
+    sqrt = method("sqrt")
+    rsqrt = method("rsqrt")
+    recip = method("recip")
+    sin = method("sin")
+    cos = method("cos")
+    tanh = method("tanh")
+    # Activations
+    active_exp = method("active_exp")
+    active_exphp = method("active_exphp")
+    active_exp_less_0 = method("active_exp_less_0")
+    active_log = method("active_log")
+    active_loghp = method("active_loghp")
+    active_sqrt = method("active_sqrt")
+    active_sqrthp = method("active_sqrthp")
+    active_rsqrt = method("active_rsqrt")
+    active_rsqrthp = method("active_rsqrthp")
+    active_recip = method("active_recip")
+    active_reciphp = method("active_reciphp")
+    active_recip_greater_1 = method("active_recip_greater_1")
+    active_sin = method("active_sin")
+    active_cos = method("active_cos")
+    active_tanh = method("active_tanh")
+    active_sigmoid = method("active_sigmoid")
+    active_gelu = method("active_gelu")
+    active_gelup = method("active_gelup")
+    relun = method("relun")
+    # Series
+    taylor3_sin = method("taylor3_sin")
+    taylor4_sin = method("taylor4_sin")
+    taylor3_cos = method("taylor3_cos")
+    taylor4_cos = method("taylor4_cos")
+    taylor3_tanh = method("taylor3_tanh")
+    taylor4_tanh = method("taylor4_tanh")
+    taylor3_sigmoid = method("taylor3_sigmoid")
+    taylor4_sigmoid = method("taylor4_sigmoid")
+    taylor3_softplus = method("taylor3_softplus")
+    taylor4_softplus = method("taylor4_softplus")
+    # Conversion
+    convert = method("convert")
+    # Reductions
+    sum = method("sum")
+    reduce_sum = method("reduce_sum")
+    max = method("max")
+    min = method("min")
+    argmax = method("argmax")
+    argmin = method("argmin")
+    fabsmax = method("fabsmax")
+    fabsmin = method("fabsmin")
+    count = method("count")
+    count_bitindex = method("count_bitindex")
+    popcnt = method("popcnt")
+    findfirst1 = method("findfirst1")
+    findlast1 = method("findlast1")
+    # Selection
+    filter = method("filter")
+    filter_bitindex = method("filter_bitindex")
+    select = method("select")
+    select_bitindex = method("select_bitindex")
+    maskmove = method("maskmove")
+    maskmove_bitindex = method("maskmove_bitindex")
+    mask_select = method("mask_select")
+    # Comparison
+    lt_bitindex = method("lt_bitindex")
+    le_bitindex = method("le_bitindex")
+    gt_bitindex = method("gt_bitindex")
+    ge_bitindex = method("ge_bitindex")
+    eq_bitindex = method("eq_bitindex")
+    ne_bitindex = method("ne_bitindex")
+    # Layout
+    transpose = method("transpose")
+    rotate90 = method("rotate90")
+    rotate180 = method("rotate180")
+    rotate270 = method("rotate270")
+    mirror = method("mirror")
+    pad = method("pad")
+    reshape_nhwc2nchw = method("reshape_nhwc2nchw")
+    reshape_nchw2nhwc = method("reshape_nchw2nhwc")
+    reshape_filter = method("reshape_filter")
+    # Tables
+    lut = method("lut")
+    # Fills
+    write_value = method("write_value")
+    fill = method("fill")
+    write_zero = method("write_zero")
+    incseq = method("incseq")
+    # Pools
+    sumpool = method("sumpool")
+    avgpool = method("avgpool")
+    maxpool = method("maxpool")
+    minpool = method("minpool")
+    maxpool_index = method("maxpool_index")
+    minpool_index = method("minpool_index")
+    maxpool_value_index = method("maxpool_value_index")
+    minpool_value_index = method("minpool_value_index")
+    maxpool_bp = method("maxpool_bp")
+    avgpool_bp = method("avgpool_bp")
+    unpool = method("unpool")
+    # Tensor
+    expand_channel_mul = method("expand_channel_mul")
+    expand_channel_mul_add = method("expand_channel_mul_add")
+    matmul = method("matmul")
+    mlp = method("mlp")
+    conv = method("conv")

@@ -1,0 +1,151 @@
+"""The instructions on a simulated core: binding of arguments, limits, cost, registers, conversions by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlusim.cores.core import Core
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.errors import OperandError, UnknownNameError
+from mlusim.hardware import board
+from mlusim.host.device import Device
+from mlusim.memory.view import View
+
+X4 = board("mlu370-x4")
+HERE = r"^task 0 \(cluster 0, core 0\), test_on_a_core\.py:\d+, at .* ns: "
+
+
+def test_every_instruction_is_a_method_of_the_core() -> None:
+    for name, entry in INSTRUCTIONS.items():
+        method = getattr(Core, name)
+        assert entry.summary in method.__doc__
+        assert entry.signature in method.__doc__
+
+
+def test_operands_by_name_and_defaults(run: Any) -> None:
+    device = Device("mlu370-x4")
+    out = device.alloc((3, 4, 32), "float32")
+
+    async def kernel(core: Core, out: View) -> None:
+        source = core.nram.alloc((6, 8, 32), "float32")
+        pooled = core.nram.alloc((3, 4, 32), "float32")
+        core.fill(source, 1.5)
+        core.sumpool(pooled, source, 2, 2)
+        core.sumpool(src=source, dst=pooled, kernel_width=2, kernel_height=2, stride_height=2, stride_width=2)
+        await core.memcpy(out, pooled)
+
+    log = run(kernel, out, device=device).log
+    np.testing.assert_array_equal(device.download(out), 6)
+    columns = log.columns()
+    pools = [place for place, op in enumerate(columns["op"]) if log.ops[op] == "sumpool"]
+    cycles = X4.vector_startup_cycles + 4 * 3 * 4 * 32 * 4 // 128
+    for place in pools:
+        assert columns["end_ps"][place] - columns["start_ps"][place] == X4.cycles_ps(cycles)
+        assert columns["count"][place] == 4
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (lambda core, t: core.add(t, t), r"add\(dst, src0, src1\) lacks src1$"),
+        (lambda core, t: core.add(t, t, t, t), r"add\(dst, src0, src1\) takes 3 arguments, not 4$"),
+        (lambda core, t: core.add(t, t, source=t), r"add\(dst, src0, src1\) got the argument 'source' that it has not"),
+        (lambda core, t: core.add(t, 1, t), r"add\(dst, src0, src1\): src0 is a view, not 1$"),
+        (lambda core, t: core.add(t, t, "x"), r"add\(dst, src0, src1\): src1 is a view or a number, not 'x'$"),
+        (
+            lambda core, t: core.cycle_add(t, t, t[:48]),
+            r"cycle_add of .*: the elements of src are a multiple of those of",
+        ),
+        (
+            lambda core, t: core.add(t[:32], t[16:48], 1),
+            r"add of .*: they overlap; the result would depend on the order",
+        ),
+        (lambda core, t: core.fusion(t, t, t, t, "FXX"), r"fusion of .*: the operation is one of FMA, FMS, "),
+        (lambda core, t: core.argmax(t[:2], t[32:]), r"argmax of .*: dst has room for the value and its index, 12 B$"),
+        (
+            lambda core, t: core.select(t[:8], t[16:32], t[32:48]),
+            r"select of .*: dst has room for the count, 128 B, and",
+        ),
+        (lambda core, t: core.lut(t, t.view("uint32"), t[:3]), r"lut of .*: the table has a multiple of 64 elements$"),
+        (
+            lambda core, t: core.matmul(t[:64], t[:8], t),
+            r"matmul of .*: weight lies in this core's WRAM; memcpy it there",
+        ),
+        (lambda core, t: core.ad(t, t, t), r"core\.ad is no instruction of this core: did you mean \w+\? the glossary"),
+        (lambda core, t: core.half2float(t, t), r"half2float of .*: it takes float16 to float32; name the other conv"),
+        (
+            lambda core, t: core.sumpool(t[:1].reshape(1, 1, 1), t.reshape(8, 8, 1), 9, 1),
+            r"sumpool of .*: the window of 9 x 1 is larger than 8 x 8$",
+        ),
+    ],
+)
+def test_calls_that_are_refused(run: Any, body: Any, message: str) -> None:
+    async def kernel(core: Core) -> None:
+        body(core, core.nram.alloc(64, "float32"))
+
+    with pytest.raises((OperandError, UnknownNameError), match=HERE + message):
+        run(kernel)
+
+
+def test_numbers_come_back_in_registers(run: Any) -> None:
+    found: dict[str, Any] = {}
+    device = Device("mlu370-x4")
+    x = device.upload(np.array([0, 3, 0, -1, 2, 0, 0, 5], np.float32))
+
+    async def kernel(core: Core, x: View) -> None:
+        tile = core.nram.alloc(8, "float32")
+        kept = core.nram.alloc(8, "float32")
+        await core.memcpy(tile, x)
+        found["sum"] = await core.sum(tile)
+        found["count"] = await core.count(tile)
+        found["first"] = await core.findfirst1(tile)
+        found["last"] = await core.findlast1(tile)
+        found["kept"] = await core.filter(kept, tile, tile)
+        found["values"] = (await core.load_array(kept[: found["kept"]])).tolist()
+
+    run(kernel, x, device=device)
+    assert found == {"sum": 9, "count": 4, "first": 1, "last": 7, "kept": 4, "values": [3, -1, 2, 5]}
+
+
+def test_conversions_by_bang_c_names(run: Any) -> None:
+    device = Device("mlu370-x4")
+    x, out = device.upload(np.array([1.5, -2.5], np.float32)), device.alloc(2, "int32")
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile, rounded = core.nram.alloc(2, "float32"), core.nram.alloc(2, "int32")
+        await core.memcpy(tile, x)
+        core.float2int32_up(rounded, tile)
+        await core.memcpy(out, rounded)
+
+    run(kernel, x, out, device=device)
+    assert device.download(out).tolist() == [2, -2]
+    assert not hasattr(Core, "float2int4_up")
+
+
+def test_a_matrix_product_through_wram(run: Any) -> None:
+    m, k, n = 16, 32, 64
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(-4, 4, (m, k)).astype(np.float32), rng.integers(-4, 4, (k, n)).astype(np.float32)
+    device = Device("mlu370-x4")
+    x, y, out = device.upload(a), device.upload(b), device.alloc((m, n), "float32")
+
+    async def kernel(core: Core, x: View, y: View, out: View) -> None:
+        rows, columns = core.nram.alloc((m, k), "float32"), core.nram.alloc((k, n), "float32")
+        filters, laid = core.nram.alloc((n, k), "float32"), core.nram.alloc((n, k), "float32")
+        weights, result = core.wram.alloc((n, k), "float32"), core.nram.alloc((m, n), "float32")
+        await core.memcpy(rows, x)
+        await core.memcpy(columns, y)
+        core.transpose(filters, columns)
+        core.reshape_filter(laid, filters)
+        await core.sync()
+        await core.memcpy(weights, laid)
+        core.matmul(result, rows, weights)
+        await core.sync()
+        await core.memcpy(out, result)
+
+    run(kernel, x, y, out, device=device)
+    device.verify().check()
+    np.testing.assert_array_equal(device.download(out), a @ b)
