@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from mlusim.cores import vector
 from mlusim.cores.instructions.c_forms import Form, forms_of
 from mlusim.cores.instructions.table import BY_INTRINSIC
-from mlusim.errors import KernelError
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
@@ -20,16 +19,6 @@ if TYPE_CHECKING:
 _POINTER = 1 << 16
 
 
-def _few(issuer: Any, line: int, instruction: Any, given: Any, named: Any) -> Any:
-    del named
-    if instruction.name == "write_value":
-        return vector.fill(issuer, line, *given)
-    if instruction.name in ("add", "sub", "mul"):
-        return vector.binary(issuer, line, instruction.name, *given)
-    raise KernelError(f"{instruction.name} of compiled kernels is not simulated yet")
-
-
-call: Any = getattr(vector, "call", _few)
 _CONVERSIONS = (
     "half",
     "float",
@@ -71,10 +60,9 @@ def arities(forms: list[Form]) -> tuple[int, ...]:
 def result_type(forms: list[Form]) -> str:
     """The C++ type of what an intrinsic gives back."""
     instruction = forms[0].instruction
-    has_result = any(argument.name == instruction.operands[0].name for argument in forms[0].arguments)
-    if getattr(instruction, "counts", False):
+    if instruction.counts:
         return "uint32_t"
-    if has_result or not getattr(instruction, "to_register", False):
+    if not instruction.to_register:
         return "void"
     return "element" if instruction.name == "sum" else "uint32_t"
 
@@ -83,7 +71,6 @@ def form_handler(forms: list[Form]) -> Callable[..., Awaitable[None] | None]:
     """The crossing of an intrinsic."""
     known: dict[Any, tuple[Form, list[tuple[int, Any]], list[Any]]] = {}
     instruction = forms[0].instruction
-    gives = getattr(instruction, "counts", False) or result_type(forms) != "void"
 
     def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
         key = (*codes, *[value for code, value in zip(codes, values, strict=True) if code < _POINTER])
@@ -92,10 +79,8 @@ def form_handler(forms: list[Form]) -> Callable[..., Awaitable[None] | None]:
             plan = known[key] = _plan(_choose(forms, codes), codes, values)
         _, operands, attributes = plan
         given = [value if place < 0 else bridge.view(codes[place], values[place], value) for place, value in operands]
-        waiting = call(bridge.issuer, line, instruction, (*given, *attributes), {})
-        if waiting is not None:
-            return bridge.give_later(waiting) if gives else waiting
-        return None
+        waiting = vector.call(bridge.issuer, line, instruction, (*given, *attributes), {})
+        return None if waiting is None else bridge.give_later(waiting)
 
     return handler
 

@@ -154,7 +154,7 @@ def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
 
 
 def check_aligned(name: str, multiple: int, board: Board, view: View) -> None:
-    """1xx and 2xx: 64 B addresses, sizes a multiple of `multiple` bytes. An allocation's own padding may complete its tail."""
+    """1xx and 2xx: 64 B addresses, sizes a multiple of `multiple` bytes; an allocation's padding completes its tail."""
     address = view.allocation.address + view.offset
     nbytes = view.nbytes
     ragged = nbytes % multiple and view.offset + nbytes != view.allocation.nbytes

@@ -695,7 +695,7 @@ def test_forms_name_the_operands_and_attributes(name: str, one: Form) -> None:
     names = {argument.name for argument in one.arguments}
     stands = {attribute for argument in one.arguments for attribute in argument.stands_for}
     for operand in entry.operands:
-        assert operand.name in names or operand.number, name
+        assert operand.name in names or operand.number or entry.to_register, name
     for attribute in entry.attributes:
         assert attribute in stands or attribute in entry.defaults or attribute in one.fixed, name
     pointers = [argument for argument in one.arguments if argument.shape is not None]
