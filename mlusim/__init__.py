@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         OperandError,
         OperationLimitError,
         PlanError,
+        UnknownNameError,
         VerificationError,
     )
     from mlusim.explore.sweeping import sweep
@@ -80,6 +81,7 @@ __all__ = [
     "Result",
     "Tile",
     "Tiles",
+    "UnknownNameError",
     "VerificationError",
     "View",
     "__version__",
