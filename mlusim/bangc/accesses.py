@@ -69,6 +69,8 @@ async def _one(
     bridge: Bridge, function: str, pc: int, address: int, loops: tuple[tuple[int, int], ...], meta: int
 ) -> None:
     """Accesses in at most two loops: one record."""
+    if bridge.in_absent_memory(address):
+        return
     size, write = meta & 0xFF, bool(meta >> 8 & 1)
     dtype = _DTYPES.get(size, _BYTE)
     low = address + sum(min(0, (count - 1) * stride) for count, stride in loops)
@@ -90,6 +92,8 @@ async def _one(
 
 async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarray[Any, Any], meta: int) -> None:
     """Accesses without order: their addresses as an array."""
+    if bridge.in_absent_memory(int(addresses[0])):
+        return
     size, write = meta & 0xFF, bool(meta >> 8 & 1)
     known = np.unique(addresses.astype(np.int64))
     line = bridge.line_at(pc, function)

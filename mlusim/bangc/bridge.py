@@ -166,6 +166,20 @@ class Bridge:
                 return allocation, offset
         raise AccessError(self.wild_text(address))
 
+    def in_absent_memory(self, address: int) -> bool:
+        """Whether an address lies in an array of a memory that the memory core lacks."""
+        return any(0 <= address - self._bases[kind] < ARENA_BYTES for kind in self._absent)
+
+    def is_dropped(self, codes: list[int], values: list[Any]) -> bool:
+        """Whether a call does nothing on the memory core, because it uses NRAM or WRAM.
+
+        A union launch runs the kernel on the memory cores too, and many kernels leave the test of `__is_mpu()` out:
+        instructions on memories that the memory core lacks are not its own. ASSUMED: they are dropped at no cost.
+        """
+        return bool(self._absent) and any(
+            code >= _POINTER and self.in_absent_memory(value) for code, value in zip(codes, values, strict=True)
+        )
+
     def wild_text(self, address: int) -> str:
         """What there is to say of an address that belongs to nothing."""
         if not address:

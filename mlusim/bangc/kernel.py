@@ -84,6 +84,9 @@ async def execute(
                 await drain(bridge, name)
             if why >= 0:
                 file, number, codes, values = bridge.call()
+                if bridge.is_dropped(codes, values):
+                    bridge.give(0)
+                    continue
                 line = bridge.line(file, number, name)
                 try:
                     waits = table[why].handler(bridge, line, codes, values)

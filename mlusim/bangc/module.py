@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
 from mlusim.bangc.rewriting import Rewritten, rewrite
 from mlusim.errors import CompileError, InputError, MlusimError, nearest
 from mlusim.hardware import Board, board
+from mlusim.host.device import Device
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
@@ -191,7 +193,7 @@ class Module:
 
 def compile(  # noqa: A001 - what it does
     path: str | Path,
-    device: str | Path | Board = "mlu370-x4",
+    device: str | Path | Board | Device = "mlu370-x4",
     *,
     include: Sequence[str | Path] = (),
     define: Sequence[str] = (),
@@ -202,7 +204,7 @@ def compile(  # noqa: A001 - what it does
 
     Args:
         path: the `.mlu` file.
-        device: a preset's name, a TOML file, or a board: it decides `__BANG_ARCH__` and the sizes of memories.
+        device: a device, a board, a preset's name or a TOML file: it decides `__BANG_ARCH__` and the sizes of memories.
         include: folders to look for headers in, after the file's own.
         define: macros, as `NAME` or `NAME=VALUE`.
         std: the C++ standard; 17 or later.
@@ -216,7 +218,7 @@ def compile(  # noqa: A001 - what it does
         raise InputError(f"{file}: no such file")
     return Module(
         file.resolve(),
-        board(device),
+        device.board if isinstance(device, Device) else board(device),
         include=include,
         define=define,
         std=std,
@@ -349,7 +351,8 @@ def signature_of(point: EntryPoint) -> inspect.Signature:
     seen: dict[str, int] = {}
     parameters = [inspect.Parameter("core", inspect.Parameter.POSITIONAL_ONLY)]
     for one in point.parameters:
-        name = one.name if one.name.isidentifier() and one.name not in ("core", *seen) else f"{one.name}_{len(seen)}"
+        usable = one.name.isidentifier() and not iskeyword(one.name) and one.name not in ("core", *seen)
+        name = one.name if usable else f"{one.name}_" if iskeyword(one.name) else f"{one.name}_{len(seen)}"
         seen[name] = 1
         parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD))
     try:
