@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from mlusim.log import Log
     from mlusim.memory.kinds import Direction, MemoryKind
     from mlusim.memory.view import Pointer, View
+    from mlusim.ops.operator import plan
     from mlusim.planning.plan import Plan, Tile, Tiles
     from mlusim.results.result import Result, load
     from mlusim.retiming.retime import retime
@@ -93,6 +94,7 @@ __all__ = [
     "load",
     "mluop",
     "ops",
+    "plan",
     "presets",
     "retime",
     "sweep",
@@ -119,6 +121,7 @@ _HOMES = {
     "View": "mlusim.memory.view",
     "board": "mlusim.hardware",
     "load": "mlusim.results.result",
+    "plan": "mlusim.ops.operator",
     "presets": "mlusim.hardware",
     "retime": "mlusim.retiming.retime",
     "sweep": "mlusim.explore.sweeping",

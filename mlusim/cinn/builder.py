@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from operator import index as as_index
 from os import PathLike
 from typing import Any
@@ -11,12 +12,13 @@ from typing import Any
 from mlusim.cinn.net import Instruction, Variable, call_text, describe, in_context
 from mlusim.cinn.program import Program
 from mlusim.dtypes import Dtype, dtype_of
-from mlusim.errors import InputError
+from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board, board
 from mlusim.ops.bitcast_convert import BITCAST_CONVERT
 from mlusim.ops.cast import CAST
 from mlusim.ops.gather import GATHER, GATHER_ND
 from mlusim.ops.operator import Operator
+from mlusim.ops.registry import OPERATORS
 from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
 from mlusim.ops.scatter import SCATTER, SCATTER_ND
 
@@ -181,6 +183,31 @@ class NetBuilder:
     ) -> Variable:
         """The bytes of `x` as elements of another type: a view, nothing moves. The last dimension changes with it."""
         return self._add(BITCAST_CONVERT, (x,), {"dtype": dtype_of(dtype)}, name, strategy)
+
+    def __getattr__(self, name: str) -> Callable[..., Variable]:
+        """A method for each operator that has none here: `builder.index_select(x, index, axis=1)`.
+
+        It takes the operator's tensors, then its attributes by keyword, and `name` and `strategy` as the others.
+        """
+        if name.startswith("_") or name not in OPERATORS:
+            raise AttributeError(f"a net has no operator {name!r}; {nearest(name, OPERATORS)}it is no attribute either")
+        return partial(self._any, OPERATORS[name])
+
+    def _any(
+        self,
+        operator: Operator,
+        *given: Given,
+        name: str | None = None,
+        strategy: str | None = None,
+        **arguments: Any,
+    ) -> Variable:
+        tensors = [*given, *(arguments.pop(role) for role in operator.tensors[len(given) :] if role in arguments)]
+        if len(tensors) != len(operator.tensors):
+            raise InputError(
+                f"{operator.name} in net {self.name!r} with {len(tensors)} tensors: it takes "
+                f"{', '.join(operator.tensors)}"
+            )
+        return self._add(operator, tensors, arguments, name, strategy)
 
     def build(
         self, target: str | PathLike[str] | Board = "mlu370-x4", *, outputs: Iterable[Given] | None = None

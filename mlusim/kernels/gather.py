@@ -37,7 +37,7 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
     if core.is_memory_core:
         return
     lookups: Lookups = plan.parameters["lookups"]
-    tuples = index.reshape(*lookups.positions, lookups.columns) if lookups.columns else index
+    tuples = _tuples(index, lookups)
     slab_buffer = core.nram.alloc(plan.parameters["slab"], x.dtype, "slab")
     if lookups.columns:
         values_buffer = core.nram.alloc(plan.parameters["values"], x.dtype, "values")
@@ -82,7 +82,7 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
         return
     lookups: Lookups = plan.parameters["lookups"]
     rank = len(lookups.positions)
-    tuples = index.reshape(*lookups.positions, lookups.columns)
+    tuples = _tuples(index, lookups)
     values_buffer = core.nram.alloc(plan.parameters["values"], x.dtype, "values")
     reader = IndexTiles(core, index.dtype, plan.parameters["turns"], plan.parameters["form"])
     for tile in plan.tiles_of(core.task_id):
@@ -100,3 +100,9 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
         else:
             await core.memcpy_rows(to, rows, src_rows=addresses, blocking=False)
         await copy_box(core, boxed(out, tile.start, tile.stop), to.reshape(tile.shape))
+
+
+def _tuples(index: View, lookups: Lookups) -> View:
+    """The index as tuples in its last axis; one that repeats along shared axes has that shape already."""
+    wanted = (*lookups.positions, lookups.columns)
+    return index if index.shape == wanted or not lookups.columns else index.reshape(*wanted)

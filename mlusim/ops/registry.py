@@ -1,32 +1,25 @@
-"""All operators by name."""
+"""All operators by name: the schemas in the modules of this package."""
 
 from __future__ import annotations
 
-from mlusim.errors import InputError, nearest
-from mlusim.ops.bitcast_convert import BITCAST_CONVERT
-from mlusim.ops.cast import CAST
-from mlusim.ops.gather import GATHER, GATHER_ND
-from mlusim.ops.operator import Operator
-from mlusim.ops.reverse import FLIP, REVERSE, REVERSE_SEQUENCE
-from mlusim.ops.scatter import SCATTER, SCATTER_ND
-from mlusim.ops.tin_shift import BACKWARD, FORWARD
+from importlib import import_module
+from pathlib import Path
 
-OPERATORS: dict[str, Operator] = {
-    operator.name: operator
-    for operator in (
-        BITCAST_CONVERT,
-        CAST,
-        GATHER,
-        GATHER_ND,
-        REVERSE,
-        FLIP,
-        REVERSE_SEQUENCE,
-        SCATTER,
-        SCATTER_ND,
-        FORWARD,
-        BACKWARD,
-    )
-}
+from mlusim.errors import InputError, nearest
+from mlusim.ops.operator import Operator
+
+
+def _operators() -> dict[str, Operator]:
+    found: dict[str, Operator] = {}
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        if path.stem in {"__init__", "commands", "registry"}:
+            continue
+        values = vars(import_module(f"mlusim.ops.{path.stem}")).values()
+        found |= {value.name: value for value in values if isinstance(value, Operator)}
+    return found
+
+
+OPERATORS = _operators()
 
 
 def operator_of(name: str) -> Operator:

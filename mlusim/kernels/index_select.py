@@ -1,0 +1,58 @@
+"""index_select: its split and its kernel.
+
+out[a, i, b] = x[a, index[i], b], with the axes before `axis` as a and those after it as b. That is a gather by tuples
+of one coordinate whose index is the same for every a: the axes before `axis` are shared, and the index repeats along
+them with a stride of 0. So the planner and the kernels of gather do it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mlusim.hardware import Board
+from mlusim.kernels.gather import kernel_of
+from mlusim.memory.view import View
+from mlusim.planning.gather import STRATEGIES, plan_gather
+from mlusim.planning.lookup import Job
+from mlusim.planning.lookup_geometry import Lookups
+from mlusim.planning.plan import Plan
+
+if TYPE_CHECKING:
+    from mlusim.cores.core import Core
+
+__all__ = ["STRATEGIES", "index_select_tiles", "plan_index_select"]
+
+
+def plan_index_select(
+    board: Board, shape: tuple[int, ...], axis: int, count: int, itemsize: int, index_itemsize: int, strategy: str
+) -> Plan:
+    """Split one index_select.
+
+    Args:
+        board: the board's record.
+        shape: of x, rank 1 or more.
+        axis: in [0, rank).
+        count: indices.
+        itemsize, index_itemsize: bytes of an element of x, of an index.
+        strategy: a name of `STRATEGIES`.
+
+    Raises `PlanError` where no tile fits in NRAM, or none of the strategy.
+    """
+    lookups = Lookups(x_shape=shape, axes=(axis,), positions=(*shape[:axis], count), aligned=False, batch_dims=axis)
+    return plan_gather(
+        Job(
+            board=board,
+            lookups=lookups,
+            itemsize=itemsize,
+            index_itemsize=index_itemsize,
+            strategy=strategy,
+            operator="index_select",
+        )
+    )
+
+
+async def index_select_tiles(core: Core, x: View, index: View, out: View, plan: Plan) -> None:
+    """Tile by tile as gather does it. x, index of rank 1 and out are contiguous tensors in GDRAM."""
+    lookups: Lookups = plan.parameters["lookups"]
+    tuples = index.reshape(-1, 1).broadcast_to(*lookups.positions, 1)
+    await kernel_of(plan)(core, x, tuples, out, plan)

@@ -1,0 +1,114 @@
+"""index_select: slices of x along one axis, chosen by a list of indices.
+
+What it computes: ONNX Gather with an index of rank 1, torch.index_select, numpy.take with an axis.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mlusim.dtypes import Dtype
+from mlusim.errors import InputError
+from mlusim.hardware import Board
+from mlusim.kernels.index_select import STRATEGIES, index_select_tiles, plan_index_select
+from mlusim.ops.axes import normal_axis
+from mlusim.ops.common import Call, Input, RunOptions
+from mlusim.ops.indices import check_index_type
+from mlusim.ops.operator import Operator, apply, tensor_of
+from mlusim.ops.schema import Array, Attribute, Draw, Options, Tensor, TensorSchema, extent
+from mlusim.planning.plan import Plan
+from mlusim.results.result import Result
+
+
+def index_select(
+    x: ArrayLike,
+    index: ArrayLike,
+    axis: int = 0,
+    *,
+    device: str | Path | Board = "mlu370-x4",
+    strategy: str = "auto",
+    **options: Unpack[RunOptions],
+) -> Result:
+    """Out = x with the slices index[0], index[1], ... along `axis`: torch.index_select, ONNX Gather with a 1-D index.
+
+    Args:
+        x: any element type, rank 1 or more.
+        index: int32 or int64, rank 1, of any length, 0 too. Values -n to n - 1, negative ones counted from the end.
+        axis: of x; negative from the end.
+        device: a preset's name, a TOML file, or a board.
+        strategy: "auto", "slab" or "rows" (`planning.gather.STRATEGIES`).
+        options: see `RunOptions`.
+
+    Returns the result; its output has x's shape with len(index) in place of the extent of `axis`, bits as they were.
+
+    Raises `InputError` for what breaks these rules, naming the value and its position, and what a run raises.
+    """
+    return apply(INDEX_SELECT, (x, index), {"axis": axis}, device, strategy, options)
+
+
+def _infer(x: Tensor, index: Tensor, *, axis: int) -> tuple[tuple[int, ...], Dtype]:
+    along = normal_axis("index_select", "axis", axis, len(x.shape))
+    check_index_type("index_select", index)
+    if len(index.shape) != 1:
+        raise InputError(
+            f"index_select: {index.name} has shape {list(index.shape)}, rank {len(index.shape)}: it is a list of "
+            f"indices, of rank 1; take {index.name}.reshape(-1), or gather for an index of x's rank"
+        )
+    return (*x.shape[:along], *index.shape, *x.shape[along + 1 :]), x.dtype
+
+
+def _check(x: Input, index: Input, *, axis: int) -> None:
+    values, along = index.array, normal_axis("index_select", "axis", axis, x.array.ndim)
+    most = x.array.shape[along]
+    wrong = np.flatnonzero((values < -most) | (values >= most))
+    if len(wrong):
+        allowed = f"so an index is {-most} to {most - 1}" if most else "so no index is allowed"
+        raise InputError(
+            f"index_select: {index.name}[{wrong[0]}] = {values[wrong[0]]}: axis {along} of {x.name} has {most} "
+            f"elements, {allowed}"
+        )
+
+
+def _plan(on: Board, strategy: str, x: Tensor, index: Tensor, *, axis: int) -> Plan:
+    along = normal_axis("index_select", "axis", axis, len(x.shape))
+    return plan_index_select(on, x.shape, along, index.shape[0], x.dtype.itemsize, index.dtype.itemsize, strategy)
+
+
+def _call(plan: Plan, x: Input, index: Input, *, axis: int) -> Call:
+    del axis
+    return Call(kernel=index_select_tiles, plan=plan, inputs=(x, index), output_dtype=tensor_of(x).dtype)
+
+
+def _example(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+    most = extent(shape, options["axis"])
+    return [draw.elements(shape, dtype), draw.integers(0, most, (options["count"] or most,))]
+
+
+INDEX_SELECT = Operator(
+    name="index_select",
+    summary="Slices along an axis, chosen by a list of indices.",
+    inputs=(
+        TensorSchema(name="x", option="input", help="Any shape and element type."),
+        TensorSchema(
+            name="index",
+            help="[K], int32 or int64; negative values count from the end.",
+            values_matter=True,
+            dtype="index",
+        ),
+    ),
+    attributes=(Attribute(name="axis", kind="integer", default=0, help="The axis that the index chooses on."),),
+    strategies=STRATEGIES,
+    infer=_infer,
+    check=_check,
+    plan=_plan,
+    call=_call,
+    example=_example,
+    example_attributes=(
+        Attribute(name="count", kind="count", help="With --shape: indices. [default: the extent of the axis]"),
+    ),
+    usage="--input x.npy --index i.npy --axis 1 --out y.npy",
+)

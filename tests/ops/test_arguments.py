@@ -1,0 +1,232 @@
+"""Arguments at the door: sequences are read once and kept as tuples, and what is no argument is refused by name."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import cinn, ops
+from mlusim.errors import InputError, PlanError
+from mlusim.ops.commands import COMMANDS
+from mlusim.ops.registry import OPERATORS
+from mlusim.ops.schema import Draw
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+PAIRS = np.array([[[0, 1]], [[1, 3]]], np.int32)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_function_takes_what_its_schema_says(name):
+    operator = OPERATORS[name]
+    parameters = inspect.signature(getattr(ops, name)).parameters
+    own = [one for one in parameters if one not in {"device", "strategy", "options"}]
+    assert own == [*operator.tensors, *(attribute.name for attribute in operator.attributes)]
+    for attribute in operator.attributes:
+        default = parameters[attribute.name].default
+        assert default is inspect.Parameter.empty if attribute.required else default == attribute.default
+    assert parameters["strategy"].default == next(iter(operator.strategies))
+    assert operator.summary.endswith(".")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_example_inputs_are_inputs(name):
+    command = COMMANDS[name]
+    needed = {one.name: {"dtype": "int16", "integers": (0,)}[one.kind] for one in command.attributes if one.required}
+    options = command.options(needed)
+    shape = (2, 4, 8, 16) if name == "tin_shift" else (4, 2)
+    arrays = command.example(Draw(0), shape, np.dtype(np.float32), options)
+    call = command.prepare(options, arrays, mlusim.board("mlu370-x4"), None)
+    assert [given.name for given in call.inputs] == [tensor.flag_name for tensor in command.tensors]
+
+
+@pytest.mark.parametrize("turn", [iter, lambda axes: map(int, axes), lambda axes: (axis for axis in axes), np.array])
+def test_an_iterator_is_read_once(turn):
+    for function in (ops.reverse, ops.flip):
+        np.testing.assert_array_equal(function(X, turn([0, 2])).output, X[::-1, :, ::-1])
+    tuples = np.array([[0, 1], [1, 3]], np.int32).reshape(2, 1, 1, 2)
+    wanted = ops.gather_nd(X, tuples, [0, 2]).output
+    np.testing.assert_array_equal(ops.gather_nd(X, tuples, turn([0, 2])).output, wanted)
+    assert mlusim.plan("reverse", iter(X.shape), axis=turn([0, 2])).explain() == ops.reverse(X, [0, 2]).plan.explain()
+
+
+def test_a_net_keeps_no_list_of_the_callers():
+    net = cinn.NetBuilder("net")
+    x = net.create_input(cinn.Float(32), X.shape, "x")
+    axes = [0]
+    out = net.flip(x, axes)
+    again = net.flip(x, map(int, "0"))
+    axes.append(1)
+    result = net.build(outputs=[out, again]).execute({"x": X})
+    np.testing.assert_array_equal(result[out], X[::-1])
+    np.testing.assert_array_equal(result[again], X[::-1])
+    assert "axis=[0]" in str(net)
+
+
+class Grad:
+    """A tensor that refuses to become an array while it records gradients, as torch's do."""
+
+    requires_grad = True
+
+    def detach(self):
+        return X
+
+    def __array__(self, *_, **__):
+        raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+
+
+def test_a_tensor_that_records_gradients_is_taken_by_its_values():
+    np.testing.assert_array_equal(ops.flip(Grad(), 0).output, X[::-1])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ops.flip([[1, 2], [3]], 0), "flip: x is no array: .*inhomogeneous.*nested lists of equal lengths"),
+        (lambda: ops.flip([object()], 0), "flip: x is no array of numbers: list becomes an array of Python objects"),
+        (lambda: ops.flip(X, 0.5), "axis=0.5 is not an integer"),
+        (lambda: ops.flip(X, None), "axis=None is not an integer"),
+        (lambda: mlusim.plan("flip", (2.5, 3), axis=0), r"the shape of x \(2.5, 3\) is not a shape: give integers"),
+        (lambda: mlusim.plan("flip", (1,) * 65, axis=0), "the shape of x has rank 65: NumPy arrays have at most 64"),
+        (lambda: mlusim.plan("flip", (-1, 3), axis=0), r"the shape of x \[-1, 3\]: an extent is not negative"),
+        (lambda: mlusim.plan("flap", (1, 3), axis=0), "no operator 'flap'; did you mean flip"),
+        (
+            lambda: mlusim.plan("gather", (1, 3)),
+            "plan of gather with 1 shape: give one for each of its tensors, x, index",
+        ),
+        (lambda: mlusim.plan("flip", (1, 3)), "flip: axis is missing"),
+        (lambda: mlusim.plan("flip", (1, 3), axes=0), "flip has no attribute 'axes': did you mean axis"),
+    ],
+)
+def test_what_is_no_argument_is_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_an_unknown_keyword_names_those_there_are():
+    with pytest.raises(TypeError, match=r"flip has no argument 'axes': did you mean axis. it has x, axis, device"):
+        ops.flip(X, 0, axes=1)
+
+
+@pytest.mark.parametrize("operator", ["scatter", "reverse", "cast", "gather", "tin_shift_forward"])
+@pytest.mark.parametrize("limit", [1, 16, 100])
+def test_a_limit_below_one_buffer_is_refused_by_every_operator(operator, limit):
+    x = X.reshape(2, 3, 4, 1)
+    empty = np.empty((2, 0, 4), np.int32)
+    calls = {
+        "scatter": lambda: ops.scatter(X, empty, X[:, :0], 1, nram_limit_bytes=limit),
+        "reverse": lambda: ops.reverse(X, 0, nram_limit_bytes=limit),
+        "cast": lambda: ops.cast(X, "int8", nram_limit_bytes=limit),
+        "gather": lambda: ops.gather(X, X.astype(np.int32) % 2, 0, nram_limit_bytes=limit),
+        "tin_shift_forward": lambda: ops.tin_shift_forward(x, np.zeros((2, 1), np.int32), nram_limit_bytes=limit),
+    }
+    with pytest.raises(PlanError, match=f"with nram_limit_bytes = {limit}: "):
+        calls[operator]()
+
+
+def test_a_huge_axis_has_example_indices():
+    (x, index) = COMMANDS["gather"].example(
+        Draw(0, data=False), (3_000_000_000,), np.dtype(np.int8), {"axis": 0, "index_shape": (10,)}
+    )
+    assert (x.shape, index.shape, index.dtype) == ((3_000_000_000,), (10,), np.int32)
+    assert ops.gather(x, index, data=False).time_ps > 0
+
+
+# ---------------------------------------------------------------- cast
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64", "int8", "uint16", "int64"])
+@pytest.mark.parametrize("device", ["mlu270-s4", "mlu370-x4"])
+def test_saturate_keeps_to_the_finite_range(dtype, source, device):
+    target = mlusim.dtypes.dtype_of(dtype)
+    low, high = mlusim.dtypes.bounds(target)
+    x = np.array(
+        [0, 1, -1, 100, -100, 447, 449, 1000, -1000, 30000, -30000, 60000, -60000, 65000, 1e9, -1e9], np.float64
+    )
+    if source.startswith(("int", "uint")):
+        bounds = np.iinfo(source)
+        x = np.clip(x, bounds.min, bounds.max)
+    else:
+        x = np.concatenate([x, [np.inf, -np.inf, np.nan, -0.0]])
+    with np.errstate(all="ignore"):
+        x = np.resize(x, 1000).astype(mlusim.dtypes.dtype_of(source))
+        clipped = np.clip(x.astype(np.float64), low, high)
+        wanted = clipped.astype(np.float32).astype(target)
+    found = ops.cast(x, dtype, saturate=True, device=device).output
+    np.testing.assert_array_equal(found.astype(np.float32), wanted.astype(np.float32))
+
+
+def test_saturate_is_for_float8_and_off_by_default():
+    assert np.isnan(ops.cast(np.float32([1000]), "float8_e4m3fn").output.astype(np.float32)[0])
+    with pytest.raises(InputError, match="saturate=True to float16: only casts to float8_e4m3fn and float8_e5m2"):
+        ops.cast(X, "float16", saturate=True)
+    with pytest.raises(InputError, match="saturate=1 is not a truth value"):
+        ops.cast(X, "float8_e5m2", saturate=1)
+
+
+@pytest.mark.parametrize("target", ["complex64", "complex128"])
+@pytest.mark.parametrize("source", ["bool", "int8", "int64", "float16", "float64", "complex64", "complex128"])
+def test_a_complex_target_takes_real_numbers_as_its_real_part(source, target):
+    x = (np.arange(-8, 8) * 3).astype(source)
+    if source.startswith("complex"):
+        x = x + 1j * x[::-1]
+    found = ops.cast(x.astype(source), target).output
+    assert found.dtype == target
+    np.testing.assert_array_equal(found, x.astype(source).astype(target))
+    if not source.startswith("complex"):
+        assert not np.signbit(found.imag).any()
+
+
+# ---------------------------------------------------------------- gather_nd with shared axes
+
+
+def by_batches(x, index, batch_dims):
+    """What ONNX's reference does: batch entry by batch entry."""
+    batch = x.shape[:batch_dims]
+    out = [x[n][tuple(np.moveaxis(index[n], -1, 0))] for n in np.ndindex(*batch)]
+    return np.array(out).reshape(*batch, *out[0].shape)
+
+
+@pytest.mark.parametrize("device", ["mlu270-s4", "mlu370-x4", "mlu590-h8"])
+@pytest.mark.parametrize("strategy", ["auto", "slab", "rows"])
+@pytest.mark.parametrize(
+    ("shape", "positions", "columns", "batch_dims"),
+    [
+        ((2, 5, 4), (2, 3), 1, 1),
+        ((2, 3, 6, 5), (2, 3, 7), 1, 2),
+        ((3, 4, 5, 2), (3, 9), 2, 1),
+        ((2, 8, 9), (2, 4, 2), 2, 1),
+    ],
+)
+def test_gather_nd_shares_leading_axes(shape, positions, columns, batch_dims, strategy, device):
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal(shape).astype(np.float32)
+    chosen = shape[batch_dims : batch_dims + columns]
+    index = np.stack([rng.integers(-extent, extent, positions) for extent in chosen], -1)
+    found = ops.gather_nd(x, index, mode="standard", batch_dims=batch_dims, strategy=strategy, device=device)
+    np.testing.assert_array_equal(found.output, by_batches(x, index, batch_dims))
+
+
+def test_gather_nd_of_onnx_with_batch_dims(onnx_cases):
+    cases = [case for case in onnx_cases("gathernd") if case[1].get("batch_dims")]
+    assert cases
+    for _, attributes, (x, index), (wanted,) in cases:
+        found = ops.gather_nd(x, index, mode="standard", batch_dims=attributes["batch_dims"])
+        np.testing.assert_array_equal(found.output, wanted)
+
+
+@pytest.mark.parametrize(
+    ("batch_dims", "mode", "message"),
+    [
+        (3, "standard", r"batch_dims=3 of gather_nd: x has shape \[2, 3, 4\] .* so it is 0 to 2"),
+        (1, "aligned", "in mode 'aligned' all axes"),
+        (0.5, "standard", "batch_dims=0.5 of gather_nd: a number of axes is an integer"),
+        (2, "standard", "their first 2 axes are equal"),
+    ],
+)
+def test_batch_dims_that_do_not_fit(batch_dims, mode, message):
+    with pytest.raises(InputError, match=message):
+        ops.gather_nd(X, PAIRS, mode=mode, batch_dims=batch_dims)

@@ -1,0 +1,98 @@
+"""index_select against torch and NumPy, on every family, in every strategy, and by every way to call it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mlusim
+from mlusim import cinn, ops
+from mlusim.cli import main
+from mlusim.errors import InputError, PlanError
+
+BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
+X = np.arange(2 * 5 * 3 * 4, dtype=np.float32).reshape(2, 5, 3, 4)
+
+
+@given(data=st.data())
+def test_what_numpy_takes(data):
+    shape = tuple(data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=4)))
+    axis = data.draw(st.integers(-len(shape), len(shape) - 1))
+    most = shape[axis]
+    values = data.draw(st.lists(st.integers(-most, most - 1), max_size=12)) if most else []
+    dtype = data.draw(st.sampled_from(("bool", "int8", "float16", "int64", "complex128")))
+    index = np.array(values, data.draw(st.sampled_from(("int32", "int64"))))
+    rng = np.random.default_rng(len(values))
+    x = rng.integers(0, 256, (*shape, np.dtype(dtype).itemsize), np.uint8).view(dtype).reshape(shape)
+    device, strategy = data.draw(st.sampled_from(BOARDS)), data.draw(st.sampled_from(("auto", "slab", "rows")))
+    result = ops.index_select(x, index, axis, device=device, strategy=strategy)
+    wanted = np.take(x.view(f"V{x.itemsize}"), index, axis)
+    assert result.output.dtype == x.dtype
+    assert (result.output.shape, result.output.tobytes()) == (wanted.shape, wanted.tobytes())
+    assert ops.index_select(x, index, axis, device=device, strategy=strategy, data=False).time_ps == result.time_ps
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3, -1])
+@pytest.mark.parametrize("limit", [None, 512])
+def test_what_torch_selects(axis, limit):
+    torch = pytest.importorskip("torch")
+    index = np.array([1, 0, 1, 1], np.int64)
+    found = ops.index_select(X, index, axis, nram_limit_bytes=limit)
+    wanted = torch.index_select(torch.from_numpy(X), axis, torch.from_numpy(index)).numpy()
+    np.testing.assert_array_equal(found.output, wanted)
+
+
+def test_onnx_gather_of_a_list(onnx_cases):
+    cases = [case for case in onnx_cases("gather") if case[2][1].ndim == 1]
+    assert cases
+    for _, attributes, (x, index), (wanted,) in cases:
+        found = ops.index_select(x, index, **{name: value for name, value in attributes.items() if name == "axis"})
+        np.testing.assert_array_equal(found.output, wanted)
+
+
+def test_the_plan_is_the_one_that_runs():
+    index = np.arange(5)[::-1].copy()
+    result = ops.index_select(X, index, 1)
+    plan = mlusim.plan("index_select", X.shape, index.shape, axis=1)
+    assert plan.explain() == result.plan.explain()
+    assert mlusim.retime(result).time_ps == result.time_ps
+
+
+def test_it_comes_with_nets_sweeps_and_the_command_line(tmp_path):
+    net = cinn.NetBuilder("net")
+    x = net.create_input(cinn.Float(32), X.shape, "x")
+    out = net.index_select(x, net.create_input(cinn.Int(32), (3,), "i"), axis=1)
+    index = np.array([4, -1, 0], np.int32)
+    wanted = np.take(X, index, 1)
+    np.testing.assert_array_equal(net.build().execute({"x": X, "i": index})[out], wanted)
+    (row,) = mlusim.sweep("index_select", shape=(64, 32), count=7, axis=1, workers=0).rows
+    assert (row["status"], row["count"]) == ("done", 7)
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "i.npy", index)
+    arguments = f"run index_select --input {tmp_path}/x.npy --index {tmp_path}/i.npy --axis 1 --out {tmp_path}/y.npy"
+    done = CliRunner().invoke(main, [*arguments.split(), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["operator"] == "index_select"
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), wanted)
+
+
+@pytest.mark.parametrize(
+    ("index", "axis", "message"),
+    [
+        ([0, 5], 1, r"index\[1\] = 5: axis 1 of x has 5 elements, so an index is -5 to 4"),
+        ([[0]], 0, r"index has shape \[1, 1\], rank 2: it is a list of indices"),
+        ([0.5], 0, "index is float64: an index of index_select is int32 or int64"),
+        ([0], 4, r"axis=4 of a tensor of rank 4: an axis is in \[-4, 4\)"),
+        ([0], 0.5, "axis=0.5 is not an integer"),
+    ],
+)
+def test_what_it_refuses(index, axis, message):
+    with pytest.raises(InputError, match=message):
+        ops.index_select(X, index, axis)
+    with pytest.raises(PlanError, match="nram_limit_bytes = 3"):
+        ops.index_select(X, [0], 0, nram_limit_bytes=3)
