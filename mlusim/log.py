@@ -144,7 +144,8 @@ class Log:
     bytes the host wrote; `windows` by allocation the parts of it (offset, box) that launches were given; `released` by
     allocation how many records there were when it was given back; `loops` the counted loops by record; `byte_copies`
     the records of copies in the byte form, whose segments are those that the kernel named; `swallowed` the errors that
-    kernels caught: message and place.
+    kernels caught: message and place; `joined` calls that take part in a copy of another core
+    (`mlusim.cores.shared_copy`), by record, with the record of that copy.
     """
 
     def __init__(self, board: str) -> None:
@@ -168,6 +169,7 @@ class Log:
         self.swallowed: list[tuple[str, str]] = []
         self.loops: dict[int, LoopRecord] = {}
         self.byte_copies: list[int] = []
+        self.joined: dict[int, int] = {}
         self._op_codes: dict[str, int] = {}
         self._frame_lines: dict[tuple[int, int], int] = {}
         self._line_codes: dict[tuple[str, int, str], int] = {}
@@ -228,6 +230,22 @@ class Log:
             number = self._box_codes[key] = len(self.boxes)
             self.boxes.append(Box(shape, strides, itemsize))
         return number
+
+    def end(self, record: int, now: int) -> None:
+        """Write down when an operation ended."""
+        self.data[record * WIDTH + END] = now
+
+    def join(self, record: int, copy: int, now: int, end_ps: int) -> None:
+        """Write down that a call takes part in a copy of another core: its bytes count there, and only there."""
+        self.joined[record] = copy
+        mine, its = record * WIDTH, copy * WIDTH
+        self.data[mine + START] = now if end_ps == NONE else max(now, end_ps)
+        self.data[mine + WAITED_FOR] = copy
+        for name in ("alone_ps", "count", "bytes_requested", "bus_read_bytes", "bus_write_bytes"):
+            self.data[mine + COLUMNS.index(name)] = 0
+        self.data[mine + COLUMNS.index("alone_ps")] = self.data[its + COLUMNS.index("alone_ps")]
+        for column in range(COLUMNS.index("dst_alloc"), WIDTH):
+            self.data[mine + column] = NONE
 
     def close_allocation(self, identity: int, now: int) -> None:
         """Write down when an allocation was freed."""

@@ -64,6 +64,9 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
             one.more_operands[int(new_record[old])] = list(moved)
     one.loops = {int(new_record[old]): loop for old, loop in log.loops.items() if new_record[old] != NONE}
     one.byte_copies = [int(new_record[old]) for old in log.byte_copies if new_record[old] != NONE]
+    one.joined = {
+        int(new_record[call]): int(new_record[copy]) for call, copy in log.joined.items() if new_record[call] != NONE
+    }
     one.ops, one.lines, one.boxes = log.ops, log.lines, log.boxes
     one.tasks = [replace(log.tasks[number], launch=log.tasks[number].launch - launches.start) for number in tasks]
     one.launches = [log.launches[number] for number in launches]

@@ -111,8 +111,8 @@ class Records:
 
     @cached_property
     def engine(self) -> Integers:
-        """(records,) the unit whose pipe does the work: GDRAM2SRAM runs on the memory core's, whoever issues it (B)."""
-        staged = self.direction == DIRECTION_NAMES.index("GDRAM2SRAM")
+        """(records,) the unit whose pipe does the work: see `Direction.by_memory_core`."""
+        staged = np.array([*(each.by_memory_core for each in Direction), False])[self.direction]
         if not staged.any():
             return self.unit
         clusters = np.array([task.cluster for task in self.log.tasks], np.int64)[self.task]

@@ -41,6 +41,9 @@ class Barrier:
         last_task, last_record = max(self.waiting, key=lambda entry: entry[0].now_ps)
         release_ps = last_task.now_ps + self._latency_ps
         here, self.waiting = self.waiting, []
+        if self.name != "sync_all_ipu":
+            for waiter, _ in here:
+                waiter.unit.cluster.shared_copies.clear()
         data = self._chip.log.data
         for waiter, own_record in here:
             waiter.now_ps = release_ps

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mlusim.cores.launch import Job, Queue
+from mlusim.cores.shared_copy import SharedCopy
 from mlusim.cores.unit import Unit
 from mlusim.errors import MlusimError
 from mlusim.hardware.board import Board
@@ -43,6 +44,8 @@ class Cluster:
             alignment_bytes=board.vector_alignment_bytes,
             data=chip.data,
         )
+        # Copies by the memory core that cores of the cluster may still take part in, by call.
+        self.shared_copies: dict[Any, list[SharedCopy]] = {}
         # The union that holds the whole cluster, also when some of its tasks are over.
         self.union: Job | None = None
         self.cores = [Unit(chip, self, core, is_memory_core=False) for core in range(board.cores_per_cluster)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.pipe import Transfer
+from mlusim.cores.shared_copy import SharedCopy
 from mlusim.errors import CopyError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, RECORD_BYTES, pack_record
 from mlusim.memory.allocation import check_usable
@@ -125,19 +126,17 @@ def _copy(
     if not (blocking or geometry.asynchronous):
         raise CopyError(f"memcpy_async has no {geometry.direction.name}: use `await core.memcpy(...)`")
     unit = issuer.unit
-    if geometry.pipe == MOVE:
-        pipe = unit.move
-        task.pending_move += 1
-    else:
-        pipe = unit.cluster.memory_core.io if geometry.by_memory_core else unit.io
-        task.pending_io += 1
+    engine = unit.cluster.memory_core if geometry.by_memory_core else unit
+    pipe = engine.move if geometry.pipe == MOVE else engine.io
     issue_ps = task.now_ps = task.now_ps + issuer.issue_ps
     log = issuer.log
     record = log.count
     if record == log.room:
         log.grow()
     # A pipe that has nothing to do starts at once; `pipe.start` does the rest for the others.
-    starts = pipe.current is None and geometry.has_work and pipe.twin is None
+    waits = blocking and not task.is_idle()
+    starts = pipe.current is None and geometry.has_work and pipe.twin is None and not waits
+    starts = starts and not geometry.by_memory_core
     op, nbytes, bus_read, bus_write, direction_code, alone_ps = geometry.columns
     pack_record(
         log.data,
@@ -169,16 +168,27 @@ def _copy(
         NONE,
     )
     log.count = record + 1
-    transfer = Transfer(pipe, task, record, issue_ps, geometry.cost, effect, blocking)
     if blocking:
         task.unawaited = record
+    if geometry.by_memory_core:
+        operands = (dst_allocation.identity, dst.offset, geometry.dst_box, src_allocation.identity, src.offset)
+        call = (*operands, geometry.src_box, blocking)
+        shared = SharedCopy(pipe, task, record, issue_ps, geometry.cost, effect, blocking, call)
+        if waits:
+            task.when_idle(shared.begin)
+        else:
+            shared.begin()
+        return
+    transfer = Transfer(pipe, task, record, issue_ps, geometry.cost, effect, blocking)
     if starts:
+        task.pending_io += pipe is not unit.move
+        task.pending_move += pipe is unit.move
         pipe.current = transfer
         pipe.link.join(transfer, issue_ps + transfer.latency_ps, issuer.chip.environment.now)
-    elif pipe.current is None:
-        pipe.start(transfer, issue_ps, issuer.chip.environment.now)
+    elif waits:
+        task.when_idle(partial(pipe.submit_after_wait, transfer))
     else:
-        pipe.queue.append(transfer)
+        pipe.submit(transfer)
 
 
 def _geometry(
@@ -262,7 +272,7 @@ class CopyGeometry:
         self.direction = direction
         self.cost = copy_cost(chip.board, shape, memory_core=unit.is_memory_core)
         self.has_work = self.cost.work > 0
-        self.by_memory_core = direction is Direction.GDRAM2SRAM
+        self.by_memory_core = direction.by_memory_core
         self.pipe = IO if direction.source.off_chip or direction.destination.off_chip else MOVE
         self.asynchronous = direction.asynchronous
         self.columns = (

@@ -64,6 +64,8 @@ class Job:
         """A task is over."""
         self._left -= 1
         if self._left == 0:
+            for cluster in self.clusters:
+                cluster.shared_copies.clear()
             for buffers in self.sram_buffers.values():
                 for view in buffers.values():
                     task.chip.free(view.allocation, task.now_ps)

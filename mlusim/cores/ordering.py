@@ -36,8 +36,9 @@ class Ordering:
 
 # Vector instructions, asynchronous copies, gathers and scatters by one instruction.
 PIPELINED = Ordering()
-# `__memcpy`, and loops of it.
-BLOCKING_COPY = Ordering(blocks=True)
+# `__memcpy`, and loops of it: in order with everything before them in their core (G 3.3.5.1). Whether they wait for
+# instructions on other buffers too is not stated; ASSUMED that they do, on every pipe.
+BLOCKING_COPY = Ordering(waits_for=ALL_PIPES, blocks=True)
 # A loop of `__memcpy_async`, of which only the last is waited for.
 QUEUED_LOOP = Ordering(blocks=True)
 # Scalar loads and arithmetic, and scalar stores to memories on chip.

@@ -133,10 +133,22 @@ class DmaPipe:
 
     def submit(self, transfer: Transfer) -> None:
         """Take a transfer; it begins when those before it are complete."""
+        task = transfer.task
+        if self is task.unit.move:
+            task.pending_move += 1
+        else:
+            task.pending_io += 1
         if self.current is None:
             self.start(transfer, transfer.issue_ps, self._environment.now)
         else:
             self.queue.append(transfer)
+
+    def submit_after_wait(self, transfer: Transfer) -> None:
+        """Take a blocking transfer, which everything before it in its core has been waited for."""
+        task = transfer.task
+        transfer.issue_ps = task.now_ps
+        self.log.data[transfer.record * WIDTH + WAITED_FOR] = task.waited_for
+        self.submit(transfer)
 
     def start(self, transfer: Transfer, start_ps: int, now: int) -> None:
         """Begin a transfer at `start_ps`: its start-up, or what of it the transfer before has not hidden."""

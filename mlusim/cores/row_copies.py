@@ -15,7 +15,7 @@ from mlusim.log import IO, MOVE, NO_OPERAND, NONE
 from mlusim.memory.addresses import Indices
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import check_row
-from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, Direction, MemoryKind
+from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, MemoryKind
 from mlusim.memory.loops import Turn, rows_cost
 from mlusim.memory.view import View
 
@@ -134,14 +134,14 @@ def copy_loop(
     effect = None
     if issuer.has_data and loop.kept:
         effect = partial(move_rows, dst, src, loop.dst_rows, loop.src_rows, loop.kept)
-    if off_chip:
-        task.pending_io += 1
-    else:
-        task.pending_move += 1
-    if direction is Direction.GDRAM2SRAM:
+    if direction.by_memory_core:
         unit = unit.cluster.memory_core
     pipe = unit.io if off_chip else unit.move
-    pipe.submit(Transfer(pipe, task, record, task.now_ps, cost, effect, not by_engine))
+    transfer = Transfer(pipe, task, record, task.now_ps, cost, effect, not by_engine)
+    if how == "blocking":
+        task.when_idle(partial(pipe.submit_after_wait, transfer))
+    else:
+        pipe.submit(transfer)
     return record
 
 

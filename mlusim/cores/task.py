@@ -46,6 +46,7 @@ class Task:
     __slots__ = (
         "_coroutine",
         "_refused",
+        "_starts_copy",
         "_sync_mask",
         "_sync_record",
         "_then",
@@ -63,6 +64,7 @@ class Task:
         "task_id",
         "unawaited",
         "unit",
+        "waited_for",
         "waits_for",
     )
 
@@ -78,6 +80,10 @@ class Task:
         self.pending_move = 0
         self.finished = False
         self.waits_for = ""
+        # Whether the wait under way is that of a blocking copy, which does not wait for posted stores.
+        self._starts_copy = False
+        # The record that the last wait for pipes ended with.
+        self.waited_for = NONE
         self.scratches: list[Scratch] = []
         self._coroutine: Coroutine[Any, None, None] | None = None
         self._refused: KernelError | None = None
@@ -194,6 +200,21 @@ class Task:
         self._settle(NONE)
         return False
 
+    def when_idle(self, begin: Callable[[], None]) -> None:
+        """Call `begin` as soon as all pipes of the core are free, posted stores aside: now, or at an event."""
+        if self.is_idle():
+            self.waited_for = NONE
+            begin()
+            return
+        self._starts_copy = True
+        if not self.drain(ALL_PIPES, NONE, begin):
+            begin()
+
+    def is_idle(self) -> bool:
+        """Whether all pipes of the core are free as of `now_ps`, and what they did has acted on memory."""
+        unit, now = self.unit, self.now_ps
+        return not (self.pending_io or self.pending_move or unit.vector_free_ps > now or unit.late_effects)
+
     def _busy(self) -> bool:
         mask = self._sync_mask
         return bool((self.pending_io and mask >> IO & 1) or (self.pending_move and mask >> MOVE & 1))
@@ -213,9 +234,11 @@ class Task:
         if mask >> VECTOR & 1 and unit.vector_free_ps > self.now_ps:
             self.now_ps = unit.vector_free_ps
             waited_for = unit.vector_record
-        if mask == ALL_PIPES and unit.stored_ps > self.now_ps:
+        if mask == ALL_PIPES and not self._starts_copy and unit.stored_ps > self.now_ps:
             self.now_ps = unit.stored_ps
             waited_for = NONE
+        self.waited_for = waited_for
+        self._starts_copy = False
         if self._sync_record != NONE:
             position = self._sync_record * WIDTH
             self.chip.log.data[position + END] = self.now_ps

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from mlusim.errors import PlanError
-from mlusim.kernels.boxes import copy_box, front
+from mlusim.kernels.boxes import copy_box, copy_box_async, front
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
 from mlusim.planning.index_form import IndexForm
@@ -52,6 +52,12 @@ class IndexTiles:
         """Load a box of the index; its last axis is that of the columns."""
         loaded = self._loaded(index.shape)
         await copy_box(self._core, loaded, index)
+        return loaded
+
+    def load_async(self, index: View) -> View:
+        """Issue the load of a box of the index; a sync must come before it is used."""
+        loaded = self._loaded(index.shape)
+        copy_box_async(self._core, loaded, index)
         return loaded
 
     def offsets(self, addresses: Addresses) -> tuple[View, View | None]:

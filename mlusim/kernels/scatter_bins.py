@@ -46,12 +46,12 @@ async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, s
     for turn, (first, low, high) in enumerate(zip(*chunks, strict=True)):
         start, stop = tuple(low), tuple(high)
         source, origin = boxed(given, start, stop), boxed(tuples, start, stop)
+        tile = reader.load_async(origin)
         copy_box_async(core, front(loaded, source.shape), source)
-        tile = await reader.load(origin)
+        await core.sync_io()
         addresses = lookups.addresses((start, stop), target, tile, origin)
         numbers, mask = reader.numbers(addresses)
         count = addresses.count
-        await core.sync_io()
         found = await core.collect_bins(
             updates.rows[:count],
             updates.values[:count],
@@ -97,7 +97,10 @@ async def scatter_regions(core: Core, x: View, index: View, src: View, out: View
 async def _apply(
     core: Core, region: View, lists: list[_Updates], batches: Iterator[list[Run]], *, by_instruction: bool
 ) -> None:
-    """Let updates happen, in order, in a region that is on its way: those of one list while the other is loaded."""
+    """Let updates happen, in order, in a region that is on its way: those of one list while the other is loaded.
+
+    The last of them may still run at the end; a blocking copy of the region waits for them.
+    """
     ready = 0
     for turn, batch in enumerate(batches):
         lists[turn % 2].load(batch)
@@ -107,7 +110,6 @@ async def _apply(
         ready = sum(count for _, count in batch)
     if ready:
         await lists[turn % 2].update(region, ready, by_instruction=by_instruction)
-    await core.sync()
 
 
 class _Updates:

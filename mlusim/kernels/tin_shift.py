@@ -55,7 +55,6 @@ async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan:
         source = begin - shift
         first, last = kept_rows(source, end - begin, time)
         core.write_zero(nram)
-        await core.sync()  # the fill is on the vector pipe, the load on the IO pipe
         if first < last:
             await core.memcpy(buffer(first, last), x[n, source + first : source + last, c])
         await core.memcpy(out[n, begin:end, c], buffer(0, end - begin))
@@ -77,14 +76,14 @@ async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View,
         source = begin - shift
         first, last = kept_rows(source, end - begin, time)
         vacated = last - first < end - begin
-        if vacated:
+        if vacated and rounds_out:
+            # What is cleared may reach into rows that the load fills, so the load comes after it.
             core.write_zero(vacated_part(core.board, block, first, last))
-            if rounds_out:
-                await core.sync()  # what is cleared may reach into rows that the load fills
+            await core.sync_compute()
         if first < last:
-            await core.memcpy(block[first:last], x[n, source + first : source + last, c:c_end])
+            core.memcpy_async(block[first:last], x[n, source + first : source + last, c:c_end])
         if vacated and not rounds_out:
-            await core.sync()
+            core.write_zero(vacated_part(core.board, block, first, last))
         await core.memcpy(out[n, begin:end, c:c_end], block)
 
 
@@ -106,7 +105,6 @@ async def tin_shift_row_chunks(core: Core, x: View, shifts: View, out: View, pla
             kept = 0 <= source < time
             if always_clears or not kept:
                 core.write_zero(buffer)
-                await core.sync()
         chunk = buffer[: right - left]
         if kept:
             await core.memcpy(chunk, x[n, source, c, left:right])
@@ -145,7 +143,6 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
             core.memcpy_async(block[first:last], kept)
         loaded = (out[n, begin:end, c : c + 1, left:right], block)
     if loaded:
-        await core.sync()
         await core.memcpy(*loaded)
 
 

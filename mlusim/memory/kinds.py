@@ -68,6 +68,11 @@ class Direction(Enum):
         return self.source.off_chip or self.destination.off_chip
 
     @property
+    def by_memory_core(self) -> bool:
+        """Whether it runs on the engine of the cluster's memory core, whoever issues it (B)."""
+        return self in (Direction.GDRAM2SRAM, Direction.SRAM2GDRAM)
+
+    @property
     def asynchronous(self) -> bool:
         """Whether `__memcpy_async` takes this direction: not from LDRAM, not between clusters' SRAMs (B)."""
         return self in _ASYNCHRONOUS

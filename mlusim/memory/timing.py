@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mlusim.hardware.board import Board
 from mlusim.memory.copy import CopyShape
-from mlusim.memory.kinds import Direction, MemoryKind
+from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.link import READ, READ_AND_WRITE, WRITE
 from mlusim.memory.loaded_link import carried
 from mlusim.units import PS_PER_S, ceil_ps
@@ -74,7 +74,7 @@ def _dram_cost(board: Board, copy: CopyShape, *, memory_core: bool) -> CopyCost:
         bandwidth = min(board.core_read_bandwidth_bytes_per_s, board.core_write_bandwidth_bytes_per_s)
         latency = board.dma_read_latency_ps + board.dma_write_latency_ps
         cluster = min(board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s)
-    if memory_core or copy.direction is Direction.GDRAM2SRAM:
+    if memory_core or copy.direction.by_memory_core:
         bandwidth = board.memory_core_bandwidth_bytes_per_s
     return _cost(board, copy, work, port_bytes, min(bandwidth, cluster), traffic, latency)
 

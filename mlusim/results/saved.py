@@ -277,6 +277,7 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
     arrays["log/loop_records"] = np.array(list(log.loops), np.int64)
     tables["loops"] = _table_values("loops", list(log.loops.values()), arrays)
     arrays["log/byte_copies"] = np.array(log.byte_copies, np.int64)
+    arrays["log/joined"] = np.array(sorted(log.joined.items()), np.int64).reshape(-1, 2)
     more = [(record, *operand) for record, operands in sorted(log.more_operands.items()) for operand in operands]
     arrays["log/more_operands"] = np.array(more, np.int64).reshape(-1, 4)
     return {
@@ -310,6 +311,7 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     loops = _table_of("loops", LoopRecord, values["tables"]["loops"], array)
     log.loops = dict(zip(array("log/loop_records").tolist(), loops, strict=True))
     log.byte_copies = array("log/byte_copies").tolist()
+    log.joined = dict(array("log/joined").tolist())
     for key in ("dst", "src", "unknown"):
         rows, first = array(f"log/rows_{key}"), 0
         for number, count in array(f"log/addresses_{key}").tolist():

@@ -139,7 +139,9 @@ class _Replay:
         row = self._table[record].tolist()
         op, pipe, count, direction, detail, line = _FIELDS(row)
         name = self._log.ops[op]
-        operands = [(row[place], row[place + 1], row[place + 2]) for place in range(_OPERANDS, WIDTH, 3)]
+        # A call that took part in a copy of another core has its operands.
+        of = row if record not in self._log.joined else self._table[self._log.joined[record]].tolist()
+        operands = [(of[place], of[place + 1], of[place + 2]) for place in range(_OPERANDS, WIDTH, 3)]
         loop = self._log.loops.get(record)
         if name == "memcpy":
             return self._copy(issuer, record, operands, direction, detail, line)

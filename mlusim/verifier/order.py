@@ -7,7 +7,8 @@ The rules (HARDWARE: the machine, BANG C semantics):
 - a sync completes, before what follows, everything on the pipes that it names; only the full one waits for posted
   stores;
 - a barrier is a full sync of every participant, and orders what each did before it before what any does after it;
-- a copy from GDRAM to SRAM runs on the memory core's engine, whoever issues it: in order with those of the same task;
+- a copy between GDRAM and SRAM runs on the memory core's engine, whoever issues it: in order with those of the same
+  task, and complete for every task that takes part in it when that task's own call is;
 - launches of one queue are in order, and so are those on both sides of a wait of the host;
 - tasks of a launch have no order but through barriers: not BLOCK tasks that share a core, not the jobs of a grid.
 
@@ -113,10 +114,11 @@ class Order:
 
     def _lanes(self, pipe: Integers, posted: Flags) -> Integers:
         lane = np.where(posted, POSTED, pipe)
-        to_sram = self._columns["direction"][self.record] == DIRECTION_CODES[Direction.GDRAM2SRAM]
-        if to_sram.any():
+        by_memory_core = [DIRECTION_CODES[direction] for direction in Direction if direction.by_memory_core]
+        staged = np.isin(self._columns["direction"][self.record], by_memory_core)
+        if staged.any():
             memory_core = np.array([record.is_memory_core for record in self.log.tasks], bool)
-            lane[to_sram & ~memory_core[self.task]] = MEMORY_CORE_IO
+            lane[staged & ~memory_core[self.task]] = MEMORY_CORE_IO
         return lane
 
     def _done(self) -> tuple[Integers, Integers]:
@@ -141,6 +143,12 @@ class Order:
                 done[mine] = np.minimum(done[mine], found + known)
                 waiter[mine] = np.minimum(waiter[mine], found)
         return done, waiter
+
+    @cached_property
+    def _calls(self) -> dict[tuple[int, int], int]:
+        """By copy of the memory core and task: the place of the task's call that takes part in it."""
+        places = {call: int(self.place[call]) for call in self.log.joined}
+        return {(copy, int(self.task[places[call]])): places[call] for call, copy in self.log.joined.items()}
 
     @cached_property
     def segment(self) -> Integers:
@@ -253,6 +261,9 @@ class Order:
         launches = int(self.launch[first]), int(self.launch[second])
         if launches[0] != launches[1]:
             return launches[0] < launches[1] and bool(self.launches_in_order[launches])
+        call = self._calls.get((int(self.record[one]), second))
+        if call is not None and self.done[call] < other and call < other:
+            return True
         if self.group[first] != self.group[second]:
             return False
         return int(self.clock_of(second, first)[self.segment[other]]) > int(self.segment[one])

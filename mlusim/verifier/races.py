@@ -43,10 +43,22 @@ class Races:
     def find(self) -> list[Finding]:
         """All races, those of equal source lines as one."""
         inside = _collect(within_tasks(self.order, self.accesses, self.space))
-        between = _collect(between_tasks(self.order, self.accesses, self.space))
+        between = self._not_joined(*_collect(between_tasks(self.order, self.accesses, self.space)))
         found = [self._in_task(a, b, times) for a, b, times in self._by_lines(*inside)]
         found += [self._between(a, b, times) for a, b, times in self._by_lines(*between)]
         return found
+
+    def _not_joined(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
+        """Without the pairs of a copy by the memory core and what comes after another task's call of that copy."""
+        if not self.log.joined or not len(a):
+            return a, b
+        copies = list(set(self.log.joined.values()))
+        one, other = self.accesses.record[a], self.accesses.record[b]
+        chosen = np.ones(len(a), bool)
+        for row in np.flatnonzero(np.isin(one, copies) | np.isin(other, copies)).tolist():
+            first, second = int(self.order.place[one[row]]), int(self.order.place[other[row]])
+            chosen[row] = not (self.order.before(first, second) or self.order.before(second, first))
+        return a[chosen], b[chosen]
 
     def _by_lines(self, a: Integers, b: Integers) -> list[tuple[int, int, int]]:
         """One pair for each two source lines and memory, the first in the log, and how many operations meet so."""

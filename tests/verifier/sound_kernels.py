@@ -73,7 +73,8 @@ async def cluster_sum(core, x, out):
         held = core.nram.alloc(size, x.dtype, "held")
         core.write_zero(total)
         for row in range(core.task_id, x.shape[0], core.task_dim):
-            await core.memcpy(held, x[row])
+            core.memcpy_async(held, x[row])
+            await core.sync_io()
             core.add(total, total, held)
             await core.sync_compute()
         await core.memcpy(partial[core.core_id], total)
@@ -82,7 +83,6 @@ async def cluster_sum(core, x, out):
         gathered = core.nram.alloc((4, size), x.dtype, "gathered")
         await core.memcpy(gathered, partial)
         core.reduce_sum(total, gathered)
-        await core.sync_compute()
         await core.memcpy(out, total)
 
 
@@ -108,7 +108,7 @@ async def staged_add(core, x, y, out):
             await core.memcpy(right, held[slot + 2, begin : begin + part])
             core.add(left, left, right)
             await core.sync_compute()
-            await core.memcpy(done[slot, begin : begin + part], left)
+            core.memcpy_async(done[slot, begin : begin + part], left)
         await core.sync_cluster()
 
 

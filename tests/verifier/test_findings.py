@@ -400,7 +400,7 @@ def test_of_two_syncs_in_a_row_only_one_is_redundant():
         core.write_zero(held)
         await core.sync()
         await core.sync_compute()
-        await core.memcpy(out, held)
+        core.memcpy_async(out, held)
 
     report = verify(kernel, Output((8, 8)), **ONE)
     assert [finding.kind for finding in report.findings] == ["redundant-sync"]

@@ -136,6 +136,8 @@ class Graph:
             if (task, engine) in last_on:
                 self.after["complete", last_on[task, engine]].add(begun)
             last_on[task, engine] = number
+            if number in log.joined:
+                self.after["complete", log.joined[number]].add(complete)
             posted = self.posted(log, number)
             blocking = record["detail"] == 1 and pipe in (IO, MOVE)
             if blocking and BLOCKING_COPY.waits_for:
@@ -149,10 +151,10 @@ class Graph:
 
     def engine(self, log: Any, number: int) -> Any:
         """What runs it, one after the other for one task."""
-        record = self.records[number]
+        record = self.records[log.joined.get(number, number)]
         if record["dst_alloc"] >= 0 and record["a_alloc"] >= 0:
             ends = tuple(log.allocations[record[side]].memory for side in ("a_alloc", "dst_alloc"))
-            if ends == ("gdram", "sram") and not log.tasks[record["task"]].is_memory_core:
+            if ends in {("gdram", "sram"), ("sram", "gdram")} and not log.tasks[self.task(number)].is_memory_core:
                 return "memory core"
         return "posted" if self.posted(log, number) else record["pipe"]
 
