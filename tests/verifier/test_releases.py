@@ -85,7 +85,6 @@ def test_vector_instructions_may_outlive_a_scope():
                 twice = core.nram.alloc(8, x.dtype, "twice")
                 core.add(twice, held[row], held[row])
                 core.add(held[row], twice, 1.0)
-        await core.sync()
         await core.memcpy(out, held)
 
     assert verify(kernel, X, Output.like(X), reference=2 * X + 1, **ONE).findings == ()
