@@ -104,13 +104,20 @@ def _make_kernel() -> click.Command:
             metavar="GRID",
             help="Grid of the kernel's launch: 4,8,1; may be repeated. [default: a task for every core]",
         ),
+        click.Option(
+            ["--kernel-version"],
+            default="",
+            metavar="TEXT",
+            help="For what the key of a point cannot hold, such as a file that the kernel reads: another text, other "
+            "points.",
+        ),
         click.Option(["--kind"], metavar="KINDS", help="BLOCK, UNION1, ..., separated by commas. [default: UNION1]"),
     ]
     return SectionedCommand(
         _KERNEL,
         params=[*own, *axes, *run_options()],
         sections={
-            "Kernel": ("kernel", "settings", "dim", "kind"),
+            "Kernel": ("kernel", "settings", "dim", "kind", "kernel_version"),
             "Values to combine": ("shape", "element_type", "device"),
             **SECTIONS,
         },
@@ -224,6 +231,9 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     retry: bool,
     workers: int | None,
     dask: str | None,
+    shard: tuple[int, int] | None,
+    merge: Sequence[str],
+    kernel_version: str = "",
     output: str | None,
     plot: str | None,
     against: str | None,
@@ -235,7 +245,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     from mlusim.explore.axes import axes_of
     from mlusim.explore.runner import Runner
     from mlusim.explore.store import Store
-    from mlusim.explore.sweeping import run_axes
+    from mlusim.explore.sweeping import merge_files, run_axes
     from mlusim.explore.table import check_table
 
     target = check_table(check_file("--out", output)) if output is not None else None
@@ -257,11 +267,15 @@ def _sweep(  # noqa: PLR0913 - the options of the command
         data=data,
         seed=seed,
         options=own,
+        kernel_version=kernel_version,
     )
     axes.count()
     draw = _plotter(axes, plot, against, picture, output)
     with Runner(workers, _client(dask, workers)) as runner, Store(None if no_db else db) as store:
-        found = run_axes(axes, store, runner, retry=retry, progress=not quiet)
+        merge_files(store, merge)
+        found = run_axes(axes, store, runner, retry=retry, progress=not quiet, shard=shard)
+    for line in found.damaged:
+        click.echo(f"warning: {line}", err=True)
     written = [target] if target is not None else []
     if target is not None:
         found.save(target)

@@ -56,6 +56,21 @@ class Values(ParamType):
         return numbers(self.parameter, value) if isinstance(value, str) else value
 
 
+class Shard(ParamType):
+    """A part of the points: `3/8`."""
+
+    name = "shard"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """Its number from 1, and how many parts there are."""
+        if not isinstance(value, str):
+            return (int(value[0]), int(value[1]))
+        part, slash, parts = value.partition("/")
+        if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+            self.fail(f"{value!r} is no part such as 3/8, the third of eight", param, ctx)
+        return int(part), int(parts)
+
+
 def several_options(parameters: Sequence[click.Parameter]) -> list[click.Parameter]:
     """The same options, each for several values; flags as they are."""
     found: list[click.Parameter] = []
@@ -75,7 +90,7 @@ def several_options(parameters: Sequence[click.Parameter]) -> list[click.Paramet
 
 SECTIONS = {
     "Boards, by parameter": ("nram", "cores", "bandwidth", "vary"),
-    "How it runs": ("data", "seed", "db", "no_db", "retry", "workers", "dask"),
+    "How it runs": ("data", "seed", "db", "no_db", "retry", "workers", "dask", "shard", "merge"),
     "Output": ("output", "plot", "against", "picture", "as_json", "quiet"),
 }
 
@@ -176,6 +191,19 @@ def run_options() -> list[click.Parameter]:
             help="Processes; 0: this one. [default: all cores]",
         ),
         click.Option(["--dask"], metavar="ADDRESS", help="Run on the cluster of that Dask scheduler: tcp://host:8786."),
+        click.Option(
+            ["--shard"],
+            type=Shard(),
+            metavar="I/N",
+            help="Run only the I-th of N parts of the points, each with a --db of its own: for jobs of a batch cluster.",
+        ),
+        click.Option(
+            ["--merge"],
+            multiple=True,
+            type=FILE,
+            metavar="FILE",
+            help="Use the points of that file too, and copy them into --db: of a shard. May be repeated.",
+        ),
         click.Option(
             ["--out", "--output", "-o", "output"],
             type=FILE,

@@ -31,6 +31,7 @@ def axes_of(  # noqa: PLR0913
     data: bool,
     seed: int,
     options: Mapping[str, Any],
+    kernel_version: str = "",
 ) -> Axes:
     """The axes of what `sweep` takes, checked. Raises `InputError` and `BoardError`."""
     own = {name: several(value) for name, value in options.items()}
@@ -50,7 +51,7 @@ def axes_of(  # noqa: PLR0913
         own = _operator_options(command, own)
         strategies = _strategies(command, own, strategy)
     else:
-        kernel = kernel_of(operation)
+        kernel = kernel_of(operation, kernel_version)
         name = kernel.name
         if strategy is not None or nram_limit_bytes is not None:
             given = "strategy" if strategy is not None else "nram_limit_bytes"

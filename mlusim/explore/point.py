@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError
-from mlusim.explore.sources import UserKernel, load, model_hash, where_in
+from mlusim.explore.sources import VARIABLE, UserKernel, beside, load, model_hash, where_in
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
 from mlusim.hardware import Board
 from mlusim.ops.commands import command_of
@@ -75,12 +75,13 @@ class Point:
     seed: int = 0
     asked: Mapping[str, Any] = field(default_factory=dict)
 
-    def payload(self) -> dict[str, Any]:
-        """As plain values, which `run_point` takes."""
+    def payload(self, *, here: bool = True) -> dict[str, Any]:
+        """As plain values, which `run_point` takes; `here`: in this process."""
+        kernel = self.kernel
         return {
             "model": model_hash(),
             "operator": self.operator,
-            "kernel": None if self.kernel is None else self.kernel.payload(),
+            "kernel": None if kernel is None else kernel.payload() if here else kernel.sendable,
             "shape": self.shape,
             "dtype": dtype_name(self.dtype),
             "board": {item.name: getattr(self.board, item.name) for item in fields(Board) if item.name != "sources"},
@@ -131,14 +132,20 @@ def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]
             (item.name for item in fields(Board) if item.name not in ("name", "sources")), "a sweep"
         )
         board = Board(**payload["board"], sources=sources)
-        figures = _run_kernel(payload, board) if payload["kernel"] else _run_operator(payload, board)
+        if payload["kernel"]:
+            with beside(payload["kernel"]["file"] if payload["kernel"]["text"] else ""):
+                figures = _run_kernel(payload, board)
+        else:
+            figures = _run_operator(payload, board)
     except _REFUSALS as error:
         status, message = IMPOSSIBLE, str(error)
     except MlusimError as error:
         status, message = FAILED, str(error)
     except MemoryError:
         status, message = DIED, "not enough memory on this machine: use fewer workers, or leave the data off"
-    except Exception as error:  # noqa: BLE001 - whatever a user's function raises is what came of the point
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever a user's function raises, sys.exit too, came of the point
         place = where_in(error, payload["kernel"]["file"]) if payload["kernel"] else ""
         status, message = FAILED, f"{place}{type(error).__name__}: {error}"
     return status, " ".join(message.split()), figures, time.perf_counter() - begin
@@ -166,6 +173,7 @@ def _run_operator(payload: dict[str, Any], board: Board) -> dict[str, Any]:
 
 
 def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
+    from functools import partial
     from inspect import iscoroutinefunction, signature
 
     from mlusim.analysis.floor import floor_of
@@ -180,12 +188,17 @@ def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
     if iscoroutinefunction(function):
         draw = Draw(payload["seed"], data=payload["data"])
         parameters = list(signature(function).parameters.values())[1:]
-        *inputs, output = (one.name for one in parameters if one.default is one.empty)
+        *inputs, output = (one.name for one in parameters if one.default is one.empty and one.kind not in VARIABLE)
         tensors = [device.upload(draw.elements(shape, dtype), name) for name in inputs]
         tensors.append(device.alloc(shape, dtype, output))
-        values = [settings.get(one.name, one.default) for one in parameters if one.default is not one.empty]
+        values = {one.name: settings.get(one.name, one.default) for one in parameters if one.default is not one.empty}
+        only = {one.name: values.pop(one.name) for one in parameters if one.kind is one.KEYWORD_ONLY}
+        kernel: Any = function
+        if only:
+            kernel = partial(function, **only)
+            kernel.__name__ = payload["operator"]
         launch = {name: _tupled(value) for name, value in payload["launch"].items()}
-        device.launch(function, *tensors, *values, **launch)
+        device.launch(kernel, *tensors, *values.values(), **launch)
     else:
         function(device, shape, dtype, **settings)
     device.synchronize()

@@ -2,6 +2,8 @@
 
 No more points are handed out than keep the workers busy, so that little is lost when one dies. Which point it died of
 nobody says: those that were out run again one by one, and the one whose process dies alone is to blame.
+
+Workers are loky's: they never load the main script, so that a script needs no `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import connection, get_all_start_methods, get_context, parent_process
 from types import TracebackType
 from typing import Any, Self
+
+from loky.process_executor import ProcessPoolExecutor
 
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.point import STALE, run_point
@@ -24,6 +28,7 @@ Payload = dict[str, Any]
 Answer = tuple[str, str, dict[str, Any], float]
 
 _AHEAD = 2  # points handed out for each worker, so that none waits for this process
+_FOLLOW_S = 0.2  # how soon a worker ends after its parent
 _DEAD = "the process that simulated it died: killed, perhaps for want of memory, or crashed"
 
 
@@ -149,8 +154,7 @@ class Runner:
                     pool.submit(core_count).result()
                 except BrokenProcessPool:
                     raise MlusimError(
-                        "no worker process can be started; in a script, call it under `if __name__ == '__main__':`, "
-                        "because workers load the script, or pass workers=0 to run in this process"
+                        "no worker process can be started: pass workers=0 to run in this process"
                     ) from None
         return self._pool
 
@@ -162,10 +166,7 @@ class Runner:
         if self._client is not None:
             pool.shutdown(wait=False)
             return
-        processes = list((getattr(pool, "_processes", None) or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()
+        pool.shutdown(wait=False, kill_workers=True)  # type: ignore[call-arg]  # loky's
 
     def __enter__(self) -> Self:
         return self
@@ -181,19 +182,17 @@ class Runner:
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    # A fork of a process with threads may hang; a server that forks has none, and is faster than a new Python.
-    method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
-    return ProcessPoolExecutor(workers, get_context(method), initializer=_begin)
+    return ProcessPoolExecutor(workers, initializer=_begin, initargs=(os.getpid(),))
 
 
-def _begin() -> None:
+def _begin(parent: int) -> None:
     """In a worker: leave Ctrl-C to the parent, and do not outlive it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = parent_process()
-    if parent is not None:
-        threading.Thread(target=_follow, args=(parent.sentinel,), name="mlusim-follow", daemon=True).start()
+    if hasattr(os, "getppid"):
+        threading.Thread(target=_follow, args=(parent,), name="mlusim-follow", daemon=True).start()
 
 
-def _follow(sentinel: int, leave: Callable[[int], Any] = os._exit) -> None:
-    connection.wait([sentinel])
+def _follow(parent: int, leave: Callable[[int], Any] = os._exit) -> None:
+    while os.getppid() == parent:
+        time.sleep(_FOLLOW_S)
     leave(1)

@@ -125,7 +125,7 @@ class Search:
     ) -> Iterator[tuple[tuple[_Line, Point, str], dict[str, Any]]]:
         keys = {point.key(): item for item in points for point in [item[1]]}
         known = self._store.read(self._store.known(keys))
-        fresh = [(key, item[1].payload()) for key, item in keys.items() if key not in known]
+        fresh = [(key, item[1].payload(here=self._runner.local)) for key, item in keys.items() if key not in known]
         self._bar.more(len(fresh))
         for key, (status, message, figures, host_s) in self._runner.run(fresh):
             known[key] = keys[key][1].outcome(status, message, figures, host_s)

@@ -1,25 +1,29 @@
-"""What a point depends on besides its numbers: the simulator's own source, and that of a user's kernel.
+"""What a point depends on besides its numbers: the simulator's own source, and a user's kernel.
 
-A kernel travels to another process as the text of its file, so that what runs is what was hashed. One that has no file
-(a notebook's, a function within a function) is pickled by cloudpickle.
+A kernel named as `file.py:function` goes to another process as the text of its file; a function is pickled, by value.
+Its digest (`mlusim.explore.fingerprint`) holds all that it computes with, and a worker computes it again: what runs
+there is what was hashed here.
 """
 
 from __future__ import annotations
 
-import ast
 import base64
 import hashlib
 import inspect
 import linecache
+import secrets
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from importlib import invalidate_caches
 from pathlib import Path
 from typing import Any
 
-from mlusim.errors import InputError
+from mlusim.errors import InputError, MlusimError
+from mlusim.explore.fingerprint import fingerprint, installed
 
 Function = Callable[..., Any]
 
@@ -29,6 +33,7 @@ MODEL = (
     *(f"analysis/{name}.py" for name in ("breakdown", "floor", "intervals", "metrics", "records")),
     *("explore/grid.py", "explore/point.py"),
 )
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _LOADED: dict[str, Function] = {}
 _LOADING: list[str] = []
 
@@ -51,67 +56,116 @@ class UserKernel:
 
     Attributes:
         name: of the function.
-        sha256: of its source: its file and the files beside it that it imports, or its own text where it has none.
+        sha256: of the function and of all that it computes with, and of `version`.
+        unknown: what the digest cannot hold; the function then has another digest each time, or a version.
+        version: the user's word for everything that the digest does not hold; empty where none is given.
+        function: itself, in this process.
         launches: whether it is a plain function that uploads and launches itself; else it is a kernel.
         tensors: a kernel's parameters after `core` that have no default: tensors, the last one its output.
         settings: parameters that have a default, by name.
-        file, text: of its source.
-        pickled: by cloudpickle, in base64, where there is no file.
+        file: of its source.
+        text: of that file, where it was named as `file.py:function`.
     """
 
     name: str
     sha256: str
+    unknown: tuple[str, ...] = ()
+    version: str = ""
+    function: Function
     launches: bool
     tensors: tuple[str, ...]
     settings: Mapping[str, Any]
     file: str = ""
     text: str = ""
-    pickled: str = ""
 
     def payload(self) -> dict[str, Any]:
-        """As plain values."""
-        return {name: getattr(self, name) for name in ("name", "sha256", "file", "text", "pickled")}
+        """As plain values, without what another process needs."""
+        return {name: getattr(self, name) for name in ("name", "sha256", "version", "file", "text")}
 
-    def check_sendable(self) -> None:
-        """Raise `InputError` where another process cannot have it."""
-        if not (self.text or self.pickled):
+    @cached_property
+    def sendable(self) -> dict[str, Any]:
+        """As plain values that another process can load. Raises `InputError` where it cannot be pickled."""
+        return self.payload() if self.text else self.payload() | {"pickled": _pickled(self.function)}
+
+    def check_reusable(self, where: object) -> None:
+        """Raise `InputError` where points of this kernel in a file could be taken for those of another one."""
+        if self.unknown:
             raise InputError(
-                f"{self.name} has no file that other processes could load, and cloudpickle is not installed: put it at "
-                "the top level of a file, pip install cloudpickle, or pass workers=0 to run in this process"
+                f"{self.name} cannot be told from a changed one, because it uses {' and '.join(self.unknown)}: give "
+                f"kernel_version (--kernel-version), another one after each change, or no file for the points "
+                f"(--no-db) instead of {where}"
             )
 
 
-def kernel_of(given: Function | str) -> UserKernel:
+def kernel_of(given: Function | str, version: str = "") -> UserKernel:
     """A user's function: itself, or `file.py:function`.
 
     Raises `InputError` for a file that cannot be loaded, a function that is not in it, and one that cannot be called as
     a kernel (`async def`, first parameter the core) or as one that launches (parameters device, shape, dtype).
     """
     if isinstance(given, str):
-        return _from_file(given)
-    if not callable(given):
-        raise InputError(f"{given!r} is neither the name of an operator nor a function")
-    name = getattr(given, "__name__", type(given).__name__)
-    file, text = _file_of(given)
-    if text:
-        found = _described(given, name, _hash_of_file(Path(file), name, text), file=file, text=text)
+        function, name, source = _from_file(given)
+    elif callable(given):
+        code = getattr(given, "__code__", None)
+        function, name = given, getattr(given, "__name__", type(given).__name__)
+        source = {"file": code.co_filename} if code else {}
     else:
-        found = _described(given, name, _hash_of_function(given), pickled=_pickled(given))
-    _LOADED[found.sha256] = given
+        raise InputError(f"{given!r} is neither the name of an operator nor a function")
+    with beside(source["file"] if "text" in source else ""):
+        found = _described(function, name, version, **source)
+    _LOADED[found.sha256] = function
     return found
 
 
 def load(kernel: Mapping[str, Any]) -> Function:
-    """The function of a `UserKernel.payload`, loaded once in each process."""
+    """The function of a `UserKernel`'s payload, loaded once in each process.
+
+    Raises `MlusimError` where it is not the function that was sent.
+    """
     key = kernel["sha256"]
     if key not in _LOADED:
-        if kernel["pickled"]:
+        if kernel["text"]:
+            function = _execute(Path(kernel["file"]), kernel["text"], kernel["name"])
+        else:
             import cloudpickle
 
-            _LOADED[key] = cloudpickle.loads(base64.b64decode(kernel["pickled"]))
-        else:
-            _LOADED[key] = _execute(Path(kernel["file"]), kernel["text"], kernel["name"])
+            function = cloudpickle.loads(base64.b64decode(kernel["pickled"]))
+        digest, unknown = _digest(function, kernel["version"])
+        if digest != key and not (unknown or kernel["version"]):
+            raise MlusimError(
+                f"{kernel['name']} is another function in the worker process than here: a module that it imports has "
+                "other values there; make them settings of the kernel, or pass workers=0 to run in this process"
+            )
+        _LOADED[key] = function
     return _LOADED[key]
+
+
+def _digest(function: Function, version: str) -> tuple[str, tuple[str, ...]]:
+    """Digest of a function with the user's version; without one, what cannot be hashed is different each time."""
+    sha256, unknown = fingerprint(function)
+    if version:
+        return hashlib.sha256(f"{sha256} {version}".encode()).hexdigest(), ()
+    return (secrets.token_hex(32), unknown) if unknown else (sha256, ())
+
+
+def _pickled(function: Function) -> str:
+    """The function by value, with the globals that it uses, in base64."""
+    import cloudpickle
+
+    module = sys.modules.get(function.__module__)
+    by_value = module is not None and module.__name__ not in cloudpickle.list_registry_pickle_by_value()
+    try:
+        if by_value:
+            cloudpickle.register_pickle_by_value(module)
+        return base64.b64encode(cloudpickle.dumps(function)).decode("ascii")
+    except Exception as error:
+        raise InputError(
+            f"{getattr(function, '__name__', function)} cannot go to another process: {type(error).__name__}: {error}; "
+            "name it as file.py:function, or pass workers=0 to run in this process"
+        ) from error
+    finally:
+        if by_value:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 def check_not_loading() -> None:
@@ -122,7 +176,7 @@ def check_not_loading() -> None:
         )
 
 
-def _from_file(given: str) -> UserKernel:
+def _from_file(given: str) -> tuple[Function, str, dict[str, str]]:
     file, colon, name = given.rpartition(":")
     if not colon or not name.isidentifier() or not file:
         raise InputError(f"--kernel {given}: name a file and a function in it, as in kernels.py:add")
@@ -131,27 +185,24 @@ def _from_file(given: str) -> UserKernel:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise InputError(f"--kernel {given}: {path} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"--kernel {given}: {path} is not UTF-8 text, so it is no Python file") from None
+    except ValueError as error:
+        what = "is not UTF-8 text, so it is no Python file" if isinstance(error, UnicodeDecodeError) else "is no path"
+        raise InputError(f"--kernel {given}: {path} {what}") from None
     path = path.resolve()
-    function = _execute(path, text, name)
-    found = _described(function, name, _hash_of_file(path, name, text), file=str(path), text=text)
-    _LOADED[found.sha256] = function
-    return found
+    return _execute(path, text, name), name, {"file": str(path), "text": text}
 
 
 def _execute(path: Path, text: str, name: str) -> Function:
     """The function of that name in a module made of the text."""
     module = types.ModuleType(f"mlusim_kernel_{path.stem}")
     module.__file__ = str(path)
-    if path.parent.is_dir() and str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # for what it imports from beside it
     # Messages and reports show the lines that run, also where the file is not on this machine.
     linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
     sys.modules[module.__name__] = module
     _LOADING.append(path.name)
     try:
-        exec(compile(text, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own kernel
+        with beside(path):
+            exec(compile(text, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own kernel
     except InputError:
         raise
     except BaseException as error:
@@ -168,6 +219,31 @@ def _execute(path: Path, text: str, name: str) -> Function:
     return function  # type: ignore[no-any-return]
 
 
+@contextmanager
+def beside(path: Path | str) -> Iterator[None]:
+    """While a kernel file loads or runs: its imports find what is beside it, after everything that is installed.
+
+    Other kernel files may have neighbours of the same names, so none stays among the loaded modules.
+    """
+    folder = Path(path).parent
+    if not (path and folder.is_dir()):
+        yield
+        return
+    names = {one.stem for one in folder.glob("*.py")} | {one.parent.name for one in folder.glob("*/__init__.py")}
+    names -= {name for name in names if installed(name)} | {"__main__"}
+    hidden = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] in names}
+    sys.path.append(str(folder))
+    invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in [*sys.modules]:
+            if name.partition(".")[0] in names:
+                del sys.modules[name]
+        sys.modules.update(hidden)
+
+
 def where_in(error: BaseException, path: Path | str) -> str:
     """The last line of a file that an error came through, as `line 3: `; for a syntax error the line that is wrong."""
     if isinstance(error, SyntaxError):
@@ -181,15 +257,17 @@ def where_in(error: BaseException, path: Path | str) -> str:
     return f"line {lines[-1]}: " if lines else ""
 
 
-def _described(function: Function, name: str, sha256: str, **source: str) -> UserKernel:
+def _described(function: Function, name: str, version: str, **source: str) -> UserKernel:
     launches = not inspect.iscoroutinefunction(function)
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         parameters = []
-    plain = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    required = tuple(one.name for one in plain if one.default is one.empty)
+    required = tuple(one.name for one in parameters if one.default is one.empty and one.kind not in VARIABLE)
     settings = {one.name: one.default for one in parameters if one.default is not one.empty}
+    alone = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
+    if alone:
+        raise InputError(f"{name}: {alone[0]} is a setting, because it is keyword-only: give it a default")
     if launches and len(required) != 3:  # noqa: PLR2004
         raise InputError(
             f"{name}({', '.join(required)}) is a plain function, and such a one is called as {name}(device, shape, "
@@ -201,67 +279,15 @@ def _described(function: Function, name: str, sha256: str, **source: str) -> Use
             "out)`, with tensors of the shape and element type that are swept; for any others write a plain function "
             "(device, shape, dtype) that launches it"
         )
-    return UserKernel(name=name, sha256=sha256, launches=launches, tensors=required[1:], settings=settings, **source)
-
-
-def _file_of(function: Function) -> tuple[str, str]:
-    """Path and text of the file at whose top level a function is; empty where it is not."""
-    code = getattr(function, "__code__", None)
-    name = getattr(function, "__qualname__", "<>")
-    if code is None or "<" in name or "." in name or hasattr(function, "__wrapped__"):
-        return "", ""
-    path = Path(code.co_filename)
-    if not path.is_file():
-        return "", ""
-    return str(path.resolve()), path.read_text(encoding="utf-8")
-
-
-def _hash_of_file(path: Path, name: str, text: str) -> str:
-    digest = hashlib.sha256(f"{name}\0".encode())
-    for file, content in sorted(_with_neighbours(path, text).items()):
-        digest.update(f"{file.name}\0{content}\0".encode())
-    return digest.hexdigest()
-
-
-def _with_neighbours(path: Path, text: str) -> dict[Path, str]:
-    """The file and those of its folder that it imports, directly or not, with their text."""
-    found, left = {path: text}, [(path, text)]
-    while left:
-        here, content = left.pop()
-        try:
-            tree = ast.parse(content)
-        except SyntaxError:
-            continue
-        for node in ast.walk(tree):
-            names = []
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module]
-            for name in names:
-                stem = here.parent.joinpath(*name.split("."))
-                for place in (stem.with_suffix(".py"), stem / "__init__.py"):
-                    if place.is_file() and place not in found:
-                        found[place] = place.read_text(encoding="utf-8", errors="replace")
-                        left.append((place, found[place]))
-    return found
-
-
-def _hash_of_function(function: Function) -> str:
-    """Of a function without a file: its source where Python has it, and the values that it closes over."""
-    try:
-        text = inspect.getsource(function)
-    except (OSError, TypeError):
-        code = getattr(function, "__code__", None)
-        text = repr((code.co_code, code.co_names, [c for c in code.co_consts if not inspect.iscode(c)])) if code else ""
-        text = text or repr(function)
-    closed = [repr(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
-    return hashlib.sha256("\0".join([text, *closed]).encode()).hexdigest()
-
-
-def _pickled(function: Function) -> str:
-    try:
-        import cloudpickle
-    except ImportError:
-        return ""
-    return base64.b64encode(cloudpickle.dumps(function)).decode("ascii")
+    sha256, unknown = _digest(function, version)
+    return UserKernel(
+        name=name,
+        sha256=sha256,
+        unknown=unknown,
+        version=version,
+        function=function,
+        launches=launches,
+        tensors=required[1:],
+        settings=settings,
+        **source,
+    )

@@ -1,10 +1,13 @@
 """Finished points in an SQLite file, each written as it finishes: what is in it survives a kill at any moment.
 
-Two sweeps may use one file at once; whoever comes second to a point writes the same again.
+Two sweeps may use one file at once; whoever comes second to a point writes the same again. Each row has a checksum: a
+damaged one counts as missing, is named, and is computed again. Where the file itself is damaged, its good rows go to a
+new file, and the old one stays beside it as `NAME.damaged`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import time
@@ -18,16 +21,23 @@ from mlusim.errors import InputError
 DONE, IMPOSSIBLE, FAILED, DIED = "done", "impossible", "failed", "died"
 
 _APPLICATION = 0x6D6C7573  # "mlus": what `file` and SQLite call application_id
-_SCHEMA = 1
+_SCHEMA = 2
 _WAIT_S = 60.0
 _AGAIN_S = 0.02
+_CORRUPT = ("malformed", "not a database", "corrupt")
+_JOURNALS = ("-wal", "-shm")
+_KEY_SHOWN = 12
+_NAMED = 5
+_SELECT = "SELECT key, status, message, row, host_s, checksum FROM points"
+_INSERT = "INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?, ?)"
 _TABLES = """\
 CREATE TABLE points (
     key TEXT PRIMARY KEY,       -- sha256 of all that decides the point
     status TEXT NOT NULL,       -- done, impossible, failed, died
     message TEXT NOT NULL,      -- why, where it is not done
     row TEXT NOT NULL,          -- JSON: what was asked for, and the figures
-    host_s REAL NOT NULL        -- seconds that it took to simulate
+    host_s REAL NOT NULL,       -- seconds that it took to simulate
+    checksum TEXT NOT NULL      -- sha256 of the other columns
 ) WITHOUT ROWID;
 """
 
@@ -52,11 +62,15 @@ class Outcome(NamedTuple):
 class Store:
     """The points of one file, or of memory where there is none.
 
+    Attributes:
+        damaged: what was wrong with the file, in lines for its user; damaged rows count as missing.
+
     Raises `InputError` where the file cannot be opened, or is not one of a sweep.
     """
 
     def __init__(self, path: str | Path | None) -> None:
         self.path = None if path is None else Path(path)
+        self.damaged: list[str] = []
         place = ":memory:" if self.path is None else str(self.path)
         if self.path is not None and not self.path.absolute().parent.is_dir():
             raise InputError(f"{self.path}: there is no directory {self.path.parent}; make it first")
@@ -64,23 +78,28 @@ class Store:
         while True:
             try:
                 self._base = sqlite3.connect(place, timeout=_WAIT_S, isolation_level=None)
+            except sqlite3.DatabaseError as error:
+                raise self._trouble(error) from None
+            try:
                 self._open()
+            except InputError:
+                self._base.close()
+                raise
             except sqlite3.DatabaseError as error:
                 # Where two open a new file at once, SQLite refuses one of them a change of the journal, and waits not.
+                self._base.close()
+                if self.path is not None and not self.damaged and _is_damaged(self.path, error):
+                    self._rebuild(self.path, str(error))
+                    continue
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise self._trouble(error) from None
-                self._base.close()
                 time.sleep(_AGAIN_S)
             else:
                 return
 
     def _open(self) -> None:
         base = self._base
-        if self.path is not None:
-            # A reader never waits for a writer. Where the file system has no shared memory SQLite keeps its journal.
-            base.execute("PRAGMA journal_mode = WAL")
-            # What is committed is with the system: it survives this process, if not a power cut.
-            base.execute("PRAGMA synchronous = NORMAL")
+        base.text_factory = bytes  # a damaged text is no error of its own
         base.execute("BEGIN IMMEDIATE")
         try:
             self._check_schema()
@@ -88,6 +107,18 @@ class Store:
             base.execute("ROLLBACK")
             raise
         base.execute("COMMIT")
+        if self.path is not None:
+            # A reader never waits for a writer. Where the file system has no shared memory SQLite keeps its journal.
+            base.execute("PRAGMA journal_mode = WAL")
+            # What is committed is with the system: it survives this process, if not a power cut.
+            base.execute("PRAGMA synchronous = NORMAL")
+            found = base.execute("PRAGMA quick_check(1)").fetchone()[0].decode(errors="replace")
+            if found != "ok":
+                raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: {found}")
+            # A row with a damaged key is not where it is looked for, and hides others: all of them are looked at.
+            bad = [_name(row) for row in base.execute(_SELECT) if not _is_good(row)]
+            if bad:
+                raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: the checksum of {', '.join(bad[:_NAMED])} is wrong")
 
     def _check_schema(self) -> None:
         base = self._base
@@ -99,12 +130,33 @@ class Store:
             base.execute(_TABLES)
             base.execute(f"PRAGMA application_id = {_APPLICATION}")
             base.execute(f"PRAGMA user_version = {_SCHEMA}")
-        elif application != _APPLICATION:
+        elif application != _APPLICATION or tables != 1:
             raise InputError(f"{self.path} is an SQLite file of something else, not of a sweep: name another file")
         elif schema != _SCHEMA:
             raise InputError(
                 f"{self.path} has points in format {schema}, and this mlusim writes format {_SCHEMA}: name another file"
             )
+
+    def _rebuild(self, path: Path, why: str) -> None:
+        """Move a damaged file aside, and its good rows to a new one."""
+        aside = path.with_name(f"{path.name}.damaged")
+        number = 1
+        while aside.exists():
+            number += 1
+            aside = path.with_name(f"{path.name}.damaged-{number}")
+        for suffix in ("", *_JOURNALS):
+            if path.with_name(path.name + suffix).exists():
+                path.with_name(path.name + suffix).replace(aside.with_name(aside.name + suffix))
+        rows = _salvage(aside)
+        self.damaged.append(
+            f"{path} is damaged ({why}): {len(rows)} of its points are good, the others run again; the file as it was "
+            f"is {aside}"
+        )
+        with sqlite3.connect(path, isolation_level=None) as base:
+            self._base = base
+            self._open()
+            base.executemany(_INSERT, rows)
+        base.close()
 
     def known(self, keys: Iterable[str], *, retry: bool = False) -> set[str]:
         """Those of the keys that need not run again: points that finished; without the failed ones on `retry`."""
@@ -116,34 +168,56 @@ class Store:
         return dict(self._read(keys))
 
     def all(self) -> list[Outcome]:
-        """What came of every point in the file, by key."""
-        query = "SELECT status, message, row, host_s FROM points ORDER BY key"
-        return [_outcome(row) for row in self._rows(query, ())]
+        """What came of every point in the file, by key; damaged rows are left out."""
+        found = (self._outcome(row) for row in self._rows(f"{_SELECT} ORDER BY key", ()))
+        return [outcome for outcome in found if outcome is not None]
 
     def add(self, key: str, outcome: Outcome) -> None:
         """Write one point, at once or not at all. What is done is never replaced by what is not."""
         row = json.dumps(outcome.row, separators=(",", ":"))
+        values = (key, outcome.status, outcome.message, row, float(outcome.host_s))
+        base = self._base
         try:
-            self._base.execute(
-                "INSERT INTO points VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET status = excluded.status, "
-                "message = excluded.message, row = excluded.row, host_s = excluded.host_s "
-                "WHERE points.status <> 'done'",
-                (key, outcome.status, outcome.message, row, outcome.host_s),
-            )
+            base.execute("BEGIN IMMEDIATE")
+            before = base.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
+            kept = before is not None and before[1] == DONE.encode() and _is_good(before)
+            if not kept:
+                base.execute(_INSERT, (*values, _checksum(values)))
+            base.execute("COMMIT")
         except sqlite3.DatabaseError as error:
             raise self._trouble(error) from None
 
+    def merge(self, other: Store) -> int:
+        """Add the points of another file; gives how many this one did not have. Damaged rows are left out."""
+        before = {row[0] for row in self._rows(_SELECT, ())}
+        found = other._rows(_SELECT, ())  # noqa: SLF001 - of the same class
+        good = {row[0]: outcome for row in found if (outcome := other._outcome(row)) is not None}  # noqa: SLF001
+        for key, outcome in good.items():
+            self.add(key.decode(), outcome)
+        return len(good.keys() - before)
+
     def _read(self, keys: Iterable[str]) -> Iterator[tuple[str, Outcome]]:
-        query = "SELECT status, message, row, host_s FROM points WHERE key = ?"
         for key in keys:
-            for row in self._rows(query, (key,)):
-                yield key, _outcome(row)
+            for row in self._rows(f"{_SELECT} WHERE key = ?", (key,)):
+                outcome = self._outcome(row)
+                if outcome is not None:
+                    yield key, outcome
 
     def _rows(self, query: str, values: tuple[str, ...]) -> list[Any]:
         try:
             return self._base.execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._trouble(error) from None
+
+    def _outcome(self, row: Any) -> Outcome | None:
+        """What a row says; None where it is damaged, which is written down once."""
+        if not _is_good(row):
+            text = f"{self.path}: the checksum of {_name(row)} is wrong, so it runs again"
+            if text not in self.damaged:
+                self.damaged.append(text)
+            return None
+        _, status, message, text, host_s, _ = row
+        return Outcome(status.decode(), message.decode(), json.loads(text), host_s)
 
     def _trouble(self, error: sqlite3.DatabaseError) -> InputError:
         text = str(error)
@@ -168,6 +242,47 @@ class Store:
         self.close()
 
 
-def _outcome(row: Any) -> Outcome:
-    status, message, text, host_s = row
-    return Outcome(status, message, json.loads(text), host_s)
+def _checksum(values: Iterable[Any]) -> str:
+    """Of the columns of a row but its last: texts as they are in the file."""
+    digest = hashlib.sha256()
+    for value in values:
+        data = value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else repr(value).encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def _is_damaged(path: Path, error: sqlite3.DatabaseError) -> bool:
+    """Whether it is a sweep's file by its header, and SQLite cannot make sense of the rest."""
+    if not any(text in str(error) for text in _CORRUPT):
+        return False
+    with path.open("rb") as stream:
+        header = stream.read(100)
+    return header.startswith(b"SQLite format 3\0") and header[68:72] == _APPLICATION.to_bytes(4, "big")
+
+
+def _name(row: Any) -> str:
+    """A row for a message: the beginning of its key, and what was asked for where it can be read."""
+    key = row[0].decode(errors="replace") if isinstance(row[0], bytes) else repr(row[0])
+    return f"row {key[:_KEY_SHOWN]!r}"
+
+
+def _is_good(row: Any) -> bool:
+    return bool(_checksum(row[:-1]).encode() == row[-1])
+
+
+def _salvage(path: Path) -> list[Any]:
+    """The good rows of a damaged file: looked for by the beginnings of their keys, so that one bad page hides few."""
+    found: dict[bytes, Any] = {}
+    base = sqlite3.connect(path, isolation_level=None)
+    base.text_factory = bytes
+    try:
+        beginnings = [f"{number:03x}" for number in range(1 << 12)]
+        for low, high in zip(["", *beginnings], [*beginnings, "\U0010ffff"], strict=True):
+            try:
+                rows = base.execute(f"{_SELECT} WHERE key >= ? AND key < ?", (low, high)).fetchall()
+            except sqlite3.DatabaseError:
+                continue
+            found |= {row[0]: row for row in rows if _is_good(row)}
+    finally:
+        base.close()
+    return [tuple(each.decode() if isinstance(each, bytes) else each for each in row) for row in found.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+_KEY_DIGITS = 8  # of a key, in hexadecimal: enough to share points out evenly
+
+
 class SweepInterrupt(KeyboardInterrupt):
     """Ctrl-C in a sweep; its text says how many points are done and how to go on."""
 
@@ -33,10 +37,13 @@ class Sweep:
         rows: what was asked for, `status`, `message`, and the figures of the points that are done.
         axes: columns of the axes that have several values.
         found: how many points were finished before, in the file.
+        damaged: what was wrong with the file, in lines.
         host_s: seconds of host time that the points took, all processes together.
     """
 
-    def __init__(self, outcomes: Iterable[Outcome], axes: Sequence[str] = (), *, found: int = 0) -> None:
+    def __init__(
+        self, outcomes: Iterable[Outcome], axes: Sequence[str] = (), *, found: int = 0, damaged: Sequence[str] = ()
+    ) -> None:
         outcomes = list(outcomes)
         self.rows: list[dict[str, Any]] = [
             {**each.row, "status": each.status, "message": each.message, "host_s": round(each.host_s, 6)}
@@ -44,6 +51,7 @@ class Sweep:
         ]
         self.axes = list(axes)
         self.found = found
+        self.damaged = list(damaged)
         self.host_s = sum(each.host_s for each in outcomes)
 
     def __len__(self) -> int:
@@ -121,6 +129,9 @@ def sweep(  # noqa: PLR0913 - what can be swept
     client: Any = None,
     retry: bool = False,
     progress: bool = False,
+    kernel_version: str = "",
+    shard: tuple[int, int] | None = None,
+    merge: Iterable[str | Path] = (),
     **options: Any,
 ) -> Sweep:
     """Simulate every combination of the values given: a list is an axis, a tuple or anything else one value.
@@ -148,6 +159,10 @@ def sweep(  # noqa: PLR0913 - what can be swept
         client: a `dask.distributed.Client`, whose cluster runs the points instead.
         retry: simulate points of the file again that failed.
         progress: show a bar on a terminal.
+        kernel_version: of a kernel or function, for what the key of its points cannot hold, such as a file that it
+            reads; points of a file are used again only for the same version. `db` needs one where the kernel uses such.
+        shard: (i, n): only the i-th of n parts of the points, 1 to n, by their keys; for a batch cluster.
+        merge: files of points, such as those of all shards, whose points are used too, and copied into `db`.
         options: attributes of the operator and of its random inputs, as `mlusim run NAME --help` has them
             (`axis=[0, 1]`, `groups=4`, `index_shape=(64, 64)`); settings of a kernel or function, and `dim` and `kind`
             of a kernel's launch.
@@ -172,23 +187,49 @@ def sweep(  # noqa: PLR0913 - what can be swept
         data=data,
         seed=seed,
         options=options,
+        kernel_version=kernel_version,
     )
     with Runner(workers, client) as runner, Store(db) as store:
-        if axes.kernel is not None and not runner.local:
-            axes.kernel.check_sendable()
-        return run_axes(axes, store, runner, retry=retry, progress=progress)
+        merge_files(store, merge)
+        found = run_axes(axes, store, runner, retry=retry, progress=progress, shard=shard)
+    _warn(found)
+    return found
 
 
-def run_axes(axes: Axes, store: Store, runner: Runner, *, retry: bool = False, progress: bool = False) -> Sweep:
-    """Run the points of a grid that the file does not have."""
+def merge_files(store: Store, files: Iterable[str | Path]) -> None:
+    """Add the points of other files to a store's. Raises `InputError` for one that is missing, or no sweep's."""
+    for file in files:
+        if not Path(file).is_file():
+            raise InputError(f"{file}: no such file")
+        with Store(file) as other:
+            store.merge(other)
+            store.damaged += other.damaged
+
+
+def run_axes(  # noqa: PLR0913
+    axes: Axes,
+    store: Store,
+    runner: Runner,
+    *,
+    retry: bool = False,
+    progress: bool = False,
+    shard: tuple[int, int] | None = None,
+) -> Sweep:
+    """Run the points of a grid, or of one part of it, that the file does not have."""
     axes.count()
+    part, parts = _checked_shard(shard)
+    if axes.kernel is not None and store.path is not None:
+        axes.kernel.check_reusable(store.path)
     grid: list[tuple[str, Outcome | None]] = []
     wanted: dict[str, Point] = {}
     for point in axes.points():
         if isinstance(point, Outcome):
-            grid.append(("", point))
+            if part == 0:
+                grid.append(("", point))
         else:
             key = point.key()
+            if int(key[:_KEY_DIGITS], 16) % parts != part:
+                continue
             wanted[key] = point
             grid.append((key, None))
     known = store.known(wanted, retry=retry)
@@ -201,7 +242,7 @@ def run_axes(axes: Axes, store: Store, runner: Runner, *, retry: bool = False, p
         for key in fresh:
             # Another sweep on this file may have been here meanwhile.
             if store.path is None or key not in store.known([key], retry=retry):
-                yield key, left[key].payload()
+                yield key, left[key].payload(here=runner.local)
             else:
                 bar.step(_state(counts))
 
@@ -216,7 +257,7 @@ def run_axes(axes: Axes, store: Store, runner: Runner, *, retry: bool = False, p
             raise SweepInterrupt(_interrupted(len(known) + finished, len(wanted), store)) from stop
     outcomes = store.read(wanted)
     rows = [outcomes[key] if refused is None else refused for key, refused in grid]
-    return Sweep(rows, axes.columns(), found=len(known))
+    return Sweep(rows, axes.columns(), found=len(known), damaged=store.damaged)
 
 
 def read_sweep(db: str | Path) -> Sweep:
@@ -224,7 +265,24 @@ def read_sweep(db: str | Path) -> Sweep:
     if not Path(db).is_file():
         raise InputError(f"{db}: no such file")
     with Store(db) as store:
-        return Sweep(store.all())
+        found = Sweep(store.all(), damaged=store.damaged)
+    _warn(found)
+    return found
+
+
+def _warn(found: Sweep) -> None:
+    for line in found.damaged:
+        warnings.warn(line, stacklevel=3)
+
+
+def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
+    """Number of the part from 0, and how many there are."""
+    if shard is None:
+        return 0, 1
+    part, parts = shard
+    if not 1 <= part <= parts:
+        raise InputError(f"shard {part}/{parts}: parts are numbered from 1 to {parts}")
+    return part - 1, parts
 
 
 def _state(counts: Counter[str]) -> str:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import sqlite3
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from mlusim.errors import InputError
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
@@ -81,22 +87,102 @@ def test_a_file_of_another_format(tmp_path):
     with sqlite3.connect(path) as base:
         base.execute("pragma user_version = 7")
     base.close()
-    with pytest.raises(InputError, match=r"has points in format 7, and this mlusim writes format 1: name another file"):
+    with pytest.raises(InputError, match=r"has points in format 7, and this mlusim writes format 2: name another file"):
         Store(path)
 
 
-def test_a_damaged_file(tmp_path):
-    path = tmp_path / "points.sqlite"
+def filled(path, count=200):
+    """A file of points, and what is in it by key."""
+    wanted = {
+        hashlib.sha256(str(number).encode()).hexdigest(): Outcome(DONE, "x" * 50, {"number": number}, number / 8)
+        for number in range(count)
+    }
     with Store(path) as store:
-        for number in range(200):
-            store.add(str(number), Outcome(DONE, "x" * 200, {}, 0.0))
+        for key, outcome in wanted.items():
+            store.add(key, outcome)
+    return wanted
+
+
+@functools.cache
+def whole():
+    """The bytes of a file, and what is in it."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "points.sqlite"
+        wanted = filled(path, 60)
+        return path.read_bytes(), wanted
+
+
+@settings(max_examples=60)
+@given(
+    place=st.integers(0, 1 << 16), length=st.sampled_from([1, 1, 8, 600, 5000]), noise=st.binary(min_size=1, max_size=8)
+)
+def test_a_damaged_file_gives_no_other_value_and_keeps_what_is_good(place, length, noise):
+    """Bytes changed anywhere: refused, or every point as it was or missing, and what is missing can be added again."""
+    content, wanted = bytearray(whole()[0]), whole()[1]
+    start = place % len(content)
+    stop = min(start + length, len(content))
+    content[start:stop] = (noise * length)[: stop - start]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "points.sqlite"
+        path.write_bytes(content)
+        try:
+            store = Store(path)
+        except InputError as error:
+            assert "points.sqlite" in error.message
+            assert "name another" in error.message.lower()
+            return
+        with store:
+            found = store.read(wanted)
+            assert all(wanted[key] == outcome for key, outcome in found.items())
+            assert store.damaged or found == wanted
+            for key in wanted.keys() - found.keys():
+                store.add(key, wanted[key])
+            assert store.read(wanted) == wanted
+        with Store(path) as again:
+            assert again.read(wanted) == wanted
+
+
+def test_a_damaged_row_is_named_and_replaced(tmp_path):
+    path = tmp_path / "points.sqlite"
+    wanted = filled(path, 5)
+    key = next(iter(wanted))
+    with sqlite3.connect(path) as base:
+        base.execute("update points set row = replace(row, 'number', 'nunber') where key = ?", (key,))
+    base.close()
+    with Store(path) as store:
+        assert store.known(wanted) == wanted.keys() - {key}
+        assert f"the checksum of row '{key[:12]}' is wrong): 4 of its points are good, the others" in store.damaged[0]
+        assert len(store.all()) == 4
+        store.add(key, wanted[key])
+        assert store.read(wanted) == wanted
+
+
+def test_a_damaged_page_hides_few_points_and_the_old_file_stays(tmp_path):
+    path = tmp_path / "points.sqlite"
+    wanted = filled(path)
     content = bytearray(path.read_bytes())
-    content[5000:20000] = b"\xff" * 15000
+    content[16384:20480] = b"\xff" * 4096
     path.write_bytes(content)
-    with pytest.raises(
-        InputError, match=r"points\.sqlite: .*; is the disk full, or the file damaged\? Name another one"
-    ):
-        Store(path).all()
+    for aside in ("points.sqlite.damaged", "points.sqlite.damaged-2"):
+        with Store(path) as store:
+            found = store.read(wanted)
+            assert len(wanted) * 0.8 < len(found) < len(wanted)
+            assert store.damaged[0].startswith(f"{path} is damaged (")
+            assert store.damaged[0].endswith(
+                f"): {len(found)} of its points are good, the others run again; the file as it was is {tmp_path / aside}"
+            )
+        assert (tmp_path / aside).read_bytes() == content
+        path.write_bytes(content)
+
+
+def test_files_of_shards_are_merged(tmp_path):
+    shards = [tmp_path / f"{number}.sqlite" for number in range(2)]
+    wanted = [filled(path, count) for path, count in zip(shards, (3, 5), strict=True)]
+    with Store(tmp_path / "all.sqlite") as merged:
+        for path, added in zip(shards, (3, 2), strict=True):
+            with Store(path) as other:
+                assert merged.merge(other) == added
+        assert merged.read(wanted[1]) == wanted[1]
 
 
 def test_many_open_a_new_file_at_once(tmp_path):

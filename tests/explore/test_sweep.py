@@ -279,7 +279,8 @@ def test_an_operators_function_is_its_name():
 # ---------------------------------------------------------------- kernels
 
 
-def test_a_kernel_over_its_settings(kernels):
+def test_a_kernel_over_its_settings(kernels, monkeypatch):
+    monkeypatch.syspath_prepend(kernels.parent)
     found = mlusim.sweep(
         f"{kernels}:add", shape=10_000, tile=[256, 1024, 10**6], kind=["UNION1", "BLOCK"], dim=4, workers=0
     )
@@ -418,8 +419,11 @@ def test_a_changed_kernel_is_another_point(kernels):
     kernels.write_text(kernels.read_text().replace("tile=1024", "tile=2048"))
     changed = keys(f"{kernels}:add", shape=4)
     assert changed != before
-    (kernels.parent / "neighbour.py").write_text("DOUBLE = 3\n")
-    assert keys(f"{kernels}:add", shape=4) != changed
+    twice = keys(f"{kernels}:add_twice", shape=4)
+    (kernels.parent / "neighbour.py").write_text("DOUBLE = 2 + 1\n")
+    assert keys(f"{kernels}:add_twice", shape=4) != twice
+    # What a kernel does not use is no part of it.
+    assert keys(f"{kernels}:add", shape=4) == changed
 
 
 def test_another_model_is_another_point(monkeypatch):

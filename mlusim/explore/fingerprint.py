@@ -1,0 +1,270 @@
+"""A digest of a function and of everything that it computes with, for the key of a sweep's points.
+
+Two functions with one digest do the same. What goes in, by value: bytecode, default arguments, closed-over variables,
+the globals that the code names and, through them, helper functions, classes, arrays and modules. Code that is
+installed (the standard library, site-packages) goes in by name and version; mlusim itself is in the key already.
+
+A value that has no content to hash (an open file, a lock, a generator) is unknown, and so is what code reads from
+outside at run time (`open`, `os.environ`, `exec`): these are listed, and their user gives a version or does not reuse
+points. Not covered: time, random numbers without a seed, and files that a library call reads.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import dis
+import functools
+import hashlib
+import importlib
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_SCALARS = (type(None), bool, int, float, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
+# What code reads from outside: builtins, and attributes of modules and paths.
+_OUTSIDE_NAMES = frozenset({"open", "input", "exec", "eval", "__import__", "globals"})
+_OUTSIDE_ATTRIBUTES = frozenset(
+    {"environ", "getenv", "read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap", "import_module"}
+)
+# Attributes of a class that say nothing of what it does, or that pickling adds.
+_OF_EVERY_CLASS = frozenset(
+    {"__dict__", "__weakref__", "__doc__", "__module__", "__slotnames__", "__annotations__", "__abstractmethods__"}
+    | {"_abc_impl", "__firstlineno__", "__static_attributes__", "__annotate_func__", "__annotations_cache__"}
+    | {"__dataclass_fields__", "__dataclass_params__", "__getstate__", "__setstate__"}
+)
+_INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+class Fingerprint(NamedTuple):
+    """Digest of a function.
+
+    Attributes:
+        sha256: in hexadecimal digits.
+        unknown: what the digest cannot hold, as "`name` ..."; empty where it holds everything.
+    """
+
+    sha256: str
+    unknown: tuple[str, ...]
+
+
+def fingerprint(function: Callable[..., Any]) -> Fingerprint:
+    """The digest of a function and of everything that it computes with."""
+    walk = _Walk()
+    digest = walk.of(function, getattr(function, "__name__", "the function"))
+    return Fingerprint(digest.hex(), tuple(dict.fromkeys(walk.unknown)))
+
+
+class _Walk:
+    """One walk over the values that a function reaches, each digested once."""
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+        self._seen: dict[int, bytes] = {}
+        self._alive: list[Any] = []  # so that no id is used twice
+
+    def of(self, value: Any, name: str) -> bytes:
+        """Digest of a value that the code calls `name`."""
+        if isinstance(value, _SCALARS):
+            return _join(type(value).__name__, repr(value))
+        key = id(value)
+        if key not in self._seen:
+            self._alive.append(value)
+            # Whoever comes back here is in a cycle: which one, its number says.
+            self._seen[key] = _join("cycle", str(len(self._seen)))
+            self._seen[key] = self._content(value, name)
+        return self._seen[key]
+
+    def _content(self, value: Any, name: str) -> bytes:  # noqa: PLR0911 - a case for each kind of value
+        match value:
+            case np.ndarray() if not value.dtype.hasobject:
+                data = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+                return _join("array", str(value.dtype), str(value.shape), hashlib.sha256(data).digest())
+            case np.generic() if not value.dtype.hasobject:
+                return _join("scalar", str(value.dtype), value.tobytes())
+            case np.dtype():
+                return _join("dtype", str(value))
+            case tuple() | list() if type(value) in {tuple, list}:
+                return self._all(type(value).__name__, value, name)
+            case dict() | types.MappingProxyType() if type(value) in {dict, types.MappingProxyType}:
+                return self._all("dict", [part for item in value.items() for part in item], name)
+            case set() | frozenset() if type(value) in {set, frozenset}:
+                return _join(type(value).__name__, *sorted(self.of(item, name) for item in value))
+            case types.ModuleType():
+                return self._module(value, name)
+            case types.FunctionType():
+                return self._function(value)
+            case types.MethodType():
+                return self._all("method", (value.__func__, value.__self__), name)
+            case property():
+                return self._all("property", (value.fget, value.fset, value.fdel), name)
+            case staticmethod() | classmethod():
+                return self._all(type(value).__name__, (value.__func__,), name)
+            case type():
+                return self._class(value)
+            case _:
+                return self._object(value, name)
+
+    def _all(self, kind: str, parts: Any, name: str) -> bytes:
+        return _join(kind, *(self.of(part, name) for part in parts))
+
+    def _function(self, function: types.FunctionType) -> bytes:
+        package = installed(function.__module__)
+        if package:
+            return _join("function", package, function.__qualname__)
+        code = function.__code__
+        parts = [_code(code)]
+        for values in (function.__defaults__, function.__kwdefaults__):
+            parts.append(self.of(values, f"a default of {function.__name__}"))
+        for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                content = cell.cell_contents
+            except ValueError:  # a variable that is not assigned yet
+                continue
+            parts += [variable.encode(), self.of(content, variable)]
+        attributes = {key: value for key, value in vars(function).items() if key != "__wrapped__"}
+        parts.append(self.of(attributes, function.__name__))
+        parts += self._globals(function, code)
+        return _join("function", *parts)
+
+    def _globals(self, function: types.FunctionType, code: types.CodeType) -> Iterator[bytes]:
+        """Digests of what the code looks up by name, outside the function, in order of the names."""
+        names, attributes, imports = _lookups(code)
+        outside = names & _OUTSIDE_NAMES - function.__globals__.keys() | attributes & _OUTSIDE_ATTRIBUTES
+        self.unknown += [f"what {function.__name__} reads by `{name}`" for name in sorted(outside)]
+        for name in sorted(names & function.__globals__.keys()):
+            value = function.__globals__[name]
+            yield _join(name, self.of(value, name))
+            if isinstance(value, types.ModuleType) and not installed(value.__name__):
+                used = sorted(attributes & vars(value).keys())
+                yield from (_join(one, self.of(vars(value)[one], f"{name}.{one}")) for one in used)
+        for name in sorted(imports):
+            try:
+                module = importlib.import_module(name)
+            except Exception:  # noqa: BLE001 - a module may raise anything while it loads
+                self.unknown.append(f"`import {name}` in {function.__name__}")
+            else:
+                yield _join(name, self.of(module, name))
+
+    def _module(self, module: types.ModuleType, name: str) -> bytes:
+        package = installed(module.__name__)
+        if package:
+            return _join("module", package, module.__name__)
+        file = getattr(module, "__file__", None)
+        if file is None or not Path(file).is_file():
+            self.unknown.append(f"`{name}`, a module without a file")
+            return _join("module", module.__name__)
+        parts = [Path(file).read_bytes()]
+        for key, value in sorted(vars(module).items()):
+            # The modules that it imports from, however it does so.
+            owner = value if isinstance(value, types.ModuleType) else sys.modules.get(getattr(value, "__module__", ""))
+            if isinstance(owner, types.ModuleType) and owner is not module and not installed(owner.__name__):
+                parts.append(_join(key, self.of(owner, key)))
+        return _join("module", *parts)
+
+    def _class(self, kind: type) -> bytes:
+        package = installed(kind.__module__)
+        if package:
+            return _join("class", package, kind.__qualname__)
+        parts = [kind.__name__.encode(), self._all("bases", kind.__bases__, kind.__name__)]
+        for key, value in sorted(vars(kind).items()):
+            if key not in _OF_EVERY_CLASS:
+                slot = isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
+                parts.append(_join(key, b"" if slot else self.of(value, f"{kind.__name__}.{key}")))
+        return _join("class", *parts)
+
+    def _object(self, value: Any, name: str) -> bytes:
+        """Any other object: what pickling would write of it."""
+        try:
+            registered: Any = copyreg.dispatch_table.get(type(value))
+            reduced = registered(value) if registered else value.__reduce_ex__(4)
+        except Exception:  # noqa: BLE001 - an object says in its own words that it cannot be pickled
+            self.unknown.append(f"`{name}`, {_a(type(value).__name__)}")
+            return _join("unknown", type(value).__qualname__)
+        if isinstance(reduced, str):
+            package = installed(getattr(value, "__module__", None) or type(value).__module__)
+            if not package and hasattr(value, "__wrapped__"):  # functools.cache and the like
+                return self._all("wrapper", (type(value), value.__wrapped__), name)
+            if not package:
+                self.unknown.append(f"`{name}`, {_a(type(value).__name__)}")
+            return _join("global", package, type(value).__qualname__, reduced)
+        parts = [list(part) if isinstance(part, Iterator) else part for part in reduced]
+        return self._all("object", parts, name)
+
+
+def _join(*parts: str | bytes) -> bytes:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.digest()
+
+
+def _code(code: types.CodeType) -> bytes:
+    """Digest of bytecode: what it does, without the file and the lines that it is from."""
+    constants = [_code(one) if isinstance(one, types.CodeType) else _constant(one) for one in code.co_consts]
+    shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return _join("code", code.co_code, repr(shape), repr(names), getattr(code, "co_exceptiontable", b""), *constants)
+
+
+def _constant(value: Any) -> bytes:
+    # The order of a set of constants differs from process to process.
+    if isinstance(value, frozenset):
+        return _join("frozenset", *sorted(map(_constant, value)))
+    if isinstance(value, tuple):
+        return _join("tuple", *map(_constant, value))
+    return _join(type(value).__name__, repr(value))
+
+
+def _lookups(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
+    """Global names, attributes and modules that a code and the codes within it look up."""
+    names: set[str] = set()
+    attributes: set[str] = set()
+    imports: set[str] = set()
+    left = [code]
+    while left:
+        code = left.pop()
+        left += [one for one in code.co_consts if isinstance(one, types.CodeType)]
+        for step in dis.get_instructions(code):
+            if step.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+                names.add(step.argval)
+            elif step.opname in {"LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"}:
+                attributes.add(step.argval)
+            elif step.opname == "IMPORT_NAME":
+                imports.add(step.argval)
+    return names, attributes, imports
+
+
+@functools.cache
+def installed(module: str | None) -> str:
+    """Name and version of the installed code that a module belongs to; empty for a user's own module."""
+    root = (module or "").partition(".")[0]
+    if root == "__main__":  # a script or a notebook, whatever program started it
+        return ""
+    if root == "mlusim":
+        return "mlusim"
+    if root in sys.stdlib_module_names:
+        return f"python {sys.version_info.major}.{sys.version_info.minor}"
+    top = sys.modules.get(root)
+    file = getattr(top, "__file__", None)
+    if file is None or not any(Path(file).is_relative_to(place) for place in _INSTALLED):
+        return ""
+    version = getattr(top, "__version__", None)
+    if version is None:
+        from importlib.metadata import PackageNotFoundError
+        from importlib.metadata import version as version_of
+
+        try:
+            version = version_of(root)
+        except PackageNotFoundError:
+            version = ""
+    return f"{root} {version}"
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

@@ -1,0 +1,216 @@
+"""Kernels of the user in sweeps: what a file of points may be reused for, settings of every kind, how kernels end."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.errors import InputError
+
+
+def kernel_of_a_notebook(**values):
+    """A kernel whose globals are no module's, in the way of a notebook."""
+    space = {"__name__": "__main__", **values}
+    text = (
+        "def tiles(core, x):\n    return range(core.task_id * TILE, x.size, core.task_dim * TILE)\n"
+        "async def copy(core, x, out):\n"
+        "    if core.is_memory_core:\n        return\n"
+        "    a = core.nram.alloc(TILE, x.dtype)\n"
+        "    for start in tiles(core, x):\n"
+        "        n = min(TILE, x.size - start)\n"
+        "        await core.memcpy(a[:n], x[start : start + n])\n"
+        "        await core.memcpy(out[start : start + n], a[:n])\n"
+    )
+    exec(text, space)  # noqa: S102
+    return space["copy"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_file_of_points_gives_no_kernel_anothers_figures(tmp_path, workers):
+    db = tmp_path / "points.sqlite"
+    alone, reused = [], []
+    for tile in (1024, 2048, 1024):
+        kernel = kernel_of_a_notebook(TILE=tile)
+        alone.append(mlusim.sweep(kernel, shape=100_000, workers=workers).rows[0]["copies"])
+        found = mlusim.sweep(kernel, shape=100_000, db=db, workers=workers)
+        reused.append((found.rows[0]["copies"], found.found))
+    assert alone[0] == alone[2] != alone[1]
+    assert reused == [(alone[0], 0), (alone[1], 0), (alone[2], 1)]
+
+
+def test_a_default_that_changes_at_run_time_is_another_kernel(tmp_path):
+    async def waits(core, x, out, turns=1):
+        for _ in range(turns):
+            core.scalar(100)
+            await core.sync()
+
+    db = tmp_path / "points.sqlite"
+    times = []
+    for turns in (1, 5):
+        waits.__defaults__ = (turns,)
+        times.append(mlusim.sweep(waits, shape=4, db=db, workers=0).rows[0]["time_ps"])
+    assert times[0] < times[1]
+
+
+def test_a_kernel_that_no_key_can_hold_needs_a_version(tmp_path):
+    (tmp_path / "turns.txt").write_text("1")
+    kernels = tmp_path / "kern.py"
+    kernels.write_text(
+        f"async def kernel(core, x, out):\n    with open({str(tmp_path / 'turns.txt')!r}) as stream:\n"
+        "        n = int(stream.read())\n"
+        "    for _ in range(n):\n        core.scalar(100)\n        await core.sync()\n"
+    )
+    given = {"operation": f"{kernels}:kernel", "shape": 4, "workers": 0}
+    operation = given.pop("operation")
+    db = tmp_path / "points.sqlite"
+    with pytest.raises(
+        InputError,
+        match=r"^kernel cannot be told from a changed one, because it uses what kernel reads by `open`: give "
+        r"kernel_version \(--kernel-version\), another one after each change, or no file .* instead of .*sqlite$",
+    ):
+        mlusim.sweep(operation, **given, db=db)
+    assert mlusim.sweep(operation, **given).counts["done"] == 1
+    first = mlusim.sweep(operation, **given, db=db, kernel_version="1")
+    (tmp_path / "turns.txt").write_text("9")
+    assert mlusim.sweep(operation, **given, db=db, kernel_version="1").rows == first.rows
+    second = mlusim.sweep(operation, **given, db=db, kernel_version="2")
+    assert second.found == 0
+    assert second.rows[0]["time_ps"] > first.rows[0]["time_ps"]
+
+
+def test_a_module_with_other_values_in_the_worker_is_found_out(tmp_path, monkeypatch):
+    (tmp_path / "values_of_mine.py").write_text("TILE = 64\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    space = {"__name__": "__main__"}
+    exec("import values_of_mine\nasync def kernel(core, x, out):\n    core.scalar(values_of_mine.TILE)\n", space)  # noqa: S102
+    kernel = space["kernel"]
+    assert mlusim.sweep(kernel, shape=4, workers=1).counts["done"] == 1
+    sys.modules["values_of_mine"].TILE = 128
+    (row,) = mlusim.sweep(kernel, shape=4, workers=1).rows
+    assert row["status"] == "failed"
+    assert row["message"].startswith("kernel is another function in the worker process than here: a module")
+    assert mlusim.sweep(kernel, shape=4, workers=0).counts["done"] == 1
+    monkeypatch.delitem(sys.modules, "values_of_mine")
+
+
+def test_settings_that_are_keyword_only():
+    async def kernel(core, x, out, first=1, *, turns=1):
+        for _ in range(first * turns):
+            core.scalar(1000)
+            await core.sync()
+
+    def launches(device, shape, dtype, *, turns=1):
+        device.launch(kernel, device.alloc(shape, dtype), device.alloc(shape, dtype), turns)
+
+    for function in (kernel, launches):
+        found = mlusim.sweep(function, shape=4, turns=[1, 4], workers=0)
+        assert found.counts["done"] == 2
+        assert found.rows[0]["time_ps"] < found.rows[1]["time_ps"]
+
+    async def needs(core, x, out, *, turns):
+        core.scalar(turns)
+
+    with pytest.raises(InputError, match=r"^needs: turns is a setting, because it is keyword-only: give it a default$"):
+        mlusim.sweep(needs, shape=4, workers=0)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("how", ["sys.exit(0)", "sys.exit('enough')", "raise SystemExit", "raise GeneratorExit"])
+def test_a_kernel_that_ends_the_program_is_a_failed_point(tmp_path, how, workers):
+    (tmp_path / "kern.py").write_text(
+        f"import sys\ndef ends(device, shape, dtype, now=False):\n    if now:\n        {how}\n"
+        f"async def leaves(core, x, out, now=False):\n    if now:\n        {how}\n"
+    )
+    for name in ("ends", "leaves"):
+        rows = mlusim.sweep(f"{tmp_path}/kern.py:{name}", shape=4, now=[True, False], workers=workers).rows
+        assert [row["status"] for row in rows] == ["failed", "done"]
+        assert how.partition("(")[0].replace("sys.exit", "SystemExit").removeprefix("raise ") in rows[0]["message"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_script_needs_no_main_guard(tmp_path, workers):
+    import os
+    import subprocess
+
+    (tmp_path / "script.py").write_text(
+        "import mlusim\n\nTURNS = 3\n\nasync def kernel(core, x, out):\n    for _ in range(TURNS):\n"
+        "        core.scalar(1000)\n        await core.sync()\n\n"
+        f"print(mlusim.sweep(kernel, shape=[4, 8], workers={workers}, db='points.sqlite'))\n"
+        f"print(mlusim.sweep('flip', shape=[(4, 4)], axis=0, workers={workers}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, env=os.environ, check=False
+    )
+    assert (done.stdout, done.stderr) == ("<sweep of 2 points: 2 done>\n<sweep of 1 points: 1 done>\n", "")
+
+
+def test_a_neighbour_hides_no_installed_module(tmp_path):
+    (tmp_path / "matplotlib.py").write_text("raise RuntimeError('executed')\n")
+    (tmp_path / "kern.py").write_text("import mine_beside\nasync def kernel(core, x, out):\n    pass\n")
+    (tmp_path / "mine_beside.py").write_text("")
+    assert mlusim.sweep(f"{tmp_path}/kern.py:kernel", shape=4, workers=0).counts["done"] == 1
+    import matplotlib as plots
+
+    assert isinstance(plots, types.ModuleType)
+    assert not plots.__file__.startswith(str(tmp_path))
+    assert str(tmp_path) not in sys.path
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_kernel_may_import_from_beside_it_while_it_runs(tmp_path, workers):
+    (tmp_path / "kern.py").write_text(
+        "async def kernel(core, x, out):\n    import mine_beside\n    core.scalar(mine_beside.N)\n"
+    )
+    (tmp_path / "mine_beside.py").write_text("N = 5\n")
+    assert mlusim.sweep(f"{tmp_path}/kern.py:kernel", shape=4, workers=workers).counts["done"] == 1
+
+
+def test_arrays_as_values_of_a_kernel_go_to_workers():
+    table = np.arange(5000)
+
+    async def kernel(core, x, out):
+        core.scalar(int(table[4999]))
+
+    assert mlusim.sweep(kernel, shape=4, workers=1).counts["done"] == 1
+
+
+def test_shards_are_all_points_once_and_merge_to_the_whole(tmp_path):
+    given = {"shape": [(4, n) for n in range(8, 40)], "axis": [0, 1], "workers": 0}
+    whole = mlusim.sweep("flip", **given)
+    files = [tmp_path / f"{part}.sqlite" for part in (1, 2, 3)]
+    parts = [
+        mlusim.sweep("flip", **given, shard=(part, 3), db=file).rows for part, file in zip((1, 2, 3), files, strict=True)
+    ]
+    assert sum(map(len, parts)) == len(whole)
+    assert min(map(len, parts)) > len(whole) // 6
+    merged = mlusim.sweep("flip", **given, db=tmp_path / "all.sqlite", merge=files)
+    assert merged.found == len(whole)
+    assert [row | {"host_s": 0} for row in merged.rows] == [row | {"host_s": 0} for row in whole.rows]
+    with pytest.raises(InputError, match=r"^shard 4/3: parts are numbered from 1 to 3$"):
+        mlusim.sweep("flip", **given, shard=(4, 3))
+
+
+def test_what_cannot_be_on_any_board_is_in_one_shard():
+    given = {"shape": (4, 4), "axis": 0, "cores": [6, 4], "workers": 0}
+    rows = [row["status"] for part in (1, 2) for row in mlusim.sweep("flip", **given, shard=(part, 2)).rows]
+    assert sorted(rows) == ["done", "impossible"]
+
+
+def test_a_damaged_file_of_points_is_said_and_mended(tmp_path):
+    import sqlite3
+
+    db = tmp_path / "points.sqlite"
+    given = {"shape": (4, 4), "axis": [0, 1], "workers": 0, "db": db}
+    before = mlusim.sweep("flip", **given)
+    with sqlite3.connect(db) as base:
+        base.execute("update points set row = replace(row, 'time_ps', 'time_pt') where row like '%\"axis\":1%'")
+    base.close()
+    with pytest.warns(UserWarning, match=r"points\.sqlite is damaged .* 1 of its points are good, the others run again"):
+        after = mlusim.sweep("flip", **given)
+    assert after.found == 1
+    assert [row["time_ps"] for row in after.rows] == [row["time_ps"] for row in before.rows]
+    assert mlusim.sweep("flip", **given).found == 2
