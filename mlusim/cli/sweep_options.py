@@ -195,7 +195,7 @@ def run_options() -> list[click.Parameter]:
             ["--shard"],
             type=Shard(),
             metavar="I/N",
-            help="Run only the I-th of N parts of the points, each with a --db of its own: for jobs of a batch cluster.",
+            help="Run only the I-th of N parts of the points, each with its own --db: for jobs of a cluster.",
         ),
         click.Option(
             ["--merge"],

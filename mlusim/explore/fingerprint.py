@@ -19,7 +19,7 @@ import importlib
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,7 +83,7 @@ class _Walk:
         match value:
             case np.ndarray() if not value.dtype.hasobject:
                 data = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-                return _join("array", str(value.dtype), str(value.shape), hashlib.sha256(data).digest())
+                return _join("array", str(value.dtype), str(value.shape), hashlib.sha256(data.tobytes()).digest())
             case np.generic() if not value.dtype.hasobject:
                 return _join("scalar", str(value.dtype), value.tobytes())
             case np.dtype():
@@ -117,9 +117,8 @@ class _Walk:
         if package:
             return _join("function", package, function.__qualname__)
         code = function.__code__
-        parts = [_code(code)]
-        for values in (function.__defaults__, function.__kwdefaults__):
-            parts.append(self.of(values, f"a default of {function.__name__}"))
+        defaults = (function.__defaults__, function.__kwdefaults__)
+        parts = [_code(code), self._all("defaults", defaults, f"a default of {function.__name__}")]
         for variable, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             try:
                 content = cell.cell_contents

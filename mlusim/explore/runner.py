@@ -136,9 +136,10 @@ class Runner:
     def _run_alone(self, payload: Payload) -> Answer:
         with _pool(1) as pool:
             try:
-                return pool.submit(run_point, payload).result()
+                answer: Answer = pool.submit(run_point, payload).result()
             except BrokenProcessPool:
                 return DIED, _DEAD, {}, 0.0
+            return answer
 
     def _room(self) -> int:
         workers = self.workers if self._client is None else sum(self._client.ncores().values())

@@ -190,8 +190,8 @@ class Store:
     def merge(self, other: Store) -> int:
         """Add the points of another file; gives how many this one did not have. Damaged rows are left out."""
         before = {row[0] for row in self._rows(_SELECT, ())}
-        found = other._rows(_SELECT, ())  # noqa: SLF001 - of the same class
-        good = {row[0]: outcome for row in found if (outcome := other._outcome(row)) is not None}  # noqa: SLF001
+        found = other._rows(_SELECT, ())
+        good = {row[0]: outcome for row in found if (outcome := other._outcome(row)) is not None}
         for key, outcome in good.items():
             self.add(key.decode(), outcome)
         return len(good.keys() - before)

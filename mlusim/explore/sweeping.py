@@ -206,7 +206,7 @@ def merge_files(store: Store, files: Iterable[str | Path]) -> None:
             store.damaged += other.damaged
 
 
-def run_axes(  # noqa: PLR0913
+def run_axes(
     axes: Axes,
     store: Store,
     runner: Runner,

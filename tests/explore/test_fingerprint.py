@@ -133,7 +133,9 @@ def test_a_helpers_code_counts_and_where_it_stands_does_not():
 
 def test_helpers_that_call_each_other():
     space = {"__name__": "__main__"}
-    text = "def a(n):\n    return b(n)\ndef b(n):\n    return a(n - 1) if n else {}\nasync def kernel(core, x):\n    a(3)\n"
+    text = (
+        "def a(n):\n    return b(n)\ndef b(n):\n    return a(n - 1) if n else {}\nasync def kernel(c, x):\n    a(3)\n"
+    )
     digests = set()
     for end in (0, 1, 0):
         exec(text.format(end), space)  # noqa: S102

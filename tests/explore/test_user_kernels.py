@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -153,10 +152,9 @@ def test_a_neighbour_hides_no_installed_module(tmp_path):
     (tmp_path / "kern.py").write_text("import mine_beside\nasync def kernel(core, x, out):\n    pass\n")
     (tmp_path / "mine_beside.py").write_text("")
     assert mlusim.sweep(f"{tmp_path}/kern.py:kernel", shape=4, workers=0).counts["done"] == 1
-    import matplotlib as plots
+    import matplotlib as mpl
 
-    assert isinstance(plots, types.ModuleType)
-    assert not plots.__file__.startswith(str(tmp_path))
+    assert not mpl.__file__.startswith(str(tmp_path))
     assert str(tmp_path) not in sys.path
 
 
@@ -183,7 +181,8 @@ def test_shards_are_all_points_once_and_merge_to_the_whole(tmp_path):
     whole = mlusim.sweep("flip", **given)
     files = [tmp_path / f"{part}.sqlite" for part in (1, 2, 3)]
     parts = [
-        mlusim.sweep("flip", **given, shard=(part, 3), db=file).rows for part, file in zip((1, 2, 3), files, strict=True)
+        mlusim.sweep("flip", **given, shard=(part, 3), db=file).rows
+        for part, file in zip((1, 2, 3), files, strict=True)
     ]
     assert sum(map(len, parts)) == len(whole)
     assert min(map(len, parts)) > len(whole) // 6
@@ -209,7 +208,9 @@ def test_a_damaged_file_of_points_is_said_and_mended(tmp_path):
     with sqlite3.connect(db) as base:
         base.execute("update points set row = replace(row, 'time_ps', 'time_pt') where row like '%\"axis\":1%'")
     base.close()
-    with pytest.warns(UserWarning, match=r"points\.sqlite is damaged .* 1 of its points are good, the others run again"):
+    with pytest.warns(
+        UserWarning, match=r"points\.sqlite is damaged .* 1 of its points are good, the others run again"
+    ):
         after = mlusim.sweep("flip", **given)
     assert after.found == 1
     assert [row["time_ps"] for row in after.rows] == [row["time_ps"] for row in before.rows]
