@@ -29,6 +29,8 @@ from mlusim.mluop.types import cnrtMemTransDir_t, cnrtRet_t
 from mlusim.units import group_digits
 
 _HOST, _DEVICE = "host", "device"
+# On a timing-only device allocations up to this size have their bytes, for what scalar code of kernels reads.
+KEPT_BYTES = 1 << 20
 # Where destination and source are.
 _SIDES = {
     cnrtMemTransDir_t.cnrtMemcpyHostToDev: (_DEVICE, _HOST),
@@ -73,6 +75,9 @@ def cnrtMalloc(
 ) -> tuple[cnrtRet_t, DevicePointer | None]:
     """Allocate GDRAM of a board. Fresh memory holds 0xFF bytes.
 
+    On a timing-only device (`data=False`) memory has a size and no bytes, but for allocations of up to 1 MiB: what the
+    host copies there can be read by scalar code of kernels, such as the shifts of tin_shift.
+
     Args:
         device: the simulated board.
         nbytes: at least 1; what the vendor does with 0 is not documented, and it is refused here.
@@ -88,7 +93,7 @@ def cnrtMalloc(
         reason = f"nbytes = {nbytes!r}: a size is an integer of at least 1 byte"
         return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorArgsInvalid, reason), None
     try:
-        view = device.alloc((size,), UINT8, name)
+        view = device.alloc((size,), UINT8, name, keep_data=not device.data and size <= KEPT_BYTES)
     except AllocationError as error:
         return refuse("cnrtMalloc", cnrtRet_t.cnrtErrorNoMem, f"{error.message}; cnrtFree what is done with"), None
     return cnrtRet_t.cnrtSuccess, DevicePointer(device, view.allocation)
@@ -125,13 +130,14 @@ def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) ->
             arguments tell. On the board a direction that does not fit its pointers is undefined; here it is refused.
 
     Returns cnrtSuccess, cnrtErrorMemcpyDirectionInvalid, cnrtErrorArgsInvalid, or cnrtErrorNotSupport (peer to peer;
-    a timing-only device, which has no bytes).
+    results of a timing-only device, which computes none).
     """
     refusal = first_refusal("cnrtMemcpy", _copy_checks(dst, src, nbytes, direction))
     if refusal is not None:
         return refusal
-    # The two may overlap: NumPy assigns as if the source were read first.
-    _bytes_of(dst, nbytes)[:] = _bytes_of(src, nbytes)
+    if not isinstance(dst, DevicePointer) or dst.allocation.buffer is not None:
+        # The two may overlap: NumPy assigns as if the source were read first.
+        _bytes_of(dst, nbytes)[:] = _bytes_of(src, nbytes)
     if isinstance(dst, DevicePointer):
         dst.device.log.host_writes.add(dst.allocation.identity)
     return cnrtRet_t.cnrtSuccess
@@ -155,10 +161,11 @@ def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tu
     devices = [given.device for given in (dst, src) if isinstance(given, DevicePointer)]
     reason = "dst and src are memory of two boards: copy by way of the host"
     yield len({id(device) for device in devices}) > 1, cnrtRet_t.cnrtErrorArgsInvalid, reason
-    reason = "the device is timing-only and its memory has no bytes: make it with data=True"
-    yield not all(device.data for device in devices), cnrtRet_t.cnrtErrorNotSupport, reason
+    reason = "the device is timing-only and computes no results to copy: make it with data=True"
+    yield isinstance(src, DevicePointer) and not src.device.data, cnrtRet_t.cnrtErrorNotSupport, reason
     reason = "dst is read-only memory of the host: pass memory that can be written"
-    yield not _bytes_of(dst).flags.writeable, cnrtRet_t.cnrtErrorArgsInvalid, reason
+    read_only = not isinstance(dst, DevicePointer) and not _bytes_of(dst).flags.writeable
+    yield read_only, cnrtRet_t.cnrtErrorArgsInvalid, reason
 
 
 def device_fault(pointer: Any, name: str, nbytes: int, device: Device | None = None) -> str:

@@ -165,6 +165,31 @@ def test_profile_is_that_of_the_last_launch_alone(strategy):
     assert gap_ps == device.board.queued_kernel_gap_ps
 
 
+@pytest.mark.parametrize("shape", [(2, 5, 6, 7), (2, 16, 96, 784)])
+def test_a_timing_only_device_runs_a_host_program(shape):
+    x, shifts = data(shape=shape)
+    times = {}
+    for has_data in (True, False):
+        device = mlusim.Device("mlu370-x4", data=has_data)
+        handle = created(device)
+        pointers = [on_device(device, array) for array in (x, shifts, x)]
+        descs = [descriptor(a.shape, DATA_TYPES[a.dtype.name]) for a in (x, shifts, x)]
+        call = (handle, descs[0], pointers[0], descs[1], pointers[1], descs[2], pointers[2])
+        assert mluOpTinShiftForward(*call) == MLUOP_STATUS_SUCCESS
+        times[has_data] = handle.last_result.time_ps
+    assert times[True] == times[False] > 0
+    status = cnrtMemcpy(x.copy(), pointers[2], x.nbytes, cnrtMemcpyDevToHost)
+    assert status == mluop.cnrtErrorNotSupport
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_strided_but_empty_tensors_are_nothing_to_do(function):
+    handle = created(mlusim.Device("mlu370-x4"))
+    empty = descriptor((2, 0, 6, 7), MLUOP_DTYPE_FLOAT, (99, 50, 8, 2))
+    shifts = descriptor((2, 3), MLUOP_DTYPE_INT32)
+    assert function(handle, empty, None, shifts, None, empty, None) == MLUOP_STATUS_SUCCESS
+
+
 # The checks of tin_shift, in the order of docs/hardware.md
 
 
@@ -343,7 +368,8 @@ def test_no_time_is_success_before_the_pointers_and_after_all_else(call, caplog,
     both(spoil("input.dims.1", 0), spoil("output.dims.1", 0))(call)
     change(call)
     first_pointer_check = next(place for place, check in enumerate(CHECKS) if "NULL and has" in check[2])
-    large = "2^31" in reason  # no elements with T = 0
+    # No elements with T = 0, so that neither their number nor their strides matter.
+    large = "2^31" in reason or reason.startswith(("input_desc has strides", "output_desc has strides"))
     launches = len(call.handle.device.log.launches) if call.handle else 0
     if number >= first_pointer_check or large:
         assert call.run() == MLUOP_STATUS_SUCCESS
@@ -460,16 +486,17 @@ def test_destroyed_and_unset_descriptors(call, caplog):
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("options", "nbytes", "reason"),
     [
-        ({"max_operations": 1}, "OperationLimitError: .*task"),
-        ({"data": False}, "MissingDataError: .*timing-only"),
+        ({"max_operations": 1}, 480, "OperationLimitError: .*task"),
+        # More than a timing-only device has bytes for.
+        ({"data": False}, 2 << 20, "MissingDataError: .*timing-only"),
     ],
 )
-def test_a_kernel_that_fails_is_execution_failed(caplog, options, reason):
+def test_a_kernel_that_fails_is_execution_failed(caplog, options, nbytes, reason):
     call = Call(created(mlusim.Device("mlu370-x4", **options)))
     for tensor in (call.input, call.shifts, call.output):
-        _, tensor.pointer = cnrtMalloc(call.handle.device, 480)
+        _, tensor.pointer = cnrtMalloc(call.handle.device, nbytes)
     assert call.run() == MLUOP_STATUS_EXECUTION_FAILED
     assert re.search(rf"\[mluOpTinShiftForward\] MLUOP_STATUS_EXECUTION_FAILED: {reason}", caplog.text)
     assert call.handle.last_result is None
