@@ -14,12 +14,14 @@ from functools import partial
 from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
+from mlusim.cores.global_memory import atomic, set_memory
 from mlusim.cores.instructions.conversion import conversion
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.vector import call
 from mlusim.errors import OperandError, UnknownNameError, nearest
 
 if TYPE_CHECKING:
+    from mlusim.cores.instructions.limits import Value
     from mlusim.cores.issuer import Issuer
     from mlusim.dtypes import Dtype
     from mlusim.memory.view import View
@@ -38,6 +40,36 @@ def method(name: str) -> Callable[..., Any]:
     answer = " Await it without `dst` for the number." if entry.to_register else ""
     answer = " Await it for the number of elements." if entry.counts else answer
     issue.__doc__ = f"`{entry.signature}`: {entry.summary}{spellings}.{note}{answer}"
+    return issue
+
+
+def atomic_method(operation: str, *, fetches: bool) -> Callable[..., Any]:
+    """A method for an atomic on GDRAM, to be awaited."""
+
+    def fetch(self: InstructionMethods, old: View, target: View, operand: Value) -> Any:
+        line = self.issuer.log.frame_line(_getframe(1))
+        return atomic(self.issuer, line, operation, target, operand, old=old)
+
+    def reduce(self: InstructionMethods, target: View, operand: Value) -> Any:
+        return atomic(self.issuer, self.issuer.log.frame_line(_getframe(1)), operation, target, operand)
+
+    issue = fetch if fetches else reduce
+    issue.__name__ = issue.__qualname__ = f"atomic_{operation}" if fetches else f"atomic_reduce_{operation}"
+    also = "; `old`, in NRAM, gets what it held" if fetches else ""
+    issue.__doc__ = (
+        f"target = {operation} of target and operand, element by element, in one step on GDRAM{also}. Await it."
+    )
+    return issue
+
+
+def set_method(name: str) -> Callable[..., Any]:
+    """A method that sets a memory, to be awaited."""
+
+    def issue(self: InstructionMethods, dst: View, value: Any) -> Any:
+        return set_memory(self.issuer, self.issuer.log.frame_line(_getframe(1)), name, dst, value)
+
+    issue.__name__ = issue.__qualname__ = name
+    issue.__doc__ = f"Every element of dst = value: `__{name}`. Await it."
     return issue
 
 
@@ -66,8 +98,42 @@ class InstructionMethods:
         given = (dst, src, rounding, position)
         call(self.issuer, self.issuer.log.frame_line(_getframe(1)), INSTRUCTIONS["convert"], given, {})
 
+    def atomic_cas(self, old: View, target: View, compare: Value, operand: Value) -> Any:
+        """Target = operand where it holds `compare`; `old`, in NRAM, gets what it held. Await it."""
+        line = self.issuer.log.frame_line(_getframe(1))
+        return atomic(self.issuer, line, "cas", target, operand, old=old, compare=compare)
+
+    def atomic_reduce_cas(self, target: View, compare: Value, operand: Value) -> Any:
+        """Target = operand where it holds `compare`. Await it."""
+        line = self.issuer.log.frame_line(_getframe(1))
+        return atomic(self.issuer, line, "cas", target, operand, compare=compare)
+
+    # Sets of other memories, and atomics on GDRAM
+    gdramset = set_method("gdramset")
+    sramset = set_method("sramset")
+    ldramset = set_method("ldramset")
+    atomic_add = atomic_method("add", fetches=True)
+    atomic_reduce_add = atomic_method("add", fetches=False)
+    atomic_max = atomic_method("max", fetches=True)
+    atomic_reduce_max = atomic_method("max", fetches=False)
+    atomic_min = atomic_method("min", fetches=True)
+    atomic_reduce_min = atomic_method("min", fetches=False)
+    atomic_and = atomic_method("and", fetches=True)
+    atomic_reduce_and = atomic_method("and", fetches=False)
+    atomic_or = atomic_method("or", fetches=True)
+    atomic_reduce_or = atomic_method("or", fetches=False)
+    atomic_xor = atomic_method("xor", fetches=True)
+    atomic_reduce_xor = atomic_method("xor", fetches=False)
+    atomic_exch = atomic_method("exch", fetches=True)
+    atomic_reduce_exch = atomic_method("exch", fetches=False)
+    atomic_inc = atomic_method("inc", fetches=True)
+    atomic_reduce_inc = atomic_method("inc", fetches=False)
+    atomic_dec = atomic_method("dec", fetches=True)
+    atomic_reduce_dec = atomic_method("dec", fetches=False)
     # Arithmetic
     add = method("add")
+    add_tz = method("add_tz")
+    cycle_add_tz = method("cycle_add_tz")
     cycle_add = method("cycle_add")
     sub = method("sub")
     cycle_sub = method("cycle_sub")

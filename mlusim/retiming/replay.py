@@ -21,6 +21,7 @@ import numpy as np
 from mlusim.cores import copies, counted, row_copies, scalar, syncs, vector
 from mlusim.cores.chip import sram_name
 from mlusim.cores.core import Core
+from mlusim.cores.global_memory import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.rows import Loop
 from mlusim.cores.waiting import Waiting
@@ -147,6 +148,9 @@ class _Replay:
             return self._copy(issuer, record, operands, direction, detail, line)
         if loop is not None:
             return self._loop(issuer, record, name, loop, operands, line)
+        if name in ATOMIC_NAMES or name in SET_NAMES:
+            views = self._views(issuer, [*operands, *self._log.more_operands.get(record, ())])
+            return reissue(issuer, line, name, views, blocking=bool(detail))
         if pipe == VECTOR:
             views = self._views(issuer, [*operands, *self._log.more_operands.get(record, ())])
             vector.issue_counted(issuer, line, name, views, None, count)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.cores.global_memory import FETCHING
 from mlusim.log import NONE, Log
 from mlusim.verifier.boxes import Geometry, Integers, geometry_of, geometry_of_rows
 
@@ -72,7 +73,8 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
         place = (columns[f"{name}_{part}"][rows] for part in ("alloc", "offset", "box"))
         sides.append(np.stack([rows, *place, np.full(len(rows), write), np.full(len(rows), "dab".index(name[0]))]))
     # Of one operation the further operands are written.
-    writes = np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name == COLLECT_BINS])
+    gives_more = {COLLECT_BINS, *FETCHING}
+    writes = np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name in gives_more])
     more = [
         (record, *operand, int(writes[record]), 2) for record, some in log.more_operands.items() for operand in some
     ]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlusim.cores.global_memory import ATOMIC_NAMES
 from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers, alike
@@ -44,6 +45,7 @@ class Races:
         """All races, those of equal source lines as one."""
         inside = _collect(within_tasks(self.order, self.accesses, self.space))
         between = self._not_joined(*_collect(between_tasks(self.order, self.accesses, self.space)))
+        between = self._but_atomics(*between)
         found = [self._in_task(a, b, times) for a, b, times in self._by_lines(*inside)]
         found += [self._between(a, b, times) for a, b, times in self._by_lines(*between)]
         return found
@@ -59,6 +61,12 @@ class Races:
             first, second = int(self.order.place[one[row]]), int(self.order.place[other[row]])
             chosen[row] = not (self.order.before(first, second) or self.order.before(second, first))
         return a[chosen], b[chosen]
+
+    def _but_atomics(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
+        """Leave out pairs of atomics: the board orders them."""
+        atomic = np.array([name in ATOMIC_NAMES for name in self.log.ops], bool)[self.columns["op"]]
+        both = atomic[self.accesses.record[a]] & atomic[self.accesses.record[b]]
+        return a[~both], b[~both]
 
     def _by_lines(self, a: Integers, b: Integers) -> list[tuple[int, int, int]]:
         """One pair for each two source lines and memory, the first in the log, and how many operations meet so."""

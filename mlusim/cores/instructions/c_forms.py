@@ -140,9 +140,18 @@ def forms_of(intrinsic: str) -> list[Form]:
     found = conversion(intrinsic)
     if found is not None:
         instruction = INSTRUCTIONS["convert"]
-        return [Form(instruction, _parse(form), {"rounding": found[2]}) for form in instruction.forms]
+        forms = instruction.forms if not intrinsic.startswith("__cn_vector_") else (_count_first(instruction.forms[0]),)
+        return [Form(instruction, _parse(form), {"rounding": found[2]}) for form in forms]
     entry = BY_INTRINSIC.get(intrinsic)
-    return [] if entry is None else [Form(entry, _parse(form), {}) for form in entry.forms]
+    if entry is None:
+        return []
+    # The functions of the vector library take the count first.
+    count_first = intrinsic.startswith("__cn_vector_")
+    return [Form(entry, _parse(_count_first(form) if count_first else form), {}) for form in entry.forms]
+
+
+def _count_first(form: str) -> str:
+    return " ".join(sorted(form.split(), key=lambda word: word != "n"))
 
 
 def form(intrinsic: str, count: int) -> Form:

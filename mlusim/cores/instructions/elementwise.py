@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.cores.instructions.conversion import narrow
 from mlusim.cores.instructions.cost import function
 from mlusim.cores.instructions.record import (
     DST,
@@ -87,6 +88,11 @@ def _on_bits(operation: Ufunc) -> Ufunc:
         return result
 
     return compute
+
+
+def add_to_zero(a: Array, b: Array) -> Array:
+    """A sum rounded to zero instead of to nearest. The sum of two floats of 32 bits or less is exact enough in 64."""
+    return narrow(a.astype(np.float64) + b.astype(np.float64), a.dtype, "tz")
 
 
 def divide(a: Array, b: Array) -> Array:
@@ -188,6 +194,14 @@ _A = "Arithmetic"
 ARITHMETIC: list[Instruction] = [
     *_pair("add", np.add, "dst = src0 + src1", _A, intrinsics=("__bang_add", "__bang_add_scalar", "__bang_add_const")),
     *_pair(
+        "add_tz",
+        add_to_zero,
+        "dst = src0 + src1, rounded to zero",
+        _A,
+        types=FLOATS,
+        scalar=False,
+    ),
+    *_pair(
         "sub", np.subtract, "dst = src0 - src1", _A, intrinsics=("__bang_sub", "__bang_sub_scalar", "__bang_sub_const")
     ),
     *_pair(
@@ -207,7 +221,7 @@ ARITHMETIC: list[Instruction] = [
         remainder,
         "dst = the remainder of src0 / src1, with src0's sign",
         _A,
-        scalar=False,
+        intrinsics=("__bang_rem", "__cn_vector_mod_scalar_u64"),
         cycles=False,
         since=SERIES_3XX,
         cost=function("divide"),

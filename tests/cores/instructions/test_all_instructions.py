@@ -120,7 +120,20 @@ SERIES: dict[str, Callable[[float], float]] = {
 }
 
 SPECIAL = {
-    *("div", "rem", "bnot", "sll", "srl", "fusion", "hypot", "relun", "convert", "mask_select"),
+    *(
+        "add_tz",
+        "cycle_add_tz",
+        "div",
+        "rem",
+        "bnot",
+        "sll",
+        "srl",
+        "fusion",
+        "hypot",
+        "relun",
+        "convert",
+        "mask_select",
+    ),
     *("sum", "reduce_sum", "max", "min", "argmax", "argmin", "fabsmax", "fabsmin", "count", "count_bitindex", "popcnt"),
     *("findfirst1", "findlast1", "filter", "filter_bitindex", "select", "select_bitindex"),
     *("maskmove", "maskmove_bitindex", "transpose", "rotate90", "rotate180", "rotate270", "mirror", "pad"),
@@ -304,6 +317,22 @@ def test_fusion_rounds_once() -> None:
     a = np.array([1 + 2**-12], np.float32)
     got = run("fusion", np.empty(1, np.float32), a, a, np.array([-1], np.float32), operation="FMA")
     assert got[0] == np.float32((1 + 2**-12) ** 2 - 1) != a[0] * a[0] - np.float32(1)
+
+
+def test_sums_rounded_to_zero() -> None:
+    a, b = np.array([1, -1, 0.5], np.float16), np.array([2**-11 * 1.5, -(2**-11) * 1.5, 0.25], np.float16)
+    assert run("add_tz", np.empty(3, np.float16), a, b).tolist() == [1, -1, 0.75]
+    assert run("add", np.empty(3, np.float16), a, b).tolist() == [1 + 2**-10, -1 - 2**-10, 0.75]
+    got = run("cycle_add_tz", np.empty(2, np.float16), a[:2], b[:1])
+    assert got.tolist() == [1, -1 + 2**-10]
+
+
+def test_the_vector_library_takes_the_count_first() -> None:
+    names = [argument.name for argument in form("__cn_vector_sin_f32", 3).arguments]
+    assert names == ["n", "dst", "src"]
+    names = [argument.name for argument in form("__cn_vector_mod_scalar_u64", 4).arguments]
+    assert names == ["n", "dst", "src0", "src1"]
+    assert form("__cn_vector_cast_f32_to_s32", 3).fixed == {"rounding": None}
 
 
 def test_hypot_and_relun() -> None:

@@ -1,0 +1,166 @@
+"""C calls of instructions on memory that are no copies: atomics, sets, gathers and scatters by byte offsets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.cores import syncs
+from mlusim.cores.global_memory import ATOMICS, COMPARE_AND_SWAP, atomic, set_memory
+from mlusim.cores.ordering import COMPUTE_PIPES
+from mlusim.cores.row_copies import copy_loop
+from mlusim.cores.rows import Loop
+from mlusim.errors import AccessError, OperandError
+from mlusim.memory.addresses import Indices
+from mlusim.memory.loops import Turn
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.bangc.bridge import Bridge
+
+Handler = Callable[["Bridge", int, list[int], list[Any]], "Awaitable[Any] | None"]
+
+_POINTER = 1 << 16
+_UINT8 = np.dtype(np.uint8)
+# dst, src, count, two loops less one, and their strides in bytes on both sides.
+_STRIDED_ATOMIC = 9
+_STRIDED_SET = 5
+
+
+def _strided(bridge: Bridge, code: int, address: int, count: int, loops: tuple[tuple[int, int], ...]) -> View:
+    """`count` elements over loops of (repetitions less one, stride in bytes), innermost last."""
+    first = bridge.view(code, address, (count,))
+    shape = (*(more + 1 for more, _ in loops), count)
+    strides = (*(stride for _, stride in loops), first.itemsize)
+    reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + first.itemsize
+    if first.offset + reach > first.allocation.nbytes:
+        raise AccessError(f"{list(shape)} elements with strides {list(strides)} from {first!r} on end beyond the array")
+    return View(first.allocation, first.offset, shape, strides, first.dtype)
+
+
+def _operand(bridge: Bridge, code: int, value: Any, shape: tuple[int, ...]) -> Any:
+    return bridge.view(code, value, shape) if code >= _POINTER else value
+
+
+def _fetching(operation: str) -> Handler:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
+        swaps = operation == COMPARE_AND_SWAP
+        size = int(values[4 if swaps else 3]) if len(values) > (4 if swaps else 3) else 1
+        old, target = (bridge.view(codes[place], values[place], (size,)) for place in (0, 1))
+        given = [_operand(bridge, codes[place], values[place], (size,)) for place in range(2, 4 if swaps else 3)]
+        compare = given.pop(0) if swaps else None
+        return atomic(bridge.issuer, line, operation, target, given[0], old=old, compare=compare)
+
+    return handler
+
+
+def _reducing(operation: str) -> Handler:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
+        swaps = operation == COMPARE_AND_SWAP
+        if len(values) == _STRIDED_ATOMIC:
+            count, inner, outer = (int(value) for value in values[2:5])
+            to_inner, to_outer, from_inner, from_outer = (int(value) for value in values[5:])
+            target = _strided(bridge, codes[0], values[0], count, ((outer, to_outer), (inner, to_inner)))
+            source = _strided(bridge, codes[1], values[1], count, ((outer, from_outer), (inner, from_inner)))
+            return atomic(bridge.issuer, line, operation, target, source)
+        size = int(values[2]) if len(values) == 3 and not swaps else 1  # noqa: PLR2004
+        target = bridge.view(codes[0], values[0], (size,))
+        given = [_operand(bridge, codes[place], values[place], (size,)) for place in range(1, 3 if swaps else 2)]
+        compare = given.pop(0) if swaps else None
+        return atomic(bridge.issuer, line, operation, target, given[0], compare=compare)
+
+    return handler
+
+
+def _setting(name: str, *, blocking: bool) -> Handler:
+    """The value's C type is the element type; strides are bytes, repetitions less one."""
+
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
+        address, count, value, *loops = values
+        code = _POINTER | codes[2]
+        if len(loops) == 4:  # noqa: PLR2004 - stride0, iter1, stride1, iter2
+            dst = _strided(bridge, code, address, count, ((loops[3], loops[2]), (loops[1], loops[0])))
+        elif loops:
+            dst = _strided(bridge, code, address, count, ((loops[1], loops[0]),))
+        else:
+            dst = bridge.view(code, address, (count,))
+        return set_memory(bridge.issuer, line, name, dst, value, blocking=blocking)
+
+    return handler
+
+
+def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> View:
+    """`count` rows of `size` bytes, `stride` bytes apart."""
+    first = bridge.view(_POINTER | 1, address, (size,))
+    if first.offset + (count - 1) * stride + size > first.allocation.nbytes:
+        raise AccessError(f"{count} rows of {size} B, {stride} B apart, from {first!r} on end beyond the array")
+    return View(first.allocation, first.offset, (count, size), (stride, 1), _UINT8)
+
+
+def _by_offsets(name: str, *, blocking: bool) -> Handler:
+    """gather: dst rows in order, src rows at byte offsets; scatter the other way round. A null mask is none."""
+
+    async def both(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+        if not bridge.issuer.board.has_gather:
+            arch = bridge.issuer.board.arch
+            raise OperandError(f"__{name} exists from arch 592 on; this board is arch {arch}: loop over __memcpy")
+        # The offsets are read when the instruction begins: what makes them comes before it.
+        await syncs.sync(bridge.issuer, line, "sync_compute", COMPUTE_PIPES)
+        _issue_by_offsets(bridge, line, name, codes, values)
+        if blocking:
+            await syncs.sync(bridge.issuer, line)
+
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
+        return both(bridge, line, codes, values)
+
+    return handler
+
+
+def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], values: list[Any]) -> None:
+    dst_address, src_address, offset_address, *rest = values
+    mask_address = rest.pop(0) if codes[3] >= _POINTER else 0
+    size = int(rest[0])
+    # The direction follows from the memories that the addresses are in; the async builtin leaves it out.
+    stride, count = int(rest[-2]), int(rest[-1])
+    offsets_view = bridge.view(codes[2], offset_address, (count,))
+    bridge.issuer.unit.apply_until(bridge.issuer.task.now_ps)
+    offsets = offsets_view.typed().astype(np.int64)
+    kept: Indices = np.arange(count)
+    indices: tuple[View, ...] = (offsets_view,)
+    if mask_address:
+        bits = bridge.view(_POINTER | 1, mask_address, (-(-count // 8),))
+        kept = np.flatnonzero(np.unpackbits(bits.typed().view(np.uint8), count=count, bitorder="little"))
+        indices = (offsets_view, bits)
+    chosen = offsets[kept]
+    step = math.gcd(*chosen.tolist(), size) if len(chosen) else size
+    reach = int(chosen.max()) // step + 1 if len(chosen) else 1
+    far_address, near_address = (dst_address, src_address) if name == "scatter" else (src_address, dst_address)
+    if len(chosen) and int(chosen.min()) < 0:
+        raise AccessError(f"{name}: the offset {int(chosen.min())} is negative")
+    far = _rows(bridge, far_address, step, size, reach)
+    near = _rows(bridge, near_address, stride, size, count)
+    rows = chosen // step
+    dst, src = (far, near) if name == "scatter" else (near, far)
+    dst_rows, src_rows = (rows, kept) if name == "scatter" else (kept, rows)
+    loop = Loop(count, len(kept), dst_rows, src_rows, Turn(), indices, unread=True)
+    copy_loop(bridge.issuer, line, name, dst, src, loop, how="instruction")
+
+
+def device_calls() -> dict[str, tuple[tuple[int, ...], Handler]]:
+    """Intrinsics by name: how many arguments they take, and what they do."""
+    calls: dict[str, tuple[tuple[int, ...], Handler]] = {}
+    for operation in (*ATOMICS, COMPARE_AND_SWAP):
+        swaps = operation == COMPARE_AND_SWAP
+        calls[f"__bang_atomic_{operation}"] = ((4, 5) if swaps else (3, 4), _fetching(operation))
+        calls[f"__bang_atomic_reduce_{operation}"] = ((3,) if swaps else (2, 3, _STRIDED_ATOMIC), _reducing(operation))
+    for memory in ("gdram", "sram", "ldram"):
+        calls[f"__{memory}set"] = ((3, 7), _setting(f"{memory}set", blocking=True))
+    calls["__nramset_async"] = ((3, 5, 7), _setting("nramset_async", blocking=False))
+    for name in ("gather", "scatter"):
+        for prefix in ("__", "__bang_"):
+            calls[f"{prefix}{name}"] = ((7, 8), _by_offsets(name, blocking=True))
+            calls[f"{prefix}{name}_async"] = ((7, 8), _by_offsets(name, blocking=False))
+    return calls

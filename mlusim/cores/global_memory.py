@@ -1,0 +1,234 @@
+"""Instructions on memory that are no copies: sets of any memory, and atomics on GDRAM.
+
+A set writes one value all over; an atomic reads, combines and writes each element of GDRAM in one step that no other
+core comes between. Both go through the pipe of a copy to the same place. ASSUMED: an atomic is in order with its core
+like a blocking copy (kernels of the vendor reuse its operand without a sync), and costs a store that reads every bus
+unit first. Not modelled: contention of cores on one bus unit beyond its bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.cores.instructions.record import NUMBERS
+from mlusim.cores.pipe import Transfer
+from mlusim.dtypes import dtype_name
+from mlusim.errors import CopyError, OperandError
+from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
+from mlusim.memory.allocation import check_usable
+from mlusim.memory.bus import write_bus_bytes
+from mlusim.memory.copy import CopyShape
+from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, MemoryKind
+from mlusim.memory.timing import copy_cost
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.instructions.limits import Value
+    from mlusim.cores.issuer import Issuer
+    from mlusim.cores.waiting import Waiting
+
+Array = np.ndarray[Any, Any]
+
+
+def _wrap_up(old: Array, limit: Array) -> Array:
+    return np.where(old >= limit, 0, old + 1)
+
+
+def _wrap_down(old: Array, limit: Array) -> Array:
+    return np.where((old == 0) | (old > limit), limit, old - 1)
+
+
+# What becomes of an element, from its old value and the operand.
+ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add,
+    "max": np.maximum,
+    "min": np.minimum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "exch": lambda old, operand: np.broadcast_to(operand, old.shape),
+    "inc": _wrap_up,
+    "dec": _wrap_down,
+}
+COMPARE_AND_SWAP = "cas"
+# Names in the log: those that give the old value back, and those that do not.
+FETCHING = frozenset(f"atomic_{name}" for name in (*ATOMICS, COMPARE_AND_SWAP))
+REDUCING = frozenset(f"atomic_reduce_{name}" for name in (*ATOMICS, COMPARE_AND_SWAP))
+ATOMIC_NAMES = FETCHING | REDUCING
+SET_NAMES = ("gdramset", "sramset", "ldramset", "nramset", "nramset_async")
+
+
+def set_memory(issuer: Issuer, line: int, name: str, dst: View, value: Any, *, blocking: bool = True) -> Waiting | None:
+    """Write `value` to every element: `__gdramset`, `__sramset`, `__ldramset`, and their strided and async forms.
+
+    Args:
+        issuer: of the task that issues it.
+        line: source line in the log.
+        name: of the instruction, such as `gdramset`.
+        dst: any view whose rows are contiguous.
+        value: a number; converted to the element type.
+        blocking: whether the task waits.
+
+    Raises `CopyError` for a memory out of reach, `AllocationError` for memory that was freed or is an input.
+    """
+    with np.errstate(all="ignore"):
+        element = np.asarray(value).astype(dst.dtype)
+    effect = partial(np.copyto, dst.typed(), element) if issuer.has_data else None
+    return _transfer(issuer, line, name, dst, (), effect, blocking=blocking)
+
+
+def atomic(
+    issuer: Issuer,
+    line: int,
+    operation: str,
+    target: View,
+    operand: Value,
+    *,
+    old: View | None = None,
+    compare: Value | None = None,
+) -> Waiting | None:
+    """An atomic on GDRAM: `__bang_atomic_add` and its kin with `old`, `__bang_atomic_reduce_add` without.
+
+    Args:
+        issuer: of the task that issues it.
+        line: source line in the log.
+        operation: add, max, min, and, or, xor, exch, inc, dec or cas.
+        target: elements in GDRAM.
+        operand: as many elements in this core's NRAM, or a number.
+        old: gets what the target held, in NRAM; None where nobody asks.
+        compare: for cas: what the target must hold to be replaced by `operand`.
+
+    inc: 0 where the old value is at least the operand, else one more. dec: the operand where the old value is 0 or
+    above it, else one less. Raises `OperandError` for other memories, types, sizes or alignment.
+    """
+    name = f"atomic_{operation}" if old is not None else f"atomic_reduce_{operation}"
+    _check_atomic(issuer, name, operation, target, operand, old)
+    sources = tuple(value for value in (operand, compare) if isinstance(value, View))
+    effect = None
+    if issuer.has_data:
+        given = _values(operand, target.dtype)
+        expected = None if compare is None else _values(compare, target.dtype)
+        effect = partial(_combine, operation, target.typed(), given, expected, None if old is None else old.typed())
+    return _transfer(issuer, line, name, target, sources, effect, old=old, blocking=True)
+
+
+def reissue(issuer: Issuer, line: int, name: str, views: list[View], *, blocking: bool) -> Waiting | None:
+    """A set or an atomic as a log has it: its target, its sources, what it gave back; nothing is computed."""
+    target, *sources = views
+    old = sources.pop() if name in FETCHING else None
+    return _transfer(issuer, line, name, target, tuple(sources), None, old=old, blocking=blocking)
+
+
+def _combine(operation: str, target: Array, operand: Array, compare: Array | None, old: Array | None) -> None:
+    before = target.copy()
+    shaped = operand.reshape(target.shape) if operand.ndim else operand
+    with np.errstate(all="ignore"):
+        if compare is not None:
+            expected = compare.reshape(target.shape) if compare.ndim else compare
+            after = np.where(before == expected, shaped, before)
+        else:
+            after = ATOMICS[operation](before, shaped)
+    np.copyto(target, after, casting="unsafe")
+    if old is not None:
+        np.copyto(old, before.reshape(old.shape))
+
+
+def _values(value: Value, dtype: np.dtype[Any]) -> Array:
+    """A view's elements as they will be, or a number in the element type."""
+    if isinstance(value, View):
+        return value.typed()
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype)
+
+
+def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, operand: Value, old: View | None) -> None:
+    if target.memory is not MemoryKind.GDRAM:
+        raise OperandError(f"{name} of {target!r}: atomics are on GDRAM")
+    if target.dtype not in NUMBERS or (
+        operation in {"and", "or", "xor", "inc", "dec"} and target.dtype.kind not in "iu"
+    ):
+        raise OperandError(f"{name} of {dtype_name(target.dtype)} elements: there is no such atomic")
+    address = target.allocation.address + target.offset
+    if address % target.itemsize:
+        raise OperandError(f"{name} of {target!r} at byte {address}: the address is a multiple of {target.itemsize} B")
+    for view in (operand, old):
+        if not isinstance(view, View):
+            continue
+        if view.allocation.memory is not issuer.unit.nram or not view.is_contiguous:
+            raise OperandError(f"{name} with {view!r}: operands of an atomic are contiguous in this core's NRAM")
+        if view.dtype != target.dtype or view.size != target.size:
+            raise OperandError(f"{name} of {target!r} with {view!r}: as many elements of one type")
+
+
+def _transfer(
+    issuer: Issuer,
+    line: int,
+    name: str,
+    dst: View,
+    sources: tuple[View, ...],
+    effect: Callable[[], None] | None,
+    *,
+    old: View | None = None,
+    blocking: bool,
+) -> Waiting | None:
+    """A transfer to `dst` whose source is the core itself."""
+    issuer.check_reach(dst.allocation.memory)
+    for view, write in ((dst, True), *((source, False) for source in sources), *(((old, True),) if old else ())):
+        check_usable(view.allocation, write=write)
+    unit, task = issuer.unit, issuer.task
+    origin = MemoryKind.SRAM if unit.is_memory_core else MemoryKind.NRAM
+    direction = DIRECTIONS.get((origin, dst.memory))
+    if direction is None or not dst.size:
+        raise CopyError(f"{name} of {dst!r}: it needs elements in a memory that this core writes")
+    shape = _shape(issuer, dst, direction, rereads=name in ATOMIC_NAMES)
+    cost = copy_cost(issuer.board, shape, memory_core=unit.is_memory_core)
+    issuer.begin()
+    off_chip = dst.memory.off_chip
+    operands = [issuer.operand(view) for view in sources]
+    record = issuer.record(
+        name,
+        IO if off_chip else MOVE,
+        line,
+        task.now_ps,
+        task.now_ps,
+        NONE,
+        nbytes=shape.nbytes,
+        detail=BLOCKING if blocking else ASYNCHRONOUS,
+        dst=issuer.operand(dst),
+        a=operands[0] if operands else NO_OPERAND,
+        b=operands[1] if len(operands) > 1 else NO_OPERAND,
+        alone_ps=cost.alone_ps,
+        bus_read=shape.bus_read_bytes,
+        bus_write=shape.bus_write_bytes,
+        direction=DIRECTION_CODES[direction],
+    )
+    if old is not None:
+        issuer.log.more_operands[record] = [issuer.operand(old)]
+    if off_chip:
+        task.pending_io += 1
+    else:
+        task.pending_move += 1
+    pipe = unit.io if off_chip else unit.move
+    pipe.submit(Transfer(pipe, task, record, task.now_ps, cost, effect, BLOCKING if blocking else ASYNCHRONOUS))
+    if not blocking:
+        return None
+    task.unawaited = record
+    return task.suspending
+
+
+def _shape(issuer: Issuer, dst: View, direction: Any, *, rereads: bool) -> CopyShape:
+    """What the transfer moves: rows of `dst`, each a segment; an atomic reads every unit that it writes."""
+    flat = dst.is_contiguous
+    loops = () if flat else tuple(zip(dst.shape[:-1], dst.strides[:-1], strict=True))
+    segment = dst.nbytes if flat else dst.shape[-1] * dst.itemsize
+    segments = dst.nbytes // segment
+    bus_read = bus_write = 0
+    if dst.memory.off_chip:
+        unit = issuer.dram_unit_bytes
+        bus_read, bus_write = write_bus_bytes((dst.allocation.address + dst.offset) % unit, segment, loops, unit)
+        bus_read = bus_write if rereads else bus_read
+    return CopyShape(direction, dst.nbytes, segment, segments, loops, (), bus_read, bus_write, segments > 1)

@@ -1,0 +1,156 @@
+"""Sets of any memory, and atomics on GDRAM: values, order, time, the checker, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlusim.cores.core import Core
+from mlusim.errors import CopyError, OperandError
+from mlusim.hardware import board
+from mlusim.host.device import Device
+from mlusim.memory.view import View
+
+OPERATIONS = {
+    "add": lambda old, value: old + value,
+    "max": max,
+    "min": min,
+    "and": lambda old, value: old & value,
+    "or": lambda old, value: old | value,
+    "xor": lambda old, value: old ^ value,
+    "exch": lambda _, value: value,
+    "inc": lambda old, value: 0 if old >= value else old + 1,
+    "dec": lambda old, value: value if old == 0 or old > value else old - 1,
+}
+
+
+@pytest.mark.parametrize("fetches", [True, False])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_atomics(run: Any, operation: str, fetches: bool) -> None:
+    start = np.array([0, 3, 7, 12, 100, 5], np.uint32)
+    values = np.array([5, 3, 9, 4, 1, 5], np.uint32)
+    device = Device("mlu370-x4")
+    target, operand, before = device.upload(start, writable=True), device.upload(values), device.alloc(6, "uint32")
+
+    async def kernel(core: Core, target: View, operand: View, before: View) -> None:
+        tile, old = core.nram.alloc(6, "uint32"), core.nram.alloc(6, "uint32")
+        core.fill(old, 0)
+        await core.sync()
+        await core.memcpy(tile, operand)
+        if fetches:
+            await getattr(core, f"atomic_{operation}")(old, target, tile)
+        else:
+            await getattr(core, f"atomic_reduce_{operation}")(target, tile)
+        await core.sync()
+        await core.memcpy(before, old)
+
+    run(kernel, target, operand, before, device=device)
+    expected = [OPERATIONS[operation](int(a), int(b)) for a, b in zip(start, values, strict=True)]
+    assert device.download(target).tolist() == expected
+    assert device.download(before).tolist() == (start.tolist() if fetches else [0] * 6)
+    device.verify().check()
+
+
+def test_compare_and_swap(run: Any) -> None:
+    device = Device("mlu370-x4")
+    target, out = device.upload(np.array([4, 5, 4], np.int32), writable=True), device.alloc(3, "int32")
+
+    async def kernel(core: Core, target: View, out: View) -> None:
+        old = core.nram.alloc(3, "int32")
+        await core.atomic_cas(old, target, 4, 9)
+        await core.memcpy(out, old)
+        await core.atomic_reduce_cas(target, 5, 1)
+
+    run(kernel, target, out, device=device)
+    assert device.download(target).tolist() == [9, 1, 9]
+    assert device.download(out).tolist() == [4, 5, 4]
+
+
+def test_atomics_of_many_cores_add_up_and_are_no_race() -> None:
+    device = Device("mlu370-x4")
+    total = device.upload(np.zeros(64, np.float32), writable=True)
+
+    async def kernel(core: Core, total: View) -> None:
+        tile = core.nram.alloc(64, "float32")
+        for _ in range(3):
+            core.fill(tile, core.task_id + 1)
+            await core.sync()
+            await core.atomic_reduce_add(total, tile)
+
+    device.launch(kernel, total, dim=32)
+    device.synchronize()
+    assert device.download(total).tolist() == [3 * sum(range(1, 33))] * 64
+    races = [finding for finding in device.verify().findings if finding.kind == "race"]
+    assert not races
+
+
+def test_an_atomic_reads_what_it_writes_on_the_bus(run: Any) -> None:
+    device = Device("mlu370-x4")
+    target = device.upload(np.zeros(256, np.float32), writable=True)
+
+    async def kernel(core: Core, target: View) -> None:
+        await core.atomic_reduce_add(target, 1)
+
+    columns = run(kernel, target, device=device).log.columns()
+    assert (int(columns["bus_read_bytes"][0]), int(columns["bus_write_bytes"][0])) == (1024, 1024)
+    assert columns["end_ps"][0] - columns["start_ps"][0] > board("mlu370-x4").dma_write_latency_ps
+    assert device.download(target).tolist() == [1] * 256
+
+
+def test_sets_of_every_memory() -> None:
+    device = Device("mlu370-x4")
+    flat, rows = device.alloc(96, "int16"), device.upload(np.zeros((4, 8), np.float32), writable=True)
+
+    async def kernel(core: Core, flat: View, rows: View) -> None:
+        await core.gdramset(flat, -3)
+        await core.gdramset(rows[:, 2:5], 1.5)
+        if not core.is_memory_core:
+            shared, private = core.sram.alloc(32, "int32", "shared"), core.ldram.alloc(32, "int32")
+            tile = core.nram.alloc(32, "int32")
+            await core.sramset(shared, 7)
+            await core.ldramset(private, 8)
+            await core.memcpy(tile, shared)
+            assert set((await core.load_array(tile)).tolist()) == {7}
+            await core.memcpy(tile, private)
+            assert set((await core.load_array(tile)).tolist()) == {8}
+
+    device.launch(kernel, flat, rows, dim=4, kind="UNION1")
+    device.synchronize()
+    assert device.download(flat).tolist() == [-3] * 96
+    expected = np.zeros((4, 8))
+    expected[:, 2:5] = 1.5
+    assert device.download(rows).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        (
+            lambda core, x, t: core.atomic_reduce_add(t, 1),
+            OperandError,
+            "atomic_reduce_add of .*: atomics are on GDRAM",
+        ),
+        (lambda core, x, t: core.atomic_reduce_and(x, 1), OperandError, "atomic_reduce_and of float32 elements: there"),
+        (
+            lambda core, x, t: core.atomic_reduce_add(x, t[:3]),
+            OperandError,
+            "atomic_reduce_add of .*: as many elements",
+        ),
+        (
+            lambda core, x, t: core.atomic_add(x, x, 1),
+            OperandError,
+            "atomic_add with .*: operands of an atomic are cont",
+        ),
+        (lambda core, x, t: core.gdramset(x[2:2], 1), CopyError, "gdramset of .*: it needs elements in a memory that"),
+    ],
+)
+def test_what_is_refused(run: Any, body: Any, error: Any, message: str) -> None:
+    device = Device("mlu370-x4")
+
+    async def kernel(core: Core, x: View) -> None:
+        await body(core, x, core.nram.alloc(8, "float32"))
+
+    with pytest.raises(error, match=rf"^task 0 .*, test_global_memory\.py:\d+, at .* ns: {message}"):
+        run(kernel, device.upload(np.zeros(8, np.float32), writable=True), device=device)
