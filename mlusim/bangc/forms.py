@@ -77,7 +77,8 @@ def form_handler(forms: list[Form]) -> Callable[..., Awaitable[None] | None]:
         plan = known.get(key)
         if plan is None:
             plan = known[key] = _plan(_choose(forms, codes), codes, values)
-        _, operands, attributes = plan
+        form, operands, attributes = plan
+        codes = _typed_by_values(form, codes)
         given = [value if place < 0 else bridge.view(codes[place], values[place], value) for place, value in operands]
         waiting = vector.call(bridge.issuer, line, instruction, (*given, *attributes), {})
         return None if waiting is None else bridge.give_later(waiting)
@@ -95,9 +96,19 @@ def _choose(forms: list[Form], codes: list[int]) -> Form:
     return fitting[0]
 
 
+def _typed_by_values(form: Form, codes: list[int]) -> list[int]:
+    """Codes with the element type of a number where the form says that its C type decides, as in fills."""
+    for number, argument in enumerate(form.arguments[: len(codes)]):
+        if argument.types:
+            places = [place for place, other in enumerate(form.arguments) if other.name == argument.types]
+            codes = [_POINTER | codes[number] if place in places else code for place, code in enumerate(codes)]
+    return codes
+
+
 def _plan(form: Form, codes: list[int], values: list[Any]) -> tuple[Form, list[tuple[int, Any]], list[Any]]:
     """Operands in the order of the instruction: the place of the argument and a shape, or -1 and a number."""
     instruction = form.instruction
+    codes = _typed_by_values(form, codes)
     places = {argument.name: place for place, argument in enumerate(form.arguments[: len(codes)])}
     itemsizes = {
         argument.name: max(codes[place] & 0xFF, 1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from mlusim.bangc.device_calls import device_calls
 from mlusim.bangc.forms import arities, form_handler, result_type, vector_intrinsics
 from mlusim.bangc.host_calls import HOST_CALLS
 from mlusim.cores import copies, syncs
@@ -211,6 +212,8 @@ def intrinsics() -> tuple[Intrinsic, ...]:
     known = dict(_OWN)
     for name, (arity, returns) in HOST_CALLS.items():
         known[name] = Intrinsic(name, (arity,), _host_only(name), returns)
+    for name, (counts, handler) in device_calls().items():
+        known[name] = Intrinsic(name, counts, handler)
     for name, forms in vector_intrinsics().items():
         if name not in known:
             known[name] = Intrinsic(name, arities(forms), form_handler(forms), result_type(forms))

@@ -208,15 +208,13 @@ def _transfer(
     )
     if old is not None:
         issuer.log.more_operands[record] = [issuer.operand(old)]
-    if off_chip:
-        task.pending_io += 1
-    else:
-        task.pending_move += 1
     pipe = unit.io if off_chip else unit.move
-    pipe.submit(Transfer(pipe, task, record, task.now_ps, cost, effect, BLOCKING if blocking else ASYNCHRONOUS))
+    transfer = Transfer(pipe, task, record, task.now_ps, cost, effect, BLOCKING if blocking else ASYNCHRONOUS)
     if not blocking:
+        pipe.submit(transfer)
         return None
     task.unawaited = record
+    task.when_idle(partial(pipe.submit_after_wait, transfer))
     return task.suspending
 
 

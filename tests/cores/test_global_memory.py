@@ -37,13 +37,11 @@ def test_atomics(run: Any, operation: str, fetches: bool) -> None:
     async def kernel(core: Core, target: View, operand: View, before: View) -> None:
         tile, old = core.nram.alloc(6, "uint32"), core.nram.alloc(6, "uint32")
         core.fill(old, 0)
-        await core.sync()
         await core.memcpy(tile, operand)
         if fetches:
             await getattr(core, f"atomic_{operation}")(old, target, tile)
         else:
             await getattr(core, f"atomic_reduce_{operation}")(target, tile)
-        await core.sync()
         await core.memcpy(before, old)
 
     run(kernel, target, operand, before, device=device)
@@ -76,10 +74,9 @@ def test_atomics_of_many_cores_add_up_and_are_no_race() -> None:
         tile = core.nram.alloc(64, "float32")
         for _ in range(3):
             core.fill(tile, core.task_id + 1)
-            await core.sync()
             await core.atomic_reduce_add(total, tile)
 
-    device.launch(kernel, total, dim=32)
+    device.launch(kernel, total, dim=32, kind="BLOCK")
     device.synchronize()
     assert device.download(total).tolist() == [3 * sum(range(1, 33))] * 64
     races = [finding for finding in device.verify().findings if finding.kind == "race"]

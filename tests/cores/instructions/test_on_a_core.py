@@ -140,10 +140,8 @@ def test_a_matrix_product_through_wram(run: Any) -> None:
         await core.memcpy(columns, y)
         core.transpose(filters, columns)
         core.reshape_filter(laid, filters)
-        await core.sync()
         await core.memcpy(weights, laid)
         core.matmul(result, rows, weights)
-        await core.sync()
         await core.memcpy(out, result)
 
     run(kernel, x, y, out, device=device)
