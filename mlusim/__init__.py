@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from mlusim.explore.sweeping import sweep
     from mlusim.explore.tuning import tune
     from mlusim.hardware import Board, board, presets
+    from mlusim.host.arguments import InOut, Output
     from mlusim.host.device import Device
-    from mlusim.host.verify import InOut, Output, verify
+    from mlusim.host.run import run
+    from mlusim.host.verify import verify
     from mlusim.log import Log
     from mlusim.memory.kinds import Direction, MemoryKind
     from mlusim.memory.view import Pointer, View
@@ -97,6 +99,7 @@ __all__ = [
     "plan",
     "presets",
     "retime",
+    "run",
     "sweep",
     "tune",
     "verifier",
@@ -110,8 +113,8 @@ _HOMES = {
     "Direction": "mlusim.memory.kinds",
     "Log": "mlusim.log",
     "MemoryKind": "mlusim.memory.kinds",
-    "InOut": "mlusim.host.verify",
-    "Output": "mlusim.host.verify",
+    "InOut": "mlusim.host.arguments",
+    "Output": "mlusim.host.arguments",
     "Plan": "mlusim.planning.plan",
     "Pointer": "mlusim.memory.view",
     "Report": "mlusim.verifier.report",
@@ -124,6 +127,7 @@ _HOMES = {
     "plan": "mlusim.ops.operator",
     "presets": "mlusim.hardware",
     "retime": "mlusim.retiming.retime",
+    "run": "mlusim.host.run",
     "sweep": "mlusim.explore.sweeping",
     "tune": "mlusim.explore.tuning",
     "verify": "mlusim.host.verify",

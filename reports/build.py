@@ -43,7 +43,7 @@ CASES, BOARDS = _cases.CASES, _cases.BOARDS
 INTRODUCTION = (
     "Every operator of mlusim on three boards, on small realistic shapes. Times are those of the model, not "
     "measurements. Each picture has the DRAM bandwidth of a run over time, read dark and write above it, under the "
-    "board's peak; below it where the time of the average core went. The runs of an operator share one scale of time."
+    "board's peak; below it where the time went, per core on average. The runs of an operator share one scale of time."
 )
 ABOUT = """\
 ## What is here

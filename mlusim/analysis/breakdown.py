@@ -32,16 +32,16 @@ from mlusim.analysis.records import Flags, Records
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
 CAUSES: dict[str, str] = {
-    "transfer": "bytes moving, as if alone",
-    "bandwidth_wait": "waiting for shared bandwidth",
-    "on_chip_copy": "copies on chip",
-    "vector": "vector compute, not hidden",
-    "scalar": "scalar, not hidden",
-    "dma_latency": "latency of DMA",
+    "transfer": "data transfer",
+    "bandwidth_wait": "bandwidth contention",
+    "on_chip_copy": "on-chip copies",
+    "vector": "exposed vector time",
+    "scalar": "exposed scalar time",
+    "dma_latency": "exposed DMA latency",
     "sync": "syncs and barriers",
-    "issue": "issuing instructions",
-    "launch": "launch",
-    "idle": "idle: no task, or the tail",
+    "issue": "instruction issue",
+    "launch": "launch overhead",
+    "idle": "idle: imbalance and tail",
 }
 
 

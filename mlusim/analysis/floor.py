@@ -34,17 +34,17 @@ from mlusim.log import NONE
 from mlusim.units import PS_PER_S, ceil_div
 
 LOSSES: dict[str, str] = {
-    "launch": "launch",
-    "latency": "latency of copies, and issue",
-    "extra_bytes": "DRAM: bytes beyond the compulsory",
-    "contiguous": "DRAM: contiguous access below nominal",
+    "launch": "launch overhead",
+    "latency": "DMA latency and instruction issue",
+    "extra_bytes": "DRAM: bytes beyond the compulsory ones",
+    "contiguous": "DRAM: contiguous access below peak",
     "strided": "DRAM: strided access",
     "mixed": "DRAM: reads and writes mixed",
-    "shared_bandwidth": "waiting for shared bandwidth",
-    "port": "copies at the speed of a core's port",
-    "compute": "compute and on-chip copies, not hidden",
+    "shared_bandwidth": "bandwidth contention",
+    "port": "bandwidth of the cores' ports",
+    "compute": "exposed compute and on-chip copies",
     "sync": "syncs and barriers",
-    "idle": "imbalance and idle tail",
+    "idle": "load imbalance and tail",
 }
 
 # Where what is left of a cause of `breakdown` belongs.

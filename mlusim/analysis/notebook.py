@@ -34,7 +34,7 @@ def result_html(result: Result) -> str:
     facts = [
         ("time", f"{us_text(metrics.time_ps)}, by the model ({expected_error(board)})"),
         (
-            "floor",
+            "lower bound",
             us_text(floor.time_ps)
             + (f", the run takes {result.time_ps / floor.time_ps:.3g} x" if floor.time_ps else ""),
         ),
@@ -52,7 +52,9 @@ def result_html(result: Result) -> str:
     body = _table(facts)
     if metrics.time_ps:
         names = [name for name, total in metrics.where_time_went.items() if total]
-        body += f"<div>where the time went, average core</div>{share_bar(metrics, metrics.time_ps, _WIDTH, _BAR)}"
+        body += (
+            f"<div>where the time went, per core on average</div>{share_bar(metrics, metrics.time_ps, _WIDTH, _BAR)}"
+        )
         body += swatches(names) + _bandwidth(Records(result.log, board), result.operator)
     return _box(f"{result.operator} on {board.name}", body)
 

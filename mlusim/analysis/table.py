@@ -106,7 +106,7 @@ def _causes(result: Result) -> list[Row]:
         Row(
             "where time went" if position == 0 else "",
             percent(total / metrics.core_time_ps),
-            f"{CAUSES[name]} ({total / cores / PS_PER_US:.2f} us of the average core)",
+            f"{CAUSES[name]} ({total / cores / PS_PER_US:.2f} us per core on average)",
         )
         for position, (name, total) in enumerate(shares)
         if total
@@ -118,7 +118,7 @@ def _floor(result: Result) -> Row:
     by_compute = floor.compute_ps > floor.io_ps
     what = "the operator's work on all cores" if by_compute else "compulsory bytes at peak bandwidth"
     times = f"; the run takes {result.time_ps / floor.time_ps:.2f} x" if floor.time_ps else ""
-    return Row("floor", us_text(floor.time_ps), f"{what}: no split is faster{times}")
+    return Row("lower bound", us_text(floor.time_ps), f"{what}{times}")
 
 
 def _losses(result: Result) -> list[Row]:
@@ -126,7 +126,7 @@ def _losses(result: Result) -> list[Row]:
     above_ps = result.time_ps - floor.time_ps
     if not above_ps:
         return []
-    table = [Row("above the floor", us_text(above_ps), f"rests most on {', '.join(rests_on(result.board, floor))}")]
+    table = [Row("above the bound", us_text(above_ps), f"most sensitive to {', '.join(rests_on(result.board, floor))}")]
     for name, total in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
         if total:
             table.append(Row("", us_text(total // cores), f"{LOSSES[name]} ({percent(total / cores / above_ps)})"))
@@ -143,7 +143,7 @@ def _lines(result: Result) -> list[Row]:
             most = list(CAUSES)[int(causes.argmax())]
             place = f"{PurePath(line.file).name}:{line.line}"
             share = percent(int(causes.sum()) / total_ps)
-            note = f"{place} {line.function}: most of it {CAUSES[most]}"
+            note = f"{place} {line.function}: mostly {CAUSES[most]}"
             table.append(Row("" if table else "time by line", share, note))
     return table
 

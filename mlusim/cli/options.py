@@ -202,6 +202,37 @@ def device_option(function: Function) -> Function:
     )(function)
 
 
+def device_name_option(function: Function) -> Function:
+    """--device, kept as its name: for what prints a command again."""
+    return click.option(
+        "--device",
+        "-d",
+        default=DEFAULT_DEVICE,
+        show_default=True,
+        metavar="NAME|FILE",
+        shell_complete=complete_from(board_names),
+        help="Board: a preset (see `mlusim devices`), or a TOML file of your own.",
+    )(function)
+
+
+def devices_option(function: Function) -> Function:
+    """--device of a command that takes several."""
+    return click.option(
+        "--device",
+        "-d",
+        default=DEFAULT_DEVICE,
+        show_default=True,
+        metavar="NAMES",
+        shell_complete=complete_from(board_names),
+        help="Boards, separated by commas: presets (see `mlusim devices`), TOML files.",
+    )(function)
+
+
+def full_option(function: Function) -> Function:
+    """--full."""
+    return click.option("--full", is_flag=True, help="All columns; wider than 80 characters.")(function)
+
+
 def report_option(function: Function) -> Function:
     """--report."""
     return click.option(

@@ -28,6 +28,7 @@ from mlusim.cli.run import help_if_alone, run
 from mlusim.cli.sweep import sweep
 from mlusim.cli.tune import tune
 from mlusim.cli.validate import validate
+from mlusim.cli.verify import verify
 from mlusim.errors import BoardError, InputError, MlusimError, VerificationError, nearest
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -179,5 +180,5 @@ def program(context: click.Context, *, traceback: bool) -> None:
     help_if_alone(context)
 
 
-for _command in (run, compare, demo, devices, report, retime, sweep, tune, validate, completion):
+for _command in (run, verify, compare, demo, devices, report, retime, sweep, tune, validate, completion):
     program.add_command(_command)

@@ -10,6 +10,7 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.entries import ENTRIES, flag, options_of, summaries
+from mlusim.cli.kernel import METAVAR, is_kernel, make_run
 from mlusim.cli.options import (
     ELEMENT_TYPE,
     FILE,
@@ -41,11 +42,18 @@ if TYPE_CHECKING:
 class OperatorGroup(click.Group):
     """A command for each operator, made when it is asked for."""
 
-    def __init__(self, *args: Any, make: Callable[[Command], click.Command] | None = None, **attributes: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        make: Callable[[Command], click.Command] | None = None,
+        kernel: Callable[[str], click.Command],
+        **attributes: Any,
+    ) -> None:
         # Without an operator click would raise an error whose text is the help.
-        attributes |= {"invoke_without_command": True, "subcommand_metavar": "OPERATOR [OPTIONS]"}
+        attributes |= {"invoke_without_command": True, "subcommand_metavar": "OPERATOR|FILE.py:KERNEL [OPTIONS]"}
         super().__init__(*args, **attributes)
         self._make = make
+        self._kernel = kernel
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the operators."""
@@ -58,18 +66,24 @@ class OperatorGroup(click.Group):
         command = ENTRIES.get(cmd_name)
         return self._make(command) if command and self._make else None
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Name and summary of each operator."""
-        del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl(list(summaries().items()))
-
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """As click does it; the message says which operators there are."""
+        """As click does it; a kernel in a file has the command for it. The message says which operators there are."""
+        if args and is_kernel(args[0]):
+            return args[0], self._kernel(args[0]), args[1:]
         if args and not args[0].startswith("-") and args[0] not in ENTRIES:
             near = nearest(args[0], ENTRIES)
-            raise click.UsageError(f"no operator {args[0]!r}; {near}there are {', '.join(ENTRIES)}", ctx)
+            known = f"there are {', '.join(ENTRIES)}; a kernel of your own is FILE.py:KERNEL"
+            raise click.UsageError(f"no operator {args[0]!r}; {near}{known}", ctx)
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The operators, and the options of a kernel of the user's own."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(summaries().items()))
+        command = self._kernel(METAVAR)
+        rows = [found for one in command.get_params(ctx) if (found := one.get_help_record(ctx)) is not None]
+        with formatter.section(f"Options of {METAVAR}, a kernel of your own"):
+            formatter.write_dl(rows)
 
 
 class OperatorCommand(SectionedCommand):
@@ -136,7 +150,7 @@ def read_inputs(command: Command, options: dict[str, Any], *, data: bool = True)
                 f"{flags[next(iter(given))]} and --shape: inputs come from files or are random, not both; drop --shape"
             )
         from mlusim.dtypes import FLOAT32
-        from mlusim.ops.schema import Draw
+        from mlusim.host.draw import Draw
 
         draw = Draw(options["seed"] or 0, data=data)
         return command.example(draw, options["shape"], options["random_dtype"] or FLOAT32, options)
@@ -164,7 +178,8 @@ _SECTIONS = {
 }
 
 
-def _make_run(command: Command) -> click.Command:
+def make_operator(command: Command) -> click.Command:
+    """`mlusim run OPERATOR`."""
     made = OperatorCommand(
         command.name,
         command=command,
@@ -203,7 +218,7 @@ def _make_run(command: Command) -> click.Command:
 
 
 _HELP = """\
-Run an operator on a simulated board.
+Run an operator, or a kernel of your own, on a simulated board.
 
 Reads .npy files (or .npz, as file.npz:key), runs the operator's kernel on the board, writes the exact result, and
 prints what it took: time, bytes on every link, efficiency, and where the time went.
@@ -212,23 +227,26 @@ prints what it took: time, bytes on every link, efficiency, and where the time w
 Examples:
   mlusim run tin_shift --input clip.npy --shifts shifts.npy --out shifted.npy --report reports/
   mlusim run tin_shift --shape 2,8,256,196 --dtype float16 --device mlu590-h8 --explain
+  mlusim run add.py:add --arg x=x.npy --arg y=y.npy --arg out=float32:1000000 --report reports/
 
 bfloat16 and the 8-bit floats, which .npy cannot name, are written as records of one field that bears the type's
 name: np.load("y.npy")["bfloat16"].view("bfloat16").
 """
 
 
-@click.group(cls=OperatorGroup, help=_HELP, make=_make_run)
+@click.group(cls=OperatorGroup, help=_HELP, make=make_operator, kernel=make_run)
 @click.pass_context
 def run(context: click.Context) -> None:
-    """Run an operator on a simulated board."""
+    """Run an operator, or a kernel of your own, on a simulated board."""
     help_if_alone(context)
 
 
 def help_if_alone(context: click.Context) -> None:
-    """Print the help of a group that was given no command."""
+    """Print the help of a group that was given no command; of one within the program it is wrong usage, exit code 2."""
     if context.invoked_subcommand is None:
-        click.echo(context.get_help())
+        inner = context.parent is not None
+        click.echo(context.get_help(), err=inner)
+        context.exit(2 if inner else 0)
 
 
 def _run(  # noqa: PLR0913 - the options of the command

@@ -1,4 +1,4 @@
-"""`mlusim sweep OPERATOR`, `mlusim sweep --kernel FILE.py:FUNCTION`: every combination of the values given."""
+"""`mlusim sweep OPERATOR`, `mlusim sweep FILE.py:KERNEL`: every combination of the values given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.entries import flag, options_of
-from mlusim.cli.options import FILE, INTEGERS, SectionedCommand
+from mlusim.cli.kernel import argument_options, is_kernel, settings_of
+from mlusim.cli.options import SectionedCommand
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 from mlusim.cli.sweep_options import SECTIONS, axis_options, run_options, several_options
 from mlusim.errors import InputError, MlusimError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from mlusim.explore.sweeping import Sweep
     from mlusim.ops.commands import Command
 
-_KERNEL = "kernel"
 _ROWS_SHOWN = 60
 _DASK_S = 10  # to wait for the scheduler's answer
 _WORDS_SHOWN = 48
@@ -29,19 +29,21 @@ _PLOT = "time,efficiency,traffic"
 
 
 class SweepGroup(OperatorGroup):
-    """A command for each operator, and one for a function of the user's, which `--kernel` chooses."""
+    """A command for each operator, and one for a kernel; `--kernel FILE.py:KERNEL` anywhere is the same."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does it; `--kernel` anywhere is the command for it."""
-        if any(word == "--kernel" or word.startswith("--kernel=") for word in args):
-            args = [_KERNEL, *args]
+        """As click does it; the value of `--kernel` becomes the first word."""
+        for place, word in enumerate(args):
+            if word == "--kernel" and place + 1 < len(args):
+                given, rest = args[place + 1], [*args[:place], *args[place + 2 :]]
+            elif word.startswith("--kernel="):
+                given, rest = word.partition("=")[2], [*args[:place], *args[place + 1 :]]
+            else:
+                continue
+            if not is_kernel(given):
+                raise InputError(f"--kernel {given}: name a file and a function in it, as in kernels.py:add")
+            return super().parse_args(ctx, [given, *rest])
         return super().parse_args(ctx, args)
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """As click does it; the message says which operators there are."""
-        if args and args[0] == _KERNEL:
-            return _KERNEL, _make_kernel(), args[1:]
-        return super().resolve_command(ctx, args)
 
 
 def _make_sweep(command: Command) -> click.Command:
@@ -74,56 +76,36 @@ _NEEDS = dict.fromkeys(("reverse", "flip"), " --axis -1") | {
 }
 
 
-def _make_kernel() -> click.Command:
+def make_sweep_kernel(given: str) -> click.Command:
+    """`mlusim sweep FILE.py:KERNEL`."""
     axes = axis_options(operator=False)
-    own: list[click.Parameter] = [
-        click.Option(
-            ["--kernel"],
-            type=FILE,
-            required=True,
-            metavar="FILE.py:FUNCTION",
-            help="A kernel, `async def f(core, x, ..., out)`: tensors of the swept shape and type, the last one its "
-            "output; or a function f(device, shape, dtype) that uploads and launches.",
-        ),
-        click.Option(
-            ["--dtype", "element_type"],
-            multiple=True,
-            metavar="DTYPES",
-            help="Element types of the tensors, separated by commas. [default: float32]",
-        ),
-        click.Option(
-            ["--set", "settings"],
-            multiple=True,
-            metavar="NAME=VALUES",
-            help="A parameter of the function that has a default: tile=1024..8192*2. May be repeated.",
-        ),
-        click.Option(
-            ["--dim"],
-            multiple=True,
-            type=INTEGERS,
-            metavar="GRID",
-            help="Grid of the kernel's launch: 4,8,1; may be repeated. [default: a task for every core]",
-        ),
-        click.Option(
-            ["--kernel-version"],
-            default="",
-            metavar="TEXT",
-            help="For what the key of a point cannot hold, such as a file that the kernel reads: another text, other "
-            "points.",
-        ),
-        click.Option(["--kind"], metavar="KINDS", help="BLOCK, UNION1, ..., separated by commas. [default: UNION1]"),
-    ]
+    own = [one for one in argument_options(several=True) if one.name in ("arg", "settings", "dim", "kind")]
+    dtype = click.Option(
+        ["--dtype", "element_type"],
+        multiple=True,
+        metavar="DTYPES",
+        help="Element types of the tensors without --arg, separated by commas. [default: float32]",
+    )
+    version = click.Option(
+        ["--kernel-version"],
+        default="",
+        metavar="TEXT",
+        help="For what the key of a point cannot hold, such as a file that the kernel reads: another text, other "
+        "points.",
+    )
     return SectionedCommand(
-        _KERNEL,
-        params=[*own, *axes, *run_options()],
+        given,
+        params=[*own, dtype, version, *axes, *run_options()],
         sections={
-            "Kernel": ("kernel", "settings", "dim", "kind", "kernel_version"),
+            "Kernel": ("arg", "settings", "dim", "kind", "kernel_version"),
             "Values to combine": ("shape", "element_type", "device"),
             **SECTIONS,
         },
-        callback=_sweep_kernel,
-        help="Sweep a kernel of your own.\n\n\b\nExample:\n"
-        "  mlusim sweep --kernel add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2",
+        callback=partial(_sweep_kernel, given),
+        help="Sweep a kernel of your own, `async def f(core, x, ..., out)`: tensors without --arg are of the swept "
+        "shape and type, the last one its output; or a plain function f(device, shape, dtype) that uploads and "
+        "launches.\n\n\b\nExample:\n"
+        "  mlusim sweep add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2",
     )
 
 
@@ -138,11 +120,17 @@ same command goes on after Ctrl-C or a crash. Points that a board refuses are in
 Examples:
   mlusim sweep tin_shift --shape 2,8,256,196 --strategy all --nram 2KiB..512KiB*2 --plot time,efficiency
   mlusim sweep reverse --shape 1024,1024 --axis 0 --axis 0,1 --device mlu370-x4,mlu590-h8 -o reverse.csv
-  mlusim sweep --kernel add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2
+  mlusim sweep add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2
 """
 
 
-@click.group(cls=SweepGroup, help=_HELP, short_help="Simulate every combination of the values given.", make=_make_sweep)
+@click.group(
+    cls=SweepGroup,
+    help=_HELP,
+    short_help="Simulate every combination of the values given.",
+    make=_make_sweep,
+    kernel=make_sweep_kernel,
+)
 @click.pass_context
 def sweep(context: click.Context) -> None:
     """Simulate every combination of shapes, boards and strategies."""
@@ -162,37 +150,24 @@ def _sweep_operator(command: Command, **given: Any) -> None:
 
 
 def _sweep_kernel(
-    *, kernel: str, element_type: Any, settings: Sequence[str], dim: Any, kind: str | None, **given: Any
+    kernel: str,
+    *,
+    arg: Sequence[str],
+    element_type: Any,
+    settings: Sequence[str],
+    dim: Any,
+    kind: str | None,
+    **given: Any,
 ) -> None:
     from mlusim.explore.sources import kernel_of
 
-    found = kernel_of(kernel)
     values: dict[str, Any] = {"dtype": _flat(element_type)} if element_type else {}
-    for name, text in _pairs("--set", settings):
-        if name not in found.settings:
-            has = f"it has {', '.join(found.settings)}" if found.settings else "it has none"
-            raise InputError(f"--set {name}: {found.name} has no such parameter with a default; {has}")
-        values[name] = _setting(name, text, found.settings[name])
+    values |= settings_of(kernel_of(kernel), settings)
     if dim:
         values["dim"] = list(dim)
     if kind:
         values["kind"] = kind.upper().split(",")
-    _sweep(kernel, values, nram_limit=None, strategy=(), **given)
-
-
-def _setting(name: str, text: str, default: Any) -> list[Any]:
-    """Values of a setting, of its default's type."""
-    from mlusim.explore.values import numbers
-
-    if isinstance(default, bool):
-        words = {"true": True, "false": False, "1": True, "0": False}
-        parts = [part.strip().lower() for part in text.split(",")]
-        if not all(part in words for part in parts):
-            raise InputError(f"--set {name}={text}: it is true or false")
-        return [words[part] for part in parts]
-    if isinstance(default, int | float):
-        return numbers(name, text, whole=isinstance(default, int))
-    return text.split(",")
+    _sweep(kernel, values, nram_limit=None, strategy=(), arguments=arg, **given)
 
 
 def _flat(value: Any) -> Any:
@@ -216,6 +191,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     operation: str,
     own: dict[str, Any],
     *,
+    arguments: Sequence[str] = (),
     shape: Any,
     device: str,
     strategy: Sequence[str],
@@ -256,7 +232,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
         varied["dram_bandwidth_bytes_per_s"] = bandwidth
     axes = axes_of(
         operation,
-        shape=_flat(shape),
+        shape=_flat(shape) or None,
         dtype=own.pop("dtype", None),
         device=device,
         strategy=list(strategy) or None,
@@ -268,6 +244,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
         seed=seed,
         options=own,
         kernel_version=kernel_version,
+        arguments=arguments,
     )
     axes.count()
     draw = _plotter(axes, plot, against, picture, output)

@@ -101,7 +101,7 @@ def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tu
         click.Option(
             ["--shape"],
             multiple=True,
-            required=True,
+            required=operator,
             type=Several(Shape()),
             metavar="SHAPE",
             help="Of the inputs: 2,8,256,196; may be repeated, and an extent may be a range, as in 2,8,256,49..784*2.",

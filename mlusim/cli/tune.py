@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,12 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.entries import flag, options_of
+from mlusim.cli.kernel import make_tune
 from mlusim.cli.options import ELEMENT_TYPE, FILE, SHAPE, board_names, complete_from
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 
 if TYPE_CHECKING:
+    from mlusim.explore.tuning import Tuning
     from mlusim.ops.commands import Command
 
 _SHOWN = 8
@@ -51,14 +54,29 @@ def _make_tune(command: Command) -> click.Command:
             help="Only these, separated by commas. [default: all]",
         ),
     ]
-    more: list[click.Parameter] = [
-        click.Option(
-            ["--seed"],
-            type=click.IntRange(min=0),
-            default=0,
-            metavar="NUMBER",
-            help="Of the random inputs. [default: 0]",
-        ),
+    seed = click.Option(
+        ["--seed"], type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Of the random inputs. [default: 0]"
+    )
+    own = options_of((*command.attributes, *command.example_attributes))
+    return OperatorCommand(
+        command.name,
+        command=command,
+        params=[*run, *own, seed, *tune_options()],
+        sections={
+            "What to tune": [one.name or "" for one in (*run, *own)],
+            "How it runs": ("seed", "db", "workers"),
+            "Output": ("show_all", "full", "as_json", "quiet"),
+        },
+        callback=partial(_tune, command),
+        help=f"Find the fastest strategy and tiles of {command.name}. {command.summary}\n\n\b\nExample:\n"
+        f"  mlusim tune {command.name} {_EXAMPLES.get(command.name, '--shape 512,512')}",
+        short_help=command.summary,
+    )
+
+
+def tune_options() -> list[Any]:
+    """How tuning runs and what it prints, for operators and kernels."""
+    return [
         click.Option(
             ["--db"],
             type=FILE,
@@ -72,39 +90,29 @@ def _make_tune(command: Command) -> click.Command:
             help="Processes; 0: this one. [default: all cores]",
         ),
         click.Option(["--all", "show_all"], is_flag=True, help=f"Print every plan that ran, not the first {_SHOWN}."),
+        click.Option(["--full"], is_flag=True, help="All columns; wider than 80 characters."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of the table."),
         click.Option(["--quiet", "-q"], is_flag=True, help="Print the command for the best one, and nothing else."),
     ]
-    own = options_of((*command.attributes, *command.example_attributes))
-    return OperatorCommand(
-        command.name,
-        command=command,
-        params=[*run, *own, *more],
-        sections={
-            "What to tune": [one.name or "" for one in (*run, *own)],
-            "How it runs": ("seed", "db", "workers"),
-            "Output": ("show_all", "as_json", "quiet"),
-        },
-        callback=partial(_tune, command),
-        help=f"Find the fastest strategy and tiles of {command.name}. {command.summary}\n\n\b\nExample:\n"
-        f"  mlusim tune {command.name} {_EXAMPLES.get(command.name, '--shape 512,512')}",
-        short_help=command.summary,
-    )
 
 
 _HELP = """\
-Find the strategy and the tiles that are fastest for a shape on a board, by simulation.
+Find the strategy and the tiles that are fastest for a shape on a board, by simulation; of a kernel of your own the
+settings.
 
 Every strategy is tried with all of NRAM, and with limits that make its tiles smaller. The table says why each of the
 others is slower, and the last lines how to run the best one.
 
 \b
-Example:
+Examples:
   mlusim tune tin_shift --shape 2,8,256,196 --dtype float16 --device mlu590-h8
+  mlusim tune add.py:add --shape 1000000 --set tile=1024..16384*2
 """
 
 
-@click.group(cls=OperatorGroup, help=_HELP, short_help="Find the fastest strategy and tiles.", make=_make_tune)
+@click.group(
+    cls=OperatorGroup, help=_HELP, short_help="Find the fastest strategy and tiles.", make=_make_tune, kernel=make_tune
+)
 @click.pass_context
 def tune(context: click.Context) -> None:
     """Find the fastest strategy and tiles for a shape and board."""
@@ -122,15 +130,12 @@ def _tune(  # noqa: PLR0913 - the options of the command
     db: str | None,
     workers: int | None,
     show_all: bool,
+    full: bool,
     as_json: bool,
     quiet: bool,
     **own: Any,
 ) -> None:
-    from mlusim.analysis.floor import expected_error
-    from mlusim.analysis.table import us_text
     from mlusim.explore.tuning import tune as search
-    from mlusim.explore.values import text_of
-    from mlusim.units import PS_PER_US
 
     if db is not None:
         from mlusim.cli.files import check_file
@@ -150,6 +155,15 @@ def _tune(  # noqa: PLR0913 - the options of the command
         progress=not (quiet or as_json),
         **options,
     )
+    print_tuning(found, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
+
+
+def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
+    """What tuning found: a table and the best command, or JSON."""
+    from mlusim.analysis.floor import expected_error
+    from mlusim.analysis.table import us_text
+    from mlusim.units import PS_PER_US
+
     if as_json:
         show.print_json(found.to_json())
         return
@@ -158,39 +172,52 @@ def _tune(  # noqa: PLR0913 - the options of the command
         return
     rows = found.rows if show_all else found.rows[:_SHOWN]
     best = found.best
-    show.print_text(f"{found.operator} {best['shape'].replace('x', ',')} on {found.board.name}, the fastest first:\n")
-    show.print_columns(
-        ("strategy", "NRAM limit", "tier", "tiles", "NRAM", "time", "", "why it is slower"),
-        [
-            (
-                row["strategy"] if row["strategy"] != "auto" else f"auto: {row['plan_strategy']}",
-                "" if row["nram_limit_bytes"] is None else text_of("nram_bytes", row["nram_limit_bytes"]),
-                str(row["tier"]),
-                str(row["tiles"]),
-                f"{row['plan_nram_bytes'] / 1024:.4g} KiB",
-                us_text(row["time_ps"]),
-                "best" if row is best else _slower(row["slower"]),
-                row["why"],
-            )
-            for row in rows
-        ],
-        right=(1, 2, 3, 4, 5, 6),
-    )
+    of = f" {best['shape'].replace('x', ',')}" if "shape" in best else ""
+    show.print_text(f"{found.operator}{of} on {found.board.name}, the fastest first:\n")
+    settings = _kernel_columns(found) if "tier" not in best else _plan_columns(full=full)
+    columns = [*settings, "time", "", "why it is slower"]
+    lines = []
+    for row in rows:
+        cells = [str(row.get(axis, "")) for axis in settings] if "tier" not in best else _plan_cells(row, full=full)
+        why = row["why"] if full else row["why"].partition(";")[0].partition(":")[0]
+        lines.append([*cells, us_text(row["time_ps"]), "best" if row is best else _slower(row["slower"]), why])
+    show.print_columns(columns, lines, right=range(0 if "tier" not in best else 1, len(columns) - 1))
     left = len(found.rows) - len(rows)
-    lines = [f"{left} slower ones; --all shows them"] if left else []
+    lines_below = [f"{left} slower ones; --all shows them"] if left else []
     tried = f"{len(found.rows)} plans ran"
     if found.repeats:
-        tried += f", {found.repeats} more settings came to the same plans"
+        tried += f", {found.repeats} more settings gave the same plans"
     if found.refused:
         tried += f", {len(found.refused)} did not fit"
-    lines.append(tried)
+    lines_below.append(tried)
     floor = us_text(round(best["floor_us"] * PS_PER_US))
     over = f"{best['time_us'] / best['floor_us']:.2f} x " if best["floor_us"] else ""
-    lines.append(f"the best takes {over}the floor of {floor}{', so the search ended early' if found.at_floor else ''}")
+    early = ", so the search ended early" if found.at_floor else ""
+    lines_below.append(f"the best takes {over}the lower bound of {floor}{early}")
     if found.as_good:
-        lines.append(f"{found.as_good} within 2 % of the best: take them as equal ({expected_error(found.board)})")
-    show.print_text("\n" + "\n".join(lines))
+        lines_below.append(f"{found.as_good} within 2 % of the best: take them as equal")
+        lines_below.append(f"({expected_error(found.board)})")
+    show.print_text("\n" + "\n".join(lines_below))
     show.print_text(f"\nThe best one, from the shell and from Python:\n  {found.command}\n  {found.call}")
+
+
+def _kernel_columns(found: Tuning) -> list[str]:
+    return list(found.axes)
+
+
+def _plan_columns(*, full: bool) -> list[str]:
+    return ["strategy", "NRAM limit", "tier", *(["tiles", "NRAM"] if full else [])]
+
+
+def _plan_cells(row: Mapping[str, Any], *, full: bool) -> list[str]:
+    from mlusim.explore.values import text_of
+
+    return [
+        row["strategy"] if row["strategy"] != "auto" else f"auto: {row['plan_strategy']}",
+        "" if row["nram_limit_bytes"] is None else text_of("nram_bytes", row["nram_limit_bytes"]),
+        str(row["tier"]),
+        *([str(row["tiles"]), f"{row['plan_nram_bytes'] / 1024:.4g} KiB"] if full else []),
+    ]
 
 
 def _slower(part: float | None) -> str:

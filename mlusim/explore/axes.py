@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError
 from mlusim.explore.grid import Axes, board_parameter, boards_of, dtypes_of, several
-from mlusim.explore.sources import kernel_of
+from mlusim.explore.sources import UserKernel, kernel_of
 from mlusim.explore.values import numbers, shapes
+from mlusim.host.arguments import assign, parse_argument
 from mlusim.ops.commands import Command, command_of
 from mlusim.ops.common import check_choice
 
@@ -32,6 +33,7 @@ def axes_of(  # noqa: PLR0913
     seed: int,
     options: Mapping[str, Any],
     kernel_version: str = "",
+    arguments: Sequence[str] = (),
 ) -> Axes:
     """The axes of what `sweep` takes, checked. Raises `InputError` and `BoardError`."""
     own = {name: several(value) for name, value in options.items()}
@@ -40,8 +42,10 @@ def axes_of(  # noqa: PLR0913
     strategies: list[str | None] = [None]
     kernel = None
     operation = by_name(operation)
-    if isinstance(operation, str) and ":" not in operation:
+    if isinstance(operation, str) and not is_kernel(operation):
         command = command_of(operation)
+        if arguments or shape is None:
+            raise InputError(f"{operation}: an operator's inputs have a shape; arguments are for kernels of your own")
         name = command.name
         dtype_name = command.data_option
         if dtype_name != "dtype":
@@ -53,6 +57,7 @@ def axes_of(  # noqa: PLR0913
     else:
         kernel = kernel_of(operation, kernel_version)
         name = kernel.name
+        _check_arguments(kernel, arguments, shape)
         if strategy is not None or nram_limit_bytes is not None:
             given = "strategy" if strategy is not None else "nram_limit_bytes"
             raise InputError(f"{given}: {name} is a function of your own, which no planner splits: leave it off")
@@ -68,7 +73,8 @@ def axes_of(  # noqa: PLR0913
     return Axes(
         operator=name,
         kernel=kernel,
-        shapes=_shapes(shape),
+        arguments=tuple(arguments),
+        shapes=[None] if shape is None else _shapes(shape),
         dtypes=dtypes_of(FLOAT32 if dtype is None else dtype),
         boards=boards_of(device),
         strategies=strategies,
@@ -81,6 +87,29 @@ def axes_of(  # noqa: PLR0913
         dtype_name=dtype_name,
         data=data,
         seed=seed,
+    )
+
+
+def is_kernel(operation: str | Callable[..., Any]) -> bool:
+    """Whether it is a function of the user's: itself, or `file.py:function`."""
+    return not isinstance(operation, str) or ":" in operation or operation.endswith(".py")
+
+
+def _check_arguments(kernel: UserKernel, arguments: Sequence[str], shape: Any) -> None:
+    """Raise `InputError` for arguments that do not fit the kernel, before anything runs."""
+    if kernel.launches:
+        if arguments or shape is None:
+            raise InputError(
+                f"{kernel.name} is a plain function (device, shape, dtype, **settings): it takes a shape, no arguments"
+            )
+        return
+    first = None if shape is None else ()
+    assign(
+        kernel.name,
+        kernel.tensors,
+        [parse_argument(text) for text in arguments],
+        shape=first,
+        optional=tuple(kernel.settings),
     )
 
 
@@ -121,7 +150,7 @@ def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: An
     return [*dict.fromkeys(names)]
 
 
-def _shapes(shape: Any) -> list[tuple[int, ...]]:
+def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
     found: list[tuple[int, ...]] = []
     for one in several(shape):
         if isinstance(one, str):
@@ -135,7 +164,7 @@ def _shapes(shape: Any) -> list[tuple[int, ...]]:
     negative = [one for one in found if min(one, default=0) < 0]
     if negative:
         raise InputError(f"shape: {list(negative[0])}: an extent is not negative")
-    return [*dict.fromkeys(found)]
+    return list(dict.fromkeys(found))
 
 
 def _whole(name: str, values: Any) -> list[int | None]:

@@ -19,7 +19,8 @@ class Row:
     """One strategy's figures; see `mlusim.analysis.metrics.Metrics` for their definitions.
 
     Attributes:
-        strategy: its name.
+        name: what it was compared as.
+        strategy: of its plan; empty for a kernel of the user's own.
         tier: of its plan.
         time_ps: simulated time in picoseconds.
         bytes_requested: bytes that the kernel asked for, by direction of copy.
@@ -30,6 +31,7 @@ class Row:
         core_time_ps: their sum: MLU cores times time_ps.
     """
 
+    name: str
     strategy: str
     tier: int
     time_ps: int
@@ -47,12 +49,12 @@ class Row:
 
 
 def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list[Row]:
-    """Run an operation with each strategy.
+    """Run an operation with each strategy, or in whatever other ways.
 
     Args:
         operation: called as operation(strategy=name); for instance
             `functools.partial(tin_shift_forward, x, shifts, device="mlu370-x4")`.
-        strategies: names, such as `kernels.tin_shift_plan.STRATEGIES`.
+        strategies: names, such as those of `mlusim.planning.tin_shift.STRATEGIES`.
 
     Returns one row for each, in the order given. Only the first output is kept while the others run. After timing-only
     runs there are none to compare.
@@ -60,22 +62,23 @@ def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list
     Raises `MlusimError` where two outputs differ in a bit, `InputError` for no strategy, and what the runs raise.
     """
     rows: list[Row] = []
-    first: Result | None = None
+    first: tuple[str, Result] | None = None
     for strategy in strategies:
         result = operation(strategy=strategy)
         if first is None:
-            first = result
+            first = strategy, result
         else:
-            _check_equal(first, result)
-        rows.append(_row(result))
+            _check_equal(*first, strategy, result)
+        rows.append(_row(strategy, result))
     if not rows:
         raise InputError("no strategy to compare: name at least one")
     return rows
 
 
-def _row(result: Result) -> Row:
+def _row(name: str, result: Result) -> Row:
     metrics = result.metrics
     return Row(
+        name=name,
         strategy=result.strategy,
         tier=result.plan.tier if result.plan else 0,
         time_ps=metrics.time_ps,
@@ -88,12 +91,18 @@ def _row(result: Result) -> Row:
     )
 
 
-def _check_equal(one: Result, other: Result) -> None:
-    a, b = one.output, other.output
-    if a is None or b is None:
-        return
-    names = f"{one.operator}: strategies {one.strategy!r} and {other.strategy!r}"
-    rule = "strategies differ in time, never in the result: one of these kernels or plans is wrong"
+def _check_equal(first: str, one: Result, second: str, other: Result) -> None:
+    for name, array in _outputs(one).items():
+        if name in (others := _outputs(other)):
+            _check_arrays(f"{one.operator}: {first!r} and {second!r}", array, others[name])
+
+
+def _outputs(result: Result) -> Mapping[str, np.ndarray[Any, Any]]:
+    return result.outputs or ({} if result.output is None else {"output": result.output})
+
+
+def _check_arrays(names: str, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> None:
+    rule = "ways to run one operation differ in time, never in the result: one of these kernels or plans is wrong"
     if a.shape != b.shape or a.dtype != b.dtype:
         raise MlusimError(f"{names} give {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}; {rule}")
     bits = _bits(a) != _bits(b)

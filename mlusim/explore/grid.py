@@ -33,6 +33,7 @@ class Axes:
     Attributes:
         operator: name.
         kernel: the user's function, where it is one.
+        arguments: of it, as `KernelCall` has them; the same for all points.
         shapes, dtypes, strategies, nram_limits, nram_sizes, core_counts: None in a list: as the board or operator has.
         boards: board records.
         vary: parameters of the board, by name.
@@ -44,7 +45,8 @@ class Axes:
 
     operator: str
     kernel: UserKernel | None = None
-    shapes: Sequence[tuple[int, ...]]
+    arguments: tuple[str, ...] = ()
+    shapes: Sequence[tuple[int, ...] | None]
     dtypes: Sequence[Any]
     boards: Sequence[Board]
     strategies: Sequence[str | None] = (None,)
@@ -77,12 +79,10 @@ class Axes:
         found = []
         for name, values in self._lists().items():
             if len(values) > 1:
-                ranks = {len(shape) for shape in self.shapes}
-                if name == "shape" and len(ranks) == 1:
+                shapes = [shape or () for shape in self.shapes]
+                if name == "shape" and len({len(shape) for shape in shapes}) == 1:
                     found += [
-                        f"shape_{axis}"
-                        for axis, extents in enumerate(zip(*self.shapes, strict=True))
-                        if len({*extents}) > 1
+                        f"shape_{axis}" for axis, extents in enumerate(zip(*shapes, strict=True)) if len({*extents}) > 1
                     ]
                 else:
                     found.append(name)
@@ -121,7 +121,9 @@ class Axes:
                 }
                 yield from self._on_board(shape, dtype, record, asked | on_board)
 
-    def _on_board(self, shape: tuple[int, ...], dtype: Any, record: Board, asked: dict[str, Any]) -> Iterator[Point]:
+    def _on_board(
+        self, shape: tuple[int, ...] | None, dtype: Any, record: Board, asked: dict[str, Any]
+    ) -> Iterator[Point]:
         option_sets = [dict(zip(self.options, values, strict=True)) for values in product(*self.options.values())]
         launches = [dict(zip(self.launch, values, strict=True)) for values in product(*self.launch.values())]
         for strategy, limit, options, launch in product(self.strategies, self.nram_limits, option_sets, launches):
@@ -131,6 +133,7 @@ class Axes:
             yield Point(
                 operator=self.operator,
                 kernel=self.kernel,
+                arguments=self.arguments,
                 shape=shape,
                 dtype=dtype,
                 board=record,
@@ -145,21 +148,20 @@ class Axes:
 
     def _asked(
         self,
-        shape: tuple[int, ...],
+        shape: tuple[int, ...] | None,
         dtype: Any,
         base: Board,
         nram: int | None,
         cores: int | None,
         changed: Mapping[str, Any],
     ) -> dict[str, Any]:
-        asked: dict[str, Any] = {
-            "operator": self.operator,
-            "device": base.name,
-            "shape": "x".join(map(str, shape)),
-            **{f"shape_{axis}": extent for axis, extent in enumerate(shape)},
-            "elements": prod(shape),
-            self.dtype_name: plain(dtype),
-        }
+        asked: dict[str, Any] = {"operator": self.operator, "device": base.name}
+        if self.arguments:
+            asked["arguments"] = " ".join(self.arguments)
+        if shape is not None:
+            asked["shape"] = "x".join(map(str, shape))
+            asked |= {f"shape_{axis}": extent for axis, extent in enumerate(shape)}
+            asked |= {"elements": prod(shape), self.dtype_name: plain(dtype)}
         if nram is not None:
             asked[_COLUMN_OF_NRAM] = nram
         if cores is not None:

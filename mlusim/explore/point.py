@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError
-from mlusim.explore.sources import VARIABLE, UserKernel, beside, load, model_hash, where_in
+from mlusim.explore.kernel_call import KernelCall, absolute, contents
+from mlusim.explore.sources import UserKernel, beside, described, model_hash, where_in
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
 from mlusim.hardware import Board
+from mlusim.host.draw import Draw
 from mlusim.ops.commands import command_of
-from mlusim.ops.schema import Draw
 from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Point:
     Attributes:
         operator: as in `mlusim run NAME`, or the name of the user's function.
         kernel: the user's function, where it is one.
-        shape, dtype: of the inputs.
+        arguments: of a user's kernel, as `KernelCall` has them.
+        shape, dtype: of the inputs; no shape: there is an argument for each of them.
         board: the board, changes made.
         strategy: None: the operator's default, or no strategy, for a user's function.
         nram_limit_bytes: as in `RunOptions`.
@@ -64,7 +66,8 @@ class Point:
 
     operator: str
     kernel: UserKernel | None = None
-    shape: tuple[int, ...]
+    arguments: tuple[str, ...] = ()
+    shape: tuple[int, ...] | None
     dtype: Dtype
     board: Board
     strategy: str | None = None
@@ -82,6 +85,7 @@ class Point:
             "model": model_hash(),
             "operator": self.operator,
             "kernel": None if kernel is None else kernel.payload() if here else kernel.sendable,
+            "arguments": absolute(self.arguments),
             "shape": self.shape,
             "dtype": dtype_name(self.dtype),
             "board": {item.name: getattr(self.board, item.name) for item in fields(Board) if item.name != "sources"},
@@ -98,6 +102,7 @@ class Point:
         value = self.payload()
         if self.kernel is not None:
             value["kernel"] = self.kernel.sha256
+            value["arguments"] = contents(self.arguments)
         text = json.dumps([_FORMAT, value], sort_keys=True, separators=(",", ":"), default=repr)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -173,38 +178,23 @@ def _run_operator(payload: dict[str, Any], board: Board) -> dict[str, Any]:
 
 
 def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
-    from functools import partial
-    from inspect import iscoroutinefunction, signature
+    result = kernel_call(payload).run(board, data=payload["data"])
+    tasks = sum(launch.dim[0] * launch.dim[1] * launch.dim[2] for launch in result.log.launches)
+    return {"tasks": tasks} | _figures(result.metrics, result.floor, result.log, board)
 
-    from mlusim.analysis.floor import floor_of
-    from mlusim.analysis.metrics import measure
-    from mlusim.analysis.records import Records
-    from mlusim.host.device import Device
 
-    function = load(payload["kernel"])
-    shape, dtype = tuple(payload["shape"]), dtype_of(payload["dtype"])
-    device = Device(board, data=payload["data"])
-    settings = {name: _tupled(value) for name, value in payload["options"].items()}
-    if iscoroutinefunction(function):
-        draw = Draw(payload["seed"], data=payload["data"])
-        parameters = list(signature(function).parameters.values())[1:]
-        *inputs, output = (one.name for one in parameters if one.default is one.empty and one.kind not in VARIABLE)
-        tensors = [device.upload(draw.elements(shape, dtype), name) for name in inputs]
-        tensors.append(device.alloc(shape, dtype, output))
-        values = {one.name: settings.get(one.name, one.default) for one in parameters if one.default is not one.empty}
-        only = {one.name: values.pop(one.name) for one in parameters if one.kind is one.KEYWORD_ONLY}
-        kernel: Any = function
-        if only:
-            kernel = partial(function, **only)
-            kernel.__name__ = payload["operator"]
-        launch = {name: _tupled(value) for name, value in payload["launch"].items()}
-        device.launch(kernel, *tensors, *values.values(), **launch)
-    else:
-        function(device, shape, dtype, **settings)
-    device.synchronize()
-    metrics = measure(device.log, board)
-    tasks = sum(launch.dim[0] * launch.dim[1] * launch.dim[2] for launch in device.log.launches)
-    return {"tasks": tasks} | _figures(metrics, floor_of(Records(device.log, board), metrics), device.log, board)
+def kernel_call(payload: Mapping[str, Any]) -> KernelCall:
+    """A user's function with its arguments, out of a `Point.payload`."""
+    shape = payload["shape"]
+    return KernelCall(
+        kernel=described(payload["kernel"]),
+        arguments=tuple(payload["arguments"]),
+        shape=None if shape is None else tuple(shape),
+        dtype=dtype_of(payload["dtype"]),
+        settings={name: _tupled(value) for name, value in payload["options"].items()},
+        launch={name: _tupled(value) for name, value in payload["launch"].items()},
+        seed=payload["seed"],
+    )
 
 
 def _plan_figures(plan: Plan) -> dict[str, Any]:

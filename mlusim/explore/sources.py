@@ -7,6 +7,7 @@ there is what was hashed here.
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import inspect
@@ -31,7 +32,7 @@ Function = Callable[..., Any]
 MODEL = (
     *("units.py", "dtypes.py", "hardware", "log.py", "memory", "cores", "planning", "kernels", "host", "ops"),
     *(f"analysis/{name}.py" for name in ("breakdown", "floor", "intervals", "metrics", "records")),
-    *("explore/grid.py", "explore/point.py"),
+    *("explore/grid.py", "explore/kernel_call.py", "explore/point.py"),
 )
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _LOADED: dict[str, Function] = {}
@@ -176,20 +177,47 @@ def check_not_loading() -> None:
         )
 
 
+def described(kernel: Mapping[str, Any]) -> UserKernel:
+    """The record of a `UserKernel`'s payload, in any process."""
+    return _described(load(kernel), kernel["name"], kernel["version"], file=kernel["file"], text=kernel["text"])
+
+
+def function_of(given: str) -> Function:
+    """Any function of `file.py:function`, such as a reference. Raises `InputError`."""
+    return _from_file(given)[0]
+
+
 def _from_file(given: str) -> tuple[Function, str, dict[str, str]]:
+    """The function of `file.py:function`, or the kernel of a `file.py` that has one."""
     file, colon, name = given.rpartition(":")
-    if not colon or not name.isidentifier() or not file:
-        raise InputError(f"--kernel {given}: name a file and a function in it, as in kernels.py:add")
+    if given.endswith(".py"):
+        file, colon, name = given, ":", ""
+    if not colon or not file or not (name.isidentifier() or given.endswith(".py")):
+        raise InputError(f"{given}: name a file and a function in it, as in kernels.py:add")
     path = Path(file)
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise InputError(f"--kernel {given}: {path} cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
         what = "is not UTF-8 text, so it is no Python file" if isinstance(error, UnicodeDecodeError) else "is no path"
-        raise InputError(f"--kernel {given}: {path} {what}") from None
+        raise InputError(f"{path} {what}") from None
+    name = name or _only_kernel(path, text)
     path = path.resolve()
     return _execute(path, text, name), name, {"file": str(path), "text": text}
+
+
+def _only_kernel(path: Path, text: str) -> str:
+    """The name of the one kernel, an `async def` at the top level, of a file. Raises `InputError`."""
+    try:
+        names = [node.name for node in ast.parse(text).body if isinstance(node, ast.AsyncFunctionDef)]
+    except SyntaxError as error:
+        raise InputError(f"{path}: cannot be loaded: line {error.lineno}: SyntaxError: {error.msg}") from error
+    names = [name for name in names if not name.startswith("_")]
+    if len(names) != 1:
+        has = f"it has {', '.join(names)}" if names else "it has none"
+        raise InputError(f"{path}: name the kernel, an `async def`, as in {path.name}:{(names or ['add'])[0]}; {has}")
+    return names[0]
 
 
 def _execute(path: Path, text: str, name: str) -> Function:
@@ -272,12 +300,6 @@ def _described(function: Function, name: str, version: str, **source: str) -> Us
         raise InputError(
             f"{name}({', '.join(required)}) is a plain function, and such a one is called as {name}(device, shape, "
             "dtype, **settings): it uploads, allocates and launches; a kernel is an `async def`"
-        )
-    if not launches and len(required) < 2:  # noqa: PLR2004
-        raise InputError(
-            f"{name}({', '.join(required)}) takes no tensor: a kernel to sweep is `async def {name}(core, x, ..., "
-            "out)`, with tensors of the shape and element type that are swept; for any others write a plain function "
-            "(device, shape, dtype) that launches it"
         )
     sha256, unknown = _digest(function, version)
     return UserKernel(

@@ -114,7 +114,8 @@ class Sweep:
 def sweep(  # noqa: PLR0913 - what can be swept
     operation: str | Callable[..., Any],
     *,
-    shape: Any,
+    shape: Any = None,
+    arguments: Sequence[str] = (),
     dtype: Any = None,
     device: Any = "mlu370-x4",
     strategy: Any = None,
@@ -142,6 +143,8 @@ def sweep(  # noqa: PLR0913 - what can be swept
             parameters with a default are settings; a plain function `launch(device, shape, dtype, **settings)` that
             uploads, allocates and launches on the `Device` it is given; or `"file.py:function"`.
         shape: of the inputs: (2, 8, 256, 196), a list of such, or a text: "2,8,256,49..784*2".
+        arguments: of a kernel, as `mlusim run FILE.py:kernel --arg` has them: "x=x.npy", "out=float32:2,8", "8". The
+            shape is that of the tensors that none of them is for, and may be left out where there are none.
         dtype: element type; where the operator itself takes a dtype (cast, bitcast_convert), that one, and the inputs'
             is `input_dtype`. By default float32.
         device: presets' names, TOML files, boards.
@@ -188,6 +191,7 @@ def sweep(  # noqa: PLR0913 - what can be swept
         seed=seed,
         options=options,
         kernel_version=kernel_version,
+        arguments=arguments,
     )
     with Runner(workers, client) as runner, Store(db) as store:
         merge_files(store, merge)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.dtypes import dtype_name
 from mlusim.errors import InputError, MlusimError
-from mlusim.explore.axes import axes_of, by_name
+from mlusim.explore.axes import axes_of, by_name, is_kernel
 from mlusim.explore.grid import Axes
-from mlusim.explore.point import Point, plain, prepare_point
+from mlusim.explore.point import Point, kernel_call, plain, prepare_point
 from mlusim.explore.progress import Bar
 from mlusim.explore.runner import Runner
 from mlusim.explore.search import Search
 from mlusim.explore.sources import check_not_loading
-from mlusim.explore.store import Store
+from mlusim.explore.store import DONE, Store
+from mlusim.explore.sweeping import run_axes
 from mlusim.hardware import Board
 from mlusim.ops.commands import command_of, flag_of
 
@@ -28,7 +30,7 @@ NEAR = 1.02
 _WORTH_A_WORD = 1.25
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Tuning:
     """What `tune` found.
 
@@ -40,6 +42,7 @@ class Tuning:
         repeats: settings that came to a plan that had been tried.
         at_floor: whether it ended early because nothing can be faster.
         command, call: how to run the best one, on the command line and in Python.
+        axes: of a kernel: the settings that have several values.
     """
 
     operator: str
@@ -50,6 +53,7 @@ class Tuning:
     at_floor: bool
     command: str
     call: str
+    axes: tuple[str, ...] = ()
     _best: Point
 
     @property
@@ -67,7 +71,17 @@ class Tuning:
         from mlusim.ops.common import run
 
         point = replace(self._best, data=data)
+        if point.kernel is not None:
+            return kernel_call(point.payload()).run(point.board, data=data, progress=progress)
         return run(prepare_point(point), data=data, progress=progress)
+
+    def __repr__(self) -> str:
+        best = self.best
+        how = _settings(best, self.axes) if self.axes else str(best.get("plan_strategy", ""))
+        return (
+            f"<tuning of {self.operator} on {self.board.name}: best {how or 'as it is'}, {best['time_us']:.2f} us, "
+            f"{len(self.rows)} plans ran>"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -90,10 +104,11 @@ class Tuning:
 def tune(  # noqa: PLR0913
     operator: str | Callable[..., Any],
     *,
-    shape: Any,
+    shape: Any = None,
+    arguments: Sequence[str] = (),
     dtype: Any = None,
     device: Any = "mlu370-x4",
-    strategy: Any = "all",
+    strategy: Any = None,
     seed: int = 0,
     db: str | Path | None = None,
     workers: int | None = None,
@@ -101,24 +116,27 @@ def tune(  # noqa: PLR0913
     progress: bool = False,
     **options: Any,
 ) -> Tuning:
-    """Find the fastest strategy and tiles for one shape on one board, timing only.
+    """Find the fastest strategy and tiles for one shape on one board, timing only; of a kernel, the fastest settings.
 
     Args:
-        operator: its name, as in `mlusim run NAME`, or its function in `mlusim.ops`.
+        operator: its name, as in `mlusim run NAME`, or its function in `mlusim.ops`; or a kernel of your own, as
+            `sweep` takes it.
         shape: of the inputs, one.
+        arguments: of a kernel, as in `sweep`.
         dtype: element type, one; for cast and bitcast_convert as in `sweep`.
         device: a preset's name, a TOML file or a board, one.
         strategy: the strategies to try; by default all.
         seed: of the random inputs: shifts, lengths, indices.
         db, workers, client, progress: as in `sweep`; a sweep's file may be used.
-        options: attributes of the operator and of its random inputs, one value each.
+        options: attributes of the operator and of its random inputs, one value each. Of a kernel: its settings, and
+            `dim` and `kind` of its launch, a list for each of those to try; every combination runs.
 
     Raises `InputError` for several values where one is meant, and where no plan fits; else as `sweep`.
     """
     check_not_loading()
     name = by_name(operator)
-    if not isinstance(name, str) or ":" in name:
-        raise InputError(f"{operator!r} is a function of your own: it has no planner to tune; sweep its settings")
+    own = is_kernel(name)
+    strategy = ("all" if strategy is None else strategy) if not own else strategy
     axes = axes_of(
         name,
         shape=shape,
@@ -132,7 +150,10 @@ def tune(  # noqa: PLR0913
         data=False,
         seed=seed,
         options=options,
+        arguments=arguments,
     )
+    if own:
+        return _tune_kernel(axes, name, device, Store(db), Runner(workers, client), progress=progress)
     _check_single(axes)
     with (
         Runner(workers, client) as runner,
@@ -144,8 +165,72 @@ def tune(  # noqa: PLR0913
     return _tuning(search, device)
 
 
-def _check_single(axes: Axes) -> None:
-    several = [axis for axis in axes.columns() if axis != "strategy"]
+def _tune_kernel(axes: Axes, given: Any, device: Any, store: Store, runner: Runner, *, progress: bool) -> Tuning:
+    """Every combination of a kernel's settings and launches, the fastest first."""
+    _check_single(axes, allowed=(*axes.options, *axes.launch))
+    with runner as running, store as kept:
+        found = run_axes(axes, kept, running, progress=progress)
+    tried = [
+        (point, row)
+        for point, row in zip(axes.points(), found.rows, strict=True)
+        if isinstance(point, Point) and row["status"] == DONE
+    ]
+    if not tried:
+        raise MlusimError(f"{axes.operator}: no setting can run: {found.rows[0]['message']}")
+    tried.sort(key=lambda item: item[1]["time_ps"])
+    best_point, best = tried[0]
+    board = best_point.board
+    name = given if isinstance(given, str) else axes.operator
+    return Tuning(
+        operator=axes.operator,
+        board=board,
+        rows=[_judged(row, best) for _, row in tried],
+        refused=[(_settings(row, found.axes), None, row["message"]) for row in found.rows if row["status"] != DONE],
+        repeats=0,
+        at_floor=False,
+        command=_kernel_command(best_point, name, str(device) if isinstance(device, str | Path) else board.name),
+        call=_kernel_call(best_point, axes, device),
+        axes=tuple(found.axes),
+        _best=best_point,
+    )
+
+
+def _settings(row: Mapping[str, Any], axes: Sequence[str]) -> str:
+    return ", ".join(f"{axis} = {row.get(axis)}" for axis in axes)
+
+
+def _judged(row: Mapping[str, Any], best: Mapping[str, Any]) -> dict[str, Any]:
+    return {**row, "slower": _slower(row, best), "why": why_slower(row, best) if row is not best else ""}
+
+
+def _kernel_command(point: Point, name: str, device: str) -> str:
+    words = ["mlusim", "run", name]
+    for argument in point.arguments:
+        words += ["--arg", argument]
+    if point.shape is not None:
+        words += ["--shape", ",".join(map(str, point.shape)), "--dtype", dtype_name(point.dtype)]
+    for setting, value in point.options.items():
+        words += ["--set", f"{setting}={value}"]
+    for option, value in point.launch.items():
+        words += [f"--{option}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+    if point.seed:
+        words += ["--seed", str(point.seed)]
+    return shlex.join([*words, "--device", device])
+
+
+def _kernel_call(point: Point, axes: Axes, device: Any) -> str:
+    tensors = axes.kernel.tensors if axes.kernel else ()
+    words = [
+        axes.operator,
+        *tensors,
+        f"device={(str(device) if isinstance(device, str | Path) else point.board.name)!r}",
+    ]
+    words += [f"{name}={value!r}" for name, value in {**point.options, **point.launch}.items()]
+    return f"mlusim.run({', '.join(words)})"
+
+
+def _check_single(axes: Axes, allowed: Sequence[str] = ("strategy",)) -> None:
+    several = [axis for axis in axes.columns() if axis not in allowed]
     if several:
         raise InputError(f"{several[0]} has several values: tune takes one; sweep takes several")
 
@@ -158,10 +243,7 @@ def _tuning(search: Search, device: Any) -> Tuning:
         raise MlusimError(f"{axes.operator}: no plan can run on {board.name}: {message}")
     order = sorted(search.tried, key=lambda item: item[1]["time_ps"])
     best_point, best = order[0]
-    rows = [
-        row | {"slower": _slower(row, best), "why": why_slower(row, best) if row is not best else ""}
-        for _, row in order
-    ]
+    rows = [_judged(row, best) for _, row in order]
     return Tuning(
         operator=axes.operator,
         board=board,
@@ -205,7 +287,7 @@ def why_slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> str:
 def _command(point: Point, axes: Axes, device: str) -> str:
     """`mlusim run ...` that does the same."""
     command = command_of(point.operator)
-    words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape))]
+    words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape or ()))]
     words += [flag_of(command.data_option), str(point.asked[axes.dtype_name])]
     for attribute in (*command.attributes, *command.example_attributes):
         value = point.options.get(attribute.name)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mlusim.dtypes import dtype_of
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
+from mlusim.host.run import parameter_names, upload
+from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.verifier.check import check_log, sort_findings
@@ -24,46 +24,6 @@ from mlusim.verifier.report import Report
 Array = np.ndarray[Any, Any]
 Kernel = Callable[..., Any]
 Reference = Array | Callable[..., Any] | Mapping[str, Array] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Where `verify` gives a kernel a tensor to write. Fresh bytes are 0xFF.
-
-    Attributes:
-        shape: extents.
-        dtype: element type.
-        pitch: elements from one row (of the last axis) to the next, where rows are further apart than they are long;
-            0 for a contiguous tensor. What lies between the rows is nobody's to write.
-    """
-
-    shape: tuple[int, ...]
-    dtype: Any = "float32"
-    pitch: int = 0
-
-    @classmethod
-    def like(cls, array: Array) -> Output:
-        """As an array is."""
-        return cls(array.shape, array.dtype)
-
-    def make(self, device: Device, name: str) -> View:
-        """The tensor on a device. Raises `InputError` for a pitch that is less than a row."""
-        dtype = dtype_of(self.dtype)
-        if not self.pitch:
-            return device.alloc(self.shape, dtype, name)
-        if not self.shape or self.pitch < self.shape[-1]:
-            raise InputError(
-                f"{name}: a pitch of {self.pitch} elements for {list(self.shape)}: at least the last extent"
-            )
-        whole = device.alloc((*self.shape[:-1], self.pitch), dtype, name)
-        return whole[..., : self.shape[-1]] if self.pitch > self.shape[-1] else whole
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class InOut:
-    """A tensor that a kernel of `verify` reads and writes in place; it begins as a copy of `array`."""
-
-    array: Array
 
 
 def verify(  # noqa: PLR0913
@@ -108,38 +68,37 @@ def verify(  # noqa: PLR0913
     loop) is a finding too, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched.
     """
     try:
-        run = _Run(
-            kernel, arguments, Device(board(device), data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
-        )
+        on = Device(board(device), data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
+        run = upload(on, parameter_names(kernel, len(arguments)), arguments)
         if plan is not None and dim is None:
             dim, kind = plan.dim, plan.kind
-        run.device.launch(kernel, *run.given, dim=dim, kind=kind)
-        expected = _expected(reference, run.inputs, list(run.outputs)) if data else {}
+        on.launch(kernel, *run.given, dim=dim, kind=kind)
+        expected = _expected(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
     except (InputError, LaunchError, AllocationError, BoardError) as error:
         # The caller's own line is what there is to see.
         raise error.with_traceback(None) from None
     stopped: BaseException | None = None
     try:
-        run.device.synchronize()
+        on.synchronize()
     except MlusimError as error:
         stopped = error
     report = check_log(
-        run.device.log,
-        run.device.board,
+        on.log,
+        on.board,
         name=getattr(kernel, "__name__", "kernel"),
         plan=plan,
         rewrites=rewrites,
         planned=planned,
         stopped=stopped,
     )
-    result = run.device.result(report.name, theory_ops=theory_ops)
+    result = on.result(report.name, theory_ops=theory_ops)
     result.plan = plan
     wrong: list[Finding] = []
     results: dict[str, Array] = {}
     if stopped is None and data:
-        results = {name: run.device.download(view) for name, view in run.outputs.items()}
+        results = {name: on.download(view) for name, view in run.outputs.items()}
         try:
-            wrong = run.against(expected, results, tolerance)
+            wrong = _against(on.log, run.outputs, expected, results, tolerance)
         except InputError as error:
             raise error.with_traceback(None) from None
         if len(results) == 1:
@@ -149,59 +108,14 @@ def verify(  # noqa: PLR0913
     return report
 
 
-class _Run:
-    """A kernel's arguments on a device of its own.
-
-    Attributes:
-        device: the device.
-        given: what the kernel gets.
-        inputs: the arrays, in order, those of `InOut` too.
-        outputs: tensors that the kernel is to write, by its own names for them.
-    """
-
-    def __init__(self, kernel: Kernel, arguments: tuple[Any, ...], device: Device) -> None:
-        self.device = device
-        self.given: list[Any] = []
-        self.inputs: list[Array] = []
-        self.outputs: dict[str, View] = {}
-        for name, argument in zip(_names(kernel, len(arguments)), arguments, strict=True):
-            self.given.append(self._argument(name, argument))
-
-    def _argument(self, name: str, argument: Any) -> Any:
-        if isinstance(argument, Output):
-            self.outputs[name] = argument.make(self.device, name)
-            return self.outputs[name]
-        if isinstance(argument, InOut):
-            self.inputs.append(np.array(argument.array))
-            self.outputs[name] = self.device.upload(argument.array, name, keep_data=True, writable=True)
-            return self.outputs[name]
-        if isinstance(argument, np.ndarray):
-            self.inputs.append(argument)
-            return self.device.upload(argument, name, keep_data=True)
-        if isinstance(argument, View):
-            raise InputError(
-                f"{name} is {argument!r}: verify makes a device of its own, so it takes arrays and Output(shape, "
-                "dtype); for a device with views of your own launch there and call device.verify()"
-            )
-        return argument
-
-    def against(self, expected: Mapping[str, Array], results: dict[str, Array], tolerance: float) -> list[Finding]:
-        """What differs from the reference."""
-        found = (
-            differs(self.device.log, self.outputs[name], results[name], np.asarray(wanted), tolerance)
-            for name, wanted in expected.items()
-        )
-        return [finding for finding in found if finding is not None]
-
-
-def _names(kernel: Kernel, count: int) -> list[str]:
-    """What the kernel calls its arguments after `core`."""
-    try:
-        parameters = list(inspect.signature(kernel).parameters.values())[1:]
-    except (TypeError, ValueError):
-        parameters = []
-    named = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]
+def _against(
+    log: Log, views: Mapping[str, View], expected: Mapping[str, Array], results: dict[str, Array], tolerance: float
+) -> list[Finding]:
+    """What differs from the reference."""
+    found = (
+        differs(log, views[name], results[name], np.asarray(wanted), tolerance) for name, wanted in expected.items()
+    )
+    return [finding for finding in found if finding is not None]
 
 
 def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> Mapping[str, Array]:

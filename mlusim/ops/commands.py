@@ -12,10 +12,11 @@ from typing import Any
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
+from mlusim.host.draw import Draw
 from mlusim.ops.common import Call, Input
 from mlusim.ops.operator import Operator, tensor_of
 from mlusim.ops.registry import OPERATORS
-from mlusim.ops.schema import Array, Attribute, Draw, Options, TensorSchema
+from mlusim.ops.schema import Array, Attribute, Options, TensorSchema
 
 Chosen = tuple[Operator, dict[str, Any]]
 

@@ -14,12 +14,13 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError
 from mlusim.hardware import Board
+from mlusim.host.draw import Draw
 from mlusim.kernels.index_select import STRATEGIES, index_select_tiles, plan_index_select
 from mlusim.ops.axes import normal_axis
 from mlusim.ops.common import Call, Input, RunOptions
 from mlusim.ops.indices import check_index_type
 from mlusim.ops.operator import Operator, apply, tensor_of
-from mlusim.ops.schema import Array, Attribute, Draw, Options, Tensor, TensorSchema, extent
+from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, extent
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
 

@@ -20,12 +20,12 @@ from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, PlanError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
+from mlusim.host.draw import Draw
 from mlusim.memory.view import View
 from mlusim.ops.common import Call, Input, RunOptions, check_choice, launch, run, verified
 from mlusim.ops.schema import (
     Array,
     Attribute,
-    Draw,
     Options,
     Tensor,
     TensorSchema,

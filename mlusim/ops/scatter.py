@@ -17,12 +17,13 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import Dtype, dtype_name
 from mlusim.errors import InputError
 from mlusim.hardware import Board
+from mlusim.host.draw import Draw
 from mlusim.kernels.scatter import kernels_of
 from mlusim.ops.common import Call, Input, RunOptions, Workspace
 from mlusim.ops.gather import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.ops.indices import check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
-from mlusim.ops.schema import Array, Draw, Options, Tensor, TensorSchema
+from mlusim.ops.schema import Array, Options, Tensor, TensorSchema
 from mlusim.planning.lookup import Job
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan

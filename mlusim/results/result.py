@@ -34,6 +34,7 @@ class Result:
             saved without it.
         board: the board's record.
         plan: the split that ran; None where the kernels are the user's own.
+        outputs: the result arrays of a kernel of the user's own, by name; empty for an operator.
         log: every record of the run.
         theory_ops: operations of the operator itself, for compute_efficiency; 0 for pure data movement.
         request: what the operator was asked for, to plan it again on another board; None where nobody asked for one.
@@ -64,6 +65,7 @@ class Result:
         self.stopped = stopped
         self._sources = sources
         self.report: Report | None = None
+        self.outputs: Mapping[str, np.ndarray[Any, Any]] = {}
 
     @cached_property
     def metrics(self) -> Metrics:

@@ -60,6 +60,7 @@ DOES = {
     "sweep": ("sweep", *SMALL, "--no-db", "-j", "0"),
     "tune": ("tune", *SMALL, "--strategy", "tight", "-j", "0"),
     "validate": ("validate", "fill-one"),
+    "verify": ("verify", *SMALL),
 }
 
 

@@ -52,8 +52,8 @@ def test_results_that_differ_in_a_bit(value: np.float16) -> None:
 
     with pytest.raises(
         MlusimError,
-        match=r"^tin_shift_forward: strategies 'tight' and 'batched' differ in 1 of 200 704 elements, first at "
-        rf"\[1, 2, 3, 4\]: 0.0 and {value}; strategies differ in time, never in the result",
+        match=r"^tin_shift_forward: 'tight' and 'batched' differ in 1 of 200 704 elements, first at "
+        rf"\[1, 2, 3, 4\]: 0.0 and {value}; ways to run one operation differ in time, never in the result",
     ):
         compare(broken, ["tight", "documented", "batched"])
 

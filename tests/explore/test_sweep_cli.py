@@ -127,7 +127,7 @@ def test_settings_are_of_their_defaults_type(folder):
         (0.25, False, "a"),
     ]
     assert fail("sweep", "--kernel", "k.py:launch", "--shape", "4", "--set", "fast=maybe") == (
-        "--set fast=maybe: it is true or false"
+        "--set fast=maybe: choose true or false"
     )
 
 

@@ -99,7 +99,7 @@ def test_why_a_run_loses():
     best = dict.fromkeys((f"{cause}_us" for cause in causes), 1.0)
     best |= {"time_ps": 10_000_000, "time_us": 10.0, "copies": 10, "traffic_ratio": 1.0, "tasks": 32}
     slower = best | {"time_ps": 16_000_000, "time_us": 16.0, "dma_latency_us": 7.0, "copies": 80}
-    assert why_slower(slower, best) == "latency of DMA: 6.00 us more, 43.8 % of its time; 8.0 x the copies"
+    assert why_slower(slower, best) == "exposed DMA latency: 6.00 us more, 43.8 % of its time; 8.0 x the copies"
     assert why_slower(slower | {"traffic_ratio": 1.5, "tasks": 8}, best).endswith(
         "; 1.5 x the bytes on the bus; 8 tasks, not 32"
     )
@@ -146,11 +146,13 @@ def test_nothing_fits(tmp_path):
         tune("reverse", device=str(path))
 
 
-def test_a_kernel_has_no_planner(kernels):
-    with pytest.raises(
-        InputError, match=r"^'.*:add' is a function of your own: it has no planner to tune; sweep its settings$"
-    ):
-        mlusim.tune(f"{kernels}:add", shape=4)
+def test_a_kernel_is_tuned_over_its_settings(kernels):
+    found = mlusim.tune(f"{kernels}:add", shape=4000, tile=[64, 256, 1024], workers=0)
+    assert [row["time_ps"] for row in found.rows] == sorted(row["time_ps"] for row in found.rows)
+    assert found.run().time_ps == found.best["time_ps"]
+    assert repr(found).startswith(f"<tuning of add on mlu370-x4: best tile = {found.best['tile']}, ")
+    with pytest.raises(InputError, match=r"^device has several values: tune takes one; sweep takes several$"):
+        mlusim.tune(f"{kernels}:add", shape=4, device=["mlu370-x4", "mlu590-h8"])
 
 
 def test_the_command(tmp_path, monkeypatch):

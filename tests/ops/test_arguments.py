@@ -10,9 +10,9 @@ import pytest
 import mlusim
 from mlusim import cinn, ops
 from mlusim.errors import InputError, PlanError
+from mlusim.host.draw import Draw
 from mlusim.ops.commands import COMMANDS
 from mlusim.ops.registry import OPERATORS
-from mlusim.ops.schema import Draw
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 PAIRS = np.array([[[0, 1]], [[1, 3]]], np.int32)

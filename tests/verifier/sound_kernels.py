@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.hardware import board
-from mlusim.host.verify import Output
+from mlusim.host.arguments import Output
 from mlusim.kernels.tin_shift import (
     kernel_of,
     tin_shift_pingpong,

@@ -114,7 +114,7 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
     stop = min(floor.io_ps / scale, at[-1])
     least = {
         "type": "scatter",
-        "name": "floor: the compulsory bytes at the peak",
+        "name": "lower bound: the compulsory bytes at the peak",
         "x": short([0, 0, stop, stop]),
         "y": short([0, peak, peak, 0]),
         "mode": "lines",
@@ -141,7 +141,7 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
 def losses(floor: Floor, cores: int) -> Figure:
     """What the run has above its floor, by cause, of the average core; the floor itself on top."""
     found = sorted(((total, name) for name, total in floor.losses_ps.items() if total), reverse=True)
-    names = ["floor", *(LOSSES[name] for _, name in found)]
+    names = ["lower bound", *(LOSSES[name] for _, name in found)]
     times = [floor.time_ps / PS_PER_US, *(total / cores / PS_PER_US for total, _ in found)]
     total = sum(times) or 1.0
     bars = {
@@ -161,7 +161,7 @@ def losses(floor: Floor, cores: int) -> Figure:
     return figure(
         [bars],
         _AXIS_PX + _ROW_PX * len(names),
-        xaxis=axis("us of the average core", range=[0, float(f"{1.3 * max(times):.6g}")], gridcolor="#E5E5E5"),
+        xaxis=axis("us per core on average", range=[0, float(f"{1.3 * max(times):.6g}")], gridcolor="#E5E5E5"),
         yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6),
         showlegend=False,
     )
@@ -198,7 +198,7 @@ def per_core(records: Records, metrics: Metrics, floor: Floor) -> Figure:
         shapes=[line | {"line": {"color": FLOOR, "width": 2, "dash": "dot"}}],
         annotations=[
             {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom", "showarrow": False}
-            | {"text": f"floor, {at:.2f} us", "bgcolor": "rgba(255,255,255,0.8)"}
+            | {"text": f"lower bound, {at:.2f} us", "bgcolor": "rgba(255,255,255,0.8)"}
         ],
     )
 

@@ -19,7 +19,7 @@ from mlusim.files import atomic_write
 if TYPE_CHECKING:
     from mlusim.results.result import Result
 
-HEADS = ("run", "operator", "board", "strategy", "time", "x floor", "io_efficiency", "bus", "most above the floor", "")
+HEADS = ("run", "operator", "board", "strategy", "time", "x bound", "io_efficiency", "bus", "largest loss", "")
 NUMBERS = (4, 5, 6, 7)
 
 
@@ -47,8 +47,8 @@ def index(results: Mapping[str, Result]) -> str:
     rows = table(HEADS, lines, NUMBERS)
     return document(
         f"{len(results)} runs",
-        f"<p>Times are of the model. The bars show where the time of the average core went; each is as long as its run "
-        f"took, beside the slowest.</p>{swatches(_causes(results.values()))}{rows}",
+        f"<p>Times are of the model. The bars show where the time went, per core on average; each is as "
+        f"long as its run took, beside the slowest.</p>{swatches(_causes(results.values()))}{rows}",
     )
 
 

@@ -79,10 +79,14 @@ class Sections:
         metrics, board, floor = result.metrics, result.board, result.floor
         bus = sum(metrics.bus_bytes.values())
         least = sum(metrics.compulsory_bytes.values())
-        times = f"{result.time_ps / floor.time_ps:.2f} x the floor of {us_text(floor.time_ps)}" if floor.time_ps else ""
+        times = (
+            f"{result.time_ps / floor.time_ps:.2f} x the lower bound of {us_text(floor.time_ps)}"
+            if floor.time_ps
+            else ""
+        )
         cores = len({(task.cluster, task.core) for task in result.log.tasks if not task.is_memory_core})
         cards = [
-            ("Time", us_text(metrics.time_ps), times or f"floor {us_text(floor.time_ps)}"),
+            ("Time", us_text(metrics.time_ps), times or f"lower bound {us_text(floor.time_ps)}"),
             ("io_efficiency", percent(metrics.io_efficiency), metrics.verdict),
             (
                 "On the DRAM bus",
@@ -112,11 +116,11 @@ class Sections:
         floor = result.floor
         above = result.time_ps - floor.time_ps
         if not above:
-            return "The run takes no longer than its floor."
+            return "The run takes no longer than its lower bound."
         name = max(floor.losses_ps, key=lambda key: floor.losses_ps[key])
         share = floor.losses_ps[name] / result.board.cores / above
         return (
-            f"{us_text(above)} of the time are above the floor; of these {percent(share)} are "
+            f"{us_text(above)} of the time are above the lower bound; of these {percent(share)} are "
             f"<em>{esc(LOSSES[name])}</em>."
         )
 
@@ -124,17 +128,17 @@ class Sections:
         result = self.result
         metrics, floor, cores = result.metrics, result.floor, result.board.cores
         known = rests_on(result.board, floor)
-        uncertain = f" Above it, the estimate rests most on {', '.join(known)}." if known else ""
+        uncertain = f" Above it, the estimate is most sensitive to {', '.join(known)}." if known else ""
         above = self._chart(
             "losses",
-            "The floor is the time that no split could beat; the rest, of the average core, by cause. DRAM losses have "
-            f"shades of the colour of waiting for bandwidth.{esc(uncertain)}",
-            f"Floor {us_text(floor.time_ps)} of {us_text(result.time_ps)}. {self._spoken_losses()}",
+            "The lower bound, and the time above it by cause, per core on average. DRAM losses have "
+            f"shades of the colour of bandwidth contention.{esc(uncertain)}",
+            f"Lower bound {us_text(floor.time_ps)} of {us_text(result.time_ps)}. {self._spoken_losses()}",
             charts.losses(floor, cores),
         )
         each = self._chart(
             "cores",
-            f"Each of the {cores} cores, its whole time by cause. The dotted line is the floor.",
+            f"Each of the {cores} cores, its whole time by cause. The dotted line is the lower bound.",
             "Time of each core by cause: the same as the table below, core by core.",
             charts.per_core(self.records, metrics, floor),
         )
@@ -147,9 +151,9 @@ class Sections:
             for name, total in sorted(metrics.where_time_went.items(), key=lambda item: -item[1])
             if total
         ]
-        numbers = table(("cause", "us of the average core", "share"), rows, (1, 2))
+        numbers = table(("cause", "us per core on average", "share"), rows, (1, 2))
         return (
-            f"<h3>Above the floor</h3>{above}<h3>Core by core</h3>{legend(self._causes())}{each}"
+            f"<h3>Above the lower bound</h3>{above}<h3>Core by core</h3>{legend(self._causes())}{each}"
             f"<details><summary>The same as a table</summary>{numbers}</details>"
         )
 

@@ -1,0 +1,97 @@
+"""What `mlusim compare` prints: ways to run one operation, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mlusim.cli import show
+
+if TYPE_CHECKING:
+    from mlusim.explore.compare import Row
+
+_CAUSES_SHOWN = 3
+
+
+def print_comparison(  # noqa: PLR0913
+    title: str,
+    what: str,
+    rows: Sequence[Row],
+    facts: Mapping[str, Any],
+    *,
+    refused: Mapping[str, str] | None = None,
+    data: bool,
+    full: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """The table, or JSON.
+
+    Args:
+        title: above the table.
+        what: head of the first column.
+        rows: of `mlusim.explore.compare.compare`.
+        facts: for the JSON: what was compared.
+        refused: what has no plan, with the reason.
+        data: whether outputs were compared.
+        full: all columns.
+        as_json, quiet: as the options.
+    """
+    refused = refused or {}
+    if as_json:
+        listed = [{"strategy": name, "reason": reason} for name, reason in refused.items()]
+        compared = {"results_equal": True if data else None, "strategies": [_record(row) for row in rows]}
+        show.print_json({**facts, **compared, "refused": listed})
+        return
+    if quiet:
+        return
+    show.print_text(f"{title}\n")
+    tiers = any(row.tier for row in rows)
+    heads = [what, *(["tier"] if tiers else []), "time", "speed", "io_eff."]
+    heads += [*(["DRAM bus", "peak NRAM"] if full else []), "where the time went" if full else "largest share of time"]
+    lines = [_line(row, rows[0], tiers=tiers, full=full) for row in rows]
+    show.print_columns(heads, lines, right=range(1, len(heads) - 1))
+    for reason in refused.values():
+        show.print_text(f"\nNot possible here: {reason}")
+    if not data:
+        show.print_text("\nTiming only: results were not compared.")
+    elif len(rows) > 1:
+        show.print_text(f"\nAll {len(rows)} results are equal, bit for bit. Speed is relative to {rows[0].name}.")
+
+
+def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
+    from mlusim.analysis.breakdown import CAUSES
+    from mlusim.analysis.table import percent, us_text
+    from mlusim.units import KIB, MIB
+
+    shares = sorted(row.where_time_went.items(), key=lambda item: -item[1])[: _CAUSES_SHOWN if full else 1]
+    went = "; ".join(f"{CAUSES[cause]} {percent(spent / row.core_time_ps)}" for cause, spent in shares if spent)
+    speed = f"{first.time_ps / row.time_ps:.2f} x" if first.time_ps and row.time_ps else ""
+    # A strategy such as auto chooses another one, whose name its plan bears.
+    name = row.name if row.strategy in ("", row.name) or "," in row.name else f"{row.name}: {row.strategy}"
+    sizes = (f"{sum(row.bus_bytes.values()) / MIB:.2f} MiB", f"{row.peak_nram_bytes / KIB:.0f} KiB")
+    return (
+        name,
+        *((str(row.tier),) if tiers else ()),
+        us_text(row.time_ps),
+        speed,
+        percent(row.io_efficiency),
+        *(sizes if full else ()),
+        went,
+    )
+
+
+def _record(row: Row) -> dict[str, Any]:
+    return {
+        "strategy": row.name,
+        "plan_strategy": row.strategy,
+        "tier": row.tier,
+        "time_ps": row.time_ps,
+        "time_us": row.time_us,
+        "bytes_requested": dict(row.bytes_requested),
+        "bus_bytes": dict(row.bus_bytes),
+        "io_efficiency": row.io_efficiency,
+        "peak_nram_bytes": row.peak_nram_bytes,
+        "core_time_ps": row.core_time_ps,
+        "where_time_went_core_ps": dict(row.where_time_went),
+    }

@@ -1,0 +1,143 @@
+"""A kernel of the user's own with what it is called with: the one way in which commands, sweeps and tuning run it."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlusim.errors import InputError
+from mlusim.explore.sources import VARIABLE, UserKernel, beside
+from mlusim.hardware import Board
+from mlusim.host.arguments import FileInput, assign, parse_argument, read_inputs
+from mlusim.host.array_files import split_key
+from mlusim.host.device import Device
+from mlusim.host.run import run as run_kernel
+from mlusim.host.verify import Reference, verify
+from mlusim.results.result import Result
+from mlusim.verifier.report import Report
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelCall:
+    """A user's function and its arguments.
+
+    Attributes:
+        kernel: a kernel; or a plain function (device, shape, dtype, **settings) that uploads and launches.
+        arguments: as text, `name=value` or `value`: see `mlusim.host.arguments`.
+        shape, dtype: of the tensors that no argument is for: random inputs, the last one the output.
+        settings: values for parameters that have a default.
+        launch: `dim` and `kind`, where they are given.
+        seed: of the random inputs.
+    """
+
+    kernel: UserKernel
+    arguments: tuple[str, ...] = ()
+    shape: tuple[int, ...] | None = None
+    dtype: Any = "float32"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    launch: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def values(self, *, data: bool = True) -> dict[str, Any]:
+        """What each parameter is given, by name: arrays, `Output`, numbers. Raises `InputError`."""
+        kernel = self.kernel
+        given = assign(
+            kernel.name,
+            kernel.tensors,
+            map(parse_argument, self.arguments),
+            shape=self.shape,
+            dtype=self.dtype,
+            optional=tuple(kernel.settings),
+        )
+        read = read_inputs(given, seed=self.seed, data=data)
+        parameters = list(inspect.signature(kernel.function).parameters.values())[1:]
+        chosen = {**self.settings, **read}
+        return {one.name: chosen.get(one.name, one.default) for one in parameters if one.kind not in VARIABLE}
+
+    def _call(self, *, data: bool = True) -> tuple[Any, list[Any]]:
+        """The kernel and its arguments in order; what is keyword-only is in the kernel already."""
+        function = self.kernel.function
+        values = self.values(data=data)
+        parameters = inspect.signature(function).parameters
+        only = {name: values.pop(name) for name in [*values] if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY}
+        if only:
+            function = partial(function, **only)
+            function.__name__ = self.kernel.name  # type: ignore[attr-defined]
+        return function, list(values.values())
+
+    def run(self, board: Board, *, data: bool = True, progress: bool = False, **options: Any) -> Result:
+        """Run it on a device of its own. Raises `InputError`, and what the run raises.
+
+        Args:
+            board: where.
+            data: False: timing only.
+            progress: show a progress line.
+            options: of `mlusim.run`, for a kernel.
+        """
+        with beside(self.kernel.file if self.kernel.text else ""):
+            if self.kernel.launches:
+                return self._launched(board, data=data, progress=progress)
+            function, values = self._call(data=data)
+            return run_kernel(function, *values, device=board, data=data, progress=progress, **self.launch, **options)
+
+    def verify(self, board: Board, *, reference: Reference = None, tolerance: float = 0.0, **options: Any) -> Report:
+        """Verify it on a device of its own; see `mlusim.verify`. Raises `InputError`."""
+        if self.kernel.launches:
+            raise InputError(f"{self.kernel.name} is a plain function that launches kernels: verify runs one kernel")
+        with beside(self.kernel.file if self.kernel.text else ""):
+            function, values = self._call()
+            return verify(
+                function, *values, device=board, reference=reference, tolerance=tolerance, **self.launch, **options
+            )
+
+    def _launched(self, board: Board, *, data: bool, progress: bool) -> Result:
+        if self.arguments or self.launch or self.shape is None:
+            raise InputError(
+                f"{self.kernel.name} is a plain function (device, shape, dtype, **settings) that uploads and launches: "
+                "give --shape and --set, no --arg, --dim or --kind"
+            )
+        device = Device(board, data=data, progress=progress)
+        self.kernel.function(device, self.shape, self.dtype, **self.settings)
+        device.synchronize()
+        return device.result(self.kernel.name)
+
+
+def absolute(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The same arguments with the whole path of each file: for another process."""
+    found = []
+    for text in arguments:
+        one = parse_argument(text)
+        if isinstance(one.value, FileInput):
+            path, key = split_key(one.value.path)
+            text = f"{f'{one.name}=' if one.name else ''}{path.resolve()}{f':{key}' if key else ''}"  # noqa: PLW2901
+        found.append(text)
+    return tuple(found)
+
+
+def contents(arguments: Sequence[str]) -> list[str]:
+    """The same arguments with what is in each file in place of its name: a sweep's key."""
+    found = []
+    for text in arguments:
+        one = parse_argument(text)
+        if isinstance(one.value, FileInput):
+            path, key = split_key(one.value.path)
+            text = f"{one.name}={_sha256(path)}:{key}"  # noqa: PLW2901
+        found.append(text)
+    return found
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"--arg {path}: cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,230 @@
+"""Arguments of a kernel as text, the same for every front end that launches one.
+
+    x=x.npy                a tensor from a file, also file.npz:key
+    x=random:float32:1000  random elements
+    out=float32:2,8,64     a tensor for the kernel to write
+    y=inout:y.npy          a tensor that it changes in place
+    8, scale=0.5, on=true  a number or a truth value
+
+Without `name=` an argument is for the next parameter that has none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mlusim.dtypes import ALL, dtype_name, dtype_of
+from mlusim.errors import InputError, nearest
+from mlusim.host.array_files import read_array
+from mlusim.host.draw import Draw
+
+if TYPE_CHECKING:
+    from mlusim.host.device import Device
+    from mlusim.memory.view import View
+
+Array = np.ndarray[Any, Any]
+
+FORMS = "a file (x.npy, x.npz:key), an output (float32:2,8,64), random elements (random:float32:1000), or a number"
+_RANDOM, _IN_PLACE = "random", "inout:"
+_ARRAY_FILE = re.compile(r"\.(npy|npz)(:.*)?$", re.IGNORECASE)
+_WORDS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A tensor for a kernel to write. Fresh bytes are 0xFF.
+
+    Attributes:
+        shape: extents.
+        dtype: element type.
+        pitch: elements from one row (of the last axis) to the next, where rows are further apart than they are long;
+            0 for a contiguous tensor. What lies between the rows is nobody's to write.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any = "float32"
+    pitch: int = 0
+
+    @classmethod
+    def like(cls, array: Array) -> Output:
+        """As an array is."""
+        return cls(array.shape, array.dtype)
+
+    def make(self, device: Device, name: str) -> View:
+        """The tensor on a device. Raises `InputError` for a pitch that is less than a row."""
+        dtype = dtype_of(self.dtype)
+        if not self.pitch:
+            return device.alloc(self.shape, dtype, name)
+        if not self.shape or self.pitch < self.shape[-1]:
+            raise InputError(
+                f"{name}: a pitch of {self.pitch} elements for {list(self.shape)}: at least the last extent"
+            )
+        whole = device.alloc((*self.shape[:-1], self.pitch), dtype, name)
+        return whole[..., : self.shape[-1]] if self.pitch > self.shape[-1] else whole
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InOut:
+    """A tensor that a kernel reads and writes in place; it begins as a copy of `array`."""
+
+    array: Array
+
+
+@dataclass(frozen=True, slots=True)
+class RandomInput:
+    """An input of random elements."""
+
+    shape: tuple[int, ...]
+    dtype: Any = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class FileInput:
+    """An input from an .npy or .npz file; `in_place`: a copy of it that the kernel may change."""
+
+    path: str
+    in_place: bool = False
+
+
+class Argument(NamedTuple):
+    """One argument.
+
+    Attributes:
+        name: of the parameter that it is for; empty for the next one.
+        value: `Output`, `RandomInput`, `FileInput`, a number or a truth value.
+        text: as it was written, for messages.
+    """
+
+    name: str
+    value: Any
+    text: str
+
+
+def parse_argument(text: str) -> Argument:
+    """An argument from `value` or `name=value`. Raises `InputError`."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        name, value = "", text
+    name = name.strip()
+    if equals and not name.isidentifier():
+        raise InputError(f"--arg {text}: {name!r} is no parameter's name; write NAME=VALUE or VALUE")
+    return Argument(name, _value(f"--arg {text}", value.strip()), text)
+
+
+def _value(where: str, text: str) -> Any:
+    if _ARRAY_FILE.search(text):
+        in_place = text.startswith(_IN_PLACE)
+        return FileInput(text.removeprefix(_IN_PLACE), in_place)
+    kind, colon, rest = text.partition(":")
+    if colon:
+        drawn = kind == _RANDOM
+        if drawn:
+            kind, colon, rest = rest.partition(":")
+        if not colon:
+            raise InputError(f"{where}: write random:DTYPE:SHAPE, such as random:float32:1000")
+        known = [dtype_name(one) for one in ALL]
+        if kind not in known:
+            raise InputError(f"{where}: {kind!r} is no element type; {nearest(kind, known)}choose {FORMS}")
+        return (RandomInput if drawn else Output)(parse_shape(where, rest), dtype_of(kind))
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    raise InputError(f"{where}: {text!r} is no argument; choose {FORMS}")
+
+
+def parse_shape(where: str, text: str) -> tuple[int, ...]:
+    """A shape from `2,8,64` or `2x8x64`; empty for rank 0. Raises `InputError`."""
+    plain = text.strip().strip("[]()").lower().replace("x", ",").replace(" ", "")
+    try:
+        extents = tuple(int(part) for part in plain.split(",")) if plain else ()
+    except ValueError:
+        extents = (-1,)
+    if min(extents, default=0) < 0:
+        raise InputError(f"{where}: {text!r} is no shape such as 2,8,64 or 2x8x64")
+    return extents
+
+
+def assign(
+    kernel: str,
+    parameters: Sequence[str],
+    arguments: Iterable[Argument],
+    *,
+    shape: tuple[int, ...] | None = None,
+    dtype: Any = "float32",
+    optional: Sequence[str] = (),
+) -> dict[str, Any]:
+    """What each parameter of a kernel is given, in the order of the parameters.
+
+    Args:
+        kernel: its name, for messages.
+        parameters: names of those that must be given, without the core.
+        arguments: from `parse_argument`.
+        shape, dtype: of the tensors for parameters that no argument is for: random inputs, the last one the output.
+            None: there must be an argument for each.
+        optional: names of parameters that have a default.
+
+    Raises `InputError` for an argument without a parameter, and a parameter without an argument.
+    """
+    named: dict[str, Any] = {}
+    in_order = []
+    for one in arguments:
+        if not one.name:
+            in_order.append(one)
+        elif one.name in named:
+            raise InputError(f"--arg {one.text}: {one.name} is given twice")
+        elif one.name in parameters or one.name in optional:
+            named[one.name] = one.value
+        else:
+            known = [*parameters, *optional]
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise InputError(
+                f"--arg {one.text}: {kernel} has no parameter {one.name!r}; {nearest(one.name, known)}{has}"
+            )
+    free = [name for name in parameters if name not in named]
+    if len(in_order) > len(free):
+        raise InputError(f"--arg {in_order[len(free)].text}: {kernel} has no parameter left for it")
+    named |= {name: one.value for name, one in zip(free, in_order, strict=False)}
+    missing = [name for name in parameters if name not in named]
+    if missing and shape is None:
+        raise InputError(
+            f"{kernel}: no argument for {' and '.join(missing)}; give --arg {missing[0]}=..., {FORMS}; or --shape for "
+            "random inputs and one output, the last"
+        )
+    for name in missing:
+        last = name == parameters[-1]
+        named[name] = (Output if last else RandomInput)(shape or (), dtype_of(dtype))
+    return {name: named[name] for name in (*parameters, *optional) if name in named}
+
+
+def read_inputs(given: Mapping[str, Any], *, seed: int = 0, data: bool = True) -> dict[str, Any]:
+    """The same with arrays in place of files and random inputs.
+
+    Args:
+        given: from `assign`.
+        seed: of the random elements.
+        data: False: random inputs have a size and no elements.
+
+    Raises `InputError` for a file that cannot be read.
+    """
+    draw = Draw(seed, data=data)
+
+    def read(name: str, value: Any) -> Any:
+        match value:
+            case FileInput():
+                array = read_array(f"--arg {name}", value.path)
+                return InOut(array) if value.in_place else array
+            case RandomInput():
+                return draw.elements(value.shape, dtype_of(value.dtype))
+            case _:
+                return value
+
+    return {name: read(name, value) for name, value in given.items()}

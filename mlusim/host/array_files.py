@@ -1,0 +1,123 @@
+"""Arrays from and to files: .npy and .npz, written all at once or not at all.
+
+npy has no names for bfloat16 and the 8-bit floats. Such an array is written as records of one field that bears the
+type's name and holds its bits, and read back from that:
+
+    np.load("y.npy")["bfloat16"].view("bfloat16")        # after `import ml_dtypes`
+
+What np.save itself makes of bfloat16, void elements of 2 B, is read as bfloat16 too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from mlusim.dtypes import ALL, BFLOAT16, Dtype, dtype_name
+from mlusim.errors import InputError
+from mlusim.files import atomic_write
+
+Array = np.ndarray[Any, Any]
+
+_NPY, _ZIP, _EMPTY_ZIP = b"\x93NUMPY", b"PK\x03\x04", b"PK\x05\x06"
+_UNNAMED = {dtype_name(dtype): dtype for dtype in ALL if dtype.isbuiltin != 1}
+
+
+def read_array(option: str, text: str) -> Array:
+    """The array of `x.npy`, of `x.npz` where it holds one, or of `x.npz:key`.
+
+    In this machine's byte order, bits as they are in the file. `option` is what messages call it. Raises `InputError`
+    for a file that is missing, unreadable, damaged, or of Python objects.
+    """
+    path, key = split_key(text)
+    where = f"{option} {path}"
+    try:
+        with path.open("rb") as stream:
+            return _named(where, _read(where, path, key, stream))
+    except FileNotFoundError:
+        raise InputError(f"{where}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{where}: cannot be read: {error.strerror or error}") from None
+
+
+def split_key(text: str) -> tuple[Path, str]:
+    """The file of `x.npy` or `x.npz:key`, and the key; empty where there is none."""
+    path, colon, key = text.rpartition(":")
+    if colon and path.lower().endswith((".npz", ".npy")) and not Path(text).exists():
+        return Path(path), key
+    return Path(text), ""
+
+
+def _read(where: str, path: Path, key: str, stream: BinaryIO) -> Array:
+    head = stream.read(6)
+    stream.seek(0)
+    if head.startswith((_ZIP, _EMPTY_ZIP)):
+        with _load(where, np.load, stream) as archive:
+            keys = list(archive.files)
+            if not key and len(keys) == 1:
+                key = keys[0]
+            if key not in keys:
+                asked = f"has no array {key!r}" if key else "holds several arrays" if keys else "holds no array"
+                listed = f": {', '.join(keys)}; name one, as in {path}:{keys[0]}" if keys else ""
+                raise InputError(f"{where} {asked}{listed}")
+            return np.asarray(_load(f"{where}:{key}", archive.__getitem__, key))
+    if head != _NPY:
+        raise InputError(f"{where} is not an .npy or .npz file; write one with np.save or np.savez")
+    if key:
+        raise InputError(f"{where} is an .npy file, which holds one array: leave `:{key}` off")
+    return np.asarray(_load(where, np.load, stream))
+
+
+def _load(where: str, load: Callable[[Any], Any], source: Any) -> Any:
+    try:
+        return load(source)
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its parser stumbles on
+        text = " ".join(str(error).split())
+        if "allow_pickle" in text:
+            raise InputError(f"{where} holds Python objects, not numbers: give the array an element type") from None
+        raise InputError(f"{where} cannot be read as an array: {text or type(error).__name__}") from None
+
+
+def _named(where: str, array: Array) -> Array:
+    """The array in its real element type and this machine's byte order."""
+    dtype = array.dtype
+    if not dtype.isnative:
+        array = array.byteswap().view(dtype.newbyteorder("="))
+        dtype = array.dtype
+    if dtype.names and len(dtype.names) == 1:
+        known = _UNNAMED.get(dtype.names[0])
+        if known is not None and known.itemsize == dtype.itemsize:
+            return np.ascontiguousarray(array).reshape(array.shape).view(known)
+    if dtype.kind == "V" and not dtype.names and dtype.itemsize == BFLOAT16.itemsize:
+        return array.view(BFLOAT16)
+    if dtype not in ALL:
+        raise InputError(
+            f"{where} holds {dtype}, which is no element type of the board; it has {', '.join(map(dtype_name, ALL))}"
+        )
+    return array
+
+
+def write_array(option: str, path: Path, array: Array) -> None:
+    """Write an .npy file: a new file beside it takes its place when it is complete.
+
+    Raises `InputError` where it cannot be written.
+    """
+    try:
+        with atomic_write(path) as stream:
+            np.save(stream, nameable(array), allow_pickle=False)
+    except OSError as error:
+        raise InputError(f"{option} {path}: cannot be written: {error.strerror or error}") from error
+
+
+def nameable(array: Array) -> Array:
+    """The array as npy can name it: itself, or records of one field with the bits of an element type it cannot name."""
+    name = dtype_name(array.dtype)
+    if name not in _UNNAMED:
+        return array
+    record: Dtype = np.dtype([(name, f"u{array.itemsize}")])
+    return np.ascontiguousarray(array).reshape(array.shape).view(record)

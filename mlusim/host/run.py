@@ -1,0 +1,140 @@
+"""`mlusim.run`: a kernel on a device of its own, from arrays to a result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlusim.errors import InputError
+from mlusim.hardware import Board
+from mlusim.host.arguments import InOut, Output
+from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
+from mlusim.memory.view import View
+from mlusim.results.result import Result
+
+Array = np.ndarray[Any, Any]
+Kernel = Callable[..., Any]
+
+
+class Uploaded(NamedTuple):
+    """The arguments of a launch on a device.
+
+    Attributes:
+        given: what the kernel is launched with.
+        inputs: the arrays among the arguments, by name.
+        outputs: the tensors that it may write, by name.
+    """
+
+    given: list[Any]
+    inputs: dict[str, Array]
+    outputs: dict[str, View]
+
+
+def run(  # noqa: PLR0913
+    kernel: Kernel,
+    *arguments: Any,
+    device: str | Path | Board = "mlu370-x4",
+    dim: tuple[int, ...] | int | None = None,
+    kind: str = "UNION1",
+    data: bool = True,
+    dma: str = "complete",
+    max_operations: int = DEFAULT_MAX_OPERATIONS,
+    stall_s: float = DEFAULT_STALL_S,
+    progress: bool = False,
+    check: bool = False,
+    theory_ops: int = 0,
+    **settings: Any,
+) -> Result:
+    """Run a kernel on a device of its own.
+
+    Args:
+        kernel: an `async def` function; its first parameter is its `Core`.
+        arguments: the rest. NumPy arrays become inputs in GDRAM, which no kernel may write; `Output(shape, dtype)` a
+            tensor for it to write, `InOut(array)` one to change in place; anything else is passed on.
+        device: a preset's name, a TOML file, or a board.
+        dim, kind: the launch, as `Device.launch`; by default one task for every core.
+        data: False for a timing-only run, which has no outputs.
+        dma, max_operations, stall_s, progress: as `Device`.
+        check: verify the run; the report is the result's `report`.
+        theory_ops: operations that the kernel's purpose needs, for compute_efficiency.
+        settings: parameters of the kernel that have a default.
+
+    Returns the result: `outputs` by name, `output` where there is one. Raises what `Device.synchronize` raises, and
+    with `check` `VerificationError`.
+    """
+    on = Device(device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress)
+    names = parameter_names(kernel, len(arguments))
+    uploaded = upload(on, names, arguments)
+    function = kernel
+    if settings:
+        bound = inspect.signature(kernel).bind_partial(None, *uploaded.given, **settings)
+        bound.apply_defaults()
+        uploaded = uploaded._replace(given=list(bound.args[1:]))
+    on.launch(function, *uploaded.given, dim=_grid(dim), kind=kind)
+    on.synchronize()
+    outputs = {name: on.download(view) for name, view in uploaded.outputs.items()} if data else {}
+    result = on.result(getattr(kernel, "__name__", ""), theory_ops=theory_ops)
+    result.outputs = outputs
+    if len(outputs) == 1:
+        result.output = next(iter(outputs.values()))
+    on.close()
+    if check:
+        from mlusim.verifier.check import check_log
+
+        report = check_log(result.log, result.board, name=result.operator)
+        result.report = report.check()
+    return result
+
+
+def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Uploaded:
+    """Put the arrays among some arguments on a device, and make room for the outputs. Raises `InputError`."""
+    found = Uploaded([], {}, {})
+    for name, argument in zip(names, arguments, strict=True):
+        if isinstance(argument, Output):
+            found.outputs[name] = argument.make(device, name)
+            found.given.append(found.outputs[name])
+        elif isinstance(argument, InOut):
+            found.inputs[name] = np.array(argument.array)
+            found.outputs[name] = device.upload(argument.array, name, keep_data=True, writable=True)
+            found.given.append(found.outputs[name])
+        elif isinstance(argument, np.ndarray):
+            found.inputs[name] = argument
+            # An array of one repeated element stands for a tensor whose values do not matter.
+            real = any(argument.strides) or argument.size <= 1
+            found.given.append(device.upload(argument, name, keep_data=real))
+        elif isinstance(argument, View):
+            raise InputError(
+                f"{name} is {argument!r}: the kernel gets a device of its own, so give it arrays and Output(shape, "
+                "dtype); for a device with views of your own launch there, and call device.result() or device.verify()"
+            )
+        else:
+            found.given.append(argument)
+    return found
+
+
+def parameter_names(kernel: Kernel, count: int) -> list[str]:
+    """What a kernel calls its arguments after `core`."""
+    try:
+        parameters = list(inspect.signature(kernel).parameters.values())[1:]
+    except (TypeError, ValueError):
+        parameters = []
+    named = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]
+
+
+def tensor_facts(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Name, shape and element type of each array, for records of a run."""
+    return [
+        {"name": name, "shape": list(value.shape), "dtype": str(value.dtype)}
+        for name, value in given.items()
+        if isinstance(value, np.ndarray)
+    ]
+
+
+def _grid(dim: tuple[int, ...] | int | None) -> Any:
+    """A grid of one or two axes as one of three."""
+    return (*dim, 1, 1)[: max(3, len(dim))] if isinstance(dim, tuple) else dim

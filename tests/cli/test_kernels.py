@@ -1,0 +1,201 @@
+"""`mlusim run|verify|compare|tune|sweep FILE.py:KERNEL`."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from mlusim.cli import main
+
+KERNELS = """\
+def expected(x, y):
+    return x + y
+
+
+def wrong(x, y):
+    return x - y
+
+
+async def add(core, x, y, out, tile=1024):
+    if core.is_memory_core:
+        return
+    a = core.nram.alloc(tile, x.dtype)
+    b = core.nram.alloc(tile, x.dtype)
+    for start in range(core.task_id * tile, x.size, core.task_dim * tile):
+        n = min(tile, x.size - start)
+        await core.memcpy(a[:n], x[start : start + n])
+        await core.memcpy(b[:n], y[start : start + n])
+        core.add(a[:n], a[:n], b[:n])
+        await core.sync()
+        await core.memcpy(out[start : start + n], a[:n])
+
+
+async def racy(core, x, y, out):
+    if core.is_memory_core or core.task_id:
+        return
+    a = core.nram.alloc(x.shape, x.dtype)
+    b = core.nram.alloc(x.shape, x.dtype)
+    core.memcpy_async(a, x)
+    core.memcpy_async(b, y)
+    core.add(a, a, b)
+    await core.sync()
+    await core.memcpy(out, a)
+
+
+async def subtract(core, x, y, out):
+    if core.is_memory_core or core.task_id:
+        return
+    a = core.nram.alloc(x.shape, x.dtype)
+    b = core.nram.alloc(x.shape, x.dtype)
+    await core.memcpy(a, x)
+    await core.memcpy(b, y)
+    core.sub(a, a, b)
+    await core.sync()
+    await core.memcpy(out, a)
+
+
+def launch(device, shape, dtype, tile=1024):
+    tensors = [device.alloc(shape, dtype, name) for name in ("x", "y", "out")]
+    device.launch(add, *tensors, tile)
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    (tmp_path / "k.py").write_text(KERNELS)
+    np.save(tmp_path / "x.npy", np.arange(5000, dtype=np.float32))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def mlusim(*words, code=0):
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == code, done.output
+    return done.stdout if code == 0 else done.stderr + done.stdout
+
+
+FILES = ("--arg", "x=x.npy", "--arg", "y=x.npy", "--arg", "out=float32:5000")
+
+
+def test_run_reads_files_and_writes_the_result(home):
+    text = mlusim("run", "k.py:add", *FILES, "--out", "sum.npy", "--check")
+    assert np.array_equal(np.load("sum.npy"), 2 * np.load("x.npy"))
+    assert "add of k.py:add on mlu370-x4" in text
+    assert "add on mlu370-x4: sound" in text
+    assert "wrote sum.npy: float32 [5000]" in text
+
+
+def test_run_as_json_with_settings_launch_and_report(home):
+    words = ("--set", "tile=512", "--dim", "4,2,1", "--kind", "union1", "--json", "--report", "r")
+    found = json.loads(mlusim("run", "k.py:add", "--shape", "5000", *words))
+    assert found["operator"] == "add"
+    assert found["launches"][0]["dim"] == [4, 2, 1]
+    assert (home / "r" / "report.html").stat().st_size > 1000
+    other = json.loads(mlusim("run", "k.py:add", "--shape", "5000", "--json", "--no-data"))
+    assert other["peak_nram_bytes"] == 2 * 4096
+    assert found["peak_nram_bytes"] == 2 * 2048
+
+
+def test_a_file_with_one_kernel_needs_no_name(home):
+    (home / "one.py").write_text(KERNELS.partition("async def racy")[0])
+    assert "add of one.py" in mlusim("run", "one.py", "--shape", "100")
+    assert mlusim("run", "k.py", "--shape", "100", code=2).startswith(
+        "error: k.py: name the kernel, an `async def`, as in k.py:add; it has add, racy, subtract"
+    )
+
+
+def test_a_function_that_launches_runs_too(home):
+    text = mlusim("run", "k.py:launch", "--shape", "5000", "--set", "tile=256", "--no-data")
+    assert "launch of k.py:launch" in text
+    assert "give --shape and --set, no --arg" in mlusim("run", "k.py:launch", *FILES, code=2)
+
+
+def test_verify_finds_races_and_wrong_results(home):
+    text = mlusim("verify", "k.py:add", *FILES, "--reference", "k.py:expected")
+    assert text.startswith("add on mlu370-x4: sound")
+    text = mlusim("verify", "k.py:racy", "--shape", "1000", code=1)
+    assert "race: add reads nram buffer 0 before memcpy is known to have written it" in text
+    text = mlusim("verify", "k.py:add", "--shape", "1000", "--reference", "k.py:wrong", code=1)
+    assert "error" in text
+    np.save("sum.npy", 2 * np.load("x.npy"))
+    found = json.loads(mlusim("verify", "k.py:add", *FILES, "--reference", "sum.npy", "--json"))
+    assert found["ok"] is True
+
+
+def test_verify_of_an_operator_is_run_with_check(home):
+    assert "cast on mlu370-x4: sound" in mlusim("verify", "cast", "--shape", "64", "--dtype", "int8")
+
+
+def test_compare_settings_boards_and_kernels(home):
+    words = ("--shape", "5000", "--set", "tile=512,1024", "--device", "mlu370-x4,mlu590-h8")
+    text = mlusim("compare", "k.py:add", *words)
+    for name in ("mlu370-x4, tile=512", "mlu590-h8, tile=1024"):
+        assert name in text
+    assert "All 4 results are equal, bit for bit." in text
+    assert max(map(len, text.splitlines())) <= 80
+    wrong = mlusim("compare", "k.py:add", "k.py:subtract", "--shape", "1000", code=1)
+    assert "'add' and 'subtract' differ in 1 000 of 1 000 elements" in wrong
+    found = json.loads(mlusim("compare", "k.py:add", "--shape", "1000", "--set", "tile=256,512", "--json"))
+    assert [one["strategy"] for one in found["strategies"]] == ["tile=256", "tile=512"]
+
+
+def test_tune_finds_the_fastest_setting_and_its_command_gives_that_time(home):
+    words = ("--shape", "200000", "--set", "tile=256..4096*4", "--workers", "0")
+    text = mlusim("tune", "k.py:add", *words)
+    assert max(map(len, text.splitlines()[:8])) <= 80
+    found = json.loads(mlusim("tune", "k.py:add", *words, "--json"))
+    times = [found["best"]["time_ps"], *(row["time_ps"] for row in found["runners_up"])]
+    assert len(times) == 3
+    assert times == sorted(times)
+    command = found["command"].split()
+    assert command[:3] == ["mlusim", "run", "k.py:add"]
+    assert json.loads(mlusim(*command[1:], "--json"))["time_ps"] == times[0]
+
+
+def test_sweep_takes_arguments_and_names_them(home):
+    words = ("--no-db", "--workers", "0", "--json")
+    found = json.loads(mlusim("sweep", "k.py:add", *FILES, "--set", "tile=512,1024", *words))
+    assert [row["tile"] for row in found["rows"]] == [512, 1024]
+    alone = json.loads(mlusim("run", "k.py:add", *FILES, "--set", "tile=512", "--json"))
+    assert found["rows"][0]["time_ps"] == alone["time_ps"]
+    old = json.loads(mlusim("sweep", "--kernel", "k.py:add", "--shape", "5000", "--set", "tile=512", *words))
+    assert old["rows"][0]["time_ps"] == alone["time_ps"]
+
+
+def test_a_sweep_file_knows_the_contents_of_an_input(home):
+    words = ("sweep", "k.py:add", *FILES, "--db", "s.sqlite", "--workers", "0")
+    mlusim(*words)
+    assert "1 of them from before" in mlusim(*words)
+    np.save("x.npy", np.ones(5000, np.float32))
+    assert "from before" not in mlusim(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "gone.py:add"), "gone.py cannot be read: No such file or directory"),
+        (("run", "k.py:nothing"), "has no function 'nothing': it has expected, wrong, add"),
+        (("run", "k.py:add", "--arg", "x=x.npy"), "add: no argument for y and out; give --arg y=..."),
+        (("run", "k.py:add", *FILES, "--set", "tle=4"), "--set tle: add has no such parameter with a default; did you"),
+        (("run", "k.py:add", *FILES, "--set", "tile=4,8"), "--set tile: one value for one run"),
+        (("run", "k.py:add", *FILES, "--out", "z=y.npy"), "--out z: the kernel has no such output; it has out"),
+        (("run", "k.py:add", *FILES, "--out", "y.npy", "--no-data"), "--out with --no-data: there is no result"),
+        (("run", "nothing"), "no operator 'nothing'; there are tin_shift"),
+        (("sweep", "cast", "--arg", "8"), "no such option '--arg'"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_a_line(home, words, message):
+    text = mlusim(*words, code=2)
+    assert message.lower() in " ".join(text.split()).lower()
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "compare", "tune", "sweep"])
+def test_help_lists_the_options_of_a_kernel(command):
+    text = mlusim(command, "--help")
+    assert "FILE.py:KERNEL" in text
+    for option in ("--arg", "--set", "--dim", "--kind"):
+        assert option in text
+    assert mlusim(command, code=2).startswith(f"Usage: mlusim {command}")

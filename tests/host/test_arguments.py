@@ -1,0 +1,124 @@
+"""Arguments of a kernel as text."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mlusim
+from mlusim.dtypes import ALL, dtype_name
+from mlusim.errors import InputError
+from mlusim.host.arguments import FileInput, Output, RandomInput, assign, parse_argument, read_inputs
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        ("8", "", 8),
+        ("-3", "", -3),
+        ("scale=0.5", "scale", 0.5),
+        ("on=true", "on", True),
+        ("x=x.npy", "x", FileInput("x.npy")),
+        ("d/x.npz:key", "", FileInput("d/x.npz:key")),
+        ("out=float32:2,8,64", "out", Output((2, 8, 64), np.dtype("float32"))),
+        ("int8:4x2", "", Output((4, 2), np.dtype("int8"))),
+        ("x=random:float16:1000", "x", RandomInput((1000,), np.dtype("float16"))),
+        ("out=float32:", "out", Output((), np.dtype("float32"))),
+    ],
+)
+def test_each_form_of_an_argument(text, name, value):
+    found = parse_argument(text)
+    assert (found.name, found.value, found.text) == (name, value, text)
+    assert type(found.value) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("out=flaot32:8", r"^--arg out=flaot32:8: 'flaot32' is no element type; did you mean float32\? choose a file"),
+        ("out=float32:a", r"'a' is no shape such as 2,8,64 or 2x8x64$"),
+        ("x=random:float32", r"write random:DTYPE:SHAPE, such as random:float32:1000$"),
+        ("x=word", r"^--arg x=word: 'word' is no argument; choose a file \(x.npy, x.npz:key\), an output"),
+        ("2x=8", r"'2x' is no parameter's name; write NAME=VALUE or VALUE$"),
+    ],
+)
+def test_what_is_no_argument(text, message):
+    with pytest.raises(InputError, match=message):
+        parse_argument(text)
+
+
+@given(st.sampled_from(ALL), st.lists(st.integers(0, 99), min_size=1, max_size=5))
+def test_an_output_is_read_back_as_it_is_written(dtype, shape):
+    text = f"out={dtype_name(dtype)}:{','.join(map(str, shape))}"
+    assert parse_argument(text).value == Output(tuple(shape), dtype)
+
+
+def test_names_first_then_the_rest_in_order():
+    given = assign("k", ("x", "n", "out"), map(parse_argument, ["out=int8:4", "x.npy", "7"]))
+    assert given == {"x": FileInput("x.npy"), "n": 7, "out": Output((4,), np.dtype("int8"))}
+    assert list(given) == ["x", "n", "out"]
+
+
+def test_a_shape_stands_for_the_tensors_without_an_argument():
+    given = assign("k", ("x", "y", "out"), [parse_argument("y=3")], shape=(8,), dtype="float16")
+    assert given == {"x": RandomInput((8,), np.dtype("float16")), "y": 3, "out": Output((8,), np.dtype("float16"))}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["1", "2", "3"], r"^--arg 3: k has no parameter left for it$"),
+        (["x=1", "x=2"], r"^--arg x=2: x is given twice$"),
+        (["z=1"], r"^--arg z=1: k has no parameter 'z'; it has x, out, tile$"),
+        (["x=1"], r"^k: no argument for out; give --arg out=..., a file"),
+    ],
+)
+def test_arguments_that_do_not_fit_the_kernel(texts, message):
+    with pytest.raises(InputError, match=message):
+        assign("k", ("x", "out"), map(parse_argument, texts), optional=("tile",))
+
+
+def test_files_and_random_inputs_become_arrays(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(4, dtype=np.int32))
+    given = {"x": FileInput(str(tmp_path / "x.npy")), "y": RandomInput((3,), "float32"), "n": 5}
+    one, other = read_inputs(given, seed=1), read_inputs(given, seed=1)
+    assert one["x"].tolist() == [0, 1, 2, 3]
+    assert np.array_equal(one["y"], other["y"])
+    assert one["n"] == 5
+    assert not np.array_equal(one["y"], read_inputs(given, seed=2)["y"])
+    assert read_inputs(given, data=False)["y"].strides == (0,)
+
+
+async def scaled(core, x, out, factor=2.0):
+    if core.task_id or core.is_memory_core:
+        return
+    a = core.nram.alloc(x.shape, x.dtype)
+    await core.memcpy(a, x)
+    core.mul(a, a, factor)
+    await core.sync()
+    await core.memcpy(out, a)
+
+
+def test_run_gives_outputs_and_settings():
+    x = np.arange(8, dtype=np.float32)
+    result = mlusim.run(scaled, x, mlusim.Output.like(x), factor=3.0, check=True)
+    assert np.array_equal(result.output, 3 * x)
+    assert list(result.outputs) == ["out"]
+    assert result.report.ok
+    assert result.operator == "scaled"
+
+
+def test_run_without_data_has_the_same_time_and_no_output():
+    x = np.arange(8, dtype=np.float32)
+    timed = mlusim.run(scaled, x, mlusim.Output.like(x), data=False)
+    assert timed.output is None
+    assert timed.time_ps == mlusim.run(scaled, x, mlusim.Output.like(x)).time_ps
+
+
+def test_run_takes_no_views_of_another_device():
+    device = mlusim.Device()
+    view = device.alloc(4, "float32")
+    with pytest.raises(InputError, match=r"^x is <view .*the kernel gets a device of its own"):
+        mlusim.run(scaled, view, view)
