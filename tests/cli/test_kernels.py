@@ -183,7 +183,7 @@ def test_a_sweep_file_knows_the_contents_of_an_input(home):
         (("run", "k.py:add", *FILES, "--set", "tile=4,8"), "--set tile: one value for one run"),
         (("run", "k.py:add", *FILES, "--out", "z=y.npy"), "--out z: the kernel has no such output; it has out"),
         (("run", "k.py:add", *FILES, "--out", "y.npy", "--no-data"), "--out with --no-data: there is no result"),
-        (("run", "nothing"), "no operator 'nothing'; there are tin_shift"),
+        (("run", "nothing"), "no operator 'nothing'; there are bitcast_convert"),
         (("sweep", "cast", "--arg", "8"), "no such option '--arg'"),
     ],
 )

@@ -233,7 +233,7 @@ def test_what_cannot_be_is_a_row_with_its_reason():
     [
         (
             {"operation": "tinshift"},
-            r"no operator 'tinshift'; did you mean tin_shift\? there are tin_shift, reverse, .*",
+            r"no operator 'tinshift'; did you mean tin_shift\? there are bitcast_convert, cast, .*",
         ),
         ({"shape": []}, r"nothing to sweep: shape has no values; give at least one"),
         ({"device": "mlu999"}, r"no board 'mlu999'.*"),

@@ -82,7 +82,7 @@ def test_bits_or_a_tolerance():
 
 def test_a_view_of_another_device_is_refused():
     view = Device().upload(X)
-    with pytest.raises(InputError, match=r"^x is <view of input .*: verify makes a device of its own"):
+    with pytest.raises(InputError, match=r"^x is <view of input .*: the kernel gets a device of its own"):
         verify(double, view, Output.like(X), **ONE)
 
 
