@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from mlusim.cores.global_memory import FETCHING
 from mlusim.log import NONE, Log
 from mlusim.verifier.boxes import Geometry, Integers, geometry_of, geometry_of_rows
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 # Operations that stand for many row copies: of their operands only the rows that moved count.
 BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter", "load_rows", "store_rows")
@@ -30,6 +32,7 @@ class Accesses:
         low, high: bytes of the allocation that it lies in, [low, high).
         write: whether it writes.
         geometries: what the numbers stand for.
+        single: `single_run`, once it is known.
         vague: allocations of which a timing-only run does not know what was touched; these accesses are left out.
     """
 
@@ -41,10 +44,18 @@ class Accesses:
     high: Integers
     write: np.ndarray[Any, np.dtype[np.bool_]]
     geometries: list[Geometry]
+    single: list[Flags] = field(default_factory=list)
     vague: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.record)
+
+    @property
+    def single_run(self) -> Flags:
+        """By geometry, whether it is one run of bytes."""
+        if not self.single:
+            self.single.append(np.array([geometry.count == 1 for geometry in self.geometries], bool))
+        return self.single[0]
 
     def where(self, chosen: Any) -> Accesses:
         """Some of the rows."""
@@ -57,6 +68,7 @@ class Accesses:
             self.high[chosen],
             self.write[chosen],
             self.geometries,
+            self.single,
             self.vague,
         )
 
@@ -99,7 +111,7 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
     starts = np.array([geometry.start for geometry in geometries], np.int64)
     stops = np.array([geometry.stop for geometry in geometries], np.int64)
     low, high = (offset + starts[chosen], offset + stops[chosen]) if geometries else (offset, offset)
-    return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries, vague)
+    return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries, vague=vague)
 
 
 def _leave_out_unknown(log: Log, table: tuple[Integers, Integers, Integers], chosen: Integers) -> frozenset[int]:

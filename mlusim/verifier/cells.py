@@ -7,17 +7,22 @@ of runs, not of bytes.
 
 from __future__ import annotations
 
+import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers, expand
+from mlusim.verifier.boxes import Geometry, Integers, Loops, expand, nested, sorted_distinct
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
-# Where cells of one size are at most so many times the runs, they need no sorting.
+# Cells of one size are used where they are at most so many times the runs, or few.
 _EQUAL_CELLS = 4
+_SMALL = 1 << 20
+# Accesses of so few segments are counted many at a time.
+_FEW_SEGMENTS = 64
 
 
 def runs_of(accesses: Accesses) -> tuple[Integers, Integers, Integers]:
@@ -39,41 +44,78 @@ def runs_of(accesses: Accesses) -> tuple[Integers, Integers, Integers]:
 class Cells:
     """The cells of one tensor.
 
+    Where all accesses lie on a grid that is not much finer than they are, cells are of one size: then nothing is
+    sorted, no runs are listed, and an access is a strided view of an array of cells.
+
     Args:
         accesses: all of one allocation.
         nbytes: bytes of the tensor.
-        more: further bytes to cut at.
-
-    Attributes:
-        cuts: (cells + 1,) first byte of each cell, and the end of the last.
-        first, last: by run, its cells [first, last).
-        row: by run, the access.
     """
 
-    def __init__(self, accesses: Accesses, nbytes: int, more: Integers | None = None) -> None:
-        low, high, self.row = runs_of(accesses)
+    def __init__(self, accesses: Accesses, nbytes: int) -> None:
         self.accesses = len(accesses)
-        ends = [low, high, np.array([0, nbytes], np.int64), *([more] if more is not None else [])]
-        points = np.concatenate(ends)
-        step = int(np.gcd.reduce(points)) or 1
-        if nbytes // step <= _EQUAL_CELLS * len(low) + _EQUAL_CELLS and points.min() >= 0 and points.max() <= nbytes:
-            self.cuts = np.arange(0, nbytes + step, step, dtype=np.int64)
-            self.first, self.last = low // step, high // step
-        else:
-            self.cuts = np.unique(points)
-            self.first, self.last = np.searchsorted(self.cuts, low), np.searchsorted(self.cuts, high)
+        self._table = accesses
+        self._nbytes = nbytes
+        self._step = self._grid()
+        self._size = nbytes // self._step if self._step else len(self.cuts) - 1
+
+    def _grid(self) -> int:
+        """Bytes of a cell where all are of one size, else 0."""
+        some, nbytes = self._table, self._nbytes
+        if not len(some):
+            return nbytes
+        if int(some.low.min()) < 0 or int(some.high.max()) > nbytes:
+            return 0
+        numbers = np.flatnonzero(np.bincount(some.geometry, minlength=len(some.geometries))).tolist()
+        step = math.gcd(nbytes, int(np.gcd.reduce(some.offset)), *(some.geometries[number].grain for number in numbers))
+        counts = np.zeros(len(some.geometries), np.int64)
+        counts[numbers] = [some.geometries[number].count for number in numbers]
+        most = max(_EQUAL_CELLS * (int(counts[some.geometry].sum()) + 1), _SMALL)
+        return step if nbytes // step <= most else 0
 
     def __len__(self) -> int:
-        return len(self.cuts) - 1
+        return self._size
+
+    @cached_property
+    def _runs(self) -> tuple[Integers, Integers, Integers]:
+        return runs_of(self._table)
+
+    @cached_property
+    def cuts(self) -> Integers:
+        """(cells + 1,) first byte of each cell, and the end of the last."""
+        if self._step:
+            return np.arange(0, self._nbytes + self._step, self._step, dtype=np.int64)
+        low, high, _ = self._runs
+        return sorted_distinct(np.concatenate([low, high, np.array([0, self._nbytes], np.int64)]))
+
+    @cached_property
+    def first(self) -> Integers:
+        """By run, its first cell."""
+        low = self._runs[0]
+        return low // self._step if self._step else np.searchsorted(self.cuts, low)
+
+    @cached_property
+    def last(self) -> Integers:
+        """By run, the cell behind its last."""
+        high = self._runs[1]
+        return high // self._step if self._step else np.searchsorted(self.cuts, high)
 
     @property
-    def nbytes(self) -> Integers:
-        """Bytes of each cell."""
-        return np.diff(self.cuts)
+    def row(self) -> Integers:
+        """By run, its access."""
+        return self._runs[2]
+
+    def total(self, values: Integers | Flags) -> int:
+        """The sum over cells of a number for each byte of it."""
+        if self._step:
+            return self._step * int(np.sum(values, dtype=np.int64))
+        return int(values @ np.diff(self.cuts))
 
     def count(self, weight: Any = True) -> Integers:  # noqa: FBT002
         """By cell, the sum of the weights of the accesses that touch it; a weight is a number or one by access."""
         given = np.broadcast_to(np.asarray(weight), (self.accesses,))
+        if self._step:
+            return self._count_on_grid(given)
         first, last, weights = self.first, self.last, None
         if given.dtype == bool:
             if not given.all():
@@ -85,6 +127,32 @@ class Cells:
         size = len(self.cuts)
         steps = np.bincount(first, weights, size) - np.bincount(last, weights, size)
         return np.cumsum(steps)[:-1].astype(np.int64)
+
+    def _count_on_grid(self, given: Any) -> Integers:
+        """As `count`: what is added where a segment begins and taken off where it ends, summed up in place."""
+        some, step = self._table, self._step
+        rows = np.flatnonzero(given)
+        large = bool(len(rows)) and given.dtype != bool and int(np.abs(given[rows]).max()) * len(rows) >= 1 << 31
+        steps = np.zeros(len(self) + 1, np.int64 if large else np.int32)
+        rows = rows[np.argsort(some.geometry[rows], kind="stable")]
+        number = some.geometry[rows]
+        for mine in np.split(rows, np.flatnonzero(number[1:] != number[:-1]) + 1) if len(rows) else []:
+            geometry = some.geometries[int(some.geometry[mine[0]])]
+            offsets = some.offset[mine] // step
+            weights = given[mine].astype(steps.dtype)
+            if geometry.count <= _FEW_SEGMENTS:
+                starts, stops = (part // step for part in geometry.segments())
+                for at, sign in ((starts, 1), (stops, -1)):
+                    np.add.at(steps, offsets[:, None] + at, (sign * weights)[:, None])
+                continue
+            for offset, one in zip(offsets.tolist(), weights.tolist(), strict=True):
+                for at, sign in _edges(geometry, step):
+                    if isinstance(at, tuple):
+                        _strided(steps, offset + at[0], geometry.loops, step)[...] += sign * one
+                    else:
+                        steps[at + offset] += sign * one
+        np.cumsum(steps, out=steps)
+        return steps[:-1]  # type: ignore[return-value]
 
     def mixed(self, label: Integers, among: Flags) -> Flags:
         """By cell of `among`, whether accesses of more than one label touch it."""
@@ -108,35 +176,49 @@ class Cells:
 
     def first_of(self, when: Integers, *, among: Flags) -> Integers:
         """By cell, the least `when` of the accesses `among` that touch it; where none does, a number beyond all."""
-        never = np.iinfo(np.int64).max
-        earliest = np.full(len(self), never, np.int64)
-        number, total = self.count(among), self.count(np.where(among, when, 0))
-        earliest[number == 1] = total[number == 1]
-        if (number > 1).any():
-            several = np.concatenate(([0], np.cumsum(number > 1)))
-            runs = np.flatnonzero(among[self.row] & (several[self.last] > several[self.first]))
-            runs = runs[np.argsort(-when[self.row[runs]], kind="stable")]
-            times = when[self.row[runs]]
-            bounds = zip(self.first[runs].tolist(), self.last[runs].tolist(), times.tolist(), strict=True)
-            for first, last, time in bounds:
-                earliest[first:last] = time
+        earliest = np.full(len(self), np.iinfo(np.int64).max)
+        rows = np.flatnonzero(among)
+        # The latest first, so that the earliest stays.
+        for row in rows[np.argsort(-when[rows], kind="stable")].tolist():
+            earliest[self.of(row)] = when[row]
         return earliest
 
     def most(self, values: Integers, rows: Flags) -> Integers:
         """By access of `rows`, the largest value among the cells that it touches; of others -1."""
         result = np.full(self.accesses, -1, np.int64)
-        runs = np.flatnonzero(rows[self.row])
-        if len(runs):
-            run, cell = expand(self.first[runs], self.last[runs])
-            np.maximum.at(result, self.row[runs[run]], values[cell])
+        for row in np.flatnonzero(rows).tolist():
+            result[row] = values[self.of(row)].max()
         return result
 
-    def of(self, row: int) -> Integers:
-        """The cells that one access touches."""
-        runs = np.flatnonzero(self.row == row)
-        return expand(self.first[runs], self.last[runs])[1]
+    def of(self, row: int) -> Any:
+        """The cells that one access touches, as an index of an array of cells."""
+        geometry, offset = self._table.of(row)
+        if geometry.count == 1:
+            low, high = int(self._table.low[row]), int(self._table.high[row])
+            if self._step:
+                return slice(low // self._step, high // self._step)
+            return slice(*np.searchsorted(self.cuts, (low, high)).tolist())
+        starts, stops = (part + offset for part in geometry.segments())
+        if self._step:
+            return expand(starts // self._step, stops // self._step)[1]
+        return expand(np.searchsorted(self.cuts, starts), np.searchsorted(self.cuts, stops))[1]
 
     def runs(self, chosen: Flags) -> tuple[Integers, Integers]:
         """The chosen cells as runs of bytes, neighbours joined."""
         edges = np.diff(np.concatenate(([0], chosen.astype(np.int8), [0])))
         return self.cuts[np.flatnonzero(edges == 1)], self.cuts[np.flatnonzero(edges == -1)]
+
+
+def _edges(geometry: Geometry, step: int) -> list[tuple[Any, int]]:
+    """Where the segments of a geometry begin (1) and end (-1), in cells: (first of the loops,), or all of them."""
+    if geometry.listed is None and nested(geometry.run, geometry.loops):
+        return [((geometry.start // step,), 1), (((geometry.start + geometry.run) // step,), -1)]
+    starts, stops = geometry.segments()
+    return [(starts // step, 1), (stops // step, -1)]
+
+
+def _strided(cells: Any, first: int, loops: Loops, step: int) -> Any:
+    """The cells at `first` and under loops, as a view."""
+    shape = tuple(count for count, _ in loops)
+    strides = tuple(stride // step * cells.itemsize for _, stride in loops)
+    return np.lib.stride_tricks.as_strided(cells[first:], shape, strides)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.log import SYNC, Log
+from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers, alike, expand, overlap, shared
 from mlusim.verifier.cells import Cells
@@ -21,6 +21,9 @@ from mlusim.verifier.order import ASYNCHRONOUS_LANES, LANES, Order, in_order
 Pairs = tuple[Integers, Integers]
 
 _PAIRS_AT_ONCE = 1 << 21
+_BATCH = 1 << 12
+# Pairs for each access up to which the windows of a task are looked through pair by pair.
+_WINDOWS = 16
 _SHARED_MEMORIES = ("gdram", "sram")
 
 
@@ -45,34 +48,108 @@ class Space:
 
 
 def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
-    """Unordered conflicting pairs of rows of `accesses` of one task each, the earlier first."""
+    """Unordered conflicting pairs of rows of `accesses` of one task each, the earlier first.
+
+    Of the pairs of an operation with equal ones, at least the first.
+    """
     # Nothing is written to an input.
-    some = accesses.where(~space.read_only[accesses.alloc]) if len(accesses) else accesses
     kept = np.flatnonzero(~space.read_only[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
+    kept = kept[np.argsort(order.place[accesses.record[kept]], kind="stable")]
+    if not len(kept):
+        return
+    some = accesses.where(kept)
     place = order.place[some.record]
-    by_place = np.argsort(place, kind="stable")
-    some, kept, place = some.where(by_place), kept[by_place], place[by_place]
     lane, done = order.lane[place], order.done[place]
+    mine = np.flatnonzero(np.isin(lane, list(ASYNCHRONOUS_LANES)) & (done > place))
+    if not len(mine):
+        return
+    # What each meets until it is done: few where syncs are near, all that follows where there are none.
+    first = np.searchsorted(place, place[mine], side="right")
+    last = np.searchsorted(place, done[mine], side="right")
+    found = _by_window(order, some, space, (mine, first, last))
+    if int((last - first).sum()) > _WINDOWS * len(some) + _PAIRS_AT_ONCE:
+        found = _by_kind(order, some, space)
+    for a, b in found:
+        yield kept[a], kept[b]
+
+
+def _by_window(
+    order: Order, some: Accesses, space: Space, windows: tuple[Integers, Integers, Integers]
+) -> Iterator[Pairs]:
+    """As `within_tasks`, for rows in program order: each row of `windows` with all of its window [first, last)."""
+    rows, first, last = windows
+    lane = order.lane[order.place[some.record]]
+    unordered = np.array([[not in_order(one, other) for other in range(len(LANES))] for one in range(len(LANES))])
     number, address = space.number[some.alloc], space.address[some.alloc]
     low, high = some.low + address, some.high + address
-    rows_of = {code: np.flatnonzero(lane == code) for code in range(len(LANES)) if code != SYNC}
-    for earlier in ASYNCHRONOUS_LANES:
-        mine = rows_of[earlier]
-        mine = mine[done[mine] > place[mine]]
-        if not len(mine):
-            continue
-        for later, theirs in rows_of.items():
-            if in_order(earlier, later) or not len(theirs):
+    for one, following in _chunks(first, last):
+        a, b = rows[one], following
+        meet = (number[a] == number[b]) & (some.write[a] | some.write[b]) & unordered[lane[a], lane[b]]
+        meet &= (low[a] < high[b]) & (low[b] < high[a])
+        a, b = a[meet], b[meet]
+        for exact in _in_batches(some, a, b, address[a] - address[b]):
+            yield a[exact], b[exact]
+
+
+def _by_kind(order: Order, some: Accesses, space: Space) -> Iterator[Pairs]:
+    """As `within_tasks`, for rows in program order: each row with the first of equal ones behind it."""
+    place = order.place[some.record]
+    lane, done = order.lane[place], order.done[place]
+    line = order.line[place]
+    first, kind, times = alike(order.task[place], lane, line, some.alloc, some.offset, some.geometry, some.write)
+    by_kind = np.argsort(kind, kind="stable")
+    ends = np.cumsum(times)
+    rows_of = [by_kind[end - count : end] for end, count in zip(ends.tolist(), times.tolist(), strict=True)]
+    begins = place[[rows[0] for rows in rows_of]]
+    last_place = place[[rows[-1] for rows in rows_of]]
+    last_done = np.maximum.reduceat(done[by_kind], ends - times)
+    for one, other in _overlapping(order.task[place][first], some.where(first), space, (begins, last_place, last_done)):
+        for mine, theirs in ((one, other), (other, one)):
+            apart = lane[first[mine]], lane[first[theirs]]
+            if apart[0] not in ASYNCHRONOUS_LANES or in_order(int(apart[0]), int(apart[1])):
                 continue
-            first = np.searchsorted(place[theirs], place[mine], side="right")
-            last = np.searchsorted(place[theirs], done[mine], side="right")
-            for one, index in _chunks(first, last):
-                a, b = mine[one], theirs[index]
-                meet = (number[a] == number[b]) & (some.write[a] | some.write[b])
-                meet &= (low[a] < high[b]) & (low[b] < high[a])
-                a, b = a[meet], b[meet]
-                exact = touching(some, a, b, address[a] - address[b])
-                yield kept[a[exact]], kept[b[exact]]
+            a, b = rows_of[mine], rows_of[theirs]
+            following = np.searchsorted(place[b], place[a], side="right")
+            met = np.flatnonzero(following < len(b))
+            met = met[place[b[following[met]]] <= done[a[met]]]
+            if len(met):
+                yield a[met], b[following[met]]
+
+
+def _overlapping(
+    task: Integers, kinds: Accesses, space: Space, when: tuple[Integers, Integers, Integers]
+) -> Iterator[tuple[int, int]]:
+    """Pairs of kinds of accesses of one task that share bytes, one of them a write, and whose times meet.
+
+    Args:
+        task: by kind, its task.
+        kinds: an access of each.
+        space: where bytes are the same.
+        when: by kind the first and the last place, and the last place at which one of them is done.
+    """
+    number, address = space.number[kinds.alloc], space.address[kinds.alloc]
+    # All memories of all tasks behind each other.
+    _, memory, _ = alike(task, number)
+    low, high = kinds.low + address, kinds.high + address
+    length = int(high.max()) + 1
+    low, high = low + memory * length, high + memory * length
+    begin, last, done = when
+    # By address or by time, whatever gives fewer pairs to look at.
+    by_low = np.argsort(low, kind="stable")
+    in_space = np.searchsorted(low[by_low], high[by_low], side="left") - np.arange(1, len(low) + 1)
+    by_begin = np.argsort(begin, kind="stable")
+    until = np.maximum(last, done)[by_begin]
+    in_time = np.searchsorted(begin[by_begin], until, side="right") - np.arange(1, len(low) + 1)
+    ordered, count = (by_low, in_space) if in_space.sum() <= in_time.sum() else (by_begin, in_time)
+    following = np.arange(1, len(low) + 1)
+    for one, index in _chunks(following, following + count):
+        a, b = ordered[one], ordered[index]
+        meet = (memory[a] == memory[b]) & (kinds.write[a] | kinds.write[b])
+        meet &= (low[a] < high[b]) & (low[b] < high[a])
+        meet &= ((begin[a] < last[b]) & (begin[b] <= done[a])) | ((begin[b] < last[a]) & (begin[a] <= done[b]))
+        a, b = a[meet], b[meet]
+        for exact in _in_batches(kinds, a, b, address[a] - address[b]):
+            yield from zip(a[exact].tolist(), b[exact].tolist(), strict=True)
 
 
 def between_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
@@ -162,6 +239,17 @@ def _within_group(
                 yield _sorted(rows[a[exact]], rows[b[exact]])
 
 
+def _in_batches(accesses: Accesses, a: Integers, b: Integers, apart: Integers) -> Iterator[Integers]:
+    """As `touching`, a part at a time, for those who stop at the first: those that take no work before the others."""
+    whole = accesses.single_run
+    certain = whole[accesses.geometry[a]] & whole[accesses.geometry[b]]
+    yield np.flatnonzero(certain)
+    left = np.flatnonzero(~certain)
+    for begin in range(0, len(left), _BATCH):
+        some = left[begin : begin + _BATCH]
+        yield some[touching(accesses, a[some], b[some], apart[some])]
+
+
 def touching(accesses: Accesses, a: Integers, b: Integers, delta: Any = 0) -> Integers:
     """Of pairs whose extents overlap, the numbers of those that share a byte.
 
@@ -172,8 +260,24 @@ def touching(accesses: Accesses, a: Integers, b: Integers, delta: Any = 0) -> In
     """
     if not len(a):
         return a
+    whole = accesses.single_run
     one, other = accesses.geometry[a], accesses.geometry[b]
+    # Of two single runs the extents are all.
+    certain = whole[one] & whole[other]
+    if certain.all():
+        return np.arange(len(a))
     apart = accesses.offset[a] - accesses.offset[b] + delta
+    if certain.any():
+        left = np.flatnonzero(~certain)
+        apart_left = apart[left]
+        exact = _exactly(accesses, one[left], other[left], apart_left)
+        certain[left[exact]] = True
+        return np.flatnonzero(certain)
+    return _exactly(accesses, one, other, apart)
+
+
+def _exactly(accesses: Accesses, one: Integers, other: Integers, apart: Integers) -> Integers:
+    """Of pairs of geometries so many bytes apart, the numbers of those that share a byte."""
     first, kind, _ = alike(one, other, apart)
     geometries = accesses.geometries
     places = zip(one[first].tolist(), other[first].tolist(), apart[first].tolist(), strict=True)

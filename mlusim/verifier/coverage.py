@@ -121,7 +121,6 @@ class Coverage:
             times[kind == _REPEAT] = extra
             more = cells.count(times)
             writes, again = writes + more, again + more
-        nbytes = cells.nbytes
         # What no launch was given is not for them to write.
         wanted = cells.count(kind == _WINDOW) > 0 if len(windows) else np.ones(len(cells), bool)
         use = TensorUse(
@@ -130,14 +129,14 @@ class Coverage:
             dtype=allocation.dtype,
             nbytes=allocation.nbytes,
             is_input=allocation.read_only,
-            bytes_read=int(reads @ nbytes),
-            bytes_written=int(writes @ nbytes),
+            bytes_read=cells.total(reads),
+            bytes_written=cells.total(writes),
             least_reads=int(reads.min()),
             most_reads=int(reads.max()),
-            unread_bytes=int(nbytes[reads == 0].sum()),
-            unwritten_bytes=int(nbytes[(writes == 0) & wanted].sum()),
-            rewritten_bytes=int(nbytes[again > 1].sum()),
-            expected_bytes=int(nbytes[wanted].sum()),
+            unread_bytes=cells.total(reads == 0),
+            unwritten_bytes=cells.total((writes == 0) & wanted),
+            rewritten_bytes=cells.total(again > 1),
+            expected_bytes=cells.total(wanted),
             known=identity not in self.accesses.vague,
         )
         found: list[Finding] = []

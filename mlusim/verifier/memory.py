@@ -15,7 +15,7 @@ from mlusim.log import NONE, Log
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers, alike
-from mlusim.verifier.cells import Cells
+from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.order import LANES, Order
@@ -68,32 +68,56 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
 
 def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
     """Reads before the writes of their bytes: row, these bytes of its allocation, and whether others are known."""
-    # All allocations behind each other, as one.
-    length = np.zeros(int(accesses.alloc[rows].max()) + 1, np.int64)
-    np.maximum.at(length, accesses.alloc[rows], accesses.high[rows])
-    base = np.cumsum(length) - length
     some = accesses.where(rows)
-    some = replace(some, offset=some.offset + base[some.alloc])
-    cells = Cells(some, int(length.sum()))
+    doubtful = _not_filled_first(some)
+    by_alloc = np.flatnonzero(doubtful[some.alloc])
+    by_alloc = by_alloc[np.argsort(some.alloc[by_alloc], kind="stable")]
+    alloc = some.alloc[by_alloc]
+    result = []
+    for mine in np.split(by_alloc, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1) if len(by_alloc) else []:
+        found = _of_allocation(some.where(mine), order)
+        result += [(int(rows[mine[row]]), starts, stops, partly) for row, starts, stops, partly in found]
+    return sorted(result, key=lambda found: found[0])
+
+
+def _not_filled_first(accesses: Accesses) -> Flags:
+    """By allocation, whether its first write is anything but one run of bytes with all that is ever read, before it."""
+    count = int(accesses.alloc.max()) + 1
+    alloc, write, record = accesses.alloc, accesses.write, accesses.record
+    first_write, first_read = np.full(count, _NEVER), np.full(count, _NEVER)
+    low, high = np.full(count, _NEVER), np.full(count, -_NEVER)
+    np.minimum.at(first_write, alloc[write], record[write])
+    np.minimum.at(first_read, alloc[~write], record[~write])
+    np.minimum.at(low, alloc[~write], accesses.low[~write])
+    np.maximum.at(high, alloc[~write], accesses.high[~write])
+    whole = np.array([geometry.count == 1 for geometry in accesses.geometries], bool)
+    fills = write & whole[accesses.geometry] & (record == first_write[alloc]) & (record < first_read[alloc])
+    fills &= (accesses.low <= low[alloc]) & (accesses.high >= high[alloc])
+    doubtful = np.ones(count, bool)
+    doubtful[alloc[fills]] = False
+    return doubtful
+
+
+def _of_allocation(some: Accesses, order: Order) -> list[tuple[int, Integers, Integers, bool]]:
+    cells = Cells(some, int(some.high.max()))
     earliest = cells.first_of(some.record, among=some.write)
     late = np.flatnonzero(~some.write & (cells.most(earliest, ~some.write) >= some.record))
     result = []
     for index in late.tolist():
-        touched = cells.of(index)
+        touched = np.arange(len(cells))[cells.of(index)]
         record = int(some.record[index])
         # A write that nothing orders against the read is a race, and reported as one: whether it came first is luck.
         place = int(order.place[record])
-        bad = [
-            cell
-            for cell, first in zip(touched.tolist(), earliest[touched].tolist(), strict=True)
-            if first in (_NEVER, record) or (first > record and order.before(place, int(order.place[first])))
-        ]
-        if bad:
+        times = earliest[touched]
+        bad = (times == _NEVER) | (times == record)
+        for first in np.unique(times[(times > record) & ~bad]).tolist():
+            if order.before(place, int(order.place[first])):
+                bad |= times == first
+        if bad.any():
             chosen = np.zeros(len(cells), bool)
-            chosen[bad] = True
+            chosen[touched[bad]] = True
             starts, stops = cells.runs(chosen)
-            shift = base[some.alloc[index]]
-            result.append((int(rows[index]), starts - shift, stops - shift, len(bad) < len(touched)))
+            result.append((index, starts, stops, bool(bad.sum() < len(touched))))
     return result
 
 

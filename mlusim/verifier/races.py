@@ -80,7 +80,9 @@ class Races:
         order = np.lexsort((dulness, other, one))
         # lexsort is stable, so the first of each kind is the first in this order.
         met = order[np.sort(alike(one[order], other[order], memory[order])[0])]
-        first, _, times = alike(line[one[met]], line[other[met]], memory[met])
+        first, kind, _ = alike(line[one[met]], line[other[met]], memory[met])
+        # How often it happens: the operations that are too early, not all that they meet.
+        times = np.bincount(kind[alike(kind, one[met])[0]])
         chosen = sorted(zip(first.tolist(), times.tolist(), strict=True))
         return [(int(a[met[index]]), int(b[met[index]]), count) for index, count in chosen]
 
