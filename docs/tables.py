@@ -64,6 +64,22 @@ def strategies(operator: str) -> str:
     return table(("strategy", ""), [(f"`{name}`", about) for name, about in ENTRIES[operator].strategies.items()])
 
 
+def instructions() -> str:
+    """Every vector and tensor instruction by group: method, BANG C's spellings, what it does, element types."""
+    from mlusim.cores.instructions.table import INSTRUCTIONS
+
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    for entry in INSTRUCTIONS.values():
+        about = entry.summary + ("" if entry.exact else " (in IEEE arithmetic; the board approximates)")
+        about += "; awaited without dst, the number itself" if entry.to_register else ""
+        about += "; awaited, it gives how many" if entry.counts else ""
+        about += f"; from arch {entry.since} on" if entry.since > 200 else ""
+        spellings = ", ".join(f"`{name}`" for name in entry.intrinsics)
+        groups.setdefault(entry.group, []).append((f"`core.{entry.signature}`", spellings, about))
+    heads = ("mlusim", "BANG C", "")
+    return "\n".join(f"### {group}\n\n{table(heads, rows)}" for group, rows in groups.items())
+
+
 def exit_codes() -> str:
     """As the help of the program has them."""
     from mlusim.cli.program import _EPILOG
@@ -77,4 +93,5 @@ TABLES: dict[str, Callable[..., str]] = {
     "known": known,
     "strategies": strategies,
     "exit-codes": exit_codes,
+    "instructions": instructions,
 }

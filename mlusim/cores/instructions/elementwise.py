@@ -166,7 +166,7 @@ def _pair(
         replace(
             main,
             name=f"cycle_{stem}",
-            summary=f"{summary}; src1 is seg, repeated",
+            summary=f"{summary.replace('src0', 'src').replace('src1', 'seg')}; seg repeats along src",
             compute=cycle(operation),
             intrinsics=(f"__bang_cycle_{stem}",),
             forms=("dst[n] src[n] seg[m] n m",),
