@@ -66,6 +66,7 @@ def strategies(operator: str) -> str:
 
 def instructions() -> str:
     """Every vector and tensor instruction by group: method, BANG C's spellings, what it does, element types."""
+    from mlusim.cores.instructions.record import SERIES_2XX
     from mlusim.cores.instructions.table import INSTRUCTIONS
 
     groups: dict[str, list[tuple[str, ...]]] = {}
@@ -73,7 +74,7 @@ def instructions() -> str:
         about = entry.summary + ("" if entry.exact else " (in IEEE arithmetic; the board approximates)")
         about += "; awaited without dst, the number itself" if entry.to_register else ""
         about += "; awaited, it gives how many" if entry.counts else ""
-        about += f"; from arch {entry.since} on" if entry.since > 200 else ""
+        about += f"; from arch {entry.since} on" if entry.since > SERIES_2XX else ""
         spellings = ", ".join(f"`{name}`" for name in entry.intrinsics)
         groups.setdefault(entry.group, []).append((f"`core.{entry.signature}`", spellings, about))
     heads = ("mlusim", "BANG C", "")
