@@ -42,7 +42,7 @@ _FUSIONS = ("FMA", "FMS", "FAM", "FSM", "FAA", "FAS", "FSA", "FSS")
 
 def vector_intrinsics() -> dict[str, list[Form]]:
     """Every vector and tensor intrinsic with its argument lists."""
-    found = {name: forms_of(name) for name in BY_INTRINSIC}
+    found = {name: _with_registers(forms_of(name)) for name in BY_INTRINSIC}
     for source in _CONVERSIONS:
         for target in _CONVERSIONS:
             for rounding in _ROUNDINGS:
@@ -52,19 +52,35 @@ def vector_intrinsics() -> dict[str, list[Form]]:
     return {name: forms for name, forms in found.items() if forms}
 
 
+def _with_registers(forms: list[Form]) -> list[Form]:
+    """The forms, and those without a result where the number may go to a register."""
+    if not forms or not forms[0].instruction.to_register:
+        return forms
+    result = forms[0].instruction.operands[0].name
+    shorter = [
+        Form(one.instruction, tuple(part for part in one.arguments if part.name != result), one.fixed) for one in forms
+    ]
+    return forms + [one for one in shorter if all(len(one.arguments) != len(other.arguments) for other in forms)]
+
+
 def arities(forms: list[Form]) -> tuple[int, ...]:
     """How many arguments an intrinsic may take."""
     return tuple(sorted({count for form in forms for count in range(form.fewest, len(form.arguments) + 1)}))
 
 
-def result_type(forms: list[Form]) -> str:
-    """The C++ type of what an intrinsic gives back."""
+def result_types(forms: list[Form]) -> dict[int, str]:
+    """The C++ type of what an intrinsic gives back, by its number of arguments."""
     instruction = forms[0].instruction
-    if instruction.counts:
-        return "uint32_t"
-    if not instruction.to_register:
-        return "void"
-    return "element" if instruction.name == "sum" else "uint32_t"
+    found = {}
+    for form in forms:
+        given = "void"
+        if instruction.counts:
+            given = "uint32_t"
+        elif all(argument.name != instruction.operands[0].name for argument in form.arguments):
+            given = "element" if instruction.name == "sum" else "uint32_t"
+        for count in range(form.fewest, len(form.arguments) + 1):
+            found.setdefault(count, given)
+    return found
 
 
 def form_handler(forms: list[Form]) -> Callable[..., Awaitable[None] | None]:

@@ -16,7 +16,7 @@ cnrtRuntimeGetVersion 1|cnrtGetLibVersion 3|cnrtInvokeKernel 6|cnrtDeviceReset 0
 """
 _DRIVER = """
 cnInit 1|cnDeviceGet 2|cnDeviceGetAttribute 3|cnDeviceGetCount 1|cnCtxGetCurrent 1|cnCtxGetDevice 1|cnCtxCreate 3
-cnGetCtxMaxParallelUnionTasks 2|cnGetCtxConfigParam 3|cnCtxGetConfigParam 3|cnQueueSync 1|cnInvokeKernel 9
+cnGetCtxMaxParallelUnionTasks 3|cnGetCtxConfigParam 3|cnCtxGetConfigParam 3|cnQueueSync 1|cnInvokeKernel 9
 cnInvokeKernelEx 3|cnCtxDestroy 1|cnCtxSetCurrent 1|cnDeviceGetName 3|cnGetVersion 1|cnGetErrorString 2
 cnQueueIsCapturing 2
 """

@@ -6,18 +6,23 @@ rest: copies, fills of other memories, syncs, scalar loads, output. `header` dec
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import ctypes
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc.device_calls import device_calls
-from mlusim.bangc.forms import arities, form_handler, result_type, vector_intrinsics
+from mlusim.bangc.forms import form_handler, result_types, vector_intrinsics
+import numpy as np
 from mlusim.bangc.host_calls import HOST_CALLS
+from mlusim.bangc.image import KINDS
+from mlusim.bangc.lines import raise_at
 from mlusim.cores import copies, syncs
+from mlusim.cores.scalar import access
 from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
-from mlusim.errors import CopyError, KernelError
-from mlusim.memory.kinds import Direction
+from mlusim.errors import AccessError, CopyError, KernelError
+from mlusim.memory.kinds import Direction, MemoryKind
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
@@ -33,7 +38,11 @@ class Intrinsic:
     name: str
     arities: tuple[int, ...]
     handler: Handler
-    returns: str = "void"
+    returns: str | Mapping[int, str] = "void"
+
+    def result(self, arity: int) -> str:
+        """The C++ type that it gives with so many arguments."""
+        return self.returns if isinstance(self.returns, str) else self.returns[arity]
 
 
 _OWN: dict[str, Intrinsic] = {}
@@ -76,6 +85,7 @@ _DIRECTIONS = (
     "SRAM2SRAM",
 )
 _MEMBERS: tuple[Direction | None, ...] = tuple(getattr(Direction, name, None) for name in _DIRECTIONS)
+_NUMBERS = {kind: number for number, kind in enumerate((*KINDS, MemoryKind.GDRAM))}
 _WITH_CLUSTER = (5, 8, 13)
 
 
@@ -186,10 +196,33 @@ def _assembly(bridge: Bridge, line: int, codes: list[int], values: list[Any]) ->
     raise KernelError(f"__asm__ {text!r} is not simulated; use the intrinsic that the statement stands for")
 
 
-@_intrinsic("__mlusim_unknown", *range(1, 25), returns="::mlusim::Anything")
+@_intrinsic("__mlusim_unknown", 3, returns="::mlusim::Anything")
 def _unknown(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
     del codes, line
-    raise KernelError(bridge.module.unknown_text(bridge.text(values[0])))
+    name, file, number = values
+    error = KernelError(bridge.module.unknown_text(bridge.text(name)))
+    raise_at(bridge.text(file), number, "kernel", error)
+
+
+@_intrinsic("__mlusim_vv_store", 3)
+def _vector_store(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+    """A vector register to NRAM: charged as one scalar store."""
+    view = bridge.view(codes[0], values[0], (values[2],))
+    bridge.issuer.unit.apply_until(bridge.issuer.unit.vector_free_ps)
+    view.raw()[:] = np.frombuffer(ctypes.string_at(values[1], view.nbytes), view.raw().dtype)
+    return access(bridge.issuer, line, "vv_store", view, 1, write=True)
+
+
+@_intrinsic("__mlusim_memory", 1, returns="int")
+def _memory(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+    """Which memory an address is of: the numbers are those of `KINDS`, 4 for GDRAM, -1 for none."""
+    del codes, line
+    try:
+        kind = bridge.locate(values[0])[0].memory.kind
+    except AccessError:
+        bridge.give(-1)
+    else:
+        bridge.give(_NUMBERS[kind])
 
 
 def _host_only(name: str) -> Handler:
@@ -216,7 +249,8 @@ def intrinsics() -> tuple[Intrinsic, ...]:
         known[name] = Intrinsic(name, counts, handler)
     for name, forms in vector_intrinsics().items():
         if name not in known:
-            known[name] = Intrinsic(name, arities(forms), form_handler(forms), result_type(forms))
+            results = result_types(forms)
+            known[name] = Intrinsic(name, tuple(sorted(results)), form_handler(forms), results)
     return tuple(known[name] for name in sorted(known))
 
 
@@ -238,7 +272,7 @@ def header() -> str:
             arguments = "".join(f", a{k}" for k in range(arity))
             template = f"template <{types}> " if arity else ""
             call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
-            given = one.returns
+            given = one.result(arity)
             if given == "element":
                 given = "typename ::mlusim::Element<A0>::type"
             body = f"{call};" if given == "void" else f"return ::mlusim::result<{given}>({call});"

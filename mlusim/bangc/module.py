@@ -12,10 +12,11 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlusim.bangc import toolchain
+from mlusim.bangc import intrinsics, toolchain
 from mlusim.bangc.debug_lines import line_table
 from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
 from mlusim.bangc.rewriting import Rewritten, rewrite
+from mlusim.cores.instructions.conversion import conversion
 from mlusim.errors import CompileError, InputError, MlusimError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
@@ -87,6 +88,7 @@ class Module:
         std: str,
         compiler: toolchain.Compiler,
         instantiate: tuple[str, ...] = (),
+        syntax_only: bool = False,
     ) -> None:
         self.path = path
         self.board = on
@@ -96,10 +98,12 @@ class Module:
         self._pools: weakref.WeakKeyDictionary[Chip, dict[int, Cluster]] = weakref.WeakKeyDictionary()
         self._free: list[Cluster] = []
         preprocessed = _preprocess(path, on, include, define, std, compiler)
-        self.rewritten: Rewritten = rewrite(
-            preprocessed, instantiate, (str(toolchain.INCLUDE), str(toolchain.generated_headers()))
-        )
+        own = (str(toolchain.INCLUDE), str(toolchain.generated_headers()))
+        self.rewritten: Rewritten = rewrite(preprocessed, instantiate, own, is_unknown)
         self.missing = _missing(self.rewritten)
+        if syntax_only:
+            _check(path, self.rewritten, std, compiler)
+            return
         self.binary = _build(path, self.rewritten, std, compiler)
         self.runtime: Runtime = load_runtime(toolchain.runtime(compiler))
         self._points: dict[str, EntryPoint] | None = None
@@ -150,11 +154,9 @@ class Module:
 
     def unknown_text(self, name: str) -> str:
         """What there is to say of an intrinsic that the simulator does not know."""
-        from mlusim.bangc.intrinsics import names
-
         others = sorted(set(self.missing) - {name})
         rest = f"; the file also calls {', '.join(others)}, unknown too" if others else ""
-        near = nearest(name, names())
+        near = nearest(name, intrinsics.names())
         return f"{name} is not simulated: {near}All other intrinsics of {self.path.name} are known{rest}".replace(
             "All other intrinsics of", "the other intrinsics of"
         )
@@ -199,6 +201,7 @@ def compile(  # noqa: A001 - what it does
     define: Sequence[str] = (),
     std: str = "gnu++17",
     compiler: str | None = None,
+    syntax_only: bool = False,
 ) -> Module:
     """Compile a BANG C file for a board.
 
@@ -209,6 +212,7 @@ def compile(  # noqa: A001 - what it does
         define: macros, as `NAME` or `NAME=VALUE`.
         std: the C++ standard; 17 or later.
         compiler: the command of a C++ compiler; by default the system's, else the one of the `ziglang` wheel.
+        syntax_only: look for errors and unknown intrinsics; nothing can run then.
 
     Raises `CompileError` with the compiler's message at the user's line, `InputError` where there is no such file or no
     compiler. The file is native code: what it does beside its kernels happens on this machine.
@@ -223,6 +227,7 @@ def compile(  # noqa: A001 - what it does
         define=define,
         std=std,
         compiler=toolchain.find_compiler(compiler),
+        syntax_only=syntax_only,
     )
 
 
@@ -244,6 +249,14 @@ def _preprocess(
     if done.returncode:
         raise CompileError(_compiler_text(done.stderr, path))
     return done.stdout
+
+
+def _check(path: Path, rewritten: Rewritten, std: str, compiler: toolchain.Compiler) -> None:
+    """Let the compiler read the text, no more."""
+    command = [*compiler.command, f"-std={std}", *compiler.options, "-fsyntax-only", "-x", "c++-cpp-output", "-"]
+    done = toolchain.run(command, rewritten.text)
+    if done.returncode:
+        raise CompileError(_compiler_text(done.stderr, path))
 
 
 def _build(path: Path, rewritten: Rewritten, std: str, compiler: toolchain.Compiler) -> Path:
@@ -288,9 +301,14 @@ def _compiler_text(text: str, path: Path) -> str:
 
 
 def _missing(rewritten: Rewritten) -> dict[str, tuple[str, int]]:
-    from mlusim.bangc.intrinsics import names
+    return {name: place for name, place in rewritten.calls.items() if is_unknown(name)}
 
-    return {name: place for name, place in rewritten.calls.items() if name not in names() and looks_like(name)}
+
+def is_unknown(name: str) -> bool:
+    """Whether a name is one of BANG C that neither the table of intrinsics nor the headers have."""
+    if not looks_like(name) or name in intrinsics.names() or name in toolchain.header_names():
+        return False
+    return name.startswith("__bang_") or conversion(name) is None
 
 
 _PREFIXES = (
@@ -320,7 +338,6 @@ _PREFIXES = (
     "__short2",
     "__uint",
     "__breakdump",
-    "__is_",
 )
 
 

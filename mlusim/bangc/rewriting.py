@@ -8,6 +8,7 @@ statement. Entries are registered by name at the end of the file. Text of system
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 _MARKER = re.compile(r'^# (\d+) "([^"]*)"([ \d]*)\n', re.MULTILINE)
@@ -73,13 +74,19 @@ class _State:
     number: int = 0
 
 
-def rewrite(text: str, instantiate: tuple[str, ...] = (), own: tuple[str, ...] = ()) -> Rewritten:
+def rewrite(
+    text: str,
+    instantiate: tuple[str, ...] = (),
+    own: tuple[str, ...] = (),
+    unknown: Callable[[str], bool] = lambda _: False,
+) -> Rewritten:
     """Rewrite the output of a preprocessor.
 
     Args:
         text: preprocessed text with line markers.
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
         own: folders whose headers are left as they are, beside the compiler's own.
+        unknown: whether a name that is called is an intrinsic that there is not.
     """
     tokens = _tokens(text, own)
     state = _State(text, tokens)
@@ -112,6 +119,8 @@ def rewrite(text: str, instantiate: tuple[str, ...] = (), own: tuple[str, ...] =
                 _assembly(state, position)
             elif token.text.startswith("__") and _next(tokens, position) == "(":
                 calls.setdefault(token.text, (token.file, token.line))
+                if token.text not in defined and unknown(token.text):
+                    state.edits.append((token.start, token.stop, f'::mlusim::unknown("{token.text}")'))
             elif token.text == "main" and not scopes and _next(tokens, position) == "(":
                 has_main = _main(state, position) or has_main
         position += 1
@@ -123,10 +132,12 @@ def rewrite(text: str, instantiate: tuple[str, ...] = (), own: tuple[str, ...] =
 def _tokens(text: str, own: tuple[str, ...]) -> list[Token]:
     found: list[Token] = []
     markers = list(_MARKER.finditer(text))
-    # What a macro of a system header expands to is marked as that header's, within the user's file.
-    users = {marker[2] for marker in markers if " 3" not in marker[3]}
+    # The marker that enters a file tells whose it is: later ones also tell whose macro stands there.
+    users: dict[str, bool] = {}
+    for marker in markers:
+        users.setdefault(marker[2], " 3" not in marker[3])
     for index, marker in enumerate(markers):
-        if (" 3" in marker[3] and marker[2] not in users) or marker[2].startswith(own or ("<",)):
+        if not users[marker[2]] or marker[2].startswith((*own, "<")):
             continue
         start, stop = marker.end(), markers[index + 1].start() if index + 1 < len(markers) else len(text)
         line, file = int(marker[1]), marker[2]

@@ -8,6 +8,7 @@ and this package's own sources.
 from __future__ import annotations
 
 import hashlib
+import re
 import importlib.util
 import os
 import shutil
@@ -132,6 +133,18 @@ def _own_sources() -> str:
         digest.update(path.read_bytes())
     digest.update(header().encode())
     return digest.hexdigest()
+
+
+@lru_cache(maxsize=1)
+def header_names() -> frozenset[str]:
+    """Words of the headers that begin with two underscores: scalar intrinsics that are plain C++."""
+    found: set[str] = set()
+    for path in INCLUDE.rglob("*.h"):
+        text = path.read_text(encoding="utf-8")
+        found.update(re.findall(r"\b__\w+", text))
+        for name in re.findall(r"MLUSIM_SCALAR2?\((\w+)", text):
+            found.update((f"__cn_scalar_{name}_f32", f"__cn_scalar_{name}_f16", f"__nv_{name}f"))
+    return frozenset(found)
 
 
 def content_key(*parts: str) -> str:

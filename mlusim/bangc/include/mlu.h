@@ -27,6 +27,8 @@
 #define __mlu_host__
 #define __mlu_builtin__
 #define __mlu_simt__
+#define __mlu_vector__
+#define __mlu_grid__
 #define __gdram__
 
 #define MAX_HALF_VALUE 65504

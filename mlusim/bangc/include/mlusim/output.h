@@ -1,0 +1,52 @@
+// Output, and ways to end: they go to the simulator and not to the C library.
+#ifndef MLUSIM_OUTPUT_H_
+#define MLUSIM_OUTPUT_H_
+
+#include <stdarg.h>
+
+extern "C" {
+int mlusim_print(const char *format, va_list list);
+void mlusim_leave(int64_t kind, const char *text, const char *file, int line);
+}
+
+__attribute__((format(printf, 1, 2))) inline int mlusim_printf(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    int length = mlusim_print(format, list);
+    va_end(list);
+    return length;
+}
+
+namespace mlusim {
+
+// Exits take the line of their caller along.
+[[noreturn]] inline void stop(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    mlusim_leave(0, "", file, line);
+    __builtin_unreachable();
+}
+[[noreturn]] inline void failed(const char *text, const char *file, int line) {
+    mlusim_leave(1, text, file, line);
+    __builtin_unreachable();
+}
+[[noreturn]] inline void ended(int status) {
+    static char text[16];
+    snprintf(text, sizeof text, "%d", status);
+    mlusim_leave(2, text, "", 0);
+    __builtin_unreachable();
+}
+
+}  // namespace mlusim
+
+// The linker takes these for the C library's: calls in this file end here.
+extern "C" {
+__attribute__((visibility("hidden"), used)) inline void mlusim_hidden() {}
+}
+
+#define __bang_printf(...) mlusim_printf(__VA_ARGS__)
+#define printf(...) mlusim_printf(__VA_ARGS__)
+#undef assert
+#define assert(condition) \
+    ((condition) ? (void)0 : ::mlusim::failed("assertion failed: " #condition, __FILE__, __LINE__))
+#define __assert_fail(text, file, line, function) ::mlusim::failed(text, file, line)
+
+#endif  // MLUSIM_OUTPUT_H_
