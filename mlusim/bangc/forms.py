@@ -49,6 +49,7 @@ def vector_intrinsics() -> dict[str, list[Form]]:
                 name = f"__bang_{source}2{target}{rounding}"
                 if source != target and (forms := forms_of(name)):
                     found[name] = forms
+    found["__cn_vector_cast_f32_to_s32"] = forms_of("__cn_vector_cast_f32_to_s32")
     return {name: forms for name, forms in found.items() if forms}
 
 

@@ -19,9 +19,10 @@ _TOKEN = re.compile(
     |(?P<number>\.?\d(?:[eEpP][+-]|['\w.])*)
     |(?P<word>[A-Za-z_]\w*)
     |(?P<launch><<<)
+    |(?P<directive>^[ \t]*\#[^\n]*)
     |(?P<blank>\s+)
     |(?P<other>::|->|.)""",
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _SPACES = {"__mlusim_nram": 0, "__mlusim_wram": 1, "__mlusim_shared": 2, "__mlusim_ldram": 3}
 _ENTRY = "__mlusim_entry"
@@ -144,7 +145,7 @@ def _tokens(text: str, own: tuple[str, ...]) -> list[Token]:
         for match in _TOKEN.finditer(text, start, stop):
             kind = match.lastgroup or "other"
             kind = "raw" if kind == "tag" else kind
-            if kind != "blank":
+            if kind not in ("blank", "directive"):
                 found.append(Token(kind, match[0], match.start(), match.end(), line, file))
             line += match[0].count("\n")
     return found

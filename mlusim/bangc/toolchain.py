@@ -142,6 +142,7 @@ def header_names() -> frozenset[str]:
     for path in INCLUDE.rglob("*.h"):
         text = path.read_text(encoding="utf-8")
         found.update(re.findall(r"\b__\w+", text))
+        found.update(f"__vv_{name}" for name in re.findall(r"MLUSIM_VV2\((\w+)", text))
         for name in re.findall(r"MLUSIM_SCALAR2?\((\w+)", text):
             found.update((f"__cn_scalar_{name}_f32", f"__cn_scalar_{name}_f16", f"__nv_{name}f"))
     return frozenset(found)

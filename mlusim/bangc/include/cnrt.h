@@ -20,6 +20,8 @@ typedef enum {
     cnrtFuncTypeUnion4 = 16,
     cnrtFuncTypeUnion8 = 32,
     cnrtFuncTypeUnion16 = 64,
+    cnrtFuncTypeMutable = -1,
+    CNRT_FUNC_TYPE_MUTABLE = -1,
     CNRT_FUNC_TYPE_BLOCK = 1,
     CNRT_FUNC_TYPE_UNION1 = 4,
     CNRT_FUNC_TYPE_UNION2 = 8,
@@ -40,6 +42,27 @@ typedef enum {
     CNRT_MEM_TRANS_DIR_DEV2DEV,
     CNRT_MEM_TRANS_DIR_HOST2HOST,
 } cnrtMemTransDir_t;
+
+typedef enum {
+    cnrtHalf = 0x12,
+    cnrtFloat = 0x13,
+    cnrtDouble = 0x14,
+    cnrtBfloat = 0x18,
+    cnrtChar = 0x21,
+    cnrtShort = 0x22,
+    cnrtInt = 0x23,
+    cnrtLonglong = 0x24,
+    cnrtUchar = 0x31,
+    cnrtBoolean = 0x41,
+} cnrtDataType_V2_t;
+typedef enum {
+    cnrtRounding_rm,
+    cnrtRounding_tz,
+    cnrtRounding_oz,
+    cnrtRounding_up,
+    cnrtRounding_dn,
+    cnrtRounding_rn,
+} cnrtRoundingMode_t;
 
 typedef struct { unsigned int x, y, z; } cnrtDim3_t;
 typedef struct cnrtQueueStruct *cnrtQueue_t;

@@ -53,6 +53,9 @@ namespace mlusim {
 // Element types by number: kind << 8 | bytes; a pointer has bit 16 set.
 enum Kind { OTHER = 0, SIGNED = 1, UNSIGNED = 2, FLOAT = 3, BFLOAT = 4, BOOL = 5 };
 
+template <class T, size_t N = sizeof(T)> constexpr uint64_t record_size(int) { return N < 256 ? N : 0; }
+template <class T> constexpr uint64_t record_size(...) { return 0; }
+
 template <class T> constexpr uint64_t scalar_code() {
     using U = typename std::remove_cv<T>::type;
     if constexpr (std::is_void<U>::value) return 0;
@@ -64,7 +67,7 @@ template <class T> constexpr uint64_t scalar_code() {
     else if constexpr (std::is_integral<U>::value)
         return (std::is_signed<U>::value ? SIGNED : UNSIGNED) << 8 | sizeof(U);
     else if constexpr (std::is_function<U>::value) return 0;
-    else return sizeof(U) < 256 ? sizeof(U) : 0;
+    else return record_size<U>(0);
 }
 
 template <class T> constexpr uint64_t code() {

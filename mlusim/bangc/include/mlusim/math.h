@@ -22,15 +22,64 @@
     MLUSIM_ONE(asin) MLUSIM_TWO(pow) MLUSIM_TWO(fmod) MLUSIM_TWO(atan2)                                          \
     MLUSIM_TWO(fmax) MLUSIM_TWO(fmin) MLUSIM_TEST(isnan) MLUSIM_TEST(isinf) MLUSIM_TEST(isfinite) MLUSIM_TEST(signbit)
 
-namespace mlusim_math {
+namespace std {
 MLUSIM_ALL
 inline half abs(half x) { return x < half(0) ? half(-x) : x; }
-}  // namespace mlusim_math
-
-using namespace mlusim_math;
-
-namespace std {
-using namespace mlusim_math;
+inline bfloat16_t abs(bfloat16_t x) { return bfloat16_t(std::fabs(float(x))); }
+using ::acosf;
+using ::asinf;
+using ::atan2f;
+using ::atanf;
+using ::ceilf;
+using ::cosf;
+using ::exp2f;
+using ::expf;
+using ::fabsf;
+using ::floorf;
+using ::fmaxf;
+using ::fminf;
+using ::fmodf;
+using ::log10f;
+using ::log2f;
+using ::logf;
+using ::powf;
+using ::roundf;
+using ::sinf;
+using ::sqrtf;
+using ::tanf;
+using ::tanhf;
+using ::truncf;
 }  // namespace std
+
+// The names of the standard's own header see what was added above.
+using std::sin;
+using std::cos;
+using std::tan;
+using std::exp;
+using std::exp2;
+using std::log;
+using std::log2;
+using std::log10;
+using std::sqrt;
+using std::floor;
+using std::ceil;
+using std::round;
+using std::trunc;
+using std::fabs;
+using std::tanh;
+using std::rint;
+using std::atan;
+using std::acos;
+using std::asin;
+using std::pow;
+using std::fmod;
+using std::atan2;
+using std::fmax;
+using std::fmin;
+using std::isnan;
+using std::isinf;
+using std::isfinite;
+using std::signbit;
+using std::abs;
 
 #endif  // MLUSIM_MATH_H_
