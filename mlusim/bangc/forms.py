@@ -64,15 +64,10 @@ def _with_registers(forms: list[Form]) -> list[Form]:
     return forms + [one for one in shorter if all(len(one.arguments) != len(other.arguments) for other in forms)]
 
 
-def arities(forms: list[Form]) -> tuple[int, ...]:
-    """How many arguments an intrinsic may take."""
-    return tuple(sorted({count for form in forms for count in range(form.fewest, len(form.arguments) + 1)}))
-
-
 def result_types(forms: list[Form]) -> dict[int, str]:
     """The C++ type of what an intrinsic gives back, by its number of arguments."""
     instruction = forms[0].instruction
-    found = {}
+    found: dict[int, str] = {}
     for form in forms:
         given = "void"
         if instruction.counts:

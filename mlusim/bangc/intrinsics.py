@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mlusim.bangc.device_calls import device_calls
 from mlusim.bangc.forms import form_handler, result_types, vector_intrinsics
-import numpy as np
 from mlusim.bangc.host_calls import HOST_CALLS
 from mlusim.bangc.image import KINDS
 from mlusim.bangc.lines import raise_at
 from mlusim.cores import copies, syncs
-from mlusim.cores.scalar import access
 from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
+from mlusim.cores.scalar import access
 from mlusim.errors import AccessError, CopyError, KernelError
 from mlusim.memory.kinds import Direction, MemoryKind
 

@@ -8,9 +8,9 @@ and this package's own sources.
 from __future__ import annotations
 
 import hashlib
-import re
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
