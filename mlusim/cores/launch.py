@@ -18,6 +18,7 @@ import numpy as np
 
 from mlusim.cores.barrier import Barrier
 from mlusim.cores.core import Core
+from mlusim.cores.forgotten import check_calls
 from mlusim.cores.task import Task
 from mlusim.errors import LaunchError
 from mlusim.log import LaunchRecord
@@ -57,7 +58,7 @@ class Job:
         self.tasks.append(task)
         self._left += 1
         unit.task = task
-        begin = partial(task.start, launch.kernel, Core(task), launch.arguments)
+        begin = partial(task.start, launch.kernel, Core(task), launch.arguments, launch.settings)
         launch.chip.environment.after(delay_ps, lambda _: begin())
 
     def task_done(self, task: Task) -> None:
@@ -101,16 +102,24 @@ class Launch:
     """
 
     def __init__(
-        self, chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tuple[int, int, int], kind: str, queue: Queue
+        self,
+        chip: Chip,
+        kernel: Kernel,
+        arguments: tuple[Any, ...],
+        settings: dict[str, Any],
+        dim: tuple[int, int, int],
+        kind: str,
+        queue: Queue,
     ) -> None:
         self.chip = chip
         self.kernel = kernel
         self.arguments = arguments
+        self.settings = settings
         self.dim = dim
         self.kind = kind
         self.queue = queue
         self.name = getattr(kernel, "__name__", str(kernel))
-        self.union = check_launch(chip, kernel, arguments, dim, kind)
+        self.union = check_launch(chip, kernel, arguments, settings, dim, kind)
         self.index = len(chip.log.launches)
         self.done = False
         chip.log.launches.append(LaunchRecord(self.name, kind, dim, queue.index, -1))
@@ -188,7 +197,7 @@ class Launch:
     def _end(self, _: Any) -> None:
         self.done = True
         # Its tasks are a web of references that Python frees late; the arrays of its tensors must not wait for that.
-        self.arguments = ()
+        self.arguments, self.settings = (), {}
         self.chip.log.close_launch(self.index, self.chip.environment.now)
         self.queue.launch_done(self)
 
@@ -224,7 +233,14 @@ class Queue:
         self.chip.place_all()
 
 
-def check_launch(chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tuple[int, int, int], kind: str) -> int:
+def check_launch(
+    chip: Chip,
+    kernel: Kernel,
+    arguments: tuple[Any, ...],
+    settings: dict[str, Any],
+    dim: tuple[int, int, int],
+    kind: str,
+) -> int:
     """Check a launch against the board; gives n of UNIONn, or 0 for BLOCK."""
     board = chip.board
     name = getattr(kernel, "__name__", repr(kernel))
@@ -238,12 +254,13 @@ def check_launch(chip: Chip, kernel: Kernel, arguments: tuple[Any, ...], dim: tu
         raise LaunchError(f"{name} is no kernel: write it as `async def {name}(core, ...)`, without `yield`")
     signature = inspect.signature(kernel)
     try:
-        signature.bind(None, *arguments)
+        signature.bind(None, *arguments, **settings)
     except TypeError as error:
         raise LaunchError(
             f"{name}{signature} was launched with {len(arguments)} arguments after `core`: {error}"
         ) from None
-    for argument in arguments:
+    check_calls(kernel)
+    for argument in (*arguments, *settings.values()):
         if isinstance(argument, View):
             if argument.allocation.memory is not chip.gdram:
                 raise LaunchError(f"{name}: {argument!r} is not in this device's GDRAM: upload or allocate it there")

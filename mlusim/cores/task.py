@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.cores.forgotten import forgotten, held
 from mlusim.cores.ordering import ALL_PIPES
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scratch import Scratch
@@ -45,6 +46,7 @@ class Task:
 
     __slots__ = (
         "_coroutine",
+        "_frame",
         "_refused",
         "_starts_copy",
         "_sync_mask",
@@ -86,6 +88,7 @@ class Task:
         self.waited_for = NONE
         self.scratches: list[Scratch] = []
         self._coroutine: Coroutine[Any, None, None] | None = None
+        self._frame: Any = None
         self._refused: KernelError | None = None
         self._sync_mask = 0
         self._sync_record = NONE
@@ -110,7 +113,13 @@ class Task:
             return f"{who} cluster {self.unit.cluster.index}"
         return f"{who} (cluster {self.unit.cluster.index}, {self.unit.name})"
 
-    def start(self, kernel: Callable[..., Coroutine[Any, None, None]], core: Any, arguments: tuple[Any, ...]) -> None:
+    def start(
+        self,
+        kernel: Callable[..., Coroutine[Any, None, None]],
+        core: Any,
+        arguments: tuple[Any, ...],
+        settings: dict[str, Any],
+    ) -> None:
         """Begin now."""
         self.now_ps = self.chip.environment.now
         record = TaskRecord(
@@ -125,7 +134,9 @@ class Task:
         self.chip.log.tasks.append(record)
         self.unit.task = self
         self.unit.vector_free_ps = self.now_ps
-        self._coroutine = kernel(core, *arguments)
+        self._coroutine = kernel(core, *arguments, **settings)
+        # Held, it outlives the kernel's return, with its variables.
+        self._frame = getattr(self._coroutine, "cr_frame", None)
         self.resume()
 
     def resume(self, _: Any = None) -> None:
@@ -146,7 +157,10 @@ class Task:
             refused = abandoned.error or self._refused or KernelError("the kernel was stopped")
             refused.locate(self._where(abandoned))
             raise refused from None
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # Also SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
             words = f"the kernel raised {type(error).__name__}: {error}"
             if str(error).endswith(_NO_AWAIT):
                 raise AwaitError(f"{error}: {_AWAITABLE}", self._where(error)) from error
@@ -254,6 +268,11 @@ class Task:
             raise self._refused
         if self.unawaited != NONE:
             raise self.refusal()
+        frame, self._frame = self._frame, None
+        made = held(frame)
+        if made is not None:
+            made.close()
+            raise forgotten(made.__name__, frame.f_code.co_filename, frame.f_lineno)
         if not self.drain(ALL_PIPES, NONE, self._end):
             self._end()
 

@@ -10,13 +10,8 @@ device.download(out)
 
 from __future__ import annotations
 
-import gc
 import math
-import re
-import sys
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +22,7 @@ from mlusim.cores.chip import Chip
 from mlusim.cores.launch import Job, Kernel, Launch, Queue
 from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import NOTED, AllocationError, AwaitError, HangError, InputError, LaunchError
+from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchError
 from mlusim.hardware import Board, board
 from mlusim.host.watchdog import Watch
 from mlusim.log import Log
@@ -208,6 +203,7 @@ class Device:
         dim: tuple[int, int, int] | int | None = None,
         kind: str = "UNION1",
         queue: Queue | None = None,
+        **settings: Any,
     ) -> Launch:
         """Queue a kernel; it runs at `synchronize`.
 
@@ -217,9 +213,12 @@ class Device:
             dim: the grid (x, y, z); by default one task for every core of the board.
             kind: BLOCK, or UNIONn: then dim.x is a multiple of n clusters' cores.
             queue: default: the device's own.
+            settings: keyword parameters of the kernel.
 
         Raises `LaunchError` where the board cannot hold it, or the arguments do not fit the kernel.
         """
+        if self._running:
+            raise LaunchError("launch inside a kernel: only the host launches; call the other kernel with `await`")
         if dim is None:
             dim = self.default_dim(kind)
         grid: Any = (int(dim), 1, 1) if isinstance(dim, int | np.integer) else tuple(dim)
@@ -229,8 +228,8 @@ class Device:
             if self._default_queue is None:
                 self._default_queue = self._chip.queue()
             queue = self._default_queue
-        launch = Launch(self._chip, kernel, arguments, grid, kind, queue)
-        for identity, offset, box in _parts(arguments, self.log):
+        launch = Launch(self._chip, kernel, arguments, settings, grid, kind, queue)
+        for identity, offset, box in _parts((*arguments, *settings.values()), self.log):
             self.log.windows.setdefault(identity, set()).add((offset, box))
         queue.submit(launch)
         self._launches.append(launch)
@@ -264,11 +263,10 @@ class Device:
     def _run(self) -> None:
         environment = self._chip.environment
         step = environment.step
-        forgotten: list[str] = []
         self._chip.noted.clear()
         token = NOTED.set(self._chip.noted)
         try:
-            with _catch_forgotten_awaits(forgotten), self._watch:
+            with self._watch:
                 self._chip.place_all()
                 try:
                     while True:
@@ -280,21 +278,11 @@ class Device:
             self._broken = type(error).__name__
             self._stopped = f"{self._broken}: {error}"
             self._error = error
-            # The coroutines of other tasks stop here too: not a forgotten await of theirs.
-            known = list(forgotten)
             self._close_tasks()
             close_forgotten(error)
-            if known:
-                self._error = AwaitError(known[0])
-                raise self._error from error
             raise
         finally:
             NOTED.reset(token)
-        if forgotten:
-            self._broken = "AwaitError"
-            self._stopped = f"AwaitError: {forgotten[0]}"
-            self._error = AwaitError(forgotten[0])
-            raise self._error
 
     def close(self) -> None:
         """Give up the bytes of all memories; the log stays. The next device finds memory sooner.
@@ -367,37 +355,6 @@ class Device:
                 f"{who} for what never comes: {'; '.join(waiting)}.{gone} A barrier counts "
                 "every participant, the memory core too (sync_all_ipu: without memory cores): let all of them reach it"
             )
-
-
-@contextmanager
-def _catch_forgotten_awaits(found: list[str]) -> Iterator[None]:
-    """Collect what Python says about coroutines that were made and never awaited, with the line that made them."""
-    depth = sys.get_coroutine_origin_tracking_depth()
-    sys.set_coroutine_origin_tracking_depth(1)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("always", message="coroutine .* was never awaited", category=RuntimeWarning)
-        show = warnings.showwarning
-
-        def collect(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-            if "was never awaited" in str(message):
-                found.append(_forgotten(str(message)))
-            else:
-                show(message, category, *rest)
-
-        warnings.showwarning = collect  # type: ignore[assignment]
-        try:
-            yield
-        finally:
-            gc.collect(0)
-            sys.set_coroutine_origin_tracking_depth(depth)
-
-
-def _forgotten(text: str) -> str:
-    name = re.search(r"coroutine '([^']+)'", text)
-    place = re.search(r'File "([^"]+)", line (\d+)', text)
-    where = f"{Path(place[1]).name}:{place[2]}: " if place else ""
-    what = name[1].split(".")[-1] if name else "a coroutine"
-    return f"{where}`{what}(...)` was never awaited, so it never happened: write `await {what}(...)`"
 
 
 def _whole(tensor: View) -> View:

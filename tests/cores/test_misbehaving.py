@@ -15,6 +15,8 @@ import sys
 import textwrap
 import time
 import types
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -79,6 +81,37 @@ async def helper(core: Core) -> None:
 async def forgotten_helper(core: Core) -> None:
     helper(core)  # named
     await core.sync()
+
+
+async def kept_helper(core: Core) -> None:
+    pending = helper(core)
+    await core.sync()
+    assert pending is not None  # named
+
+
+async def forgotten_inner(core: Core) -> None:
+    async def inner() -> None:
+        await core.sync()
+
+    inner()  # named
+
+
+class Steps:
+    @staticmethod
+    async def first(core: Core) -> None:
+        await core.sync()
+
+
+async def forgotten_attribute(core: Core) -> None:
+    Steps.first(core)  # named
+
+
+async def calls_a_forgetful_helper(core: Core) -> None:
+    await forgotten_helper(core)
+
+
+async def exits(core: Core) -> None:
+    sys.exit(0)  # named
 
 
 async def caught_and_went_on(core: Core) -> None:
@@ -218,6 +251,7 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (awaits_a_number, AwaitError, "object int can't be used in 'await' expression: " + re.escape(AWAITABLE)),
     (awaits_what_never_suspends, AwaitError, "object NoneType can't be used in 'await' expression: a kernel"),
     (zero_division, KernelError, "the kernel raised ZeroDivisionError: division by zero$"),
+    (exits, KernelError, "the kernel raised SystemExit: 0$"),
     (raises_deep_down, KernelError, "the kernel raised KeyError: 'channel'$"),
     (raises_in_a_library, KernelError, "the kernel raised TypeError: 3 is not a callable object$"),
     (stop_iteration, KernelError, "the kernel raised RuntimeError: coroutine raised StopIteration$"),
@@ -236,6 +270,9 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
 # Python itself says when a coroutine dies that nobody awaited: it knows the line, not the task.
 COROUTINES = [
     (forgotten_helper, "helper"),
+    (kept_helper, "helper"),
+    (forgotten_inner, "inner"),
+    (forgotten_attribute, "Steps.first"),
 ]
 
 
@@ -268,6 +305,57 @@ def test_a_coroutine_that_nobody_awaits(kernel: Any, name: str) -> None:
         run_alone(kernel)
 
 
+def test_a_helper_that_forgets_is_found_where_it_does() -> None:
+    with pytest.raises(AwaitError, match=rf":{named_line(forgotten_helper)}: `helper\(\.\.\.\)` was never awaited"):
+        run_alone(calls_a_forgetful_helper)
+
+
+def test_right_and_forgetful_kernels_in_two_threads() -> None:
+    """No state of the process tells one from the other."""
+
+    async def right(core: Core) -> None:
+        await helper(core)
+
+    shown = warnings.showwarning
+
+    def outcome(kernel: Any) -> str:
+        try:
+            run_alone(kernel)
+        except AwaitError:
+            return "forgetful"
+        return "right"
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(outcome, [right, kept_helper, forgotten_load] * 8))
+    assert outcomes == ["right", "forgetful", "forgetful"] * 8
+    assert warnings.showwarning is shown
+
+
+def test_a_kernel_launches_nothing() -> None:
+    device = Device()
+
+    async def kernel(core: Core) -> None:
+        device.launch(kernel, dim=1, kind="BLOCK")
+
+    device.launch(kernel, dim=1, kind="BLOCK")
+    with pytest.raises(LaunchError, match="launch inside a kernel: only the host launches; call the other kernel with"):
+        device.synchronize()
+
+
+def test_keyword_only_settings_of_a_kernel() -> None:
+    given = []
+
+    async def kernel(core: Core, *, rows: int, strategy: str = "tight") -> None:
+        given.append((rows, strategy))
+
+    device = Device()
+    device.launch(kernel, dim=1, kind="BLOCK", rows=3, strategy="wide")
+    device.synchronize()
+    assert given == [(3, "wide")]
+    with pytest.raises(LaunchError, match=r"missing a required (keyword-only )?argument: 'rows'"):
+        device.launch(kernel, dim=1, kind="BLOCK")
+
+
 def test_as_a_script(tmp_path: Path) -> None:
     """All of them in one script: file, line and message are the same without pytest and with default warnings."""
     source = [
@@ -281,7 +369,7 @@ def test_as_a_script(tmp_path: Path) -> None:
     ]
     kernels = [kernel for kernel, *_ in CASES] + [kernel for kernel, _ in COROUTINES]
     lines: dict[str, int] = {}
-    pieces = [(Foreign, None), (helper, None), *((kernel, kernel.__name__) for kernel in kernels)]
+    pieces = [(Foreign, None), (Steps, None), (helper, None), *((kernel, kernel.__name__) for kernel in kernels)]
     for piece, name in pieces:
         text = textwrap.dedent(inspect.getsource(piece)).replace(": Core", "")
         for number, line in enumerate(text.splitlines()):
@@ -291,8 +379,8 @@ def test_as_a_script(tmp_path: Path) -> None:
     source += [
         f"for kernel in ({', '.join(kernel.__name__ for kernel in kernels)}):",
         "    device = mlusim.host.device.Device(max_operations=1000)",
-        "    device.launch(kernel, dim=1, kind='BLOCK')",
         "    try:",
+        "        device.launch(kernel, dim=1, kind='BLOCK')",
         "        device.synchronize()",
         "    except MlusimError as error:",
         "        print(kernel.__name__, '|', error)",
