@@ -25,13 +25,12 @@ async def add_blocking(core, a, b, out):
         await core.memcpy(left, a[start : start + TILE])
         await core.memcpy(right, b[start : start + TILE])
         core.add(left, left, right)
-        await core.sync()  # the vector pipe and the IO pipe run side by side: wait for the sum
         await core.memcpy(out[start : start + TILE], left)
 
 
 # %% [markdown]
-# `memcpy` blocks: the task stops until the bytes are there, and Python says so with `await`. `add` only issues;
-# `sync` waits for it. A BLOCK launch of one task uses one core.
+# `memcpy` blocks: the task stops until the bytes are there, and Python says so with `await`. `add` only issues; the
+# store, a blocking copy, waits for it, as for everything before it in its core. A BLOCK launch of one task uses one core.
 
 # %%
 step = run(add_blocking, a, b, out=(a.shape, a.dtype), dim=1, kind="BLOCK")

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 10. What a missing sync does, and how the checker shows it
 #
-# The pipes of a core run side by side, and only a sync orders them. A kernel that forgets one is wrong. It does not
+# The pipes of a core run side by side, and only a sync, or a blocking copy, orders them. A kernel that forgets one is wrong. It does not
 # have to give a wrong answer: that depends on who happens to be first.
 
 # %%
@@ -26,7 +26,6 @@ async def scale(core, x, out, wait_for_load):
     if wait_for_load:
         await core.sync_io()
     core.mul(held, held, 3.0)
-    await core.sync()
     await core.memcpy(out[mine], held)
 
 
