@@ -30,7 +30,8 @@ async def add_blocking(core, a, b, out):
 
 # %% [markdown]
 # `memcpy` blocks: the task stops until the bytes are there, and Python says so with `await`. `add` only issues; the
-# store, a blocking copy, waits for it, as for everything before it in its core. A BLOCK launch of one task uses one core.
+# store, a blocking copy, waits for it, as for everything before it in its core. A BLOCK launch of one task uses one
+# core.
 
 # %%
 step = run(add_blocking, a, b, out=(a.shape, a.dtype), dim=1, kind="BLOCK")

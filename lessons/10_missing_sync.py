@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 10. What a missing sync does, and how the checker shows it
 #
-# The pipes of a core run side by side, and only a sync, or a blocking copy, orders them. A kernel that forgets one is wrong. It does not
-# have to give a wrong answer: that depends on who happens to be first.
+# The pipes of a core run side by side, and only a sync, or a blocking copy, orders them. A kernel that forgets one is
+# wrong. It does not have to give a wrong answer: that depends on who happens to be first.
 
 # %%
 import numpy as np

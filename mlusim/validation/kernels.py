@@ -211,7 +211,7 @@ async def hard_sigmoid(core: Core, x: View, out: View, chunk: int) -> None:
     def compute(step: int) -> None:
         count = work[step][1] - work[step][0]
         held, constant = buffers[step % 2][:count], constants[:count]
-        for value, instruction in ((1 / 6, core.mul), (0.5, core.add), (1.0, core.min), (0.0, core.max)):
+        for value, instruction in ((1 / 6, core.mul), (0.5, core.add), (1.0, core.minequal), (0.0, core.maxequal)):
             core.fill(constant, value)
             instruction(held, held, constant)
 
