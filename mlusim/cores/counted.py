@@ -16,7 +16,7 @@ from mlusim.cores.row_copies import check_index, copy_loop, keep_addresses
 from mlusim.cores.rows import Loop, Rows, check_apart, check_rows, move_rows, row_bytes_of, row_numbers, turns_of
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import OperandError
-from mlusim.log import NO_OPERAND, SCALAR
+from mlusim.log import NO_OPERAND, NONE, SCALAR
 from mlusim.memory.addresses import Addresses, Indices
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.loops import Turn, address_turn, scalar_copy_cycles
@@ -81,13 +81,15 @@ def scalar_loop(
     row_elements = row_bytes_of("scalar_copy", dst) // dst.itemsize
     each = loop.address.cycles(board) + extra_cycles
     cycles = scalar_copy_cycles(board, loop.turns, loop.kept, row_elements, each)
-    start_ps = task.now_ps
+    issue_ps = task.now_ps
+    # In order with the vector instructions before it (`mlusim.cores.ordering`).
+    start_ps = max(issue_ps, issuer.unit.vector_free_ps)
     end_ps = start_ps + board.cycles_ps(cycles)
     record = issuer.record(
         "scalar_copy",
         SCALAR,
         line,
-        start_ps,
+        issue_ps,
         start_ps,
         end_ps,
         count=loop.turns,
@@ -95,6 +97,7 @@ def scalar_loop(
         dst=issuer.operand(dst),
         a=issuer.operand(src),
         b=issuer.operand(loop.indices[0]) if loop.indices else NO_OPERAND,
+        waited_for=issuer.unit.vector_record if start_ps > issue_ps else NONE,
     )
     if loop.indices[1:]:
         issuer.log.more_operands[record] = [issuer.operand(view) for view in loop.indices[1:]]

@@ -43,6 +43,9 @@ BLOCKING_COPY = Ordering(waits_for=ALL_PIPES, blocks=True)
 QUEUED_LOOP = Ordering(blocks=True)
 # Scalar loads and arithmetic, and scalar stores to memories on chip.
 SCALAR_CODE = Ordering(blocks=True)
+# Scalar loads and stores of NRAM: in order with the vector and tensor instructions before them. ASSUMED: kernels of the
+# vendor read what an instruction wrote, such as a maximum and its index, with no sync between.
+NRAM_SCALAR_CODE = Ordering(waits_for=COMPUTE_PIPES, blocks=True)
 # A scalar store to GDRAM or LDRAM.
 POSTED_STORE = Ordering(posted=True)
 
@@ -52,16 +55,21 @@ def store_ordering(memory: MemoryKind) -> Ordering:
     return POSTED_STORE if memory.off_chip else SCALAR_CODE
 
 
-def recorded_ordering(pipe: int, detail: int, *, writes_off_chip: bool = False, queued: bool = False) -> Ordering:
+def recorded_ordering(
+    pipe: int, detail: int, *, writes_off_chip: bool = False, on_nram: bool = False, queued: bool = False
+) -> Ordering:
     """The ordering class of an instruction as the log has it.
 
     Args:
         pipe, detail: columns of its record.
         writes_off_chip: whether its destination is in GDRAM or LDRAM.
+        on_nram: whether an operand is in NRAM.
         queued: whether it is a loop of asynchronous copies (`LoopRecord.how`).
     """
     if pipe in (IO, MOVE) and detail != ASYNCHRONOUS:
         return QUEUED_LOOP if queued else BLOCKING_COPY
     if pipe == SCALAR:
+        if on_nram:
+            return NRAM_SCALAR_CODE
         return POSTED_STORE if writes_off_chip else SCALAR_CODE
     return PIPELINED

@@ -155,7 +155,11 @@ def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write
         )
     issuer.begin()
     board, task = issuer.board, issuer.task
-    start_ps = task.now_ps
+    issue_ps = start_ps = task.now_ps
+    waited_for = NONE
+    if memory is MemoryKind.NRAM and issuer.unit.vector_free_ps > start_ps:
+        # In order with the vector instructions before it (`mlusim.cores.ordering`).
+        start_ps, waited_for = issuer.unit.vector_free_ps, issuer.unit.vector_record
     bus_read = bus_write = 0
     if memory.off_chip:
         cost_ps = count * board.scalar_gdram_latency_ps
@@ -177,13 +181,14 @@ def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write
         op,
         SCALAR,
         line,
-        start_ps,
+        issue_ps,
         start_ps,
         end_ps,
         count=count,
         nbytes=nbytes,
         dst=dst,
         a=a,
+        waited_for=waited_for,
         bus_read=bus_read,
         bus_write=bus_write,
     )

@@ -98,14 +98,17 @@ class Order:
         log, columns = self.log, self._columns
         off_chip = np.array([record.memory in ("gdram", "ldram") for record in log.allocations] + [False])
         writes_off_chip = off_chip[columns["dst_alloc"][self.record]]
+        nram = np.array([record.memory == "nram" for record in log.allocations] + [False])
+        on_nram = nram[columns["dst_alloc"][self.record]] | nram[columns["a_alloc"][self.record]]
         queued = np.zeros(len(self.task), bool)
         queued[self.place[[record for record, loop in log.loops.items() if loop.how == "queued"]]] = True
-        first, kind, _ = alike(pipe, self.detail * (pipe != SYNC), writes_off_chip, queued)
+        first, kind, _ = alike(pipe, self.detail * (pipe != SYNC), writes_off_chip, on_nram, queued)
         classes = [
             recorded_ordering(
                 int(pipe[one]),
                 int(self.detail[one]),
                 writes_off_chip=bool(writes_off_chip[one]),
+                on_nram=bool(on_nram[one]),
                 queued=bool(queued[one]),
             )
             for one in first.tolist()
