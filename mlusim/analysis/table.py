@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.floor import LOSSES, expected_error, rests_on
+from mlusim.analysis.provenance import provenance
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan import TIER_NAMES
 from mlusim.units import PS_PER_US, format_bytes, group_digits
@@ -171,6 +172,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "format": FORMAT,
         "model": "simulated by mlusim, not measured",
         "operator": result.operator,
+        "provenance": provenance(result),
         "board": {
             "name": board.name,
             "family": board.family,

@@ -78,9 +78,36 @@ def draw_timeline(records: Records, title: str = "Timeline", about: str = "") ->
     return figure
 
 
-def _overview(axes: Axes, records: Records, some: Spans, shown: Integers, lanes: list[int], *, summed: bool) -> None:
-    """All shown units over the whole run."""
-    _, scale = time_unit(records.time_ps)
+def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Figure:
+    """The timelines of several runs above each other, on one scale of time: at most `units` cores of each."""
+    longest_ps = max((records.time_ps for records, _ in runs), default=0)
+    unit, scale = time_unit(longest_ps)
+    figure = new_figure(1.2 + 3.4 * len(runs), "", "")
+    used: dict[int, None] = {}
+    for axes, (records, title) in zip(figure.subplots(len(runs), 1, squeeze=False)[:, 0], runs, strict=True):
+        every = spans(records)
+        active = np.unique(every.unit)
+        axes.set_title(title)
+        if not len(active):
+            nothing_ran(axes, "nothing was launched")
+            continue
+        shown = active[np.unique(np.linspace(0, len(active) - 1, min(len(active), units)).round().astype(int))]
+        lanes = [lane for lane in LANES if (every.lane == lane).any()]
+        some = every.where(np.isin(every.unit, shown))
+        summed = int(np.bincount(some.unit).max()) > _MAX_ROW_SPANS
+        _overview(axes, records, some, shown, lanes, summed=summed, scale=scale)
+        axes.set_xlim(0, longest_ps / scale)
+        axes.set_xlabel(f"time since the first launch [{unit}]")
+        used |= dict.fromkeys(kind for kind in range(len(KINDS)) if (some.kind == kind).any())
+    legend_below(figure, [_patch(*KINDS[kind]) for kind in sorted(used)])
+    return figure
+
+
+def _overview(
+    axes: Axes, records: Records, some: Spans, shown: Integers, lanes: list[int], *, summed: bool, scale: int = 0
+) -> None:
+    """All shown units over the whole run; `scale`: picoseconds in the axis' unit, by default what suits the run."""
+    scale = scale or time_unit(records.time_ps)[1]
     pitch = len(lanes) + _UNIT_GAP
     row = np.searchsorted(shown, some.unit)
     lane = np.array([lanes.index(lane) if lane in lanes else 0 for lane in range(max(LANES) + 1)])[some.lane]

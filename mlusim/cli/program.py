@@ -22,6 +22,7 @@ from mlusim.cli.compare import compare
 from mlusim.cli.completion import completion
 from mlusim.cli.demo import demo
 from mlusim.cli.devices import devices
+from mlusim.cli.diff import diff
 from mlusim.cli.report import report
 from mlusim.cli.retime import retime
 from mlusim.cli.run import help_if_alone, run
@@ -49,7 +50,7 @@ class Program(click.Group):
         del prog_name, standalone_mode
         words = sys.argv[1:] if args is None else list(args)
         try:
-            status = super().main(words, "mlusim", complete_var, standalone_mode=False, **extra)
+            status = super().main(words, "mlusim", complete_var, standalone_mode=False, obj=tuple(words), **extra)
             sys.stdout.flush()
         except BrokenPipeError:
             # Whoever read our output has seen enough; nothing is left to say to them.
@@ -180,5 +181,5 @@ def program(context: click.Context, *, traceback: bool) -> None:
     help_if_alone(context)
 
 
-for _command in (run, verify, compare, demo, devices, report, retime, sweep, tune, validate, completion):
+for _command in (run, verify, compare, diff, demo, devices, report, retime, sweep, tune, validate, completion):
     program.add_command(_command)

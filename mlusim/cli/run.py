@@ -305,6 +305,20 @@ def _run(  # noqa: PLR0913 - the options of the command
     )
 
 
+def made_by() -> dict[str, Any]:
+    """What `Result.made_by` holds: the command without folders of this machine, today's date, the seed."""
+    from datetime import UTC, datetime
+    from shlex import join
+
+    from mlusim.analysis.provenance import without_folders
+
+    context = click.get_current_context()
+    words = context.find_root().obj
+    date = datetime.now(UTC).date().isoformat()
+    command = join(["mlusim", *without_folders(list(words))]) if words else None
+    return {"command": command, "date": date, "seed": context.params.get("seed") or 0}
+
+
 def finish(  # noqa: PLR0913
     result: Result,
     *,
@@ -322,6 +336,7 @@ def finish(  # noqa: PLR0913
     """Write the result, the run and the report, print the summary."""
     from mlusim.analysis.table import rows, to_json
 
+    result.made_by = made_by()
     written: dict[str, Any] = dict(more or {})
     lines = []
     if target is not None and result.output is not None:

@@ -40,6 +40,7 @@ class Result:
         request: what the operator was asked for, to plan it again on another board; None where nobody asked for one.
         stopped: the error that ended the run early, as text; empty where it ended well.
         report: of its verification, where it was checked.
+        made_by: what made the run, where that is known: `command`, `date`, `seed`.
     """
 
     def __init__(  # noqa: PLR0913
@@ -65,6 +66,7 @@ class Result:
         self.stopped = stopped
         self._sources = sources
         self.report: Report | None = None
+        self.made_by: dict[str, Any] = {}
         self.outputs: Mapping[str, np.ndarray[Any, Any]] = {}
 
     @cached_property
@@ -115,6 +117,7 @@ class Result:
                 stopped=self.stopped,
                 sources=self.sources,
                 output=self.output if output else None,
+                made_by=self.made_by,
             ),
             path,
         )
@@ -180,7 +183,7 @@ def load(path: str | os.PathLike[str]) -> Result:
     from mlusim.results.saved import read
 
     run = read(path)
-    return Result(
+    result = Result(
         operator=run.operator,
         output=run.output,
         board=run.board,
@@ -191,3 +194,5 @@ def load(path: str | os.PathLike[str]) -> Result:
         stopped=run.stopped,
         sources=run.sources,
     )
+    result.made_by = dict(run.made_by)
+    return result

@@ -18,7 +18,7 @@ import linecache
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,6 +63,7 @@ class Saved:
     stopped: str = ""
     sources: Mapping[str, str]
     output: Array | None = None
+    made_by: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write(run: Saved, path: str | os.PathLike[str]) -> Path:
@@ -81,6 +82,7 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
         "log": _log_values(run.log, arrays),
         "sources": dict(run.sources),
         "output": None,
+        "made_by": dict(run.made_by),
     }
     if run.output is not None:
         head["output"] = {"dtype": dtype_name(run.output.dtype), "shape": list(run.output.shape)}
@@ -232,6 +234,7 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
         log=_log_of(head["log"], array),
         theory_ops=int(head["theory_ops"]),
         stopped=str(head["stopped"]),
+        made_by=dict(head.get("made_by", {})),
         sources=sources,
         output=output,
     )

@@ -52,6 +52,7 @@ SCHEMA = {
     "format": str,
     "model": str,
     "operator": str,
+    "provenance": dict,
     "board": dict,
     "plan": dict,
     "time_ps": int,

@@ -61,6 +61,7 @@ DOES = {
     "tune": ("tune", *SMALL, "--strategy", "tight", "-j", "0"),
     "validate": ("validate", "fill-one"),
     "verify": ("verify", *SMALL),
+    "diff": ("diff", "run.zip", "run.zip"),
 }
 
 
@@ -89,7 +90,7 @@ def test_quiet_prints_nothing(folder, name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_writes_a_file_has_the_short_option_for_it(name):
     options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
-    assert ("-o" in options) == (name.partition(" ")[0] not in ("compare", "tune", "completion"))
+    assert ("-o" in options) == (name.partition(" ")[0] not in ("compare", "tune", "completion", "diff"))
     assert "-q" in options or name == "completion"
     assert "--json" in options or name == "completion"
 

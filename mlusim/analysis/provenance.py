@@ -1,0 +1,59 @@
+"""Where the figures of a run come from: everything that decides them, as JSON has it, without paths of this machine."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from mlusim.hardware import Board, presets
+from mlusim.log import NONE
+from mlusim.version import __version__
+
+if TYPE_CHECKING:
+    from mlusim.results.result import Result
+
+
+def provenance(result: Result) -> dict[str, Any]:
+    """Version, command, date and seed where they are known; tensors; the whole board record and its edited fields.
+
+    The command and the date are those of the command line; a run from Python has none, so that the same run has the
+    same bytes whenever and wherever it is made.
+    """
+    tensors = [
+        {"name": one.name, "shape": list(one.shape), "dtype": one.dtype, "role": "input" if one.read_only else "output"}
+        for one in result.log.allocations
+        if one.task == NONE and one.memory == "gdram" and not one.workspace
+    ]
+    return {
+        "mlusim": __version__,
+        "command": None,
+        "date": None,
+        "seed": None,
+        **result.made_by,
+        "tensors": tensors,
+        "board": board_record(result.board),
+    }
+
+
+def board_record(board: Board) -> dict[str, Any]:
+    """All values of a board, with the preset that it was edited from and the fields that differ."""
+    values = {item.name: getattr(board, item.name) for item in fields(board) if item.name != "sources"}
+    base = next((one for one in presets() if one.name == board.name), None)
+    if base is None:
+        edited = [name for name, source in board.sources.items() if source == "ASSUMED: set by the user"]
+        return {**values, "edited_from": None, "edited": sorted(edited)}
+    edited = [name for name, value in values.items() if value != getattr(base, name)]
+    return {**values, "edited_from": base.name if edited else None, "edited": edited}
+
+
+def without_folders(words: list[str]) -> list[str]:
+    """The words of a command with absolute paths cut to the file's own name."""
+
+    def cut(word: str) -> str:
+        name, equals, value = word.partition("=")
+        if equals and PurePath(value).is_absolute():
+            return f"{name}={PurePath(value).name}"
+        return PurePath(word).name if PurePath(word).is_absolute() else word
+
+    return [cut(word) for word in words]

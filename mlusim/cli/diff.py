@@ -1,0 +1,141 @@
+"""`mlusim diff A B`: two runs side by side."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.options import DIRECTORY, FILE, check_directory, output_options
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlusim.explore.diff import Difference, Suggestion
+    from mlusim.results.result import Result
+
+_HELP = """\
+Compare two runs: where the difference of their times comes from, by cause and by source line, and every figure.
+
+Each of A and B is a saved run, or the words after `mlusim run` in quotes, which then runs (timing only). The causes
+and the lines sum to the difference exactly, per core on average. With --report, diff.html shows both timelines on one
+scale.
+
+\b
+Examples:
+  mlusim diff before.zip after.zip
+  mlusim diff "tin_shift --shape 2,8,64,49 --strategy tight" "tin_shift --shape 2,8,64,49 --strategy pingpong"
+  mlusim diff "add.py:add --shape 1000000" "add.py:add --shape 1000000 --set tile=8192" --report diff/
+"""
+_SHOWN = 8
+
+
+@click.command(help=_HELP, short_help="Two runs side by side.")
+@click.argument("before", type=FILE, metavar="A")
+@click.argument("after", type=FILE, metavar="B")
+@click.option("--report", type=DIRECTORY, metavar="DIR", help="Write diff.html there, with both timelines.")
+@click.option("--full", is_flag=True, help=f"All lines and figures, not the first {_SHOWN} that changed.")
+@output_options
+def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bool, quiet: bool) -> None:
+    """Compare two runs."""
+    from mlusim.explore.diff import diff as compare
+    from mlusim.explore.diff import what_to_try
+
+    check_directory("--report", report)
+    found = compare(_run_of(before), _run_of(after))
+    tries = what_to_try(found.after)
+    written = []
+    if report is not None:
+        from mlusim.analysis.page.difference import write_difference
+
+        written.append(write_difference(found, Path(report)))
+    if as_json:
+        more = {"what_to_try": [{**one._asdict(), "prediction": True} for one in tries]}
+        show.print_json(found.to_json() | more | {"written": [str(path) for path in written]})
+    elif not quiet:
+        _print(found, tries, full=full)
+        for path in written:
+            show.print_text(f"wrote {path}")
+
+
+def _run_of(text: str) -> Result:
+    """A saved run, or the run of `mlusim run` with these words."""
+    from mlusim.cli.run import run
+    from mlusim.results.result import load
+
+    if Path(text).exists() or len(words := shlex.split(text)) < 2:  # noqa: PLR2004
+        return load(text)
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Path(folder) / "run.zip"
+        try:
+            run.main([*words, "--no-data", "--quiet", "--save-run", str(saved)], "mlusim run", standalone_mode=False)
+        except click.UsageError as error:
+            raise InputError(
+                f"{text!r} is no saved run, and as words of `mlusim run`: {error.format_message()}"
+            ) from None
+        return load(saved)
+
+
+def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:
+    from mlusim.analysis.breakdown import CAUSES
+    from mlusim.analysis.table import percent, us_text
+
+    before, after = found.before, found.after
+    change = f" ({100 * (after.time_ps / before.time_ps - 1):+.1f} %)" if before.time_ps else ""
+    show.print_text(f"A  {us_text(before.time_ps)}  {_name(before)}")
+    show.print_text(f"B  {us_text(after.time_ps)}  {_name(after)}")
+    show.print_text(f"\n{_signed(found.time_ps)} us{change}, per core on average:\n")
+    causes = sorted((item for item in found.causes_ps.items() if item[1]), key=lambda item: -abs(item[1]))
+    show.print_columns(("us", "cause"), [(_signed(value), CAUSES[name]) for name, value in causes], right=(0,))
+    lines = [line for line in found.lines if line.time_ps]
+    shown = lines if full else lines[:_SHOWN]
+    rest = found.time_ps - sum(line.time_ps for line in shown)
+    rows = [(_signed(line.time_ps), _where(line), line.text if full else line.text[:40]) for line in shown]
+    if len(lines) > len(shown):
+        rows.append((_signed(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
+    show.print_text("")
+    show.print_columns(("us", "line A > B", "source"), rows, right=(0,))
+    figures = [one for one in found.metrics if full or one.before != one.after]
+    cells = []
+    for one in figures if full else figures[:_SHOWN]:
+        ratio = f"{one.after / one.before:.2f} x" if one.before else ""
+        if one.name.endswith("efficiency"):
+            cells.append((one.name, percent(one.before), percent(one.after), ratio))
+        else:
+            cells.append((one.name, _number(one.before), _number(one.after), ratio))
+    if cells:
+        show.print_text("")
+        show.print_columns(("figure", "A", "B", "B / A"), cells, right=(1, 2, 3))
+    if tries:
+        show.print_text("\nWhat to try for B. Predictions by retiming, of the most that each would bring:")
+        for idea in tries:
+            saved = percent(1 - idea.time_ps / after.time_ps)
+            show.print_text(f"  {us_text(idea.time_ps)} ({saved} less) if {idea.assumption}:\n      {idea.change}")
+
+
+def _name(result: Result) -> str:
+    strategy = f", strategy {result.strategy}" if result.strategy else ""
+    return f"{result.operator} on {result.board.name}{strategy}"
+
+
+def _where(line: object) -> str:
+    from mlusim.explore.diff import LineChange
+
+    assert isinstance(line, LineChange)  # noqa: S101 - for the type checker
+    if not line.file:
+        return ""
+    numbers = f"{line.before or '-'} > {line.after or '-'}" if line.before != line.after else str(line.before)
+    return f"{line.file}:{numbers}"
+
+
+def _signed(time_ps: int) -> str:
+    return f"{time_ps / 1e6:+.2f}"
+
+
+def _number(value: float) -> str:
+    from mlusim.units import group_digits
+
+    return group_digits(int(value)) if float(value).is_integer() else f"{value:.2f}"

@@ -1,0 +1,248 @@
+"""Two runs side by side: the difference of their times by cause and by source line, without remainder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.errors import MlusimError
+from mlusim.results.result import Result
+from mlusim.retiming.retime import retime
+
+OTHER = "no operation"
+
+
+class LineChange(NamedTuple):
+    """A source line in both runs, found by its file, function and text.
+
+    Attributes:
+        file, function: where; empty for the time of no operation.
+        text: of the line; empty where the source is not known.
+        before, after: its line number in each run; 0: not in that run.
+        time_ps: time of the second run less that of the first, per core on average.
+    """
+
+    file: str
+    function: str
+    text: str
+    before: int
+    after: int
+    time_ps: int
+
+
+class MetricChange(NamedTuple):
+    """A figure of both runs."""
+
+    name: str
+    before: float
+    after: float
+
+
+class Suggestion(NamedTuple):
+    """What a change would bring at the most, by retiming the run on a board without the loss: a prediction.
+
+    Attributes:
+        loss: the loss that it is about, as in `Floor.losses_ps`.
+        change: what to do to the kernel.
+        assumption: what the retiming assumed.
+        time_ps: of the run then.
+    """
+
+    loss: str
+    change: str
+    assumption: str
+    time_ps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """The second run against the first.
+
+    Attributes:
+        before, after: the runs.
+        time_ps: time of the second less that of the first.
+        causes_ps: by cause, per core on average; they sum to `time_ps` exactly.
+        lines: by source line, the largest change first; they sum to `time_ps` exactly.
+        metrics: figures that have a value in either run.
+    """
+
+    before: Result
+    after: Result
+    time_ps: int
+    causes_ps: Mapping[str, int]
+    lines: Sequence[LineChange]
+    metrics: Sequence[MetricChange]
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "format": "mlusim-diff/1",
+            "before": _named(self.before),
+            "after": _named(self.after),
+            "time_ps": self.time_ps,
+            "causes_ps": dict(self.causes_ps),
+            "lines": [line._asdict() for line in self.lines],
+            "metrics": [one._asdict() for one in self.metrics],
+        }
+
+
+def diff(before: Result, after: Result) -> Difference:
+    """Compare two runs, of whatever kernels and boards."""
+    causes = _shares(before.metrics.where_time_went, before), _shares(after.metrics.where_time_went, after)
+    return Difference(
+        before=before,
+        after=after,
+        time_ps=after.time_ps - before.time_ps,
+        causes_ps={name: causes[1][name] - causes[0][name] for name in CAUSES},
+        lines=_lines(before, after),
+        metrics=_metrics(before, after),
+    )
+
+
+def _shares(core_ps: Mapping[Any, int], result: Result) -> dict[Any, int]:
+    """Core-picoseconds as whole picoseconds per core on average; they sum to the run's time exactly."""
+    cores = result.board.cores
+    found = {name: total // cores for name, total in core_ps.items()}
+    rest = result.time_ps - sum(found.values())
+    # The largest remainders are rounded up.
+    for name in sorted(core_ps, key=lambda name: -(core_ps[name] % cores))[:rest]:
+        found[name] += 1
+    return found
+
+
+def _lines(before: Result, after: Result) -> list[LineChange]:
+    old, new = _by_line(before), _by_line(after)
+    found = []
+    for key in {**old, **new}:
+        (line, spent), (other_line, other_spent) = old.get(key, (0, 0)), new.get(key, (0, 0))
+        file, function, text, _ = key
+        found.append(LineChange(file, function, text, line, other_line, other_spent - spent))
+    return sorted(found, key=lambda one: (-abs(one.time_ps), one.file, one.before, one.after))
+
+
+def _by_line(result: Result) -> dict[tuple[str, str, str, int], tuple[int, int]]:
+    """(file, function, text, how many such lines before it) -> line number and time."""
+    totals = {(one.file, one.line, one.function): int(one.spent_ps.sum()) for one in result.lines}
+    sources = {name: text.splitlines() for name, text in result.sources.items()}
+    found: dict[tuple[str, str, str, int], tuple[int, int]] = {}
+    for (file, line, function), spent in sorted(_shares(totals, result).items()):
+        lines = sources.get(file, [])
+        text = lines[line - 1].strip() if 0 < line <= len(lines) else (f"line {line}" if line else OTHER)
+        repeat = 0
+        while (key := (PurePath(file).name, function, text, repeat)) in found:
+            repeat += 1
+        found[key] = line, spent
+    return found
+
+
+def _metrics(before: Result, after: Result) -> list[MetricChange]:
+    def figures(result: Result) -> dict[str, float]:
+        metrics = result.metrics
+        return {
+            "time_us": result.time_us,
+            "lower_bound_us": result.floor.time_ps / 1e6,
+            "io_efficiency": metrics.io_efficiency,
+            "compute_efficiency": metrics.compute_efficiency,
+            **{f"bus_{name}_bytes": value for name, value in metrics.bus_bytes.items()},
+            **{f"{name}_bytes": value for name, value in metrics.bytes_requested.items()},
+            "peak_nram_bytes": metrics.peak_nram_bytes,
+            "peak_sram_bytes": metrics.peak_sram_bytes,
+            "tasks": len(result.log.tasks),
+            **{f"operations: {name}": count for name, count in metrics.operations.items()},
+        }
+
+    old, new = figures(before), figures(after)
+    pairs = (MetricChange(name, old.get(name, 0), new.get(name, 0)) for name in {**old, **new})
+    return [pair for pair in pairs if pair.before or pair.after]
+
+
+def _named(result: Result) -> dict[str, Any]:
+    return {
+        "operator": result.operator,
+        "strategy": result.strategy,
+        "board": result.board.name,
+        "time_ps": result.time_ps,
+    }
+
+
+class _Remedy(NamedTuple):
+    change: str
+    assumption: str
+    parameters: Mapping[str, Any]
+
+
+# What to do about a loss, and the board without it; a name as a value is that field of the board.
+_REMEDIES = {
+    "latency": _Remedy(
+        "hide the start-up of copies: larger tiles, or double buffering",
+        "copies started at once",
+        {"dma_read_latency_ps": 0, "dma_write_latency_ps": 0},
+    ),
+    "strided": _Remedy(
+        "make accesses contiguous: another split, or whole rows staged in SRAM",
+        "strided DRAM access were as fast as contiguous",
+        {
+            "dram_strided_read_efficiency": "dram_read_efficiency",
+            "dram_strided_write_efficiency": "dram_write_efficiency",
+        },
+    ),
+    "mixed": _Remedy(
+        "read and write in phases, not at once",
+        "mixing reads and writes cost nothing",
+        {"dram_mixed_efficiency": 1.0},
+    ),
+    "sync": _Remedy(
+        "fewer barriers, or more work between them",
+        "barriers took no time",
+        {"cluster_barrier_ps": 0, "union_barrier_ps": 0},
+    ),
+    "launch": _Remedy(
+        "one launch for several, or fewer tasks",
+        "launches took no time",
+        {"kernel_start_ps": 0, "kernel_end_ps": 0, "core_start_skew_ps": 0},
+    ),
+    "compute": _Remedy(
+        "overlap compute with copies: another buffer, and asynchronous copies; longer vector instructions",
+        "vector instructions and on-chip copies started at once",
+        {"vector_startup_cycles": 0, "move_startup_cycles": 0},
+    ),
+}
+
+
+def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
+    """For the largest losses: the change that would help, and the most that it would bring, by retiming.
+
+    Losses that no parameter of a board stands for (more bytes than needed, imbalance) have none. Gives those that
+    save time, the largest saving first.
+    """
+    found = []
+    for loss, total in sorted(result.floor.losses_ps.items(), key=lambda item: -item[1]):
+        if not total or loss not in _REMEDIES:
+            continue
+        remedy = _REMEDIES[loss]
+        values = {
+            name: getattr(result.board, value) if isinstance(value, str) else value
+            for name, value in remedy.parameters.items()
+        }
+        try:
+            again = retime(result, keep_split=True, **_lowest(result, values))
+        except MlusimError:
+            continue
+        if again.time_ps < result.time_ps:
+            found.append(Suggestion(loss, remedy.change, remedy.assumption, again.time_ps))
+    return sorted(found, key=lambda one: one.time_ps)[:count]
+
+
+def _lowest(result: Result, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, 1 where the board's record refuses 0."""
+    found = {}
+    for name, value in values.items():
+        try:
+            result.board.replace(**{name: value})
+        except MlusimError:
+            value = 1  # noqa: PLW2901
+        found[name] = value
+    return found

@@ -1,0 +1,132 @@
+"""`mlusim diff`: what the difference of two runs is made of."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import mlusim
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.provenance import provenance
+from mlusim.cli import main
+from mlusim.explore.diff import diff, what_to_try
+
+KERNEL = """\
+async def add(core, x, out, tile=1024):
+    if core.is_memory_core:
+        return
+    a = core.nram.alloc(tile, x.dtype)
+    for start in range(core.task_id * tile, x.size, core.task_dim * tile):
+        n = min(tile, x.size - start)
+        await core.memcpy(a[:n], x[start : start + n])
+        core.add(a[:n], a[:n], a[:n])
+        await core.memcpy(out[start : start + n], a[:n])
+"""
+MOVED = "# one more line\n" + KERNEL
+
+
+def call(*words, code=0):
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == code, done.output
+    return done.stdout if not code else done.stderr
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    (tmp_path / "k.py").write_text(KERNEL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def shift(strategy, **more):
+    x, shifts = np.zeros((2, 8, 16, 49), np.float32), np.ones((2, 4), np.int32)
+    return mlusim.ops.tin_shift_forward(x, shifts, strategy=strategy, **more)
+
+
+@pytest.mark.parametrize("other", [{"strategy": "pingpong"}, {"strategy": "tight", "device": "mlu590-h8"}])
+def test_causes_and_lines_sum_to_the_difference_exactly(other):
+    before, after = shift("tight"), shift(**other)
+    found = diff(before, after)
+    assert found.time_ps == after.time_ps - before.time_ps != 0
+    assert sum(found.causes_ps.values()) == found.time_ps
+    assert sum(line.time_ps for line in found.lines) == found.time_ps
+    assert list(found.causes_ps) == list(CAUSES)
+    back = diff(after, before)
+    assert {name: -value for name, value in back.causes_ps.items()} == found.causes_ps
+
+
+def test_a_run_against_itself_differs_in_nothing():
+    found = diff(shift("tight"), shift("tight"))
+    assert not any(found.causes_ps.values())
+    assert not any(line.time_ps for line in found.lines)
+    assert all(one.before == one.after for one in found.metrics)
+
+
+def test_lines_are_found_by_their_text_where_they_moved(home):
+    call("run", "k.py", "--shape", "50000", "--save-run", "a.zip", "-q")
+    (home / "k.py").write_text(MOVED)
+    call("run", "k.py", "--shape", "50000", "--save-run", "b.zip", "-q")
+    found = json.loads(call("diff", "a.zip", "b.zip", "--json"))
+    assert found["time_ps"] == 0
+    assert [line["time_ps"] for line in found["lines"]] == [0] * len(found["lines"])
+    numbers = {(line["before"], line["after"]) for line in found["lines"] if line["before"]}
+    assert numbers
+    assert all(after == before + 1 for before, after in numbers)
+
+
+def test_two_ways_to_run_and_a_page(home):
+    words = ("k.py:add --shape 50000", "k.py:add --shape 50000 --set tile=4096")
+    text = call("diff", *words, "--report", "d")
+    assert max(map(len, text.splitlines())) <= 80
+    assert "per core on average" in text
+    assert "k.py:7" in text
+    assert "Predictions by retiming" in text
+    page = (home / "d" / "diff.html").read_text()
+    assert page.count("<svg") >= 3
+    assert "Timelines, on one scale" in page
+    call("diff", *words, "--report", "e", "-q")
+    assert (home / "e" / "diff.html").read_text() == page
+
+
+def test_what_to_try_is_faster_and_is_what_retiming_says():
+    result = shift("tight")
+    tries = what_to_try(result)
+    assert tries
+    assert all(one.time_ps < result.time_ps for one in tries)
+    latency = next(one for one in tries if one.loss == "latency")
+    again = mlusim.retime(result, keep_split=True, dma_read_latency_ps=0, dma_write_latency_ps=0)
+    assert latency.time_ps == again.time_ps
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("gone.zip", "gone.zip"), "gone.zip: the saved run cannot be read"),
+        (("k.py:add --shpe 4", "x"), "is no saved run, and as words of `mlusim run`: No such option"),
+    ],
+)
+def test_what_is_no_run(home, words, message):
+    assert message in call("diff", *words, code=2)
+
+
+def test_json_says_where_the_figures_come_from(home):
+    np.save("x.npy", np.zeros(8, np.float32))
+    board = home / "mine.toml"
+    board.write_text('base = "mlu370-x4"\nclock_hz = 900_000_000\n')
+    found = json.loads(call("run", "k.py", "--arg", f"x={home}/x.npy", "--arg", "out=float32:8", "--json"))[
+        "provenance"
+    ]
+    assert found["command"] == "mlusim run k.py --arg x=x.npy --arg out=float32:8 --json"
+    assert str(home) not in json.dumps(found)
+    assert found["mlusim"] == mlusim.__version__
+    assert found["tensors"][0] == {"name": "x", "shape": [8], "dtype": "float32", "role": "input"}
+    assert found["board"]["edited_from"] is None
+    assert found["board"]["clock_hz"] == 1_000_000_000
+    call("run", "k.py", "--shape", "8", "--save-run", "a.zip", "-q", "--seed", "3")
+    assert mlusim.load("a.zip").made_by["seed"] == 3
+    again = mlusim.retime("a.zip", clock_hz=900_000_000)
+    edited = provenance(again)["board"]
+    assert (edited["edited_from"], edited["edited"]) == ("mlu370-x4", ["clock_hz"])
