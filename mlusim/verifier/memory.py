@@ -18,6 +18,7 @@ from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.flow import Flow, Unwritten
 from mlusim.verifier.order import LANES, Order
 from mlusim.verifier.planned import is_output
 
@@ -25,22 +26,21 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> list[Finding]:
-    """Reads of bytes that nothing before them has written, those of equal source lines and buffers as one."""
-    known = np.array([record.read_only for record in log.allocations], bool)
-    known[[*log.host_writes, *accesses.vague]] = True
-    some = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
-    read = np.zeros(len(log.allocations), bool)
-    read[accesses.alloc[some[~accesses.write[some]]]] = True
-    some = some[read[accesses.alloc[some]]]
-    if not len(some):
+    """Bytes that nobody wrote and that flow into an output, a register or an address: by the line that reads them.
+
+    What lanes read and nobody sees counts for nothing (`mlusim.verifier.flow`).
+    """
+    reads = _too_early(accesses, order, _candidates(log, columns, accesses))
+    if not reads:
         return []
-    # Bytes once written stay so: of equal accesses the first tells.
-    line = np.where(accesses.write[some], NONE, columns["line"][accesses.record[some]])
-    some = some[
-        alike(accesses.alloc[some], accesses.offset[some], accesses.geometry[some], accesses.write[some], line)[0]
+    unwritten = [
+        Unwritten(int(accesses.record[row]), int(accesses.alloc[row]), starts, stops) for row, starts, stops, _ in reads
     ]
+    reached = Flow(log, columns, accesses, unwritten).follow()
     found: dict[tuple[Any, ...], tuple[Finding, int]] = {}
-    for row, starts, stops, ever in _too_early(accesses, order, np.sort(some)):
+    for number, (row, starts, stops, ever) in enumerate(reads):
+        if number not in reached:
+            continue
         record = int(accesses.record[row])
         allocation = log.allocations[int(accesses.alloc[row])]
         key_of = (int(columns["line"][record]), allocation.name, allocation.memory)
@@ -48,17 +48,22 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
             finding, times = found[key_of]
             found[key_of] = (finding, times + 1)
             continue
-        site = site_of(log, record, "reads", LANES[int(order.lane[order.place[record]])])
+        ends = [record] if reached[number] in (NONE, record) else [record, reached[number]]
+        sites = tuple(
+            site_of(log, one, role, LANES[int(order.lane[order.place[one]])])
+            for one, role in zip(ends, ("reads", "passes"), strict=False)
+        )
         found[key_of] = (
             Finding(
                 kind="uninitialised",
-                title=f"{site.operation} reads {allocation.name}, part of which nobody has written"
+                title=f"{sites[0].operation} reads {allocation.name}, part of which nobody has written"
                 if ever
-                else f"{site.operation} reads {allocation.name} before anything is written there",
+                else f"{sites[0].operation} reads {allocation.name} before anything is written there",
                 where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
                 nbytes=int((stops - starts).sum()),
-                sites=(site,),
-                rule="fresh memory holds whatever was there before, not zeros",
+                sites=sites,
+                rule="fresh memory holds whatever was there before, not zeros"
+                + ("" if len(sites) == 1 else f"; by {sites[1].place} it counts"),
                 remedy="write these bytes first (memcpy, fill, write_zero), or read only those that were written",
             ),
             1,
@@ -66,8 +71,24 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
     return [replace(finding, times=times) for finding, times in found.values()]
 
 
+def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Integers:
+    """Rows of allocations that nobody fills before the run and that are read: of equal ones the first."""
+    known = np.array([record.read_only for record in log.allocations], bool)
+    known[[*log.host_writes, *accesses.vague]] = True
+    some = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
+    read = np.zeros(len(log.allocations), bool)
+    read[accesses.alloc[some[~accesses.write[some]]]] = True
+    some = some[read[accesses.alloc[some]]]
+    # Bytes once written stay so: of equal accesses the first tells.
+    line = np.where(accesses.write[some], NONE, columns["line"][accesses.record[some]])
+    first = alike(accesses.alloc[some], accesses.offset[some], accesses.geometry[some], accesses.write[some], line)[0]
+    return np.sort(some[first])
+
+
 def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
     """Reads before the writes of their bytes: row, these bytes of its allocation, and whether others are known."""
+    if not len(rows):
+        return []
     some = accesses.where(rows)
     doubtful = _not_filled_first(some)
     by_alloc = np.flatnonzero(doubtful[some.alloc])

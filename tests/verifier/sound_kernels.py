@@ -82,7 +82,7 @@ async def cluster_sum(core, x, out):
     if core.core_id == 0:
         gathered = core.nram.alloc((4, size), x.dtype, "gathered")
         await core.memcpy(gathered, partial)
-        core.reduce_sum(total, gathered)
+        core.sum_rows(total, gathered)
         await core.memcpy(out, total)
 
 

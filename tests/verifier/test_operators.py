@@ -40,6 +40,7 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = {
     "reverse_sequence": (ops.reverse_sequence, (X, LENGTHS), {}, reverse_sequence.STRATEGIES),
     "gather": (ops.gather, (X, INDEX, 1), {}, gather.STRATEGIES),
     "gather_nd standard": (ops.gather_nd, (X, TUPLES), {"mode": "standard"}, gather.STRATEGIES),
+    "index_select": (ops.index_select, (X, np.array([1, 0, 1]), 1), {}, ("auto",)),
     "scatter": (ops.scatter, (X, INDEX, X[:, :4], 1), {}, scatter.STRATEGIES),
     "scatter_nd standard": (
         ops.scatter_nd,

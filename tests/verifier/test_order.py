@@ -170,7 +170,7 @@ def test_what_three_tasks_pass_on_through_two_barriers_is_in_order():
             await core.memcpy(shared[0], held)  # behind both: nobody reads it any more
 
     report = verify(kernel, X, Output.like(X), dim=4)
-    assert kinds(report) == {"uninitialised"}
+    assert report.ok, report.text()
 
 
 def test_a_core_may_issue_to_the_memory_cores_engine_and_wait_for_it():

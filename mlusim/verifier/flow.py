@@ -1,0 +1,254 @@
+"""Where bytes that nobody has written flow to: what ends in an output, a register or an address counts, nothing else.
+
+Vector code often computes on a rounded-up length and stores only what it means: then the lanes beyond read whatever is
+in the buffer, and nobody sees it. So each byte read too early gets a mark; copies and instructions pass marks on,
+element by element where they work so, from any to all where not (reductions, pools); writes without a mark take it off.
+Only the operations that touch marked buffers are looked at, in the order of the log.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.instructions.record import same_size
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.log import IO, MOVE, NONE, SCALAR, Box, Log
+from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS, Accesses
+from mlusim.verifier.boxes import Integers
+from mlusim.verifier.planned import is_output
+
+Marks = np.ndarray[Any, np.dtype[np.int32]]
+
+_NOT_ELEMENTWISE = frozenset({"reduce_sum"})
+_OPERAND_COLUMNS = tuple((f"{side}_alloc", f"{side}_offset", f"{side}_box") for side in ("dst", "a", "b"))
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """A read of bytes that nobody has written: record, allocation, and which bytes of it."""
+
+    record: int
+    alloc: int
+    starts: Integers
+    stops: Integers
+
+
+def elementwise(name: str) -> bool:
+    """Whether element i of an instruction's result hangs on elements i of its sources alone."""
+    instruction = INSTRUCTIONS.get(name)
+    if instruction is None:
+        return False
+    by_size = instruction.geometry is same_size or name in ("convert", "select")
+    return by_size and name not in _NOT_ELEMENTWISE
+
+
+def _by_channel(name: str, source: Marks, box: Box) -> bool:
+    """Whether an instruction is a pool whose result has the channels (the last axis) of its one marked source."""
+    instruction = INSTRUCTIONS.get(name)
+    if instruction is None or instruction.group != "Pools" or not source.ndim:
+        return False
+    return len(box.shape) > 0 and source.shape[-1] == box.shape[-1]
+
+
+class Flow:
+    """The marks of one log.
+
+    Args:
+        log, columns, accesses: of the run.
+        reads: the reads of unwritten bytes; their numbers are the marks.
+    """
+
+    def __init__(self, log: Log, columns: dict[str, Integers], accesses: Accesses, reads: list[Unwritten]) -> None:
+        self._log = log
+        self._columns = columns
+        self._reads = reads
+        self._marks: dict[int, Marks] = {}
+        self._outputs = [is_output(record) for record in log.allocations]
+        by_alloc = np.argsort(accesses.alloc, kind="stable")
+        self._records = accesses.record[by_alloc]
+        self._first = np.searchsorted(accesses.alloc[by_alloc], np.arange(len(log.allocations) + 1))
+        self._queue: list[tuple[int, int]] = []
+        # By read, the operation in which its bytes first reach what counts.
+        self.reached: dict[int, int] = {}
+        self._stored: dict[tuple[int, int], int] = {}
+
+    def follow(self) -> dict[int, int]:
+        """By read (its number), the record that carries its bytes to where they count; reads without harm are not."""
+        seeds: dict[int, list[int]] = {}
+        for number, read in enumerate(self._reads):
+            seeds.setdefault(read.record, []).append(number)
+            heapq.heappush(self._queue, (read.record, NONE))
+        waits = self._host_waits()
+        done = NONE
+        while self._queue:
+            record, alloc = heapq.heappop(self._queue)
+            if alloc != NONE:
+                self._push_next(alloc, record)
+            if record == done:
+                continue
+            done = record
+            while waits and waits[0] <= record:
+                waits.pop(0)
+                self._look_at_outputs()
+            for number in seeds.get(record, ()):
+                read = self._reads[number]
+                marks = self._marks_of(read.alloc, record)
+                for start, stop in zip(read.starts.tolist(), read.stops.tolist(), strict=True):
+                    part = marks[start:stop]
+                    part[part == 0] = number + 1
+            self._operation(record)
+        self._look_at_outputs()
+        return self.reached
+
+    def _host_waits(self) -> list[int]:
+        """Records before which the host may have looked at the outputs."""
+        launch = np.array([task.launch for task in self._log.tasks], np.int64)[self._columns["task"]]
+        later = [np.flatnonzero(launch >= count) for count in self._log.host_waits]
+        return [int(some[0]) for some in later if len(some)]
+
+    def _marks_of(self, alloc: int, record: int) -> Marks:
+        """The marks of an allocation; its operations behind `record` are looked at from now on."""
+        marks = self._marks.get(alloc)
+        if marks is None:
+            marks = self._marks[alloc] = np.zeros(self._log.allocations[alloc].nbytes, np.int32)
+            self._push_next(alloc, record)
+        return marks
+
+    def _push_next(self, alloc: int, record: int) -> None:
+        mine = self._records[self._first[alloc] : self._first[alloc + 1]]
+        following = int(np.searchsorted(mine, record, side="right"))
+        if following < len(mine):
+            heapq.heappush(self._queue, (int(mine[following]), alloc))
+
+    def _look_at_outputs(self) -> None:
+        for alloc, marks in self._marks.items():
+            if self._outputs[alloc]:
+                for number in np.unique(marks[marks > 0]).tolist():
+                    self.reached.setdefault(number - 1, self._stored.get((alloc, number), NONE))
+
+    def _operation(self, record: int) -> None:
+        """Pass the marks of one operation on."""
+        log, columns = self._log, self._columns
+        name, pipe = log.ops[int(columns["op"][record])], int(columns["pipe"][record])
+        dst, *sources = (tuple(int(columns[column][record]) for column in operand) for operand in _OPERAND_COLUMNS)
+        sources = [operand for operand in sources if operand[0] != NONE]
+        more = log.more_operands.get(record, [])
+        if name in BY_ROWS:
+            # Row numbers and masks are read to work addresses out.
+            self._count(record, [*sources[1:], *more])
+            self._rows(record, dst, sources[0])
+            return
+        if name in (COLLECT, COLLECT_BINS):
+            self._count(record, [*sources[:1], *sources[1:]] if name == COLLECT_BINS else sources[1:])
+        if pipe == SCALAR and dst[0] == NONE:
+            self._count(record, sources)
+            return
+        if dst[0] == NONE:
+            return
+        marks = [self._elements(operand) for operand in ([*sources, *more] if name != COLLECT_BINS else sources)]
+        marked = [one for one in marks if one is not None and one.any()]
+        targets = [dst, *(more if name == COLLECT_BINS else ())]
+        for target in targets:
+            box = log.boxes[target[2]]
+            size = int(np.prod(box.shape, dtype=np.int64))
+            result: Any = 0
+            if marked:
+                by_element = elementwise(name) or (pipe in (IO, MOVE) and len(sources) == 1)
+                if by_element and all(one.size == size for one in marked):
+                    result = np.maximum.reduce([one.reshape(-1) for one in marked]).reshape(box.shape)
+                elif pipe in (IO, MOVE) and len(sources) == 1:
+                    result = self._reshaped(sources[0], box)
+                elif name == "transpose" and marked[0].ndim == 2 and marked[0].shape[::-1] == box.shape:  # noqa: PLR2004
+                    result = marked[0].T
+                elif _by_channel(name, marked[0], box):
+                    result = np.broadcast_to(marked[0].reshape(-1, box.shape[-1]).max(axis=0), box.shape)
+                elif name.startswith("cycle_") and all(size % one.size == 0 for one in marked):
+                    result = np.maximum.reduce([np.resize(one, size) for one in marked]).reshape(box.shape)
+                elif name == "mirror" and marked[0].shape == box.shape:
+                    result = marked[0][..., ::-1]
+                else:
+                    result = max(int(one.max()) for one in marked)
+            self._assign(record, target, result)
+
+    def _reshaped(self, source: tuple[int, ...], box: Box) -> Any:
+        """Marks of a copy between element sizes, by element of the destination: those of any of its bytes."""
+        given = self._bytes(source)
+        assert given is not None  # noqa: S101 - it is marked
+        flat = given.reshape(-1)
+        size = int(np.prod(box.shape, dtype=np.int64))
+        if flat.size == size * box.itemsize:
+            return flat.reshape(*box.shape, box.itemsize).max(axis=-1)
+        return int(flat.max())
+
+    def _rows(self, record: int, dst: tuple[int, ...], src: tuple[int, ...]) -> None:
+        kept = self._log.addresses.get(record, {})
+        if "unknown" in kept:
+            return
+        given = self._elements(src)
+        to_rows, from_rows = kept.get("dst"), kept.get("src")
+        count = min((len(rows) for rows in (to_rows, from_rows) if rows is not None), default=NONE)
+        box = self._log.boxes[dst[2]]
+        row_bytes = box.itemsize * int(np.prod(box.shape[1:], dtype=np.int64))
+        if count == NONE:
+            count = int(self._columns["bytes_requested"][record]) // max(row_bytes, 1)
+        if given is None and dst[0] not in self._marks:
+            return
+        lines: Any = 0
+        if given is not None:
+            lines = given.reshape(len(given), -1)[slice(0, count) if from_rows is None else from_rows[:count]]
+        marked = bool(np.any(lines))
+        if not marked and dst[0] not in self._marks:
+            return
+        target = self._view(dst, self._marks_of(dst[0], record))
+        chosen: Any = slice(0, count) if to_rows is None else to_rows[:count]
+        value = lines.reshape(count, *box.shape[1:])[..., None] if marked else 0
+        target[chosen] = value
+        if marked:
+            self._note(record, dst[0], lines)
+
+    def _view(self, operand: tuple[int, ...], marks: Marks) -> Any:
+        _, offset, code = operand
+        box = self._log.boxes[code]
+        if 0 in box.shape:
+            return np.empty((*box.shape, box.itemsize), np.int32)
+        width = marks.itemsize
+        strides = (*(stride * width for stride in box.strides), width)
+        return np.ndarray((*box.shape, box.itemsize), np.int32, marks.data, offset * width, strides)
+
+    def _bytes(self, operand: tuple[int, ...]) -> Any:
+        marks = self._marks.get(operand[0])
+        return None if marks is None else self._view(operand, marks)
+
+    def _elements(self, operand: tuple[int, ...]) -> Any:
+        """Marks of an operand by element; None where its allocation has none."""
+        found = self._bytes(operand)
+        return None if found is None else found.max(axis=-1, initial=0)
+
+    def _assign(self, record: int, operand: tuple[int, ...], result: Any) -> None:
+        marked = bool(np.any(result))
+        if not marked and operand[0] not in self._marks:
+            return
+        target = self._view(operand, self._marks_of(operand[0], record))
+        target[...] = np.asarray(result)[..., None]
+        if marked:
+            self._note(record, operand[0], result)
+
+    def _note(self, record: int, alloc: int, result: Any) -> None:
+        if self._outputs[alloc]:
+            for number in np.unique(result).tolist():
+                if number:
+                    self._stored.setdefault((alloc, number), record)
+
+    def _count(self, record: int, operands: Iterable[tuple[int, ...]]) -> None:
+        """Marked bytes that go to registers, addresses or masks count at once."""
+        for operand in operands:
+            found = self._elements(operand)
+            if found is not None:
+                for number in np.unique(found).tolist():
+                    if number:
+                        self.reached.setdefault(number - 1, record)

@@ -1,0 +1,188 @@
+"""Bytes that nobody wrote: blamed where they reach an output, a register or an address, and nowhere else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import Output, verify
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.verifier.flow import elementwise
+
+X = np.arange(1, 61, dtype=np.float32)
+ONE = {"kind": "BLOCK", "dim": 1}
+
+
+def uninitialised(report):
+    return [finding for finding in report.findings if finding.kind == "uninitialised"]
+
+
+async def rounded_up(core, x, out, stored=60):
+    """60 elements, computed as 64."""
+    a = core.nram.alloc(64, x.dtype, "a")
+    b = core.nram.alloc(64, x.dtype, "b")
+    await core.memcpy(a[0:60], x)
+    core.mul(b, a, 2.0)
+    core.add(b, b, a)
+    await core.memcpy(out[0:stored], b[0:stored])
+
+
+def test_lanes_beyond_the_data_are_nobodys_business():
+    report = verify(rounded_up, X, Output((60,)), reference=3 * X, **ONE)
+    assert report.findings == (), report.text()
+
+
+def test_one_lane_too_many_that_is_stored_is_found():
+    report = verify(rounded_up, X, Output((61,)), 61, **ONE)
+    (finding,) = uninitialised(report)
+    assert finding.title == "mul reads a, part of which nobody has written"
+    assert finding.where == "a[60:64], 16 B in NRAM"
+    assert [site.role for site in finding.sites] == ["reads", "passes"]
+    assert finding.sites[1].source == "await core.memcpy(out[0:stored], b[0:stored])"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_marks_go_through_sram_and_back(strict):
+    async def kernel(core, x, out):
+        shared = core.sram.alloc(64, x.dtype, "shared")
+        if core.core_id == 0:
+            a = core.nram.alloc(64, x.dtype, "a")
+            await core.memcpy(a[0:60], x)
+            await core.memcpy(shared, a)
+        await core.sync_cluster()
+        if core.core_id == 1:
+            b = core.nram.alloc(64, x.dtype, "b")
+            await core.memcpy(b, shared)
+            await core.memcpy(out, b if strict else b[0:60])
+
+    report = verify(kernel, X, Output((64 if strict else 60,)), dim=4)
+    assert len(uninitialised(report)) == strict
+    if strict:
+        assert uninitialised(report)[0].sites[1].task == "task 1"
+
+
+def test_what_is_written_over_in_time_counts_for_nothing():
+    async def kernel(core, x, out):
+        a = core.nram.alloc(64, x.dtype, "a")
+        await core.memcpy(out[0:64], a)
+        await core.memcpy(a[0:60], x)
+        core.write_zero(a[60:64])
+        await core.memcpy(out, a)
+
+    assert verify(kernel, X, Output((64,)), rewrites=True, **ONE).ok
+
+
+def test_the_host_may_look_at_an_output_when_it_waits():
+    async def leave(core, out, good):
+        a = core.nram.alloc(out.shape, out.dtype, "a")
+        if good:
+            core.write_zero(a)
+        await core.memcpy(out, a)
+
+    for wait in (False, True):
+        device = mlusim.Device()
+        out = device.alloc((8,), "float32", "out")
+        device.launch(leave, out, False, **ONE)
+        if wait:
+            device.synchronize()
+        device.launch(leave, out, True, **ONE)
+        device.synchronize()
+        assert len(uninitialised(device.verify())) == wait
+
+
+def test_a_register_an_address_and_a_mask_count_at_once():
+    async def register(core, out):
+        a = core.nram.alloc(8, "float32", "a")
+        await core.load(a[3])
+        core.write_zero(a)
+        await core.memcpy(out, a)
+
+    async def address(core, out):
+        a = core.nram.alloc(8, "float32", "a")
+        index = core.nram.alloc(8, "int32", "index")
+        b = core.nram.alloc(8, "float32", "b")
+        core.write_zero(a)
+        core.write_zero(index[0:7])
+        core.move(index[7:8], core.nram.alloc(1, "int32", "fresh"))
+        core.write_zero(b)
+        await core.sync()
+        await core.scalar_copy(b[0:8], a, src_rows=np.zeros(8, int))
+        await core.memcpy(out, b)
+
+    assert [one.title for one in uninitialised(verify(register, Output((8,)), **ONE))] == [
+        "load reads a before anything is written there"
+    ]
+    # A list of row numbers in registers is none in memory.
+    assert uninitialised(verify(address, Output((8,)), **ONE)) == []
+
+
+def test_rows_carry_their_marks_with_them():
+    async def kernel(core, x, out, rows):
+        a = core.nram.alloc((8, 8), x.dtype, "a")
+        b = core.nram.alloc((4, 8), x.dtype, "b")
+        await core.memcpy(a[0:7], x[0:56].reshape(7, 8))
+        await core.scalar_copy(b, a, src_rows=np.array(rows))
+        await core.memcpy(out, b[0:3])
+
+    assert verify(kernel, X, Output((3, 8)), [0, 1, 2, 7], **ONE).ok
+    assert verify(kernel, X, Output((3, 8)), [0, 1, 2, 3], **ONE).ok
+    assert len(uninitialised(verify(kernel, X, Output((3, 8)), [0, 7, 2, 3], **ONE))) == 1
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_transpose_moves_marks(transposed):
+    async def kernel(core, x, out):
+        a = core.nram.alloc((8, 8), x.dtype, "a")
+        b = core.nram.alloc((8, 8), x.dtype, "b")
+        await core.memcpy(a[0:7], x[0:56].reshape(7, 8))
+        core.transpose(b, a)
+        await core.memcpy(out, b[:, 0:7] if not transposed else b[0:7, :].reshape(8, 7))
+
+    report = verify(kernel, X, Output((8, 7)), **ONE)
+    assert len(uninitialised(report)) == transposed
+
+
+@pytest.mark.parametrize("columns", [6, 8])
+def test_sums_of_rows_keep_to_their_column(columns):
+    async def kernel(core, x, out):
+        a, b = (core.nram.alloc((6, 8), x.dtype, name) for name in ("a", "b"))
+        await core.memcpy(a[:, 0:6], x[0:36].reshape(6, 6))
+        core.cycle_add(b.reshape(-1), a.reshape(-1), a[0])
+        core.sum_rows(a[0], b)
+        await core.memcpy(out, a[0, 0:columns])
+
+    assert len(uninitialised(verify(kernel, X, Output((columns,)), **ONE))) == (columns == 8)
+
+
+def test_a_reduction_spreads_them():
+    async def kernel(core, x, out):
+        a = core.nram.alloc((8, 8), x.dtype, "a")
+        b = core.nram.alloc(8, x.dtype, "b")
+        await core.memcpy(a[0:7], x[0:56].reshape(7, 8))
+        core.sum(b[0:1], a.reshape(-1)[0:64])
+        core.write_zero(b[1:8])
+        await core.memcpy(out, b)
+
+    assert len(uninitialised(verify(kernel, X, Output((8,)), **ONE))) == 1
+
+
+def test_which_instructions_work_element_by_element():
+    """Against the instructions themselves: another element i of a source changes element i of the result at most."""
+    rng = np.random.default_rng(0)
+    for name, instruction in INSTRUCTIONS.items():
+        if not elementwise(name) or name in ("convert", "select", "incseq") or instruction.attributes:
+            continue
+        views = instruction.operands[1:]
+        if not views:
+            continue
+        integers = not any(dtype.kind == "f" for dtype in instruction.types)
+        dtype = np.int32 if integers else np.float32
+        sources = [(rng.integers(1, 9, 64)).astype(dtype) for _ in views]
+        before, after = np.zeros(64, dtype), np.zeros(64, dtype)
+        instruction.compute(before, *[source.copy() for source in sources])
+        for source in sources:
+            source[17] += 3
+        instruction.compute(after, *sources)
+        changed = np.flatnonzero(before.view(np.uint32) != after.view(np.uint32))
+        assert set(changed.tolist()) <= {17}, name
