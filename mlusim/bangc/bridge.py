@@ -132,6 +132,8 @@ class Bridge:
         if array.initial:
             ctypes.memmove(int(buffer.ctypes.data), array.initial, size)
         allocation = place(self._chip, memory, self._task, name, offset, buffer)
+        if array.initial:
+            self.issuer.log.host_writes.add(allocation.identity)
         if kind == SRAM:
             shared[key] = View.of(allocation, (size,), _UINT8)
         elif unit.nram is not None or kind == KINDS.index(MemoryKind.LDRAM):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores import syncs
+from mlusim.cores import syncs, vector
 from mlusim.cores.global_memory import ATOMICS, COMPARE_AND_SWAP, atomic, set_memory
 from mlusim.cores.ordering import COMPUTE_PIPES
 from mlusim.cores.row_copies import copy_loop
@@ -92,6 +92,17 @@ def _setting(name: str, *, blocking: bool) -> Handler:
     return handler
 
 
+def _moving(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+    """dst, src, bytes; or with strides on both sides and the number of segments less one."""
+    del codes
+    dst, src, size, *strides = values
+    to_stride, from_stride, more = strides or (size, size, 0)
+    sides = [
+        _rows(bridge, address, stride, size, more + 1) for address, stride in ((dst, to_stride), (src, from_stride))
+    ]
+    vector.stream_move(bridge.issuer, line, *sides)
+
+
 def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> View:
     """`count` rows of `size` bytes, `stride` bytes apart."""
     first = bridge.view(_POINTER | 1, address, (size,))
@@ -159,6 +170,7 @@ def device_calls() -> dict[str, tuple[tuple[int, ...], Handler]]:
     for memory in ("gdram", "sram", "ldram"):
         calls[f"__{memory}set"] = ((3, 7), _setting(f"{memory}set", blocking=True))
     calls["__nramset_async"] = ((3, 5, 7), _setting("nramset_async", blocking=False))
+    calls["__bang_move"] = ((3, 6), _moving)
     for name in ("gather", "scatter"):
         for prefix in ("__", "__bang_"):
             calls[f"{prefix}{name}"] = ((7, 8), _by_offsets(name, blocking=True))

@@ -41,6 +41,8 @@ from mlusim.memory.view import View
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
+# In the log, where "memcpy" is a copy by a DMA engine.
+STREAM_MOVE = "bang_move"
 _Geometry = tuple[int, int, int, tuple[int, ...], int]
 
 
@@ -181,15 +183,33 @@ def issue_counted(
     for view in views:
         if view.allocation.memory is not issuer.unit.wram:
             _check_operand(issuer, name, view, write=view is views[0])
-    _check_contiguous(name, views)
+    if name != STREAM_MOVE:
+        _check_contiguous(name, views)
     instruction = INSTRUCTIONS.get(name)
     if instruction is not None:
         check_since(instruction, issuer.board)
-    if issuer.board.needs_aligned_vectors:
+    if issuer.board.needs_aligned_vectors and name != STREAM_MOVE:
         multiple = ALIGNED_SIZE_BYTES if instruction is None else instruction.multiple_2xx
         for view in views:
             check_aligned(name, multiple, issuer.board, view)
     return _enqueue(issuer, line, name, views, _geometry_of(issuer, instruction, views, count), effect)
+
+
+def stream_move(issuer: Issuer, line: int, dst: View, src: View) -> int:
+    """A copy within NRAM by the vector unit: `__bang_move`, in order with vector instructions; segments may have gaps.
+
+    Raises `OperandError` for other memories or sizes.
+    """
+    for view in (dst, src):
+        _check_operand(issuer, STREAM_MOVE, view, write=view is dst)
+    if dst.nbytes != src.nbytes or not dst.size:
+        raise OperandError(f"{STREAM_MOVE} of {src!r} to {dst!r}: as many bytes on both sides, one or more")
+    effect = partial(_move, dst, src) if issuer.has_data else None
+    return _enqueue(issuer, line, STREAM_MOVE, (dst, src), _geometry_of(issuer, None, (dst, src), 1), effect)
+
+
+def _move(dst: View, src: View) -> None:
+    dst.raw()[...] = src.raw().reshape(dst.shape).copy()
 
 
 def _enqueue(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlusim.cores import vector
 from mlusim.cores.core import Core
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.errors import OperandError, UnknownNameError
@@ -147,3 +148,19 @@ def test_a_matrix_product_through_wram(run: Any) -> None:
     run(kernel, x, y, out, device=device)
     device.verify().check()
     np.testing.assert_array_equal(device.download(out), a @ b)
+
+
+def test_a_move_by_the_vector_unit_is_in_order_with_it(run: Any) -> None:
+    device = Device("mlu370-x4")
+    out = device.alloc((2, 8), "int32")
+
+    async def kernel(core: Core, out: View) -> None:
+        wide, tile = core.nram.alloc((2, 32), "int32"), core.nram.alloc((2, 8), "int32")
+        core.incseq(wide)
+        vector.stream_move(core.issuer, core.issuer.log.source_line("test", 1, "kernel"), tile, wide[:, 4:12])
+        core.add(tile, tile, 1)
+        await core.memcpy(out, tile)
+
+    run(kernel, out, device=device)
+    assert device.download(out).tolist() == [list(range(5, 13)), list(range(37, 45))]
+    device.verify().check()
