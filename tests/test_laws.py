@@ -78,7 +78,13 @@ def test_one_cores_time_is_the_closed_form(name, count, turns):
 @given(boards, st.integers(2, 16))
 def test_k_equal_cores_on_a_saturated_link_take_k_times(name, k):
     on = board(name)
-    slow = on.replace(dram_bandwidth_bytes_per_s=10**9, core_start_skew_ps=0, dram_latency_growth=0.0)
+    slow = on.replace(
+        dram_bandwidth_bytes_per_s=10**9,
+        core_start_skew_ps=0,
+        cluster_start_ps=0,
+        dram_share_spread=0.0,
+        dram_latency_growth=0.0,
+    )
 
     async def load(core, x, out, turns):
         await core.memcpy(core.nram.alloc(x.shape[-1], x.dtype), x[core.task_id])

@@ -53,7 +53,7 @@ def draw_accuracy(points: Sequence[Point]) -> Figure:
         figure,
         [
             Patch(color=BLUE, label="fit"),
-            Patch(color=GREY, label="decides a parameter alone, or is a bound"),
+            Patch(color=GREY, label="a parameter is read off it, or it is a bound"),
             Line2D([], [], color=VERMILION, marker="x", linestyle="", label="left out of the fit"),
         ],
     )

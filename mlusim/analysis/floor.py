@@ -1,7 +1,7 @@
 """The floor beside the estimate: the time that no split or schedule could beat, and where the rest went.
 
-The floor is the larger of two: the compulsory bytes (inputs and outputs once, but of the inputs no more than the run
-read) at the DRAM's nominal bandwidth, and the operator's operations on all cores' vector pipes. What the simulated
+The floor is the larger of two: the compulsory bytes (`Metrics.compulsory_bytes`) at the DRAM's nominal bandwidth, and
+the operator's operations, where they are declared, on all cores' vector pipes. What the simulated
 time has above it is attributed without remainder, core by core. First the floor is taken out of a core's time, in
 this order: bytes moving (of a floor of operations, vector compute first), then what else the core did, its idle time
 last. What is left has the causes of `breakdown`, and of waiting for bandwidth and moving bytes the DRAM's losses come
@@ -27,10 +27,8 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.intervals import Integers, gaps, intervals, union
 from mlusim.analysis.metrics import Metrics
-from mlusim.analysis.records import Flags, Records
+from mlusim.analysis.records import Records
 from mlusim.hardware import Board
-from mlusim.hardware.known_errors import FAMILY_ERRORS
-from mlusim.log import NONE
 from mlusim.units import PS_PER_S, ceil_div
 
 LOSSES: dict[str, str] = {
@@ -67,8 +65,8 @@ _MOVING_FIRST = [
 _COMPUTE_FIRST = ["vector", *(name for name in _MOVING_FIRST if name != "vector")]
 
 # The parameters that a loss rests on first.
-_RESTS_ON = {
-    "launch": ("kernel_start_ps", "kernel_end_ps", "core_start_skew_ps", "wave_ps", "queued_kernel_gap_ps"),
+RESTS_ON = {
+    "launch": ("kernel_start_ps", "cluster_start_ps", "kernel_end_ps", "wave_ps", "queued_kernel_gap_ps"),
     "latency": ("dma_read_latency_ps", "dma_write_latency_ps", "issue_cycles"),
     "extra_bytes": ("dram_unit_bytes",),
     "contiguous": ("dram_read_efficiency", "dram_write_efficiency"),
@@ -76,7 +74,13 @@ _RESTS_ON = {
     "mixed": ("dram_mixed_efficiency",),
     "shared_bandwidth": ("dram_latency_growth", "cluster_read_bandwidth_bytes_per_s"),
     "port": ("core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "dma_segment_ps"),
-    "compute": ("vector_startup_cycles", "scalar_gdram_latency_ps", "move_startup_cycles", "scalar_nram_cycles"),
+    "compute": (
+        "vector_startup_cycles",
+        "tensor_efficiency",
+        "scalar_gdram_latency_ps",
+        "move_startup_cycles",
+        "scalar_nram_cycles",
+    ),
     "sync": ("cluster_barrier_ps", "union_barrier_ps"),
     "idle": (),
 }
@@ -106,9 +110,9 @@ class Floor:
 def floor_of(records: Records, metrics: Metrics) -> Floor:
     """The floor of a run and where the time above it went."""
     board = records.board
-    least = _compulsory(metrics)
+    least = metrics.compulsory_bytes
     io_ps = _time_ps(sum(least.values()), board.dram_bandwidth_bytes_per_s)
-    compute_ps = _time_ps(metrics.theory_ops, metrics.peak_ops_per_s)
+    compute_ps = _time_ps(metrics.theory_ops or 0, metrics.peak_ops_per_s)
     floor_ps = min(max(io_ps, compute_ps), metrics.time_ps)
     left = {name: metrics.core_causes_ps[:, place].copy() for place, name in enumerate(CAUSES)}
     _take(left, _COMPUTE_FIRST if compute_ps > io_ps else _MOVING_FIRST, floor_ps)
@@ -127,22 +131,8 @@ def rests_on(board: Board, floor: Floor) -> list[str]:
     found: list[str] = []
     for name, _ in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
         if floor.losses_ps[name]:
-            found += [key for key in _RESTS_ON[name] if board.sources[key].startswith(("ASSUMED", "fitted"))]
+            found += [key for key in RESTS_ON[name] if board.sources[key].startswith(("ASSUMED", "fitted"))]
     return found[:_LISTED]
-
-
-def expected_error(board: Board) -> str:
-    """What is known of the model's error on boards of a family, with its sign."""
-    known = FAMILY_ERRORS.get(board.family)
-    if known is None:
-        return "no measurement of this family: error unknown"
-    mean, low, high = (100 * part for part in known)
-    side = "too fast" if mean < 0 else "too slow"
-    return f"measured kernels of the family: {low:+.0f} to {high:+.0f} %, on the mean {abs(mean):.1f} % {side}"
-
-
-def _compulsory(metrics: Metrics) -> dict[str, int]:
-    return {name: min(nbytes, metrics.bus_bytes[name]) for name, nbytes in metrics.compulsory_bytes.items()}
 
 
 def _time_ps(amount: int, per_s: int) -> int:
@@ -167,7 +157,7 @@ def _dram_losses(records: Records, compulsory: int) -> dict[str, int]:
     bytes_read, bytes_written = int(read.sum()), int(write.sum())
     best_read, best_write = 1 / board.dram_read_efficiency, 1 / board.dram_write_efficiency
     contiguous = bytes_read * (best_read - 1) + bytes_written * (best_write - 1)
-    strided = _is_strided(records)
+    strided = records.strided
     more = int(read[strided].sum()) * (1 / board.dram_strided_read_efficiency - best_read)
     more += int(write[strided].sum()) * (1 / board.dram_strided_write_efficiency - best_write)
     return {
@@ -176,24 +166,6 @@ def _dram_losses(records: Records, compulsory: int) -> dict[str, int]:
         "strided": round(more / peak),
         "mixed": round(_both_ps(records) * (1 - board.dram_mixed_efficiency)),
     }
-
-
-def _is_strided(records: Records) -> Flags:
-    """Copies whose off-chip side has gaps."""
-    gaps = np.array([not _contiguous(box.shape, box.strides, box.itemsize) for box in records.log.boxes] + [False])
-    columns = records.log.columns()
-    far = np.where(records.is_write, columns["dst_box"], columns["a_box"])
-    return np.asarray(records.is_copy & (far != NONE) & gaps[far])
-
-
-def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    expected = itemsize
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1:
-            if stride != expected:
-                return False
-            expected *= extent
-    return True
 
 
 def _both_ps(records: Records) -> int:

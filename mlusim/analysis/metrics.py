@@ -37,15 +37,18 @@ class Metrics:
         bytes_requested: bytes that the kernels asked for, by direction of copy (`GDRAM2NRAM`, ...); scalar accesses
             to off-chip memory under `scalar GDRAM load`, `scalar GDRAM store` and the same of LDRAM.
         bus_bytes: bytes on the DRAM bus, `read` and `write`: whole units, read-modify-write included.
-        theory_io_bytes: inputs and outputs, once: what any implementation must move.
-        compulsory_bytes: the same as `read` (inputs) and `write` (outputs): the host's allocations in GDRAM.
-        theory_ops: operations that the operator itself needs; 0 for pure data movement.
-        io_efficiency: theory_io_bytes / (time x peak bandwidth); 0 where time is.
-        compute_efficiency: theory_ops / (time x peak vector rate); 0 where time is.
+        compulsory_bytes: what must move for this call's data, as `read` and `write`: inputs and outputs once (the
+            host's allocations in GDRAM), but no more than the run moved: of a table, the rows that were looked up.
+        theory_io_bytes: the vendor's count: all tensors once, whether this call's data needs all of them or not.
+        theory_ops: operations that the operator itself needs; 0 for pure data movement; None where nobody declared any.
+        io_efficiency: compulsory bytes / (time x peak bandwidth): at most 1; 0 where time is.
+        vendor_io_efficiency: the vendor's: theory_io_bytes / (time x peak bandwidth). Above 1 where a call needs less
+            than all of its tensors.
+        compute_efficiency: theory_ops / (time x peak vector rate); 0 where time is; None where theory_ops is.
         peak_bandwidth_bytes_per_s: of the board's DRAM.
         peak_ops_per_s: of all cores' vector pipes, at the rate for the output's element type.
-        verdict: io_efficiency against the vendor's bar, in words.
-        bottleneck: `io` or `compute`: the side with the larger efficiency.
+        verdict: the vendor's io_efficiency against the vendor's bar, in words.
+        bottleneck: `io` or `compute`: the side with the larger efficiency; `unknown` where theory_ops is.
         peak_nram_bytes: the most that any one core had allocated at once, rounding to the alignment included.
         peak_sram_bytes: the same of any cluster's SRAM.
         operations: instructions by name; a counted operation counts as what it stands for.
@@ -64,9 +67,10 @@ class Metrics:
     bus_bytes: Mapping[str, int]
     theory_io_bytes: int
     compulsory_bytes: Mapping[str, int]
-    theory_ops: int
+    theory_ops: int | None
     io_efficiency: float
-    compute_efficiency: float
+    vendor_io_efficiency: float
+    compute_efficiency: float | None
     peak_bandwidth_bytes_per_s: int
     peak_ops_per_s: int
     verdict: str
@@ -83,13 +87,17 @@ class Metrics:
     task_idle_ps: Integers = field(repr=False)
 
 
-def measure(log: Log, board: Board, *, theory_ops: int = 0, theory_io_bytes: int | None = None) -> Metrics:
+def measure(
+    log: Log, board: Board, *, theory_ops: int | None = None, tensor_bytes: Mapping[str, int] | None = None
+) -> Metrics:
     """All figures of a log.
 
     Args:
         log: of a device of `board`.
-        theory_ops: operations that the operator needs, whatever the kernel does.
-        theory_io_bytes: inputs and outputs, once; by default every allocation that the host made in GDRAM.
+        theory_ops: operations that the operator needs, whatever the kernel does; 0 for pure data movement; None:
+            unknown.
+        tensor_bytes: inputs (`read`) and outputs (`write`), once; by default every allocation that the host made in
+            GDRAM.
 
     The peak for compute_efficiency is T's vector peak: the half rate where the first output (the first allocation of
     the host that kernels may write) is float16 or bfloat16, the float rate otherwise.
@@ -97,31 +105,36 @@ def measure(log: Log, board: Board, *, theory_ops: int = 0, theory_io_bytes: int
     records = Records(log, board)
     time_ps = records.time_ps
     tensors = _host_tensors(log)
-    compulsory = {
-        "read": sum(record.nbytes for record in tensors if record.read_only),
-        "write": sum(record.nbytes for record in tensors if not record.read_only),
-    }
-    if theory_io_bytes is None:
-        theory_io_bytes = sum(compulsory.values())
+    if tensor_bytes is None:
+        tensor_bytes = {
+            "read": sum(record.nbytes for record in tensors if record.read_only),
+            "write": sum(record.nbytes for record in tensors if not record.read_only),
+        }
+    theory_io_bytes = sum(tensor_bytes.values())
+    bus = {"read": int(records.bus_read_bytes.sum()), "write": int(records.bus_write_bytes.sum())}
+    compulsory = {way: min(nbytes, bus[way]) for way, nbytes in tensor_bytes.items()}
     peak_ops = _vector_peak(log, board)
-    io_efficiency = _efficiency(theory_io_bytes, time_ps, board.dram_bandwidth_bytes_per_s)
-    compute_efficiency = _efficiency(theory_ops, time_ps, peak_ops)
+    peak_io = board.dram_bandwidth_bytes_per_s
+    io_efficiency = _efficiency(sum(compulsory.values()), time_ps, peak_io)
+    vendor_io_efficiency = _efficiency(theory_io_bytes, time_ps, peak_io)
+    compute_efficiency = None if theory_ops is None else _efficiency(theory_ops, time_ps, peak_ops)
     causes = where_time_went(records)
     busy, idle = _task_times(records)
     return Metrics(
         time_ps=time_ps,
         cycles=ps_to_cycles(time_ps, board.clock_hz),
         bytes_requested=_bytes_requested(records),
-        bus_bytes={"read": int(records.bus_read_bytes.sum()), "write": int(records.bus_write_bytes.sum())},
+        bus_bytes=bus,
         theory_io_bytes=theory_io_bytes,
         compulsory_bytes=compulsory,
         theory_ops=theory_ops,
         io_efficiency=io_efficiency,
+        vendor_io_efficiency=vendor_io_efficiency,
         compute_efficiency=compute_efficiency,
         peak_bandwidth_bytes_per_s=board.dram_bandwidth_bytes_per_s,
         peak_ops_per_s=peak_ops,
-        verdict=verdict(io_efficiency),
-        bottleneck="compute" if compute_efficiency > io_efficiency else "io",
+        verdict=verdict(vendor_io_efficiency),
+        bottleneck=_bottleneck(io_efficiency, compute_efficiency),
         peak_nram_bytes=peak_bytes(log, MemoryKind.NRAM, board.vector_alignment_bytes),
         peak_sram_bytes=peak_bytes(log, MemoryKind.SRAM, board.vector_alignment_bytes),
         operations=_operations(records),
@@ -135,10 +148,14 @@ def measure(log: Log, board: Board, *, theory_ops: int = 0, theory_io_bytes: int
     )
 
 
+def _bottleneck(io_efficiency: float, compute_efficiency: float | None) -> str:
+    if compute_efficiency is None:
+        return "unknown"
+    return "compute" if compute_efficiency > io_efficiency else "io"
+
+
 def verdict(io_efficiency: float) -> str:
-    """An io_efficiency against the vendor's bar (P), in words."""
-    if io_efficiency > 1:
-        return "above 100 %: not all of the inputs needs to be read, but the figure counts all of it"
+    """The vendor's io_efficiency against the vendor's bar (P), in words."""
     network, any_shape = f"{100 * NETWORK_BAR:.0f} %", f"{100 * ANY_SHAPE_BAR:.0f} %"
     if io_efficiency >= NETWORK_BAR:
         return f"meets the vendor's bar: {network} on network shapes"

@@ -10,7 +10,6 @@ import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.floor import expected_error
 from mlusim.analysis.records import Records
 from mlusim.analysis.style import BLACK, CAUSE_COLOURS, INK, PAPER, READ, WRITE
 from mlusim.analysis.table import percent, us_text
@@ -32,7 +31,7 @@ def result_html(result: Result) -> str:
     metrics, floor, board = result.metrics, result.floor, result.board
     bus, least = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
     facts = [
-        ("time", f"{us_text(metrics.time_ps)}, by the model ({expected_error(board)})"),
+        ("time", f"{us_text(metrics.time_ps)}, by the model ({result.known.text})"),
         (
             "lower bound",
             us_text(floor.time_ps)

@@ -49,6 +49,7 @@ class Records:
     dst_offset: Integers
     dst_box: Integers
     a_alloc: Integers
+    a_box: Integers
 
     def __init__(self, log: Log, board: Board) -> None:
         self.log = log
@@ -129,6 +130,13 @@ class Records:
         return np.asarray((self.pipe == SCALAR) & (self.dst_alloc != NONE) & self.off_chip(self.dst_alloc))
 
     @cached_property
+    def strided(self) -> Flags:
+        """(records,) copies whose off-chip side has gaps."""
+        gaps = np.array([not _contiguous(box.shape, box.strides, box.itemsize) for box in self.log.boxes] + [False])
+        far = np.where(self.is_write, self.dst_box, self.a_box)
+        return np.asarray(self.is_copy & (far != NONE) & gaps[far])
+
+    @cached_property
     def is_write(self) -> Flags:
         """(records,) copies to off-chip memory, from anywhere."""
         to_off_chip = np.array([direction.destination.off_chip for direction in Direction])
@@ -184,3 +192,13 @@ def _latency_ps(board: Board, direction: Direction) -> int:
     if source.off_chip or destination.off_chip:
         return board.dma_read_latency_ps * source.off_chip + board.dma_write_latency_ps * destination.off_chip
     return board.sram_latency_ps if MemoryKind.SRAM in (source, destination) else -1
+
+
+def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    expected = itemsize
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent != 1:
+            if stride != expected:
+                return False
+            expected *= extent
+    return True

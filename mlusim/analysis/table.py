@@ -8,13 +8,14 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.floor import LOSSES, expected_error, rests_on
+from mlusim.analysis.floor import LOSSES, rests_on
 from mlusim.analysis.provenance import provenance
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan import TIER_NAMES
 from mlusim.units import PS_PER_US, format_bytes, group_digits
 
 if TYPE_CHECKING:
+    from mlusim.analysis.metrics import Metrics
     from mlusim.results.result import Result
 
 FORMAT = "mlusim-summary/1"
@@ -55,7 +56,7 @@ def figures(result: Result) -> list[Row]:
     metrics, board = result.metrics, result.board
     table = [
         Row("time", us_text(metrics.time_ps), f"model of {board.name}, not a measurement"),
-        Row("expected error", "", expected_error(board)),
+        Row("known error", "", result.known.text),
         _floor(result),
         Row("cycles", group_digits(metrics.cycles), f"at {board.clock_hz / _HERTZ_PER_MHZ:g} MHz"),
     ]
@@ -66,12 +67,32 @@ def figures(result: Result) -> list[Row]:
         ratio = f"{nbytes / least:.2f} x the compulsory {group_digits(least)} B" if least else "nothing compulsory"
         table.append(Row(f"DRAM bus, {name}", f"{group_digits(nbytes)} B", ratio))
     peak = board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
+    vendors = metrics.vendor_io_efficiency
+    differs = metrics.theory_io_bytes != sum(metrics.compulsory_bytes.values())
+    table.append(
+        Row(
+            "io_efficiency",
+            percent(metrics.io_efficiency),
+            f"compulsory bytes at {peak:g} GB/s" + ("" if differs else f"; {metrics.verdict}"),
+        )
+    )
+    if differs:
+        note = f"all tensors once, {group_digits(metrics.theory_io_bytes)} B; {metrics.verdict}"
+        table.append(Row("the vendor's io_efficiency", percent(vendors), note))
+    return [*table, *_compute_rows(metrics)]
+
+
+def _compute_rows(metrics: Metrics) -> list[Row]:
+    """Compute efficiency and the bottleneck; unknown where nobody declared the operations."""
+    if metrics.compute_efficiency is None:
+        return [
+            Row("compute_efficiency", "unknown", "the kernel's operations are not declared: give theory_ops"),
+            Row("bottleneck", "unknown", "without the compute efficiency"),
+        ]
     compute = (
         f"of {metrics.peak_ops_per_s / _BYTES_PER_GB:g} Gop/s" if metrics.theory_ops else "the operator only moves data"
     )
     return [
-        *table,
-        Row("io_efficiency", percent(metrics.io_efficiency), f"of {peak:g} GB/s; {metrics.verdict}"),
         Row("compute_efficiency", percent(metrics.compute_efficiency), compute),
         Row("bottleneck", metrics.bottleneck, "the larger of the two efficiencies"),
     ]
@@ -188,7 +209,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "plan": None if plan is None else plan.to_json(boxes=False),
         "time_ps": metrics.time_ps,
         "time_us": metrics.time_ps / PS_PER_US,
-        "expected_error": expected_error(board),
+        "known": result.known.to_json(),
         "floor": {
             "time_ps": result.floor.time_ps,
             "io_ps": result.floor.io_ps,
@@ -213,6 +234,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "theory_io_bytes": metrics.theory_io_bytes,
         "theory_ops": metrics.theory_ops,
         "io_efficiency": metrics.io_efficiency,
+        "vendor_io_efficiency": metrics.vendor_io_efficiency,
         "compute_efficiency": metrics.compute_efficiency,
         "peak_ops_per_s": metrics.peak_ops_per_s,
         "verdict": metrics.verdict,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -74,10 +74,8 @@ class NetResult:
     @cached_property
     def metrics(self) -> Metrics:
         """All figures of the whole run; compulsory are the net's inputs and outputs, once, and no intermediates."""
-        theory_ops = sum(step.result.theory_ops for step in self.steps)
-        theory_io_bytes = sum(self._compulsory_bytes.values())
-        metrics = measure(self.log, self.board, theory_ops=theory_ops, theory_io_bytes=theory_io_bytes)
-        return replace(metrics, compulsory_bytes=self._compulsory_bytes)
+        theory_ops = sum(step.result.theory_ops or 0 for step in self.steps)
+        return measure(self.log, self.board, theory_ops=theory_ops, tensor_bytes=self._compulsory_bytes)
 
     @property
     def time_ps(self) -> int:

@@ -160,7 +160,6 @@ def _tune(  # noqa: PLR0913 - the options of the command
 
 def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
     """What tuning found: a table and the best command, or JSON."""
-    from mlusim.analysis.floor import expected_error
     from mlusim.analysis.table import us_text
     from mlusim.units import PS_PER_US
 
@@ -195,8 +194,7 @@ def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, qu
     early = ", so the search ended early" if found.at_floor else ""
     lines_below.append(f"the best takes {over}the lower bound of {floor}{early}")
     if found.as_good:
-        lines_below.append(f"{found.as_good} within 2 % of the best: take them as equal")
-        lines_below.append(f"({expected_error(found.board)})")
+        lines_below.append(f"{found.as_good} within 2 % of the best: no measurement tells them apart")
     show.print_text("\n" + "\n".join(lines_below))
     show.print_text(f"\nThe best one, from the shell and from Python:\n  {found.command}\n  {found.call}")
 

@@ -77,6 +77,8 @@ class Chip:
             board.dram_mixed_efficiency,
             board.dram_latency_growth,
             board.dram_mixing_ps,
+            board.dram_mixing_reach,
+            board.dram_share_spread,
         )
         self.gdram = Memory(
             MemoryKind.GDRAM,

@@ -140,6 +140,10 @@ class Launch:
     def _delay_ps(self) -> int:
         return self.chip.board.wave_ps if self._waves else self.chip.board.kernel_start_ps
 
+    def _cluster_delay_ps(self) -> int:
+        """Between successive clusters: a launch costs more on more of them; a later wave finds them set up."""
+        return 0 if self._waves else self.chip.board.cluster_start_ps
+
     def _place_wave(self) -> None:
         skew = self.chip.board.core_start_skew_ps
         # Neighbours go to different clusters, so that a small grid has the ports of all clusters.
@@ -150,19 +154,23 @@ class Launch:
             if cluster.cores[core].task is None and cluster.union is None
         ]
         delay = self._delay_ps()
+        later = self._cluster_delay_ps()
+        clusters: dict[int, int] = {}
         for position, unit in enumerate(units):
             if not self.waiting:
                 break
             job = Job(self, [unit.cluster])
             self.running.append(job)
-            job.add(unit, self.waiting.popleft(), delay + position * skew)
+            nth = clusters.setdefault(unit.cluster.index, len(clusters))
+            job.add(unit, self.waiting.popleft(), delay + nth * later + position * skew)
         if self.running:
             self._waves += 1
 
     def _place_unions(self) -> None:
         skew = self.chip.board.core_start_skew_ps
-        position = 0
+        position = nth = 0
         delay = self._delay_ps()
+        later = self._cluster_delay_ps()
         while self.waiting:
             free = [
                 cluster
@@ -176,9 +184,11 @@ class Launch:
             self.running.append(job)
             for cluster in job.clusters:
                 cluster.union = job
-                job.add(cluster.memory_core, (x, y, z), delay + position * skew)
+                begins = delay + nth * later
+                nth += 1
+                job.add(cluster.memory_core, (x, y, z), begins + position * skew)
                 for core in cluster.cores:
-                    job.add(core, (x, y, z), delay + position * skew)
+                    job.add(core, (x, y, z), begins + position * skew)
                     x += 1
                     position += 1
         if self.running:

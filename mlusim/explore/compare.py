@@ -25,7 +25,7 @@ class Row:
         time_ps: simulated time in picoseconds.
         bytes_requested: bytes that the kernel asked for, by direction of copy.
         bus_bytes: bytes on the DRAM bus, `read` and `write`.
-        io_efficiency: theory_io_bytes / (time x peak bandwidth).
+        io_efficiency: compulsory bytes / (time x peak bandwidth).
         peak_nram_bytes: the most that one core had allocated.
         where_time_went: core-picoseconds by cause.
         core_time_ps: their sum: MLU cores times time_ps.

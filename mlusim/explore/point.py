@@ -209,7 +209,7 @@ def _plan_figures(plan: Plan) -> dict[str, Any]:
 
 def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str, Any]:
     core_time_ps = metrics.core_time_ps
-    bus = metrics.bus_bytes
+    bus, least = metrics.bus_bytes, sum(metrics.compulsory_bytes.values())
     return {
         "time_us": metrics.time_ps / PS_PER_US,
         "time_ps": metrics.time_ps,
@@ -218,8 +218,8 @@ def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str
         "bus_read_bytes": bus["read"],
         "bus_write_bytes": bus["write"],
         "requested_bytes": sum(metrics.bytes_requested.values()),
-        "compulsory_bytes": metrics.theory_io_bytes,
-        "traffic_ratio": sum(bus.values()) / metrics.theory_io_bytes if metrics.theory_io_bytes else 0.0,
+        "compulsory_bytes": least,
+        "traffic_ratio": sum(bus.values()) / least if least else 0.0,
         "io_efficiency": metrics.io_efficiency,
         "compute_efficiency": metrics.compute_efficiency,
         "peak_nram_bytes": metrics.peak_nram_bytes,

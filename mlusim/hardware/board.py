@@ -37,6 +37,7 @@ class Board:
         max_union: the largest n of a UNIONn launch: 1, 2, 4, 8 or 16.
         clock_hz: rated clock of the cores; a drop under load is not modelled.
         tensor_ops_per_cycle_fp16: peak of a core's tensor pipe, a multiply-add counted as two; 0: no fp16 multiply.
+        tensor_ops_per_cycle_fp32: the same for float; 0: no float multiply.
         vector_peak_ops_per_cycle_fp16: figure of merit for compute_efficiency, per core, not the speed of the model.
         vector_peak_ops_per_cycle_fp32: the same for float.
 
@@ -61,7 +62,9 @@ class Board:
         dram_strided_read_efficiency: the same for strided reads; less than for contiguous writes.
         dram_strided_write_efficiency: the same for strided writes; the least of the four.
         dram_mixed_efficiency: factor on top of those four while reads and writes are in flight together.
-        dram_mixing_ps: reads and writes this close in time count as in flight together.
+        dram_mixing_ps: the longest that a transfer counts as in flight after its end, for mixing.
+        dram_mixing_reach: a transfer that has ended counts as in flight for so many times the DRAM's time for it.
+        dram_share_spread: on a full DRAM a transfer has up to this part more or less than its fair share.
         dram_latency_growth: g of a latency that grows with the DRAM's load u, L0 (1 + g u / (1 - u)); 0: constant.
         core_read_bandwidth_bytes_per_s: port of one core, reads from DRAM; its requests in flight over their latency.
         core_write_bandwidth_bytes_per_s: port of one core, writes to DRAM.
@@ -71,6 +74,7 @@ class Board:
         dma_read_latency_ps: from issue of a read to its first byte; hidden behind the copy before it in the pipe.
         dma_write_latency_ps: the same for a write.
         dma_segment_ps: least time of a strided copy for each of its segments.
+        dma_element_ps: the same where a segment is shorter than a bus unit, as in element-wise strided access.
 
         On chip
         sram_bandwidth_bytes_per_s: SRAM of a cluster, all its cores together.
@@ -80,6 +84,14 @@ class Board:
         move_startup_cycles: fixed part of a copy inside a core.
         vector_bytes_per_cycle: operand bytes that the vector pipe works through in a cycle.
         vector_startup_cycles: fixed part of a vector instruction.
+        vector_divide_cycles: division and reciprocal, for each 128 B.
+        vector_exp_cycles: exponentials, for each 128 B.
+        vector_log_cycles: logarithms, for each 128 B.
+        vector_root_cycles: square roots, for each 128 B.
+        vector_trig_cycles: sine and cosine, for each 128 B.
+        vector_activation_cycles: activations and other functions by table, for each 128 B.
+        tensor_startup_cycles: fixed part of a tensor instruction.
+        tensor_efficiency: part of the peak that a tensor instruction reaches.
         scalar_add_cycles: scalar add and subtract.
         scalar_op_cycles: other ordinary scalar operations.
         scalar_divide_fp16_cycles: scalar division of halves.
@@ -97,6 +109,7 @@ class Board:
         queued_kernel_gap_ps: between two kernels of one queue.
         wave_ps: before a further wave of BLOCK tasks than the cores hold at once.
         core_start_skew_ps: delay between the starts of successive cores of a launch.
+        cluster_start_ps: delay between the starts of successive clusters of a launch; its first wave only.
         cluster_barrier_ps: `__sync_cluster` after the last arrival.
         union_barrier_ps: `__sync_all` after the last arrival.
 
@@ -114,6 +127,7 @@ class Board:
     max_union: int
     clock_hz: int
     tensor_ops_per_cycle_fp16: int
+    tensor_ops_per_cycle_fp32: int
     vector_peak_ops_per_cycle_fp16: int
     vector_peak_ops_per_cycle_fp32: int
 
@@ -139,6 +153,8 @@ class Board:
     dram_strided_write_efficiency: float
     dram_mixed_efficiency: float
     dram_mixing_ps: int
+    dram_mixing_reach: float
+    dram_share_spread: float
     dram_latency_growth: float
     core_read_bandwidth_bytes_per_s: int
     core_write_bandwidth_bytes_per_s: int
@@ -148,6 +164,7 @@ class Board:
     dma_read_latency_ps: int
     dma_write_latency_ps: int
     dma_segment_ps: int
+    dma_element_ps: int
 
     # On chip
     sram_bandwidth_bytes_per_s: int
@@ -157,6 +174,14 @@ class Board:
     move_startup_cycles: int
     vector_bytes_per_cycle: int
     vector_startup_cycles: int
+    vector_divide_cycles: int
+    vector_exp_cycles: int
+    vector_log_cycles: int
+    vector_root_cycles: int
+    vector_trig_cycles: int
+    vector_activation_cycles: int
+    tensor_startup_cycles: int
+    tensor_efficiency: float
     scalar_add_cycles: int
     scalar_op_cycles: int
     scalar_divide_fp16_cycles: int
@@ -174,6 +199,7 @@ class Board:
     queued_kernel_gap_ps: int
     wave_ps: int
     core_start_skew_ps: int
+    cluster_start_ps: int
     cluster_barrier_ps: int
     union_barrier_ps: int
 
@@ -265,6 +291,8 @@ def _check_value(board: Board, field_name: str) -> None:
             raise BoardError(f"{board.name}: {field_name} = {value!r} must be finite")
         if field_name in _POSITIVE and value == 0:
             raise BoardError(f"{board.name}: {field_name} = 0 must be positive")
+    if field_name.endswith("_spread") and not value < 1:
+        raise BoardError(f"{board.name}: {field_name} = {value!r} must be less than 1")
     if field_name in _POWERS_OF_TWO and value & (value - 1):
         raise BoardError(f"{board.name}: {field_name} = {value!r} must be a power of two")
     if field_name == "max_union" and value not in _UNIONS:

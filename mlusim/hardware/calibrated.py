@@ -1,77 +1,80 @@
-"""Fitted parameters. Written by `python -m mlusim.validation.calibrate`: not to be edited by hand."""
+"""Fitted parameters, and what the fit says of measurements that it did not see: `calibrated.json` beside this file.
 
-from mlusim.hardware.fitted import Fitted
+`python -m mlusim.validation.calibrate` writes the file: data, not to be edited by hand.
+"""
 
-FITTED: tuple[Fitted, ...] = (
-    Fitted(
-        "dma_read_latency_ps",
-        985_000,
-        (),
-        "mlu590-m9",
-        "rows-4KB-590h8, copy-1.57MB, copy-8.4MB, copy-44.8MB: start-up of a load that nothing hides",
-    ),
-    Fitted(
-        "kernel_start_ps",
-        785_000,
-        (),
-        "mlu590-m9",
-        "fill-one: what the smallest kernel takes besides its store; a single source",
-    ),
-    Fitted(
-        "dram_mixed_efficiency",
-        0.894,
-        ("mlu590",),
-        "mlu590-m9",
-        "copy-44.8MB, copy-fp32-8192, add-100MB, concat-16x8.4MB: what is left of the DRAM while reads and writes "
-        "are mixed",
-    ),
-    Fitted(
-        "dram_mixed_efficiency",
-        0.926,
-        ("mlu220", "mlu270", "mlu370"),
-        "mlu370-x4",
-        "stream-copy-370, stream-add-370: what is left of the DRAM while reads and writes are mixed; a single source",
-    ),
-    Fitted(
-        "core_read_bandwidth_bytes_per_s",
-        33_400_000_000,
-        ("mlu290",),
-        "mlu290-m5",
-        "hardsigmoid-290-4, hardsigmoid-290-32, hardsigmoid-290-64, hardsigmoid-290-64-big: requests in flight of "
-        "one core over their latency; a single source",
-    ),
-    Fitted(
-        "core_write_bandwidth_bytes_per_s",
-        33_400_000_000,
-        ("mlu290",),
-        "mlu290-m5",
-        "hardsigmoid-290-4, hardsigmoid-290-32, hardsigmoid-290-64, hardsigmoid-290-64-big: requests in flight of "
-        "one core over their latency; a single source",
-    ),
-    Fitted(
-        "dram_latency_growth",
-        0.71,
-        ("mlu290",),
-        "mlu290-m5",
-        "hardsigmoid-290-32, hardsigmoid-290-64, hardsigmoid-290-64-big: latency that grows with the load; a "
-        "single source",
-    ),
-)
+from __future__ import annotations
 
-# Simulated time of each row in microseconds, by a fit to all the others.
-LEFT_OUT_US: dict[str, float] = {
-    "copy-8.4MB": 9.310,
-    "copy-44.8MB": 41.869,
-    "add-100MB": 136.468,
-    "concat-16x8.4MB": 118.950,
-    "copy-fp32-8192": 239.403,
-    "transpose-44.8MB": 46.973,
-    "rows-4KB-590h8": 141.730,
-    "copy-1.57MB": 3.497,
-    "stream-copy-370": 2098.229,
-    "stream-add-370": 3072.812,
-    "hardsigmoid-290-4": 18890.853,
-    "hardsigmoid-290-32": 4219.803,
-    "hardsigmoid-290-64": 3301.537,
-    "hardsigmoid-290-64-big": 11422.310,
-}
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PATH = Path(__file__).with_name("calibrated.json")
+
+
+class Fitted(NamedTuple):
+    """A parameter that the calibration has fitted.
+
+    Attributes:
+        field: of `Board`.
+        value: in the field's unit.
+        families: those that it is for; empty: all.
+        known_on: the board that was measured; the others inherit the value as an assumption.
+        source: the measurements that it rests on.
+    """
+
+    field: str
+    value: float
+    families: tuple[str, ...]
+    known_on: str
+    source: str
+
+
+class Row(NamedTuple):
+    """A measurement, and its simulated time in microseconds by fits that did not see it.
+
+    Attributes:
+        name, kind, family: of the measurement.
+        nbytes: useful bytes that it reads and writes; 0 where the source has none.
+        time_us: as measured.
+        left_out: by a fit without this row.
+        kind_in_family: by a fit without any row of its kind of kernel on its family of boards.
+        kind_anywhere: by a fit without any row of its kind.
+    """
+
+    name: str
+    kind: str
+    family: str
+    nbytes: int
+    time_us: float
+    left_out: float
+    kind_in_family: float
+    kind_anywhere: float
+
+
+@cache
+def fitted() -> tuple[Fitted, ...]:
+    """All fitted parameters."""
+    return tuple(
+        Fitted(
+            item["field"],
+            item["value"],
+            tuple(item["families"]),
+            item["known_on"],
+            f"{', '.join(item['rests_on'])}: {item['why']}",
+        )
+        for item in _data()["parameters"]
+    )
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    """The measurements that the fit rests on, with their predictions."""
+    return tuple(Row(**row) for row in _data()["rows"])
+
+
+@cache
+def _data() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
+    return found

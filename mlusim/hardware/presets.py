@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from mlusim.errors import BoardError
 from mlusim.hardware.board import Board
-from mlusim.hardware.calibrated import FITTED
-from mlusim.units import GIB, KIB, MIB, PS_PER_NS
+from mlusim.hardware.calibrated import fitted as fitted_parameters
+from mlusim.units import GIB, KIB, MIB, PS_PER_NS, PS_PER_S, ceil_ps
 
 SOURCES: dict[str, str] = {
     "K": "Cambricon/mlu-ops, kernels/kernel.h",
@@ -71,6 +71,7 @@ ALIASES: dict[str, str] = {
     "mlu270-f4": "mlu270-s4",
     "mlu270-v4": "mlu270-s4",
     "mlu290": "mlu290-m5",
+    "mlu590": "mlu590-m9",
 }
 
 _ROW_SOURCES: dict[str, str] = {
@@ -160,18 +161,20 @@ _ALL: _Layer = {
         memory_core_bandwidth_bytes_per_s=_PerCycle(128),
     ),
     **_from(
-        "ASSUMED: rows-4KB-590h8 spends 1.4 us on a row, about 0.5 us of it on vector work; a copy on mlu590-m9 has "
-        "2.1 to 2.8 us of fixed cost against the 1.36 us of a kernel that only stores",
-        dma_read_latency_ps=800 * PS_PER_NS,
+        "ASSUMED: rows-4KB-590h8 and rows-8KB-590h8 leave 300 to 650 ns for it, by what the logarithm is taken to cost",
+        dma_read_latency_ps=450 * PS_PER_NS,
     ),
     **_from(
         "ASSUMED: less than a read's, as nothing comes back; the measurements do not tell it from kernel_start_ps",
         dma_write_latency_ps=300 * PS_PER_NS,
     ),
     **_from(
-        "ASSUMED: longer than equal tasks of MLU590 that are in step take to load or store an NRAM, so that no time "
-        "hangs on that step",
-        dram_mixing_ps=10_000 * PS_PER_NS,
+        "ASSUMED: a byte of one kind mixes with up to four of the other: two loads to a store are mixed throughout",
+        dram_mixing_reach=4.0,
+    ),
+    **_from(
+        "ASSUMED: cores leave a common step within a few copies of an NRAM; see matmul-blocks-370x4 and stream-add-590",
+        dram_share_spread=0.3,
     ),
     **_from("ASSUMED: none, as no measurement but MLU290's asks for it", dram_latency_growth=0.0),
     # On chip
@@ -189,6 +192,15 @@ _ALL: _Layer = {
         "rows-4KB-590h8 (some 85), because waiting and issue are in there too",
         vector_startup_cycles=64,
     ),
+    **_from(
+        "ASSUMED: the longer of the two readings of log1p-590h8; the loads of rows of 4 and 8 KB agree",
+        vector_log_cycles=20,
+    ),
+    **_from("ASSUMED: as a logarithm", vector_exp_cycles=20, vector_trig_cycles=20),
+    **_from("ASSUMED: half a logarithm", vector_divide_cycles=10, vector_root_cycles=10),
+    **_from("ASSUMED: a table's look-up and one multiply-add, two passes each", vector_activation_cycles=4),
+    **_from("ASSUMED: as a vector instruction", tensor_startup_cycles=64),
+    **_from("ASSUMED: as MLU370 in matmul-pipe3-370x8", tensor_efficiency=0.78),
     **_from("G: 5.3, scalar add and subtract", "mlu370", scalar_add_cycles=2),
     **_from("G: 5.3, ordinary operations take 1 to 3 cycles; the longest", "mlu370", scalar_op_cycles=3),
     **_from("G: 5.3, scalar division", "mlu370", scalar_divide_fp16_cycles=8, scalar_divide_fp32_cycles=16),
@@ -214,6 +226,10 @@ _ALL: _Layer = {
         "copies of 2 to 17 MB, and a small launch would be slower with more tasks",
         core_start_skew_ps=5 * PS_PER_NS,
     ),
+    **_from(
+        "ASSUMED: copies on twelve clusters of mlu590-m9 have 1 to 1.6 us more of fixed cost than fill-one on one",
+        cluster_start_ps=150 * PS_PER_NS,
+    ),
     **_from("ASSUMED: a round trip within the cluster, as sram_latency_ps", cluster_barrier_ps=100 * PS_PER_NS),
     **_from("ASSUMED: a round trip across the chip, as a scalar access to GDRAM", union_barrier_ps=200 * PS_PER_NS),
 }
@@ -235,7 +251,11 @@ _DDR: _Layer = {
 }
 
 _2XX: _Layer = {
-    **_from("D: int8 and int16 only, no fp16 in the tensor pipe", tensor_ops_per_cycle_fp16=0),
+    **_from(
+        "D: int8 and int16 only, no floating point in the tensor pipe",
+        tensor_ops_per_cycle_fp16=0,
+        tensor_ops_per_cycle_fp32=0,
+    ),
     **_from(
         "ASSUMED: 128 B in a cycle, as mlu370-x4",
         cluster_read_bandwidth_bytes_per_s=_PerCycle(128),
@@ -254,9 +274,10 @@ _270: _Layer = {
     **_from("D: ISA version", "mlu270", arch=270),
     **_from("M: arch 270", "mlu270", nram_bytes=512 * KIB, wram_bytes=1_024 * KIB, sram_bytes=2_048 * KIB),
     **_from(
-        "measured: a strided store of 512 B segments; loads are taken to be no faster",
+        "measured: a strided store of 512 B segments; loads and shorter segments are taken to be no faster",
         "mlu270",
         dma_segment_ps=200 * PS_PER_NS,
+        dma_element_ps=200 * PS_PER_NS,
     ),
 }
 
@@ -278,11 +299,15 @@ _290: _Layer = {
         dram_mixed_efficiency=1.0,
     ),
     **_from(
+        "ASSUMED: hard_sigmoid's rate per task falls from 4 to 32 to 64 tasks, below the DRAM's total",
+        dram_latency_growth=0.5,
+    ),
+    **_from(
         "ASSUMED: the four cores at full speed together, as MLU590: no measurement asks for less",
         cluster_read_bandwidth_bytes_per_s=_PerCycle(256),
         cluster_write_bandwidth_bytes_per_s=_PerCycle(256),
     ),
-    **_from("ASSUMED: as MLU370", dma_segment_ps=40 * PS_PER_NS),
+    **_from("ASSUMED: as MLU370", dma_segment_ps=20 * PS_PER_NS, dma_element_ps=40 * PS_PER_NS),
 }
 
 _370: _Layer = {
@@ -296,11 +321,24 @@ _370: _Layer = {
         cluster_write_bandwidth_bytes_per_s=128 * 10**9,
     ),
     **_from(
-        "measured: 629.5 ns for two loads and a read-modify-write, the store not waited for",
-        "mlu370-m8",
-        scalar_gdram_latency_ps=205 * PS_PER_NS,
+        "measured: matmul-scalar-gdram-370x8, 647.6 ns less 18 cycles, for two loads",
+        "mlu370-x8",
+        scalar_gdram_latency_ps=315 * PS_PER_NS,
     ),
-    **_from("ASSUMED: between MLU270's 200 ns and MLU590's 7 ns, by ratio", dma_segment_ps=40 * PS_PER_NS),
+    **_from(
+        "measured: matmul-scalar-nram-370x8 and -370x4, 30 cycles less 6 instructions of 3 cycles, for two loads",
+        "mlu370-x8",
+        scalar_nram_cycles=6,
+    ),
+    **_from(
+        "ASSUMED: between MLU270's 200 ns and MLU590's 2 ns and 9 ns, by ratio",
+        dma_segment_ps=20 * PS_PER_NS,
+        dma_element_ps=40 * PS_PER_NS,
+    ),
+    **_from(
+        "ASSUMED: a quarter of the half rate; matmul-pipe3-370x8 needs at least 562",
+        tensor_ops_per_cycle_fp32=768,
+    ),
 }
 
 _590: _Layer = {
@@ -329,11 +367,30 @@ _590: _Layer = {
         cluster_read_bandwidth_bytes_per_s=_PerCycle(256),
         cluster_write_bandwidth_bytes_per_s=_PerCycle(256),
     ),
-    **_from("ASSUMED: as MLU370", scalar_gdram_latency_ps=205 * PS_PER_NS),
+    **_from("ASSUMED: as mlu370-m8", scalar_gdram_latency_ps=205 * PS_PER_NS),
     **_from(
-        "ASSUMED: element-wise strided access on all cores is about 100 times slower than transpose-44.8MB, which is 9 "
-        "ns an element; but in segments of 384 B and 512 B the transpose itself would then take 20 % too long",
-        dma_segment_ps=7 * PS_PER_NS,
+        "measured: element-wise strided access on all cores is about 100 times slower than transpose-44.8MB: 9 ns an "
+        "element",
+        "mlu590-m9",
+        dma_element_ps=9 * PS_PER_NS,
+    ),
+    **_from(
+        "ASSUMED: three cycles of set-up for each segment. transpose-44.8MB takes 4 % longer than a copy, so "
+        "whole units cannot pay what single elements do",
+        dma_segment_ps=2 * PS_PER_NS,
+    ),
+    **_from("ASSUMED: a quarter of the half rate, as MLU370", tensor_ops_per_cycle_fp32=1_024),
+}
+
+# What was measured on one board of a family, and differs from the others.
+_BOARDS: dict[str, _Layer] = {
+    "mlu370-x4": _from(
+        "measured: matmul-scalar-gdram-370x4, 777.6 ns less 18 cycles, for two loads",
+        scalar_gdram_latency_ps=380 * PS_PER_NS,
+    ),
+    "mlu370-m8": _from(
+        "measured: 629.5 ns for two loads and a read-modify-write, the store not waited for",
+        scalar_gdram_latency_ps=205 * PS_PER_NS,
     ),
 }
 
@@ -375,18 +432,29 @@ def preset(name: str, *, fitted: bool = True) -> Board:
         "gdram_bytes": row.gdram_gib * GIB,
     }
     sources = _ROW_SOURCES | _ROW_NOTES.get(name, {})
-    for field, entry in (_ALL | _FAMILIES[row.family] | (_fitted(row.family) if fitted else {})).items():
+    layers = _ALL | _FAMILIES[row.family] | _BOARDS.get(name, {}) | (_fitted(row.family) if fitted else {})
+    for field, entry in layers.items():
         value = entry.value
         values[field] = value.nbytes * values["clock_hz"] if isinstance(value, _PerCycle) else value
         known = entry.known_on in {"", name, row.family}
         sources[field] = entry.source if known else f"ASSUMED: as {entry.known_on} ({entry.source})"
+    values["dram_mixing_ps"] = _mixing_ps(values)
+    sources["dram_mixing_ps"] = "derived: the DRAM's time for the usable NRAM of all cores, reads and writes mixed"
     return Board(name=name, sources=sources, **values)
+
+
+def _mixing_ps(values: dict[str, Any]) -> int:
+    """How far apart cores that are not in step load and store: as long as it takes to fill the NRAM of all of them."""
+    cores = values["clusters"] * values["cores_per_cluster"]
+    nbytes = cores * (values["nram_bytes"] - values["nram_reserved_bytes"])
+    efficiency = values["dram_write_efficiency"] * values["dram_mixed_efficiency"]
+    return ceil_ps(nbytes * PS_PER_S / (values["dram_bandwidth_bytes_per_s"] * efficiency))
 
 
 def _fitted(family: str) -> _Layer:
     """What the calibration says of a family: parameters of every board, then the family's own."""
     return {
         fit.field: _Entry(fit.value, f"fitted: {fit.source}", fit.known_on)
-        for fit in FITTED
+        for fit in fitted_parameters()
         if not fit.families or family in fit.families
     }

@@ -305,12 +305,13 @@ class Device:
 
         return check_log(self.log, self.board, rewrites=rewrites, left=left, stopped=self._error)
 
-    def result(self, name: str = "", *, theory_ops: int = 0) -> Result:
+    def result(self, name: str = "", *, theory_ops: int | None = None) -> Result:
         """Everything that ran so far as a result, without plan and output: its figures, its floor, its lines.
 
         Args:
             name: what reports call it; by default the names of the kernels.
-            theory_ops: operations that the kernels' purpose needs, for compute_efficiency.
+            theory_ops: operations that the kernels' purpose needs, for compute_efficiency; 0 for pure data movement.
+                Without it the compute efficiency is unknown.
 
         What runs later is in the same log: ask again for figures that count it.
         """
@@ -327,7 +328,7 @@ class Device:
             stopped=self._stopped,
         )
 
-    def save(self, path: str | os.PathLike[str], name: str = "", *, theory_ops: int = 0) -> Path:
+    def save(self, path: str | os.PathLike[str], name: str = "", *, theory_ops: int | None = None) -> Path:
         """Write everything that ran so far to one file, for `mlusim.load`; also after an error. See `Result.save`."""
         return self.result(name, theory_ops=theory_ops).save(path)
 

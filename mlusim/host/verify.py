@@ -41,7 +41,7 @@ def verify(  # noqa: PLR0913
     max_operations: int = DEFAULT_MAX_OPERATIONS,
     stall_s: float = 20.0,
     data: bool = True,
-    theory_ops: int = 0,
+    theory_ops: int | None = None,
 ) -> Report:
     """Run a kernel and report races, unwritten and rewritten bytes, hangs and the rest of what can be wrong.
 

@@ -11,11 +11,19 @@ have joined since the last completion are counted in at the next one, each at it
 looks ahead at those who are still to join before it.
 
 Work is counted in bytes of DRAM time: a transfer that uses the DRAM at efficiency e has 1/e bytes of work a byte.
+
+Arbitration on a board is not exactly fair, and that matters: under exact sharing, equal cores stay in step for ever,
+and a kernel of blocking loads and stores leaves the link idle whenever all of them compute. So a transfer that joins a
+link where its like cannot all go at full speed has a weight, up to `spread` more or less than 1, and the link is
+shared by weight. The weights are a fixed sequence: runs repeat. The link carries what it carries under fair sharing; a
+transfer alone is exact. Not modelled: the weight stays with a transfer that the link, once less full, no longer holds
+back, and then goes past its port by as much.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from functools import cache
 from heapq import heappop, heappush
 from math import ceil
 from typing import Any
@@ -38,15 +46,17 @@ class Flow:
         ratio: bytes of work per byte through the port, 1 or more.
         port: index of the shared (cluster) port that it passes.
         traffic: READ, WRITE or both.
+        weight: its share of a full link, of those of all its transfers.
     """
 
-    __slots__ = ("callbacks", "clock", "finish", "limit", "order", "port", "ratio", "traffic", "work")
+    __slots__ = ("callbacks", "clock", "finish", "limit", "order", "port", "ratio", "traffic", "weight", "work")
 
     # With `callbacks`, what SimPy needs of an event: a flow can be its own alarm.
     _ok = True
 
     def __init__(self, work: float, limit: float, ratio: float, port: int, traffic: int) -> None:
         self.work = work
+        self.weight = 1.0
         self.limit = limit
         self.ratio = ratio
         self.port = port
@@ -62,15 +72,16 @@ class Flow:
 
 
 class _Clock:
-    """The virtual clock of all transfers with one limit: bytes of work that each of them has had."""
+    """The virtual clock of all transfers with one limit: bytes of work that each of them has had, over its weight."""
 
-    __slots__ = ("flows", "heap", "limit", "rate", "served")
+    __slots__ = ("flows", "heap", "limit", "rate", "served", "weight")
 
     def __init__(self, limit: float) -> None:
         self.limit = limit
         self.rate = 0.0
         self.served = 0.0
         self.flows = 0
+        self.weight = 0.0
         self.heap: list[tuple[float, int, Flow]] = []
 
 
@@ -83,6 +94,9 @@ class Link:
         port_rates: for each shared port, bytes per picosecond that its transfers have together.
         mixed_factor: what is left of `rate` while reads and writes are in flight together.
         mixing_ps: reads and writes count as together, too, for this long after the last of one kind has ended.
+        mixing_reach: but no longer than this many times the link's time for the work of those that have ended lately:
+            two bytes do not mix with megabytes.
+        spread: by how much, as a part of 1, shares of a full link differ from fair ones.
     """
 
     def __init__(
@@ -92,7 +106,12 @@ class Link:
         port_rates: list[float],
         mixed_factor: float = 1.0,
         mixing_ps: int = 0,
+        mixing_reach: float = _INFINITE,
+        spread: float = 0.0,
     ) -> None:
+        self._weights = weights(spread)
+        # Picoseconds that a byte of work which has ended counts as in flight.
+        self._reach_ps = mixing_reach / rate
         self._environment = environment
         self._alarm = Alarm(self._ring)
         self._schedule: Any = environment.schedule
@@ -112,6 +131,7 @@ class Link:
         # The rate of all clocks where it is one, because the link is full; else 0.
         self._common_rate = 0.0
         self._flows = 0
+        self._weight = 0.0
         self._readers = 0
         self._writers = 0
         self._updated_ps = 0
@@ -128,7 +148,13 @@ class Link:
     def join(self, flow: Flow, ready_ps: int, now: int) -> None:
         """Begin a transfer at `ready_ps`, now or later."""
         self._order = flow.order = self._order + 1
-        insort(self._arrivals, (ready_ps, flow.order, flow))
+        arrivals = self._arrivals
+        others = self._flows + len(arrivals)
+        if others and (others + 1) * flow.limit > self._rate:
+            flow.weight = self._weights[self._order % _WEIGHTS]
+        else:
+            flow.weight = 1.0
+        insort(arrivals, (ready_ps, flow.order, flow))
         # The timer stands where it rings first; and those who are told of an end share once, after all of them.
         if not (self._telling or now <= self._armed_ps <= ready_ps):
             self._admit(now)
@@ -162,10 +188,13 @@ class Link:
             if limit not in clocks:
                 self._add_clock(limit)
             clock = flow.clock = clocks[limit]
+            weight = flow.weight
             clock.flows += 1
-            flow.finish = finish = clock.served + flow.work
+            clock.weight += weight
+            flow.finish = finish = clock.served + flow.work / weight
             heappush(clock.heap, (finish, order, flow))
             self._flows += 1
+            self._weight += weight
             traffic = flow.traffic
             self._readers += traffic & 1
             self._writers += traffic >> 1
@@ -196,7 +225,7 @@ class Link:
             self._mixed_until = _INFINITE
         else:
             left = self._capacity(now)
-        rate = left / self._flows
+        rate = left / self._weight
         if rate <= self._port_floor and rate <= self._least_limit:
             self._common_rate = rate
             return
@@ -250,13 +279,13 @@ class Link:
         if not self._flows:
             return self._first_ahead(now)
         rate = self._common_rate
-        flows = self._flows
+        weights = self._weight
         added = 0
         for ready_ps, _, flow in self._arrivals:
             ahead = ready_ps - now
             if ahead >= soonest:
                 break
-            work = flow.work
+            work = flow.work / flow.weight
             if not rate:
                 # It has the link for itself at best.
                 alone = ahead + work / min(flow.limit, self._rate)
@@ -264,8 +293,8 @@ class Link:
                     soonest = alone
                 continue
             added += 1
-            slower = rate * flows / (flows + 1)
-            flows += 1
+            slower = rate * weights / (weights + flow.weight)
+            weights += flow.weight
             port = flow.port
             if slower > flow.limit or slower * (len(self._port_flows[port]) + added) > self._port_rates[port]:
                 # What its port withholds from it is left to the others.
@@ -285,7 +314,7 @@ class Link:
             rate, until_ps = self._mixed_rate, float(other_until)
         else:
             rate, until_ps = self._rate, _INFINITE
-        soonest = ready_ps - now + flow.work / (flow.limit if flow.limit < rate else rate)
+        soonest = ready_ps - now + flow.work / flow.weight / (flow.limit if flow.limit < rate else rate)
         if len(self._arrivals) > 1:
             until_ps = min(until_ps, self._arrivals[1][0])
         return min(soonest, max(until_ps, ready_ps) - now)
@@ -312,13 +341,13 @@ class Link:
                 self._settle(self._port_rates[port], flows)
         self._unsettled.clear()
         self._port_floor = _INFINITE
-        flows_left = self._flows
+        weight_left = self._weight
         for limit in sorted(self._clocks):
-            if limit * flows_left >= left:
-                return left / flows_left
-            clocked = self._clocks[limit].flows
+            if limit * weight_left >= left:
+                return left / weight_left
+            clocked = self._clocks[limit].weight
             left -= limit * clocked
-            flows_left -= clocked
+            weight_left -= clocked
         return _INFINITE
 
     def _settle(self, left: float, flows: list[Flow]) -> None:
@@ -337,12 +366,14 @@ class Link:
                 self._moved = True
                 remaining = flow.finish - clock.served
                 clock.flows -= 1
+                clock.weight -= flow.weight
                 if not clock.flows:
                     self._drop_clock(clock)
                 if limit not in self._clocks:
                     self._add_clock(limit)
                 clock = flow.clock = self._clocks[limit]
                 clock.flows += 1
+                clock.weight += flow.weight
                 flow.finish = clock.served + remaining
                 heappush(clock.heap, (flow.finish, flow.order, flow))
 
@@ -380,18 +411,24 @@ class Link:
             flow.clock = None
             assert left is not None  # noqa: S101 - for the type checker
             left.flows -= 1
+            left.weight -= flow.weight
+            self._weight -= flow.weight
             if not left.flows:
                 self._drop_clock(left)
             port = flow.port
             self._port_flows[port].remove(flow)
             self._unsettled.add(port)
             traffic = flow.traffic
+            latest_ps = now + self._mixing_ps
+            counts_ps = flow.work * self._reach_ps
             if traffic & 1:
                 self._readers -= 1
-                self._reads_until = now + self._mixing_ps
+                until_ps = counts_ps + (self._reads_until if self._reads_until > now else now)
+                self._reads_until = latest_ps if until_ps > latest_ps else ceil(until_ps)
             if traffic >> 1:
                 self._writers -= 1
-                self._writes_until = now + self._mixing_ps
+                until_ps = counts_ps + (self._writes_until if self._writes_until > now else now)
+                self._writes_until = latest_ps if until_ps > latest_ps else ceil(until_ps)
         self._flows -= len(done)
         # Those who are told of the end often begin the next transfer: share once, after all of them.
         self._telling = True
@@ -405,6 +442,23 @@ class Link:
         else:
             self._common_rate = 0.0
             self._mixed_until = _INFINITE
+
+
+# A prime: cores that join one after the other, round by round, do not meet the same weights again.
+_WEIGHTS = 1021
+_GOLDEN = (5**0.5 - 1) / 2
+_EXACT = 1 << 12  # weights are multiples of 1 / _EXACT, so that sums of them are exact
+
+
+@cache
+def weights(spread: float) -> tuple[float, ...]:
+    """Weights of successive transfers of a full link, within `spread` around 1.
+
+    Multiples of the golden ratio modulo 1: any few neighbours of the sequence are spread evenly, so that the time of a
+    kernel does not hang on which transfers happened to get which.
+    """
+    parts = (2 * (n * _GOLDEN % 1) - 1 for n in range(_WEIGHTS))
+    return tuple(1 + round(spread * part * _EXACT) / _EXACT for part in parts)
 
 
 def _port_rate(flow: Flow) -> float:

@@ -41,8 +41,10 @@ class LoadedLink(Link):
         mixed_factor: float,
         mixing_ps: int,
         growth: float,
+        mixing_reach: float = float("inf"),
+        spread: float = 0.0,
     ) -> None:
-        super().__init__(environment, rate, port_rates, mixed_factor, mixing_ps)
+        super().__init__(environment, rate, port_rates, mixed_factor, mixing_ps, mixing_reach, spread)
         self._growth = growth
         # Ports that hold some of their transfers below their own limit.
         self._full: set[int] = set()
@@ -78,7 +80,7 @@ class LoadedLink(Link):
         self._settle_ports()
         offered = 0.0
         for limit, clock in clocks.items():
-            offered += limit * clock.flows
+            offered += limit * clock.weight
         # As `carried`, inlined for performance.
         demand = offered / self._capacity(now)
         linear = 1 + demand
@@ -94,8 +96,10 @@ def dram_link(
     mixed_factor: float = 1.0,
     growth: float = 0.0,
     mixing_ps: int = 0,
+    mixing_reach: float = float("inf"),
+    spread: float = 0.0,
 ) -> Link:
     """The link for a board whose latency grows with the load, or does not."""
     if growth:
-        return LoadedLink(environment, rate, port_rates, mixed_factor, mixing_ps, growth)
-    return Link(environment, rate, port_rates, mixed_factor, mixing_ps)
+        return LoadedLink(environment, rate, port_rates, mixed_factor, mixing_ps, growth, mixing_reach, spread)
+    return Link(environment, rate, port_rates, mixed_factor, mixing_ps, mixing_reach, spread)

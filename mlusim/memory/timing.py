@@ -83,13 +83,19 @@ def _cost(
     board: Board, copy: CopyShape, work: float, port_bytes: int, bandwidth: int, traffic: int, latency_ps: int
 ) -> CopyCost:
     port_rate = bandwidth / PS_PER_S
-    if copy.segments > 1 and board.dma_segment_ps:
-        port_rate = min(port_rate, port_bytes / (copy.segments * board.dma_segment_ps))
+    segment_ps = segment_cost_ps(board, copy.segment_bytes)
+    if copy.segments > 1 and segment_ps:
+        port_rate = min(port_rate, port_bytes / (copy.segments * segment_ps))
     ratio = work / port_bytes
     limit = port_rate * ratio
     off_chip = bool(copy.bus_read_bytes or copy.bus_write_bytes)
     rate = rate_alone(board, limit, off_chip=off_chip, both=traffic == READ_AND_WRITE)
     return CopyCost(work, limit, ratio, traffic, latency_ps, latency_ps + ceil_ps(work / rate))
+
+
+def segment_cost_ps(board: Board, segment_bytes: int) -> int:
+    """Least time of each segment of a strided copy: of whole bus units, or of elements, shorter than one."""
+    return board.dma_segment_ps if segment_bytes >= board.dram_unit_bytes else board.dma_element_ps
 
 
 def rate_alone(board: Board, limit: float, *, off_chip: bool, both: bool = False) -> float:

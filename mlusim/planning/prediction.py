@@ -90,7 +90,9 @@ def predict_ps(board: Board, tile: TileCost, *, tiles: int, tasks: int, overlapp
         store_ps = max(store_ps, store_work * tiles / (each * rate))
         dram_ps = each * (latency_ps + load_ps + own_ps + store_ps)
     # The core that starts last has its chain before it, and the DRAM is busy before that.
-    busy_ps = max(tasks * board.core_start_skew_ps + chain_ps, dram_ps)
+    last = tiles - tasks * (each - 1)  # of the tasks that have as many tiles as any
+    late_ps = last * board.core_start_skew_ps + (min(last, board.clusters) - 1) * board.cluster_start_ps
+    busy_ps = max(late_ps + chain_ps, dram_ps)
     return board.kernel_start_ps + round(busy_ps) + board.kernel_end_ps
 
 

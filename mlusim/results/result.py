@@ -11,6 +11,7 @@ import numpy as np
 
 from mlusim.analysis.by_line import LineTime, time_by_line
 from mlusim.analysis.floor import Floor, floor_of
+from mlusim.analysis.known import Known, known_of
 from mlusim.analysis.metrics import Metrics, measure
 from mlusim.analysis.records import Records
 from mlusim.hardware import Board
@@ -36,7 +37,8 @@ class Result:
         plan: the split that ran; None where the kernels are the user's own.
         outputs: the result arrays of a kernel of the user's own, by name; empty for an operator.
         log: every record of the run.
-        theory_ops: operations of the operator itself, for compute_efficiency; 0 for pure data movement.
+        theory_ops: operations of the operator itself, for compute_efficiency; 0 for pure data movement; None where
+            nobody declared any.
         request: what the operator was asked for, to plan it again on another board; None where nobody asked for one.
         stopped: the error that ended the run early, as text; empty where it ended well.
         report: of its verification, where it was checked.
@@ -51,7 +53,7 @@ class Result:
         board: Board,
         plan: Plan | None,
         log: Log,
-        theory_ops: int = 0,
+        theory_ops: int | None = None,
         request: Request | None = None,
         stopped: str = "",
         sources: Mapping[str, str] | None = None,
@@ -78,6 +80,11 @@ class Result:
     def floor(self) -> Floor:
         """The time that no split could beat, and where the time above it went."""
         return floor_of(Records(self.log, self.board), self.metrics)
+
+    @cached_property
+    def known(self) -> Known:
+        """What measurements say of the model's error on this run."""
+        return known_of(Records(self.log, self.board), self.metrics, self.floor)
 
     @cached_property
     def lines(self) -> list[LineTime]:
@@ -155,12 +162,17 @@ class Result:
 
     @property
     def io_efficiency(self) -> float:
-        """theory_io_bytes / (time x peak bandwidth) (P)."""
+        """Compulsory bytes / (time x peak bandwidth): what must move for this call's data, at most 1."""
         return self.metrics.io_efficiency
 
     @property
-    def compute_efficiency(self) -> float:
-        """theory_ops / (time x peak vector rate) (P, T)."""
+    def vendor_io_efficiency(self) -> float:
+        """The vendor's: all tensors once / (time x peak bandwidth) (P). Above 1 where a call needs less of them."""
+        return self.metrics.vendor_io_efficiency
+
+    @property
+    def compute_efficiency(self) -> float | None:
+        """theory_ops / (time x peak vector rate) (P, T); None where no operations were declared."""
         return self.metrics.compute_efficiency
 
     def __repr__(self) -> str:

@@ -26,9 +26,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import InputError, MlusimError
+from mlusim.errors import BoardError, InputError, MlusimError
 from mlusim.files import atomic_write
 from mlusim.hardware import Board
+from mlusim.hardware.presets import find_preset
 from mlusim.log import COLUMNS, NONE, WIDTH, AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
 from mlusim.planning.plan import Plan, Tiles
 from mlusim.planning.request import Request
@@ -36,6 +37,7 @@ from mlusim.version import __version__
 
 FORMAT = "mlusim-run"
 NUMBER = 1
+_STAND_IN = "mlu370-x4"  # for parameters of a user's board that an earlier version did not have
 
 Array = np.ndarray[Any, Any]
 Record = TypeVar("Record")
@@ -59,7 +61,7 @@ class Saved:
     plan: Plan | None
     request: Request | None
     log: Log
-    theory_ops: int = 0
+    theory_ops: int | None = None
     stopped: str = ""
     sources: Mapping[str, str]
     output: Array | None = None
@@ -74,7 +76,7 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
         "number": NUMBER,
         "mlusim": __version__,
         "operator": run.operator,
-        "theory_ops": int(run.theory_ops),
+        "theory_ops": None if run.theory_ops is None else int(run.theory_ops),
         "stopped": run.stopped,
         "board": board_values(run.board) | {"sources": dict(run.board.sources)},
         "plan": None if run.plan is None else _plan_values(run.plan, run.board, arrays),
@@ -218,7 +220,7 @@ def _array(archive: zipfile.ZipFile, name: str) -> Array:
 
 def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
     values = dict(head["board"])
-    board = Board(sources=values.pop("sources"), **values)
+    board = _board_of(values)
     output = None
     if head["output"] is not None:
         output = array("output").view(dtype_of(head["output"]["dtype"])).reshape(head["output"]["shape"])
@@ -232,12 +234,24 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
         plan=None if head["plan"] is None else _plan_of(head["plan"], board, array),
         request=request,
         log=_log_of(head["log"], array),
-        theory_ops=int(head["theory_ops"]),
+        theory_ops=None if head["theory_ops"] is None else int(head["theory_ops"]),
         stopped=str(head["stopped"]),
         made_by=dict(head.get("made_by", {})),
         sources=sources,
         output=output,
     )
+
+
+def _board_of(values: dict[str, Any]) -> Board:
+    """A board from its values. An earlier version has no value for what it did not model: the preset's stands in."""
+    try:
+        base = find_preset(values["name"])
+    except BoardError:
+        base = find_preset(_STAND_IN)
+    missing = set(board_values(base)) - set(values)
+    sources = dict.fromkeys(missing, "ASSUMED: not in the saved run, which an earlier version wrote")
+    given = {name: value for name, value in values.items() if name != "sources"}
+    return Board(sources={**values["sources"], **sources}, **{name: getattr(base, name) for name in missing}, **given)
 
 
 def _plan_values(plan: Plan, board: Board, arrays: dict[str, Array]) -> dict[str, Any]:
@@ -252,7 +266,7 @@ def _plan_values(plan: Plan, board: Board, arrays: dict[str, Array]) -> dict[str
 
 def _plan_of(values: dict[str, Any], board: Board, array: Callable[[str], Array]) -> Plan:
     values = {name: _tuples(value) for name, value in values.items() if name != "board"} | {
-        "board": Board(**values["board"]) if "board" in values else board
+        "board": _board_of(dict(values["board"])) if "board" in values else board
     }
     tiles = Tiles(*(array(f"plan/{name}") for name in _TILES))
     return Plan(tiles=tiles, **values)

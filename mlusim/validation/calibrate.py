@@ -1,79 +1,124 @@
 """Fit the parameters to the measurements and write them down: `python -m mlusim.validation.calibrate`.
 
-Least squares on the logarithm of simulated over measured time, one residual for each row (scipy, an extra of `dev`).
-A result that hangs on the exact step of the cores is not to be trusted, so a row's simulated time is the geometric mean
-over half, once and twice the board's launch skew. Every row that does not alone decide a parameter is then left out in
-turn, the others are fitted again, and it is predicted.
+Least squares on the logarithm of simulated over measured time, by Gauss-Newton steps on all parameters and rows at
+once. Each parameter is held to its value before calibration as if that were one more measurement, with the doubt that
+`parameters` states: where no row speaks, it stays there. A row's simulated time is the geometric mean over half,
+once and twice the board's launch skew, so that no parameter follows the exact step of the cores.
+
+Then measurements are left out, the parameters are fitted to the rest, and those left out are predicted: row by row,
+kind by kind of kernel, and kind by kind within each family. The errors of these predictions are what `band` says of
+runs that were not measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from mlusim.hardware import Board, board
-from mlusim.hardware.presets import ALIASES, preset
-from mlusim.validation.measurements import BOUND, SINGLE, Measurement, measurements
-from mlusim.validation.parameters import GROUPS, Group, Parameter
+from mlusim.hardware.calibrated import PATH
+from mlusim.hardware.presets import find_preset, preset
+from mlusim.validation.measurements import FIT, Measurement, measurements
+from mlusim.validation.parameters import PARAMETERS, Parameter
 from mlusim.validation.recreate import recreate, simulated_us
 
-CALIBRATED = Path(__file__).resolve().parent.parent / "hardware" / "calibrated.py"
 _SKEWS = (0.5, 1.0, 2.0)
-_LONG_US = 1000.0  # a launch's skew does not show in what takes longer
-_DIFFERENCE = 0.02
-_TOLERANCE = 1e-3
+_LONG_US = 60.0  # a launch's skew does not show in what takes longer
+_DIFFERENCE = 0.1
+_ROUNDS = 3
+_ROW_DOUBT = 0.05  # of a measurement and its re-creation together
+_STEP = 0.5  # the longest step of a parameter, as a logarithm
 
-Values = dict[str, float]
+Values: TypeAlias = tuple[float, ...]
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Fit:
-    """The parameters of one group, and the simulated times that they give."""
+    """The parameters and rows of a fit, and the simulated times so far."""
 
-    def __init__(self, group: Group, settled: Mapping[str, float]) -> None:
-        self.group = group
-        self.settled = dict(settled)
-        self.rows = [row for row in measurements() if row.board in group.boards and row.use != BOUND]
+    def __init__(self, rows: Sequence[Measurement], parameters: Sequence[Parameter] = PARAMETERS) -> None:
+        self.rows = list(rows)
+        self.parameters = list(parameters)
+        self.first = tuple(float(getattr(before(item.known_on), item.fields[0])) for item in self.parameters)
         self._known: dict[Any, float] = {}
 
     def simulate(self, row: Measurement, values: Sequence[float]) -> float:
         """Simulated time of a row in microseconds, meaned over the skews."""
-        key = (row.name, *values)
+        plain = before(row.board)
+        fields = fields_for(plain, self.parameters, values)
+        key = (row.name, *sorted(fields.items()))
         found = self._known.get(key)
         if found is None:
-            on = board_with(row.board, self.settled | fields_of(self.group, values))
-            skews = _SKEWS if row.time_us < _LONG_US else (1.0,)
+            on = with_values(plain, fields)
             logs = []
-            for factor in skews:
+            for factor in _SKEWS if row.time_us < _LONG_US else (1.0,):
                 skewed = on.replace(core_start_skew_ps=round(on.core_start_skew_ps * factor))
                 logs.append(math.log(simulated_us(row, recreate(row, skewed))))
             found = self._known[key] = math.exp(sum(logs) / len(logs))
         return found
 
-    def solve(self, first: Sequence[float], without: str = "", rounds: int = 12) -> list[float]:
-        """Least squares from `first`, leaving one row out; values rounded to their steps."""
-        from scipy.optimize import least_squares
+    def residuals(self, values: Sequence[float]) -> Floats:
+        """(rows,) logarithm of simulated over measured time."""
+        return np.array([math.log(self.simulate(row, values) / row.time_us) for row in self.rows])
 
-        parameters = self.group.parameters
-        rows = [row for row in self.rows if row.name != without]
+    def slopes(self, values: Sequence[float]) -> Floats:
+        """(rows, parameters) change of the residuals by the logarithm of each parameter, of the rows it rests on."""
+        here = self.residuals(values)
+        found = np.zeros((len(self.rows), len(self.parameters)))
+        for column, item in enumerate(self.parameters):
+            part = min(_DIFFERENCE, item.doubt / 3)
+            factor = 1 + part if values[column] * (1 + part) <= item.high else 1 - part
+            moved = (*values[:column], values[column] * factor, *values[column + 1 :])
+            for index, row in enumerate(self.rows):
+                if row.name.startswith(item.rests_on) and item.applies_to(before(row.board)):
+                    change = math.log(self.simulate(row, moved) / row.time_us) - here[index]
+                    found[index, column] = change / math.log(factor)
+        return found
 
-        def values_at(logs: Any) -> list[float]:
-            return [float(math.exp(value)) for value in logs]
+    def step(self, values: Values, slopes: Floats, without: Collection[str] = ()) -> Values:
+        """One Gauss-Newton step from `values`, within the bounds, with some rows left out."""
+        chosen = [index for index, row in enumerate(self.rows) if row.name not in without]
+        doubts = np.array([item.doubt for item in self.parameters])
+        pull = np.log(np.array(self.first) / np.array(values)) / doubts
+        matrix = np.vstack([slopes[chosen] / _ROW_DOUBT, np.diag(1 / doubts)])
+        right = np.concatenate([-self.residuals(values)[chosen] / _ROW_DOUBT, pull])
+        change = np.clip(np.linalg.lstsq(matrix, right, rcond=None)[0], -_STEP, _STEP)
+        return tuple(
+            float(np.clip(value * math.exp(part), item.low, item.high))
+            for item, value, part in zip(self.parameters, values, change, strict=True)
+        )
 
-        def residuals(logs: Any) -> list[float]:
-            values = values_at(logs)
-            return [math.log(self.simulate(row, values) / row.time_us) for row in rows]
+    def cost(self, values: Values) -> float:
+        """What the fit makes least."""
+        misses = self.residuals(values) / _ROW_DOUBT
+        pulls = [
+            math.log(value / first) / item.doubt
+            for item, value, first in zip(self.parameters, values, self.first, strict=True)
+        ]
+        return float(misses @ misses) + sum(pull * pull for pull in pulls)
 
-        low = [math.log(parameter.low) for parameter in parameters]
-        high = [math.log(parameter.high) for parameter in parameters]
-        start = [math.log(value) for value in first]
-        solution = least_squares(
-            residuals, start, bounds=(low, high), diff_step=_DIFFERENCE, xtol=_TOLERANCE, ftol=_TOLERANCE,
-            max_nfev=rounds,
-        )  # fmt: skip
-        return [rounded(parameter, value) for parameter, value in zip(parameters, values_at(solution.x), strict=True)]
+    def solve(self, say: Callable[[str], None] = print, rounds: int = _ROUNDS) -> tuple[Values, Floats]:
+        """The best values, on their steps, and the slopes at the values before calibration, which all steps use."""
+        values, best = self.first, self.cost(self.first)
+        slopes = self.slopes(values)
+        for _ in range(rounds):
+            found = self.step(values, slopes)
+            cost = self.cost(found)
+            say(f"cost {best:.1f} -> {cost:.1f}")
+            if cost >= best:
+                break
+            values, best = found, cost
+        return tuple(rounded(item, value) for item, value in zip(self.parameters, values, strict=True)), slopes
+
+
+def before(name: str) -> Board:
+    """A board as it was before any calibration."""
+    return preset(find_preset(name).name, fitted=False)
 
 
 def rounded(parameter: Parameter, value: float) -> float:
@@ -81,105 +126,101 @@ def rounded(parameter: Parameter, value: float) -> float:
     return round(round(value / parameter.step) * parameter.step, 6)
 
 
-def fields_of(group: Group, values: Sequence[float]) -> Values:
-    """Values of parameters as fields of a board."""
+def fields_for(on: Board, parameters: Sequence[Parameter], values: Sequence[float]) -> dict[str, float]:
+    """The values that a board takes, by field."""
     return {
-        field: value for parameter, value in zip(group.parameters, values, strict=True) for field in parameter.fields
+        field: value
+        for item, value in zip(parameters, values, strict=True)
+        if item.applies_to(on)
+        for field in item.fields
     }
 
 
-def board_with(name: str, values: Mapping[str, float]) -> Board:
-    """A board, as it was before any calibration, with some fields set, each in the type of the field."""
-    on = preset(ALIASES.get(name, name), fitted=False)
+def with_values(on: Board, values: Mapping[str, float]) -> Board:
+    """A board with some fields set, each in the type of the field."""
     return on.replace(
         **{field: value if isinstance(getattr(on, field), float) else round(value) for field, value in values.items()}
     )
 
 
-def calibrate(*, leave_out: bool = True, say: Any = print) -> tuple[list[tuple[Parameter, float]], Values]:
-    """Fit all groups; gives each parameter's value, and each row's time as predicted without it."""
-    found: list[tuple[Parameter, float]] = []
-    predicted: Values = {}
-    everywhere: Values = {}
-    for group in GROUPS:
-        fit = Fit(group, everywhere)
-        values = fit.solve([parameter.first for parameter in group.parameters])
-        found += list(zip(group.parameters, values, strict=True))
-        for parameter, value in zip(group.parameters, values, strict=True):
-            say(f"{', '.join(parameter.fields)} = {value:g}")
-        for row in fit.rows:
-            time_us = fit.simulate(row, values)
-            text = f"  {row.name}: {100 * (time_us / row.time_us - 1):+.1f} %"
-            if leave_out and row.use != SINGLE:
-                own = fit.solve(values, without=row.name, rounds=4)
-                predicted[row.name] = fit.simulate(row, own)
-                text += f", left out {100 * (predicted[row.name] / row.time_us - 1):+.1f} %"
-            say(text)
-        for parameter, value in zip(group.parameters, values, strict=True):
-            if not parameter.families:
-                everywhere |= dict.fromkeys(parameter.fields, value)
-    return found, predicted
+def left_out(
+    fit: Fit, values: Values, slopes: Floats, groups: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, float]]:
+    """For each group of rows: their simulated times in microseconds by a fit to all the others."""
+    found: dict[str, dict[str, float]] = {}
+    for group, names in groups.items():
+        own = fit.step(values, slopes, names)
+        found[group] = {row.name: fit.simulate(row, own) for row in fit.rows if row.name in names}
+    return found
 
 
-def module_text(found: Sequence[tuple[Parameter, float]], predicted: Mapping[str, float]) -> str:
-    """`mlusim/hardware/calibrated.py`."""
-    lines = [
-        '"""Fitted parameters. Written by `python -m mlusim.validation.calibrate`: not to be edited by hand."""',
-        "",
-        "from mlusim.hardware.fitted import Fitted",
-        "",
-        "FITTED: tuple[Fitted, ...] = (",
+def groups_of(rows: Sequence[Measurement], key: Callable[[Measurement], str]) -> dict[str, list[str]]:
+    """Names of rows by a key."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row.name)
+    return found
+
+
+def family_of(row: Measurement) -> str:
+    """The family of the board that a row was measured on."""
+    return board(row.board).family
+
+
+def calibrate(say: Callable[[str], None] = print) -> dict[str, Any]:
+    """Fit, leave out, and give what `calibrated.json` holds."""
+    rows = [row for row in measurements() if row.use == FIT]
+    fit = Fit(rows)
+    values, slopes = fit.solve(say)
+    for item, value in zip(fit.parameters, values, strict=True):
+        say(f"{', '.join(item.fields)} {item.families or ''} = {value:g}")
+    by_row = left_out(fit, values, slopes, {row.name: [row.name] for row in rows})
+    by_cell = left_out(fit, values, slopes, groups_of(rows, lambda row: f"{row.kind} on {family_of(row)}"))
+    by_kind = left_out(fit, values, slopes, groups_of(rows, lambda row: row.kind))
+    flat = [
+        {name: time for group in found.values() for name, time in group.items()} for found in (by_row, by_cell, by_kind)
     ]
-    for parameter, value in found:
-        source = f"{', '.join(parameter.rests_on)}: {parameter.why}"
-        if parameter.single_source:
-            source += "; a single source"
-        for field in parameter.fields:
-            integer = isinstance(getattr(board(parameter.known_on), field), int)
-            lines += [
-                "    Fitted(",
-                f'        "{field}",',
-                f"        {round(value):_}," if integer else f"        {value:g},",
-                f"        {_tuple(parameter.families)},",
-                f'        "{parameter.known_on}",',
-                *_wrapped(source),
-                "    ),",
-            ]
-    lines += [
-        ")",
-        "",
-        "# Simulated time of each row in microseconds, by a fit to all the others.",
-        "LEFT_OUT_US: dict[str, float] = {",
-        *(f'    "{name}": {time_us:.3f},' for name, time_us in predicted.items()),
-        "}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _tuple(names: Sequence[str]) -> str:
-    quoted = ", ".join(f'"{name}"' for name in names)
-    return f"({quoted},)" if len(names) == 1 else f"({quoted})"
-
-
-def _wrapped(text: str, width: int = 104) -> list[str]:
-    import textwrap
-
-    parts = textwrap.wrap(text, width)
-    if len(parts) == 1:
-        return [f'        "{text}",']
-    quoted = [f'        "{part} "' for part in parts[:-1]]
-    return [*quoted, f'        "{parts[-1]}",']
+    for row in rows:
+        times = (fit.simulate(row, values), *(part[row.name] for part in flat))
+        errors = " ".join(f"{100 * (time / row.time_us - 1):+8.1f} %" for time in times)
+        say(f"  {row.name:<26} {errors}")
+    return {
+        "parameters": [
+            {
+                "field": field,
+                "value": value if isinstance(getattr(board(item.known_on), field), float) else round(value),
+                "families": list(item.families),
+                "known_on": item.known_on,
+                "rests_on": sorted({row.name for row in rows if row.name.startswith(item.rests_on)}),
+                "why": item.why,
+            }
+            for item, value in zip(fit.parameters, values, strict=True)
+            for field in item.fields
+        ],
+        "rows": [
+            {
+                "name": row.name,
+                "kind": row.kind,
+                "family": family_of(row),
+                "nbytes": row.bytes_read + row.bytes_written,
+                "time_us": row.time_us,
+                "left_out": round(flat[0][row.name], 3),
+                "kind_in_family": round(flat[1][row.name], 3),
+                "kind_anywhere": round(flat[2][row.name], 3),
+            }
+            for row in rows
+        ],
+    }
 
 
 def main() -> None:
     """Fit, and write the file that the presets read."""
     parser = argparse.ArgumentParser(prog="python -m mlusim.validation.calibrate", description=__doc__)
     parser.add_argument("--dry-run", action="store_true", help="print, and write nothing")
-    parser.add_argument("--fit-only", action="store_true", help="leave no row out; writes nothing")
     options = parser.parse_args()
-    found, predicted = calibrate(leave_out=not options.fit_only)
-    if not (options.dry_run or options.fit_only):
-        CALIBRATED.write_text(module_text(found, predicted), encoding="utf-8")
+    found = calibrate()
+    if not options.dry_run:
+        PATH.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

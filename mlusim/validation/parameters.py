@@ -1,132 +1,149 @@
-"""The parameters that are fitted: on which boards, to which measurements, and within what bounds."""
+"""The parameters that are fitted: what each stands for, the boards that take its value, and its bounds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from mlusim.hardware import Board
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
     """One degree of freedom of the fit.
 
+    Its value before any calibration, that of the preset with its reasoning, is where the fit begins and what it
+    returns to where no measurement speaks.
+
     Attributes:
         fields: fields of `Board` that take its value.
-        first: where the fit begins.
         low, high: its bounds.
         step: what the value is rounded to.
+        doubt: standard deviation of the value before calibration, as a part of it.
         known_on: the board that the measurements speak of.
         families: families that take the value; empty: all.
-        rests_on: names of the measurements that determine it.
+        rests_on: names of the measurements that determine it; a prefix stands for all that begin with it.
         why: the mechanism, in a few words.
     """
 
     fields: tuple[str, ...]
-    first: float
     low: float
     high: float
     step: float
+    doubt: float
     known_on: str
-    families: tuple[str, ...]
+    families: tuple[str, ...] = ()
     rests_on: tuple[str, ...]
     why: str
 
-    @property
-    def single_source(self) -> bool:
-        """Whether one source alone speaks for it."""
-        return len({name.partition("-")[0] for name in self.rests_on}) == 1
+    def applies_to(self, board: Board) -> bool:
+        """Whether a board takes its value."""
+        return not self.families or board.family in self.families
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Parameters that are fitted together, and the boards whose measurements decide them."""
-
-    boards: tuple[str, ...]
-    parameters: tuple[Parameter, ...]
-
-
-_COPIES = ("copy-1.57MB", "copy-8.4MB", "copy-44.8MB")
-
-# In this order: what the first group says of all boards holds when the others are fitted.
-GROUPS = (
-    Group(
-        ("mlu590-m9", "mlu590-h8"),
-        (
-            Parameter(
-                fields=("dma_read_latency_ps",),
-                first=900_000,
-                low=200_000,
-                high=2_000_000,
-                step=5_000,
-                known_on="mlu590-m9",
-                families=(),
-                rests_on=("rows-4KB-590h8", *_COPIES),
-                why="start-up of a load that nothing hides",
-            ),
-            Parameter(
-                fields=("kernel_start_ps",),
-                first=700_000,
-                low=50_000,
-                high=1_200_000,
-                step=5_000,
-                known_on="mlu590-m9",
-                families=(),
-                rests_on=("fill-one",),
-                why="what the smallest kernel takes besides its store",
-            ),
-            Parameter(
-                fields=("dram_mixed_efficiency",),
-                first=0.9,
-                low=0.6,
-                high=1.0,
-                step=0.002,
-                known_on="mlu590-m9",
-                families=("mlu590",),
-                rests_on=("copy-44.8MB", "copy-fp32-8192", "add-100MB", "concat-16x8.4MB"),
-                why="what is left of the DRAM while reads and writes are mixed",
-            ),
-        ),
+PARAMETERS = (
+    Parameter(
+        fields=("dma_read_latency_ps",),
+        low=150_000,
+        high=1_200_000,
+        step=5_000,
+        doubt=0.3,
+        known_on="mlu590-h8",
+        rests_on=("rows", "copy-1.57MB", "copy-8.4MB", "matmul-blocks"),
+        why="start-up of a load that nothing hides",
     ),
-    Group(
-        ("mlu370-x4",),
-        (
-            Parameter(
-                fields=("dram_mixed_efficiency",),
-                first=0.94,
-                low=0.6,
-                high=1.0,
-                step=0.002,
-                known_on="mlu370-x4",
-                families=("mlu220", "mlu270", "mlu370"),
-                rests_on=("stream-copy-370", "stream-add-370"),
-                why="what is left of the DRAM while reads and writes are mixed",
-            ),
-        ),
+    Parameter(
+        fields=("vector_log_cycles",),
+        low=8,
+        high=32,
+        step=1,
+        doubt=0.3,
+        known_on="mlu590-h8",
+        rests_on=("rows", "log1p"),
+        why="cycles of a logarithm for each 128 B",
     ),
-    Group(
-        ("mlu290",),
-        (
-            Parameter(
-                fields=("core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s"),
-                first=32e9,
-                low=20e9,
-                high=64e9,
-                step=1e8,
-                known_on="mlu290-m5",
-                families=("mlu290",),
-                rests_on=("hardsigmoid-290-4", "hardsigmoid-290-32", "hardsigmoid-290-64", "hardsigmoid-290-64-big"),
-                why="requests in flight of one core over their latency",
-            ),
-            Parameter(
-                fields=("dram_latency_growth",),
-                first=0.6,
-                low=0.02,
-                high=3.0,
-                step=0.01,
-                known_on="mlu290-m5",
-                families=("mlu290",),
-                rests_on=("hardsigmoid-290-32", "hardsigmoid-290-64", "hardsigmoid-290-64-big"),
-                why="latency that grows with the load",
-            ),
-        ),
+    Parameter(
+        fields=("kernel_start_ps",),
+        low=50_000,
+        high=1_200_000,
+        step=5_000,
+        doubt=0.3,
+        known_on="mlu590-m9",
+        rests_on=("fill-one", "copy-1.57MB"),
+        why="what the smallest kernel takes besides its store",
+    ),
+    Parameter(
+        fields=("cluster_start_ps",),
+        low=0,
+        high=400_000,
+        step=5_000,
+        doubt=0.5,
+        known_on="mlu590-m9",
+        rests_on=("copy-1.57MB", "copy-8.4MB", "copy-44.8MB", "rows"),
+        why="a launch on twelve clusters against one on a single cluster",
+    ),
+    Parameter(
+        fields=("dram_write_efficiency",),
+        low=0.885,
+        high=0.925,
+        step=0.002,
+        doubt=0.03,
+        known_on="mlu590-m9",
+        families=("mlu590",),
+        rests_on=("expand",),
+        why="the DRAM's rate for contiguous writes",
+    ),
+    Parameter(
+        fields=("dram_mixed_efficiency",),
+        low=0.6,
+        high=1.0,
+        step=0.002,
+        doubt=0.06,
+        known_on="mlu590-m9",
+        families=("mlu590",),
+        rests_on=("copy-44.8MB", "copy-fp32", "add", "concat", "transpose", "stream-add-590"),
+        why="what is left of the DRAM while reads and writes are mixed",
+    ),
+    Parameter(
+        fields=("dram_mixed_efficiency",),
+        low=0.6,
+        high=1.0,
+        step=0.002,
+        doubt=0.06,
+        known_on="mlu370-x4",
+        families=("mlu220", "mlu270", "mlu370"),
+        rests_on=("stream-copy-370", "stream-add-370", "matmul-pipe3-370x4", "matmul-sram-pipe5-370x4"),
+        why="what is left of the DRAM while reads and writes are mixed",
+    ),
+    Parameter(
+        fields=("tensor_efficiency",),
+        low=0.4,
+        high=1.0,
+        step=0.005,
+        doubt=0.15,
+        known_on="mlu370-x8",
+        rests_on=("matmul-pipe3-370x8", "matmul-sram-pipe5-370x8", "matmul-blocks"),
+        why="the part of its peak that a matmul reaches",
+    ),
+    Parameter(
+        fields=("core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s"),
+        low=20e9,
+        high=64e9,
+        step=1e8,
+        doubt=0.7,
+        known_on="mlu290-m5",
+        families=("mlu290",),
+        rests_on=("hardsigmoid",),
+        why="requests in flight of one core over their latency",
+    ),
+    Parameter(
+        fields=("dram_latency_growth",),
+        low=0.02,
+        high=3.0,
+        step=0.01,
+        doubt=1.0,
+        known_on="mlu290-m5",
+        families=("mlu290",),
+        rests_on=("hardsigmoid-290-32", "hardsigmoid-290-64"),
+        why="latency that grows with the load",
     ),
 )

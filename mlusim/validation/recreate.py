@@ -24,6 +24,8 @@ _TRANSPOSE_TILE = (256, 192)  # 96 KiB of halves, which divides 2048 x 10944
 
 # Instructions of an inner iteration besides its two loads.
 _GDRAM_ORDINARY, _NRAM_ORDINARY = 13, 17
+_COURSE_ORDINARY = 6
+_MATMUL_ROWS, _MATMUL_TASKS = 128, 128
 
 _SEQUENCES = (20, 25, 18, 20)
 _VOCABULARY = 30_522  # a row of 122088 B
@@ -131,23 +133,61 @@ def _hard_sigmoid(row: Measurement, on: Board) -> Device:
 def _scalar(row: Measurement, on: Board) -> Device:
     # The one kind of row that looks at its bytes: scalar loads need them.
     device = Device(on)
-    rows, inner, columns = map(int, row.shape.split("x"))
+    rows, inner, columns = _matrices(row)
     a = device.upload(np.zeros((rows, inner), row.dtype), "a")
     b = device.upload(np.zeros((inner, columns), row.dtype), "b")
     out = device.alloc((rows, columns), row.dtype)
-    if row.name.startswith("scalar-nram"):
-        return _launch(device, kernels.scalar_matmul_nram, a, b, out, _NRAM_ORDINARY, dim=1, kind="BLOCK")
-    return _launch(device, kernels.scalar_matmul, a, b, out, _GDRAM_ORDINARY, dim=1, kind="BLOCK")
+    if "nram" in row.name:
+        ordinary = _NRAM_ORDINARY if row.name.startswith("scalar") else _COURSE_ORDINARY
+        return _launch(device, kernels.scalar_matmul_nram, a, b, out, ordinary, dim=1, kind="BLOCK")
+    ordinary = _GDRAM_ORDINARY if row.name.startswith("scalar") else _COURSE_ORDINARY
+    return _launch(device, kernels.scalar_matmul, a, b, out, ordinary, dim=1, kind="BLOCK")
+
+
+def _matrices(row: Measurement) -> tuple[int, int, int]:
+    """Rows, inner extent and columns of a matmul; of the course's shapes the bytes say which extent is inner."""
+    if "=" not in row.shape:
+        rows, inner, columns = map(int, row.shape.split("x"))
+        return rows, inner, columns
+    m, n, k = (int(part.partition("=")[2]) for part in row.shape.split())
+    itemsize = np.dtype(row.dtype).itemsize
+    return (m, n, k) if row.bytes_written in {0, m * k * itemsize} else (m, k, n)
+
+
+def _matmul(row: Measurement, on: Board) -> Device:
+    what = row.name.split("-")[1]
+    if what == "scalar":
+        return _scalar(row, on)
+    device = Device(on, data=False)
+    rows, inner, columns = _matrices(row)
+    a = _tensor(device, (rows, inner), row.dtype, "a")
+    b = _tensor(device, (columns, inner), row.dtype, "b")
+    out = device.alloc((rows, columns), row.dtype)
+    if what == "1core":
+        return _launch(device, kernels.matmul_one, a, b, out, dim=1, kind="BLOCK")
+    if what == "sram":
+        return _launch(device, kernels.matmul_staged, a, b, out, _MATMUL_ROWS, dim=_MATMUL_TASKS, kind="UNION1")
+    kernel = kernels.matmul_blocks if what == "blocks" else kernels.matmul_pipelined
+    return _launch(device, kernel, a, b, out, _MATMUL_ROWS, dim=_MATMUL_TASKS, kind="BLOCK")
+
+
+def _log1p(row: Measurement, on: Board) -> Device:
+    device = Device(on, data=False)
+    count = _elements(row)
+    x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
+    return _launch(device, kernels.log1p, x, out, dim=_tasks(row), kind="BLOCK")
 
 
 def _rows(row: Measurement, on: Board) -> Device:
     device = Device(on, data=False)
     programs = _tasks(row)
-    width = programs // len(_SEQUENCES) * _ROW
+    x_itemsize = np.dtype(row.dtype).itemsize
+    row_elements = 4096 // x_itemsize if "4KB" in row.name else 8192 // x_itemsize
+    width = programs // len(_SEQUENCES) * row_elements
     # The last of a row's blocks is masked beyond the vocabulary; it is loaded whole here, 0.7 % more bytes.
     x = _tensor(device, (sum(_SEQUENCES), width), row.dtype)
     strided = View(x.allocation, 0, x.shape, (_VOCABULARY * x.itemsize, x.itemsize), x.dtype)
-    out = device.alloc((len(_SEQUENCES), width // _ROW, _ROW), row.dtype)
+    out = device.alloc((len(_SEQUENCES), width // row_elements, row_elements), row.dtype)
     return _launch(device, kernels.row_loads, strided, out, _SEQUENCES, dim=programs, kind="BLOCK")
 
 
@@ -163,4 +203,6 @@ _RUNS: dict[str, Callable[[Measurement, Board], Device]] = {
     "hardsigmoid": _hard_sigmoid,
     "scalar": _scalar,
     "rows": _rows,
+    "matmul": _matmul,
+    "log1p": _log1p,
 }

@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.known import BEYOND, MEASURED, coverage
 from mlusim.analysis.metrics import measure
 from mlusim.hardware import board
-from mlusim.hardware.calibrated import LEFT_OUT_US
+from mlusim.hardware.calibrated import Row, rows
 from mlusim.host.device import Device
 from mlusim.validation.measurements import BOUND, SINGLE, Measurement, measurements
-from mlusim.validation.parameters import GROUPS
 from mlusim.validation.recreate import recreate, simulated_us
 
-AIM_MEAN, AIM_WORST, AIM_LEFT_OUT = 0.10, 0.25, 0.15
+AIM_MEAN, AIM_WORST, AIM_LEFT_OUT_MEAN, AIM_LEFT_OUT_WORST = 0.05, 0.15, 0.08, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class Outcome:
     Attributes:
         row: the measurement.
         simulated_us: by the board's preset.
-        left_out_us: by a fit to all other rows; None where a parameter rests on this row alone.
+        left_out: its prediction by fits that did not see it; None where a parameter is read off this row, or a bound.
         dominated_by: the cause of most time of the cores that had a task, as `where_time_went` names them.
         share: its part of that time.
     """
 
     row: Measurement
     simulated_us: float
-    left_out_us: float | None
+    left_out: Row | None
     dominated_by: str
     share: float
 
@@ -44,27 +44,23 @@ class Outcome:
     @property
     def left_out_error(self) -> float | None:
         """The same of the prediction without this row."""
-        return None if self.left_out_us is None else self.left_out_us / self.row.time_us - 1
+        return None if self.left_out is None else self.left_out.left_out / self.row.time_us - 1
 
     @property
-    def one_source(self) -> bool:
-        """Whether a parameter that it needs rests on one source, so that leaving this row out shows little."""
-        return self.row.use == SINGLE or self.row.name in _ONE_SOURCE
-
-
-_ONE_SOURCE = frozenset(
-    name for group in GROUPS for parameter in group.parameters if parameter.single_source for name in parameter.rests_on
-)
+    def kind_left_out_error(self) -> float | None:
+        """The same without any row of its kind of kernel on its family of boards."""
+        return None if self.left_out is None else self.left_out.kind_in_family / self.row.time_us - 1
 
 
 def validate(only: Sequence[str] = ()) -> Iterator[Outcome]:
     """Simulate the measurements, one by one; `only`: those whose name begins with one of these."""
+    predictions = {row.name: row for row in rows()}
     for row in measurements():
         if only and not row.name.startswith(tuple(only)):
             continue
         device = recreate(row)
         cause, share = _dominant(device)
-        yield Outcome(row, simulated_us(row, device), LEFT_OUT_US.get(row.name), cause, share)
+        yield Outcome(row, simulated_us(row, device), predictions.get(row.name), cause, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,35 +71,40 @@ class Accuracy:
         rows: measurements that count: all but bounds.
         mean, worst: of the absolute errors.
         bias: mean of the errors with their sign.
-        left_out_rows: rows that were left out in turn, with no parameter that rests on one source.
+        read_off: rows of these from which a parameter is read off, so that they agree by construction.
+        left_out_rows: rows that were left out in turn.
         left_out_mean, left_out_worst: of the absolute errors of these.
-        all_left_out_mean: the same over all rows that were left out in turn.
+        kind_left_out_mean, kind_left_out_worst: the same with the row's kind of kernel left out on its family.
     """
 
     rows: int
     mean: float
     worst: float
     bias: float
+    read_off: int
     left_out_rows: int
     left_out_mean: float
     left_out_worst: float
-    all_left_out_mean: float
+    kind_left_out_mean: float
+    kind_left_out_worst: float
 
 
 def accuracy(outcomes: Sequence[Outcome]) -> Accuracy:
-    """The figures over some outcomes; nan where there is none."""
+    """The figures over some outcomes; 0 where there is none."""
     errors = [outcome.error for outcome in outcomes if outcome.row.use != BOUND]
-    several = [_left_out(outcome) for outcome in outcomes if outcome.left_out_us is not None and not outcome.one_source]
-    every = [_left_out(outcome) for outcome in outcomes if outcome.left_out_us is not None]
+    one_by_one = [outcome.left_out_error for outcome in outcomes if outcome.left_out_error is not None]
+    by_kind = [outcome.kind_left_out_error for outcome in outcomes if outcome.kind_left_out_error is not None]
     return Accuracy(
         rows=len(errors),
         mean=_mean(errors),
-        worst=max(map(abs, errors), default=0.0),
+        worst=_worst(errors),
         bias=sum(errors) / max(len(errors), 1),
-        left_out_rows=len(several),
-        left_out_mean=_mean(several),
-        left_out_worst=max(map(abs, several), default=0.0),
-        all_left_out_mean=_mean(every),
+        read_off=sum(outcome.row.use == SINGLE for outcome in outcomes),
+        left_out_rows=len(one_by_one),
+        left_out_mean=_mean(one_by_one),
+        left_out_worst=_worst(one_by_one),
+        kind_left_out_mean=_mean(by_kind),
+        kind_left_out_worst=_worst(by_kind),
     )
 
 
@@ -125,6 +126,7 @@ def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 "id": outcome.row.name,
                 "board": board(outcome.row.board).name,
                 "kernel": outcome.row.kernel,
+                "kind": outcome.row.kind,
                 "use": outcome.row.use,
                 "why": outcome.row.why,
                 "grade": outcome.row.grade,
@@ -133,19 +135,20 @@ def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
                 "simulated_us": outcome.simulated_us,
                 "error": outcome.error,
                 "left_out_error": outcome.left_out_error,
-                "one_source": outcome.one_source,
+                "kind_left_out_error": outcome.kind_left_out_error,
                 "dominated_by": outcome.dominated_by,
                 "dominated_share": outcome.share,
             }
             for outcome in outcomes
         ],
         "accuracy": asdict(accuracy(outcomes)),
+        "coverage": [asdict(coverage(level)) for level in (MEASURED, BEYOND)],
     }
-
-
-def _left_out(outcome: Outcome) -> float:
-    return outcome.left_out_error or 0.0
 
 
 def _mean(errors: Sequence[float]) -> float:
     return sum(map(abs, errors)) / max(len(errors), 1)
+
+
+def _worst(errors: Sequence[float]) -> float:
+    return max(map(abs, errors), default=0.0)

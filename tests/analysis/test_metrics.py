@@ -81,14 +81,14 @@ def test_efficiencies_are_the_vendors_formulas():
     assert metrics.compute_efficiency == pytest.approx(5000 / (seconds * metrics.peak_ops_per_s))
     assert metrics.bottleneck == "io"
     assert measure(device.log, X4, theory_ops=10**9).bottleneck == "compute"
-    assert measure(device.log, X4, theory_io_bytes=100).theory_io_bytes == 100
+    assert measure(device.log, X4, tensor_bytes={"read": 60, "write": 40}).theory_io_bytes == 100
     half = run(copy_in, dtype=np.float16)
     assert measure(half.log, X4).peak_ops_per_s == 64 * 32 * 10**9
 
 
 def test_four_cores_of_a_cluster_wait_for_its_port():
     elements = 1 << 16
-    on = X4.replace(core_start_skew_ps=0)
+    on = X4.replace(core_start_skew_ps=0, cluster_start_ps=0, dram_share_spread=0.0)
     device = run(copy_in, on=on, dim=(4, 1, 1), kind="UNION1", elements=elements)
     metrics = measure(device.log, on)
     alone = transfer_ps(4 * elements, on.core_read_bandwidth_bytes_per_s)
@@ -150,7 +150,7 @@ def test_barriers_are_waiting_and_a_slow_task_makes_others_wait():
             core.scalar(1000)
         await core.sync_all_ipu()
 
-    on = X4.replace(core_start_skew_ps=0)
+    on = X4.replace(core_start_skew_ps=0, cluster_start_ps=0, dram_share_spread=0.0)
     metrics = measure(run(uneven, on=on, dim=(4, 1, 1), kind="UNION1").log, on)
     issue, slow = on.cycles_ps(on.issue_cycles), on.cycles_ps(1000)
     assert by_cause(metrics, 0)["scalar"] == slow

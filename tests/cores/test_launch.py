@@ -282,7 +282,8 @@ def test_a_memory_core_starts_with_the_first_core_of_its_cluster(run: Any) -> No
     device = run(nothing, dim=8, kind="UNION2")
     starts = {(task.cluster, task.core): task.start_ps for task in device.log.tasks}
     for cluster in (0, 1):
-        assert starts[cluster, 0x80] == starts[cluster, 0] == X4.kernel_start_ps + 4 * cluster * X4.core_start_skew_ps
+        begins = X4.kernel_start_ps + cluster * (X4.cluster_start_ps + 4 * X4.core_start_skew_ps)
+        assert starts[cluster, 0x80] == starts[cluster, 0] == begins
 
 
 def test_an_empty_kernel_costs_start_and_end(run: Any) -> None:
@@ -312,7 +313,11 @@ def test_block_tasks_come_in_waves(run: Any, tasks: int) -> None:
     for wave in range(waves):
         here = slice(32 * wave, min(32 * (wave + 1), tasks))
         count = here.stop - here.start
-        assert starts[here].tolist() == [begins + k * X4.core_start_skew_ps for k in range(count)]
+        # Successive tasks go to successive clusters, which the first wave sets up one after the other.
+        later = 0 if wave else X4.cluster_start_ps
+        assert starts[here].tolist() == sorted(
+            begins + k % X4.clusters * later + k * X4.core_start_skew_ps for k in range(count)
+        )
         begins = ends[here].max() + X4.wave_ps
     assert device.log.launches[0].end_ps == ends.max() + X4.kernel_end_ps
 

@@ -284,7 +284,7 @@ def test_a_short_copy_hides_only_part_of_the_next_ones_start_up(run: Any) -> Non
 
 @pytest.mark.parametrize("cores", [2, 8, 32])
 def test_k_equal_cores_on_a_saturated_chip_take_k_times(run: Any, cores: int) -> None:
-    one = X4.replace(dram_bandwidth_bytes_per_s=10**9, core_start_skew_ps=0)
+    one = X4.replace(dram_bandwidth_bytes_per_s=10**9, core_start_skew_ps=0, cluster_start_ps=0, dram_share_spread=0.0)
     device = Device(one)
     nbytes = 64_000
 
@@ -299,7 +299,12 @@ def test_k_equal_cores_on_a_saturated_chip_take_k_times(run: Any, cores: int) ->
 @pytest.mark.parametrize("way", ["read", "write"])
 def test_the_cores_of_a_cluster_share_its_port(run: Any, way: str) -> None:
     """One cluster's cores: its port. The same number over four clusters: each its own."""
-    one = X4.replace(**{f"cluster_{way}_bandwidth_bytes_per_s": 16 * 10**9}, core_start_skew_ps=0)
+    one = X4.replace(
+        **{f"cluster_{way}_bandwidth_bytes_per_s": 16 * 10**9},
+        core_start_skew_ps=0,
+        cluster_start_ps=0,
+        dram_share_spread=0.0,
+    )
     nbytes = 64_000
 
     async def kernel(core: Core, x: View) -> None:
@@ -319,7 +324,9 @@ def test_the_cores_of_a_cluster_share_its_port(run: Any, way: str) -> None:
 
 
 def test_sram_is_shared_by_its_cluster(run: Any) -> None:
-    one = X4.replace(sram_bandwidth_bytes_per_s=20 * 10**9, core_start_skew_ps=0)
+    one = X4.replace(
+        sram_bandwidth_bytes_per_s=20 * 10**9, core_start_skew_ps=0, cluster_start_ps=0, dram_share_spread=0.0
+    )
     nbytes = 64_000
 
     async def kernel(core: Core) -> None:
@@ -337,6 +344,8 @@ def test_reads_and_writes_together_lose_the_mixed_efficiency(run: Any) -> None:
         dram_bandwidth_bytes_per_s=10**9,
         dram_mixed_efficiency=0.8,
         core_start_skew_ps=0,
+        cluster_start_ps=0,
+        dram_share_spread=0.0,
         dma_read_latency_ps=0,
         dma_write_latency_ps=0,
     )

@@ -42,7 +42,8 @@ mlu590-m9dg   592        8     4  1850 2304    5120        0  512  512 2048     
 ASSUMED_EVERYWHERE = [
     *("gdram_bytes", "ldram_bytes_per_core"),
     *("dram_read_efficiency", "dram_strided_read_efficiency", "dram_strided_write_efficiency"),
-    "dram_mixing_ps",
+    *("dram_mixing_reach", "dram_share_spread", "tensor_startup_cycles"),
+    *(f"vector_{kind}_cycles" for kind in ("divide", "exp", "root", "trig", "activation")),
     *("cluster_read_bandwidth_bytes_per_s", "cluster_write_bandwidth_bytes_per_s", "memory_core_bandwidth_bytes_per_s"),
     "dma_write_latency_ps",
     *("sram_bandwidth_bytes_per_s", "core_sram_bandwidth_bytes_per_s", "sram_latency_ps"),
@@ -51,7 +52,9 @@ ASSUMED_EVERYWHERE = [
     *("kernel_end_ps", "core_start_skew_ps", "cluster_barrier_ps", "union_barrier_ps"),
 ]
 # Fitted to measurements of one board, or of one family.
-FITTED_ON_590 = ["dma_read_latency_ps", "kernel_start_ps"]
+FITTED_ON_M9 = ["kernel_start_ps", "cluster_start_ps"]
+FITTED_ON_H8 = ["dma_read_latency_ps", "vector_log_cycles"]
+FITTED_ON_X8 = ["tensor_efficiency"]
 FITTED_ON_290 = ["core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "dram_latency_growth"]
 # Stated by the vendor for MLU370 only.
 RULES_OF_370 = [
@@ -61,20 +64,23 @@ RULES_OF_370 = [
 # Measured on some boards only, most of them on MLU590.
 ON_2XX = ["dram_write_efficiency", "dram_mixed_efficiency", "gather_element_ps", "queued_kernel_gap_ps", "wave_ps"]
 ON_270 = ["dma_segment_ps", "scalar_nram_cycles", "scalar_gdram_latency_ps"]
-ON_370 = [*ON_2XX, *ON_270]
-ON_590 = ["queued_kernel_gap_ps", "dram_write_efficiency", "dram_mixed_efficiency", "wave_ps", *ON_270]
+ON_370 = [*ON_2XX, *ON_270, "dma_element_ps", "tensor_ops_per_cycle_fp32"]
+ON_590 = [
+    *("queued_kernel_gap_ps", "dram_write_efficiency", "dram_mixed_efficiency", "wave_ps", "dma_element_ps"),
+    *("tensor_ops_per_cycle_fp32", *ON_270),
+]
 ASSUMED_ON: dict[str, list[str]] = {
-    "mlu220-m2": [*RULES_OF_370, *ON_2XX, *ON_270, "nram_bytes", "wram_bytes", "sram_bytes"],
+    "mlu220-m2": [*RULES_OF_370, *ON_2XX, *ON_270, "dma_element_ps", "nram_bytes", "wram_bytes", "sram_bytes"],
     "mlu270-s4": [*RULES_OF_370, *ON_2XX],
     "mlu270-d4": [*RULES_OF_370, *ON_2XX],
-    "mlu290-m5": [*RULES_OF_370, *ON_2XX, *ON_270],
+    "mlu290-m5": [*RULES_OF_370, *ON_2XX, *ON_270, "dma_element_ps"],
     "mlu365-d2": ON_370,
     "mlu370-s4": ON_370,
-    "mlu370-x4": [*(set(ON_370) - {"dram_mixed_efficiency"})],
-    "mlu370-x8": ON_370,
+    "mlu370-x4": [*(set(ON_370) - {"dram_mixed_efficiency", "scalar_gdram_latency_ps"})],
+    "mlu370-x8": [*(set(ON_370) - {"scalar_gdram_latency_ps", "scalar_nram_cycles"})],
     "mlu370-m8": [*(set(ON_370) - {"scalar_gdram_latency_ps"})],
     "mlu590-h8": [*RULES_OF_370, *(set(ON_590) - {"wave_ps"})],
-    "mlu590-m9": [*RULES_OF_370, "wave_ps", *ON_270],
+    "mlu590-m9": [*RULES_OF_370, "wave_ps", *ON_270, "tensor_ops_per_cycle_fp32"],
     "mlu585": [*RULES_OF_370, *ON_590],
     "mlu590-m9dg": [*RULES_OF_370, *ON_590, "family", "max_union", "l2_bytes"],
 }
@@ -122,7 +128,17 @@ class TestEveryPreset:
             assert place.strip(), f"{name}: {source}"
 
     def test_what_is_assumed_is_on_the_list(self, board: Board) -> None:
-        fitted = FITTED_ON_590 * (board.name != "mlu590-m9") + FITTED_ON_290 * (board.name != "mlu290-m5")
+        fitted = [
+            field
+            for known_on, fields in (
+                ("mlu590-m9", FITTED_ON_M9),
+                ("mlu590-h8", FITTED_ON_H8),
+                ("mlu370-x8", FITTED_ON_X8),
+                ("mlu290-m5", FITTED_ON_290),
+            )
+            for field in fields
+            if board.name != known_on
+        ]
         assert sorted(assumed_fields(board)) == sorted([*ASSUMED_EVERYWHERE, *fitted, *ASSUMED_ON[board.name]])
 
     def test_what_is_fitted_says_to_what(self, board: Board) -> None:
@@ -204,7 +220,7 @@ def test_a_board_comes_back_as_it_is() -> None:
     ("asked", "message"),
     [
         ("mlu370x4", r"^no board 'mlu370x4'; did you mean mlu370-x4 or mlu370-x8 or .*\? presets: mlu220-m2, .*m9dg$"),
-        ("mlu590", r"^no board 'mlu590'; did you mean .*mlu590-.*\? presets: mlu220-m2, "),
+        ("mlu59", r"^no board 'mlu59'; did you mean .*mlu590-.*\? presets: mlu220-m2, "),
         ("a100", r"^no board 'a100'; presets: mlu220-m2, mlu270-s4, "),
         ("", r"^no board ''; presets: mlu220-m2, "),
         (370, r"^a board is the name of a preset, the path of a \.toml file or a Board, not int$"),

@@ -98,7 +98,12 @@ def boards(draw: st.DrawFn) -> Board:
     ordered = sorted(draw(st.lists(part, min_size=4, max_size=4, unique=True)), reverse=True)
     values |= dict(zip(EFFICIENCY_ORDER, ordered, strict=True))
     values["dram_mixed_efficiency"] = draw(part)
-    values["dram_latency_growth"] = draw(st.floats(0, 1e300))
+    values |= {
+        "dram_mixed_efficiency": draw(part),
+        "tensor_efficiency": draw(part),
+        "dram_share_spread": draw(st.floats(0, 1, exclude_max=True)),
+    }
+    values |= {name: draw(st.floats(0, 1e300)) for name in ("dram_latency_growth", "dram_mixing_reach")}
     source = draw(st.text().filter(str.strip))
     return Board(sources=dict.fromkeys(KINDS, source), **values)
 

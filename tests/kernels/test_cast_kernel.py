@@ -23,7 +23,9 @@ def small(name: str, nram_bytes: int) -> Board:
 
 
 def one_core(name: str) -> Board:
-    return board(name).replace(clusters=1, cores_per_cluster=1, max_union=1, core_start_skew_ps=0)
+    return board(name).replace(
+        clusters=1, cores_per_cluster=1, max_union=1, core_start_skew_ps=0, cluster_start_ps=0, dram_share_spread=0.0
+    )
 
 
 def records(log: Log, name: str) -> dict[str, np.ndarray]:

@@ -95,7 +95,14 @@ class TestWhatIsIssued:
 
 class TestTime:
     def test_one_tile_by_hand(self):
-        on = board("mlu370-x4").replace(clusters=1, cores_per_cluster=1, max_union=1, core_start_skew_ps=0)
+        on = board("mlu370-x4").replace(
+            clusters=1,
+            cores_per_cluster=1,
+            max_union=1,
+            core_start_skew_ps=0,
+            cluster_start_ps=0,
+            dram_share_spread=0.0,
+        )
         nbytes = 64 * 1024
         result = ops.reverse(np.zeros(nbytes // 4, np.float32), 0, strategy="mirror", device=on, data=False)
         assert len(result.plan.tiles) == 1
@@ -131,7 +138,7 @@ class TestTime:
             ops.flip(np.zeros(shape, np.float32), 1, strategy=strategy, data=False)
             for strategy in ("strided", "mirror")
         )
-        segments_ps = math.prod(shape) * strided.board.dma_segment_ps / strided.board.cores
+        segments_ps = math.prod(shape) * strided.board.dma_element_ps / strided.board.cores
         assert segments_ps < strided.time_ps < 1.2 * segments_ps
         assert mirror.time_ps < strided.time_ps / 10
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlusim.analysis.floor import expected_error
 from mlusim.analysis.page import charts
 from mlusim.analysis.page.embed import asset, plotly_bundle, script_json
 from mlusim.analysis.page.parts import esc
@@ -55,7 +54,7 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
 <header>
 {back}<h1>{esc(title)}</h1>
 <p class="sub">{esc(_about(result))}</p>
-<p class="model"><strong>A model, not a measurement.</strong> Expected error: {esc(expected_error(result.board))}.</p>
+<p class="model"><strong>A model, not a measurement.</strong> Error: {esc(result.known.text)}.</p>
 {_stopped(result)}<nav aria-label="Sections">{links}</nav>
 <noscript><p class="model">The charts need JavaScript; the tables do not.</p></noscript>
 </header>

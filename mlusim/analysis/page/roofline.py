@@ -43,19 +43,19 @@ class Roofline(NamedTuple):
 
 def roofline(records: Records, metrics: Metrics) -> Roofline | None:
     """The roofs and the run; None where it took no time, or had nothing to move."""
-    if not metrics.time_ps or not metrics.theory_io_bytes:
+    if not metrics.time_ps or not sum(metrics.compulsory_bytes.values()):
         return None
-    return _compute(metrics) if metrics.theory_ops else _movement(records, metrics)
+    return _compute(metrics, metrics.theory_ops) if metrics.theory_ops else _movement(records, metrics)
 
 
-def _compute(metrics: Metrics) -> Roofline:
+def _compute(metrics: Metrics, operations: int) -> Roofline:
     """Operations per second over operations per byte of DRAM traffic."""
     seconds = metrics.time_ps / PS_PER_S
-    rate = metrics.theory_ops / seconds / 1e9
-    bus = sum(metrics.bus_bytes.values())
-    points = [Point("this run, by its compulsory bytes", metrics.theory_ops / metrics.theory_io_bytes, rate)]
+    rate = operations / seconds / 1e9
+    bus, least = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
+    points = [Point("this run, by its compulsory bytes", operations / least, rate)]
     if bus:
-        points.append(Point("this run, by its bytes on the bus", metrics.theory_ops / bus, rate))
+        points.append(Point("this run, by its bytes on the bus", operations / bus, rate))
     peak_ops, peak_bytes = metrics.peak_ops_per_s / 1e9, metrics.peak_bandwidth_bytes_per_s / 1e9
     ridge = peak_ops / peak_bytes
     low = min(ridge, *(point.x for point in points)) / _MARGIN
@@ -78,7 +78,7 @@ def _movement(records: Records, metrics: Metrics) -> Roofline:
     fixed_ps = board.kernel_start_ps + board.kernel_end_ps
     fixed_ps += board.dma_read_latency_ps * bool(metrics.bus_bytes["read"])
     fixed_ps += board.dma_write_latency_ps * bool(metrics.bus_bytes["write"])
-    nbytes = metrics.theory_io_bytes
+    nbytes = sum(metrics.compulsory_bytes.values())
     peak = metrics.peak_bandwidth_bytes_per_s / 1e9
     low = min(nbytes / _MARGIN, KIB)
     x = np.geomspace(low, max(nbytes * _MARGIN, GIB), _POINTS)
@@ -102,8 +102,13 @@ def _movement(records: Records, metrics: Metrics) -> Roofline:
     if bus:
         points.append(Point("this run: bytes on the bus over its time", float(bus), bus / metrics.time_ps * 1e3))
     half = fixed_ps * peak / 1e3
+    why = (
+        "The kernel's operations are not declared (theory_ops), so that the roof of its compute is unknown."
+        if metrics.theory_ops is None
+        else "The operator only moves data, so its roof is bandwidth."
+    )
     about = (
-        f"The operator only moves data, so its roof is bandwidth. Launch and latency take {fixed_ps / 1e6:.2f} us "
+        f"{why} Launch and latency take {fixed_ps / 1e6:.2f} us "
         f"whatever the size: below {half / KIB:.4g} KiB they cost more than moving the bytes at the DRAM's peak."
     )
     return Roofline("bytes", "GB/s", roofs, points, about)

@@ -1,0 +1,259 @@
+"""What is known of the model's error on a run: the measurements nearest to it, and a band that holds on those.
+
+A run is of a kind: what it does, read from its log (`kind_of`). Its neighbours are the measurements of that kind
+on that family of boards. Their errors are those of predictions that did not see them (`hardware/calibrated.json`), and
+which predictions count depends on how far the run is from a measurement:
+
+- `measured`: the kind was measured on the family, at sizes within a factor of four of the run's. Rows were left out
+  one by one.
+- `beyond`: the kind was measured, but on another family or at other sizes. All rows of a kind on a family were left
+  out together.
+- `not measured`: nobody has measured the kind, or the family, or the board is not a preset. There is no band.
+
+The band is conformal: with n errors of a level, the ceil(0.9 (n + 1))-th smallest size of an error as a logarithm, the
+same on both sides. It is widened by what the run's time rests on parameters that are assumed for its board: 20 % of
+that part of the time, added in squares. `coverage` leaves each kind out in turn, and says how many of its rows the band
+of the others holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mlusim.analysis.floor import LOSSES, RESTS_ON, Floor
+from mlusim.analysis.metrics import Metrics
+from mlusim.analysis.records import Records
+from mlusim.errors import BoardError
+from mlusim.hardware import Board
+from mlusim.hardware.calibrated import Row, rows
+from mlusim.hardware.presets import find_preset
+from mlusim.log import TENSOR, VECTOR
+from mlusim.units import KIB, MIB, PS_PER_US, format_bytes
+
+MEASURED, BEYOND, NOT_MEASURED = "measured", "beyond", "not measured"
+PART = 0.9  # of all runs, that the band is to hold
+_SIZE_FACTOR = 4
+_DOUBT = 0.2  # of a parameter that is assumed
+_FUNCTIONS = (
+    "log",
+    "exp",
+    "sqrt",
+    "recip",
+    "sin",
+    "cos",
+    "tanh",
+    "active",
+    "div",
+    "pow2",
+    "gelu",
+    "sigmoid",
+    "softplus",
+)
+_TENSOR = ("matmul", "mlp", "conv")
+_MOVES = frozenset({"fill", "write_zero", "write_value", "transpose", "mirror", "rotate90", "rotate180", "rotate270"})
+_BY_INDEX = frozenset({"gather", "scatter", "memcpy_rows", "scalar_copy", "collect"})
+# A cause or a traffic decides the kind where it has this part of all.
+_MOST, _SOME, _LITTLE, _ALMOST_ALL = 0.5, 0.2, 0.1, 0.98
+_SMALL_RUN_BYTES, _SMALL_COPY_BYTES = MIB, 16 * KIB
+
+
+def kind_of(records: Records, metrics: Metrics) -> str:
+    """The kind of kernel that a run is, as measurements are grouped; "" where nothing ran."""
+    total = metrics.core_time_ps - metrics.where_time_went["idle"]
+    if not total or not metrics.operations:
+        return ""
+    share = {name: spent / total for name, spent in metrics.where_time_went.items()}
+    codes = set(records.op[(records.pipe == VECTOR) | (records.pipe == TENSOR)].tolist())
+    vector = {records.log.ops[code] for code in codes} - _MOVES
+    functions = any(name.startswith(_FUNCTIONS) for name in vector)
+    moved = max(sum(metrics.bus_bytes.values()), 1)
+    copies = int(records.is_copy.sum())
+    by_index = bool(_BY_INDEX.intersection(metrics.operations))
+    # The first that holds.
+    kinds = {
+        "matmul": any(name.startswith(_TENSOR) for name in vector),
+        "access by index": by_index,
+        "scalar loop": share["scalar"] > _MOST,
+        "launch": share["launch"] > _MOST and moved < _SMALL_RUN_BYTES,
+        "row loads": bool(vector) and moved < _SMALL_COPY_BYTES * copies and share["dma_latency"] > _LITTLE,
+        "function": functions,
+        "transpose": _strided_part(records) > _SOME,
+        "arithmetic": bool(vector),
+        "fill": metrics.bus_bytes["write"] > _ALMOST_ALL * moved,
+        "reading": metrics.bus_bytes["read"] > _ALMOST_ALL * moved,
+    }
+    return next((kind for kind, holds in kinds.items() if holds), "copy")
+
+
+def _strided_part(records: Records) -> float:
+    """Part of the bytes on the bus that strided copies move."""
+    moved = records.bus_read_bytes + records.bus_write_bytes
+    total = int(moved.sum())
+    return int(moved[records.strided].sum()) / total if total else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the error of one run.
+
+    Attributes:
+        kind: of kernel; see `kind_of`.
+        level: "measured", "beyond" or "not measured".
+        why: what was not measured; empty where all was.
+        nearest: names of the measurements that speak for it.
+        errors: their errors when left out: simulated over measured time, less 1.
+        half_width: of the band, as a logarithm; None where there is none.
+        low_ps, high_ps: the band; 0 where there is none.
+    """
+
+    kind: str
+    level: str
+    why: str
+    nearest: tuple[str, ...]
+    errors: tuple[float, ...]
+    half_width: float | None
+    low_ps: int
+    high_ps: int
+
+    @property
+    def text(self) -> str:
+        """One sentence for a summary."""
+        if self.half_width is None:
+            return f"not measured: {self.why}"
+        low, high = (100 * one(self.errors) for one in (min, max))
+        band = f"{PART:.0%} band {self.low_ps / PS_PER_US:,.2f} to {self.high_ps / PS_PER_US:,.2f} us".replace(",", " ")
+        beyond = f"; not measured: {self.why}" if self.why else ""
+        count = len(self.nearest)
+        some = f"{count} measurement{'s' if count != 1 else ''} of the kind {self.kind!r}"
+        return f"{band}; {some}, left out {low:+.0f} to {high:+.0f} %{beyond}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {
+            "kind": self.kind,
+            "level": self.level,
+            "not_measured": self.why,
+            "nearest": list(self.nearest),
+            "left_out_errors": list(self.errors),
+            "band_part": None if self.half_width is None else PART,
+            "band_ps": None if self.half_width is None else [self.low_ps, self.high_ps],
+        }
+
+
+def known_of(records: Records, metrics: Metrics, floor: Floor) -> Known:
+    """What measurements say of the time of a run."""
+    board = records.board
+    kind = kind_of(records, metrics)
+    size = sum(metrics.bus_bytes.values())
+    level, why, near = _neighbours(kind, board, size)
+    if level == NOT_MEASURED:
+        return Known(kind, level, why, (), (), None, 0, 0)
+    half = math.hypot(half_width(level), _DOUBT * assumed_part(board, metrics, floor))
+    errors = tuple((row.left_out if level == MEASURED else row.kind_in_family) / row.time_us - 1 for row in near)
+    factor = math.exp(half)
+    names = tuple(row.name for row in near)
+    return Known(
+        kind, level, why, names, errors, half, round(metrics.time_ps / factor), round(metrics.time_ps * factor)
+    )
+
+
+def _neighbours(kind: str, board: Board, size: int) -> tuple[str, str, list[Row]]:
+    """The level of what is known, what was not measured, and the measurements that speak."""
+    if why := _unknown(kind, board):
+        return NOT_MEASURED, why, []
+    of_kind = [row for row in rows() if row.kind == kind]
+    here = [row for row in of_kind if row.family == board.family]
+    if not here:
+        return BEYOND, f"the kind {kind!r} on the family {board.family}", of_kind
+    sizes = [row.nbytes for row in here]
+    if not min(sizes) <= size * _SIZE_FACTOR or not size <= max(sizes) * _SIZE_FACTOR:
+        span = f"{format_bytes(min(sizes))} to {format_bytes(max(sizes))}"
+        return BEYOND, f"sizes other than {span} of the kind on the family", here
+    return MEASURED, "", here
+
+
+def _unknown(kind: str, board: Board) -> str:
+    """Why nothing is known of a kind on a board; empty where something is."""
+    if not kind:
+        return "a run without a kernel"
+    if edited := _edited(board):
+        return f"a board that is no preset ({edited})"
+    if board.family not in {row.family for row in rows()}:
+        return f"any kernel of this kind on the family {board.family}"
+    if kind not in {row.kind for row in rows()}:
+        return f"the kind {kind!r}, but for rows that parameters are read off"
+    return ""
+
+
+def _edited(board: Board) -> str:
+    """Why a board is not a preset; empty where it is one."""
+    try:
+        preset = find_preset(board.name)
+    except BoardError:
+        return f"{board.name} is a board of the user's"
+    changed = [name for name, source in board.sources.items() if source != preset.sources.get(name)]
+    return f"{', '.join(changed[:3])} changed" if changed else ""
+
+
+def assumed_part(board: Board, metrics: Metrics, floor: Floor) -> float:
+    """Part of a run's time above its floor that rests first on a parameter that is assumed for its board."""
+    rests = sum(
+        floor.losses_ps[name]
+        for name in LOSSES
+        if RESTS_ON[name] and board.sources[RESTS_ON[name][0]].startswith("ASSUMED")
+    )
+    return rests / metrics.core_time_ps if metrics.core_time_ps else 0.0
+
+
+@cache
+def half_width(level: str) -> float:
+    """Of the band of a level, as a logarithm."""
+    return quantile([abs(error) for _, error in scores(level)])
+
+
+@cache
+def scores(level: str) -> tuple[tuple[str, float], ...]:
+    """(kind, logarithm of predicted over measured time) of the measurements, as a level leaves them out."""
+    return tuple(
+        (row.kind, math.log((row.left_out if level == MEASURED else row.kind_in_family) / row.time_us))
+        for row in rows()
+    )
+
+
+def quantile(sizes: Sequence[float]) -> float:
+    """The conformal quantile: the ceil(PART (n + 1))-th smallest; the largest where there are too few."""
+    ordered = sorted(sizes)
+    return ordered[min(math.ceil(PART * (len(ordered) + 1)), len(ordered)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How many measurements the bands of the other kinds hold.
+
+    Attributes:
+        level: of the bands.
+        rows, held: measurements, and those within.
+        by_kind: kind: (rows, held).
+    """
+
+    level: str
+    rows: int
+    held: int
+    by_kind: dict[str, tuple[int, int]]
+
+
+def coverage(level: str) -> Coverage:
+    """Leave each kind out in turn: are its rows within the band that the other kinds give?"""
+    found = scores(level)
+    by_kind = {}
+    for kind in dict.fromkeys(kind for kind, _ in found):
+        limit = quantile([abs(error) for other, error in found if other != kind])
+        own = [abs(error) for other, error in found if other == kind]
+        by_kind[kind] = (len(own), int(np.sum(np.array(own) <= limit)))
+    return Coverage(level, len(found), sum(held for _, held in by_kind.values()), by_kind)
