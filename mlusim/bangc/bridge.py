@@ -243,24 +243,11 @@ class Bridge:
 
     def call(self) -> tuple[int, int, list[int], list[Any]]:
         """The call that the fibre waits with: address of the file's name, line, codes, values."""
-        words = self.image.words
-        count = words[2]
-        codes = words[5 : 5 + count].tolist()
-        values = words[5 + ARGUMENTS : 5 + ARGUMENTS + count].tolist()
-        for index, code in enumerate(codes):
-            if code < _POINTER:
-                kind = code >> 8
-                if kind == _SIGNED:
-                    if values[index] >= 1 << 63:
-                        values[index] -= 1 << 64
-                elif kind in (_FLOAT, _BFLOAT):
-                    values[index] = _DOUBLE.unpack(_WORD.pack(values[index]))[0]
-        return words[3], words[1], codes, values
+        return call_of(self.image.words)
 
     def give(self, value: float) -> None:
         """The value that the call gives back."""
-        word = _WORD.unpack(_DOUBLE.pack(value))[0] if isinstance(value, float) else int(value) & (1 << 64) - 1
-        self.image.words[4] = word
+        self.image.words[4] = word_of(value)
 
     def line_at(self, pc: int, function: str) -> int:
         """Number of the line of a plain access, by the address of its instruction."""
@@ -276,7 +263,7 @@ class Bridge:
 
     def text(self, address: int) -> str:
         """A string of the kernel's."""
-        return ctypes.string_at(address).decode(errors="replace")
+        return text_at(address)
 
     def line(self, file: int, line: int, function: str) -> int:
         """Number of a C++ line in the log: the file by the address of its name."""
@@ -293,6 +280,32 @@ class Bridge:
 
 _WORD = struct.Struct("<Q")
 _DOUBLE = struct.Struct("<d")
+
+
+def call_of(words: Any) -> tuple[int, int, list[int], list[Any]]:
+    """A call record: address of the file's name, line, codes of the arguments, values."""
+    count = words[2]
+    codes = words[5 : 5 + count].tolist()
+    values = words[5 + ARGUMENTS : 5 + ARGUMENTS + count].tolist()
+    for index, code in enumerate(codes):
+        if code < _POINTER:
+            kind = code >> 8
+            if kind == _SIGNED:
+                if values[index] >= 1 << 63:
+                    values[index] -= 1 << 64
+            elif kind in (_FLOAT, _BFLOAT):
+                values[index] = _DOUBLE.unpack(_WORD.pack(values[index]))[0]
+    return words[3], words[1], codes, values
+
+
+def word_of(value: float) -> int:
+    """A value as the 64 bits that a call gives back."""
+    return int(_WORD.unpack(_DOUBLE.pack(value))[0]) if isinstance(value, float) else int(value) & (1 << 64) - 1
+
+
+def text_at(address: int) -> str:
+    """A string of compiled code."""
+    return ctypes.string_at(address).decode(errors="replace")
 
 
 def _no_memory(cluster: int, kind: int) -> Memory:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from mlusim.hardware import Board
+
 _STATUS = """
 cnrtMalloc 2|cnrtFree 1|cnrtHostMalloc 2|cnrtFreeHost 1|cnrtMallocConstant 2|cnrtMemset 3|cnrtMemsetAsync 4
 cnrtMemsetD8 3|cnrtMemsetD32 3
@@ -20,6 +24,34 @@ cnGetCtxMaxParallelUnionTasks 3|cnGetCtxConfigParam 3|cnCtxGetConfigParam 3|cnQu
 cnInvokeKernelEx 3|cnCtxDestroy 1|cnCtxSetCurrent 1|cnDeviceGetName 3|cnGetVersion 1|cnGetErrorString 2
 cnQueueIsCapturing 2
 """
+
+# `cnrtRet_t`, as `cnrt.h` has it.
+STATUS = {
+    "cnrtSuccess": 0,
+    "cnrtErrorNotReady": 632005,
+    "cnrtErrorArgsInvalid": 632007,
+    "cnrtErrorNoMem": 632014,
+    "cnrtErrorUnknown": 632999,
+}
+# What device attributes say, by their numbers in `cn_api.h`.
+ATTRIBUTES: dict[int, Callable[[Board], int]] = {
+    1: lambda board: board.arch // 100,
+    2: lambda board: board.arch // 10 % 10,
+    20: lambda board: board.clusters,
+    21: lambda board: board.max_union,
+    22: lambda board: board.cores_per_cluster,
+    30: lambda board: board.nram_bytes,
+    31: lambda board: board.wram_bytes,
+    32: lambda board: board.sram_bytes,
+    33: lambda board: board.l2_bytes,
+    34: lambda board: board.gdram_bytes >> 20,
+    40: lambda _: 65535,
+    41: lambda _: 65535,
+    42: lambda _: 65535,
+    50: lambda board: board.arch,
+    51: lambda board: int(board.cores_per_cluster > 1),
+    52: lambda board: board.clock_hz // 1000,
+}
 
 
 def _table(text: str, returns: str) -> dict[str, tuple[int, str]]:

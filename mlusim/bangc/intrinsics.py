@@ -234,7 +234,7 @@ def _host_only(name: str) -> Handler:
     return handler
 
 
-@_intrinsic("__mlusim_launch", 10)
+@_intrinsic("__mlusim_launch", 12)
 def _launch(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
     del codes, line
     raise KernelError(f"{bridge.text(values[0])}<<<...>>> inside a kernel: launches are the host's")

@@ -522,5 +522,9 @@ def _registrations(state: _State, instantiate: tuple[str, ...], has_main: bool) 
                 register(f"::{entry.qualified}<{arguments}", wanted, entry)
                 break
     if has_main:
-        lines.append('static void *mlusim_entry_main = ::mlusim::enter(&::mlusim_main, "main", "argc,argv", "", 0);\n')
+        lines.append(
+            "static void mlusim_run_main(int count, char **words) "
+            "{ ::mlusim::run_main(&::mlusim_main, count, words); }\n"
+            'static void *mlusim_entry_main = ::mlusim::enter(&mlusim_run_main, "main", "argc,argv", "", 0);\n'
+        )
     return "".join(lines)

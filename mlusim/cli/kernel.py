@@ -222,16 +222,46 @@ def _run(  # noqa: PLR0913 - the options of the command
     quiet: bool,
     **own: Any,
 ) -> None:
+    check_directory("--report", report)
+    call = call_of(given, **own)
+    finish_kernel(
+        call,
+        device,
+        check=check,
+        no_data=no_data,
+        dma=dma,
+        out=out,
+        report=report,
+        save_run=save_run,
+        as_json=as_json,
+        quiet=quiet,
+        title=f"{call.kernel.name} of {given} on {device.name}\n",
+    )
+
+
+def finish_kernel(  # noqa: PLR0913 - the options of the command
+    call: KernelCall,
+    device: Any,
+    *,
+    check: bool,
+    no_data: bool,
+    dma: str,
+    out: Sequence[str],
+    report: str | None,
+    save_run: str | None,
+    as_json: bool,
+    quiet: bool,
+    title: str,
+) -> int:
+    """Run a kernel with its arguments, write what is asked for, print the summary; 1 where verification failed."""
     from mlusim.cli.files import check_file, write_array
     from mlusim.cli.run import finish
     from mlusim.dtypes import dtype_name
 
-    check_directory("--report", report)
     saved = check_file("--save-run", save_run) if save_run is not None else None
     if out and no_data:
         raise InputError("--out with --no-data: there is no result to write")
     targets = _targets(out)
-    call = call_of(given, **own)
     options = {} if call.kernel.launches else {"check": check, "dma": dma}
     result = call.run(device, data=not no_data, progress=not quiet, **options)
     written = []
@@ -247,12 +277,13 @@ def _run(  # noqa: PLR0913 - the options of the command
         as_json=as_json,
         quiet=quiet,
         checked=check,
-        title=f"{result.operator} of {given} on {device.name}\n",
+        title=title,
         more={"outputs": written} if written else None,
     )
     if not (as_json or quiet):
         for one in written:
             show.print_text(f"wrote {one['file']}: {one['dtype']} {one['shape']}")
+    return 0 if result.report is None or result.report.ok else 1
 
 
 def _targets(out: Sequence[str]) -> dict[str, Path]:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from mlusim import __version__
+from mlusim.cli.bangc import bangc
 from mlusim.cli.compare import compare
 from mlusim.cli.completion import completion
 from mlusim.cli.demo import demo
@@ -181,5 +182,5 @@ def program(context: click.Context, *, traceback: bool) -> None:
     help_if_alone(context)
 
 
-for _command in (run, verify, compare, diff, demo, devices, report, retime, sweep, tune, validate, completion):
+for _command in (run, verify, compare, diff, demo, devices, report, retime, sweep, tune, validate, bangc, completion):
     program.add_command(_command)

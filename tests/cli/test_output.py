@@ -49,6 +49,7 @@ def folder(tmp_path, monkeypatch):
 
 # What each command does on something small, and what it may write.
 DOES = {
+    "bangc": ("bangc", "check", Path(__file__).parents[1] / "bangc" / "kernels" / "basics.mlu"),
     "run": ("run", *SMALL),
     "run, planned": ("run", *SMALL, "--dry-run"),
     "compare": ("compare", *SMALL, "--strategy", "tight,pingpong"),
@@ -90,7 +91,7 @@ def test_quiet_prints_nothing(folder, name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_writes_a_file_has_the_short_option_for_it(name):
     options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
-    assert ("-o" in options) == (name.partition(" ")[0] not in ("compare", "tune", "completion", "diff"))
+    assert ("-o" in options) == (name.partition(" ")[0] not in ("compare", "tune", "completion", "diff", "bangc"))
     assert "-q" in options or name == "completion"
     assert "--json" in options or name == "completion"
 

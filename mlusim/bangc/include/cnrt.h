@@ -68,6 +68,25 @@ typedef struct { unsigned int x, y, z; } cnrtDim3_t;
 typedef struct cnrtQueueStruct *cnrtQueue_t;
 typedef struct cnrtNotifierStruct *cnrtNotifier_t;
 typedef int cnrtDev_t;
+// Device attributes; the numbers are those of `cn_api.h`.
+typedef enum {
+    cnrtAttrComputeCapabilityMajor = 1,
+    cnrtAttrComputeCapabilityMinor = 2,
+    cnrtAttrClusterCount = 20,
+    cnrtAttrMaxClusterCountPerUnionTask = 21,
+    cnrtAttrMcorePerCluster = 22,
+    cnrtAttrNramSizePerMcore = 30,
+    cnrtAttrWeightRamSizePerMcore = 31,
+    cnrtAttrMaxSharedMemorySizePerCluster = 32,
+    cnrtAttrMaxL2CacheSize = 33,
+    cnrtAttrTotalMemSize = 34,
+    cnrtAttrMaxDimX = 40,
+    cnrtAttrMaxDimY = 41,
+    cnrtAttrMaxDimZ = 42,
+    cnrtAttrMLUIsaVersion = 50,
+    cnrtAttrIsMultipleTensorProcessor = 51,
+    cnrtAttrClusterClockRate = 52,
+} cnrtDeviceAttr_t;
 typedef struct { char name[64]; int clusterCount, McorePerCluster, maxClusterCountPerUnionTask; } cnrtDeviceProp_t;
 
 

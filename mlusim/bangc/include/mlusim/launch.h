@@ -4,13 +4,22 @@
 
 namespace mlusim {
 
-template <class... P> MLUSIM_PLAIN inline void launch(const char *name, void *function, void (*body)(void *, char *),
-                                                      const unsigned *dim, int kind, void *queue, const P &...values) {
+// Where a launch stands, and how it is made.
+struct Launch {
+    const char *name, *file;
+    int line;
+    unsigned dim[3];
+    int kind;
+    void *queue;
+};
+
+template <class... P>
+MLUSIM_PLAIN inline void launch(const Launch &one, void *function, void (*body)(void *, char *), const P &...values) {
     alignas(16) char bytes[Layout<P...>::offset(sizeof...(P)) + 16];
     size_t index = 0;
     ((__builtin_memcpy(bytes + Layout<P...>::offset(index), &values, sizeof(P)), ++index), ...);
-    __mlusim_launch(name, function, reinterpret_cast<void *>(body), dim[0], dim[1], dim[2], kind, queue,
-                    static_cast<char *>(bytes), Layout<P...>::offset(sizeof...(P)));
+    __mlusim_launch(one.name, function, reinterpret_cast<void *>(body), one.dim[0], one.dim[1], one.dim[2], one.kind,
+                    one.queue, static_cast<char *>(bytes), Layout<P...>::offset(sizeof...(P)), one.file, one.line);
 }
 
 template <class F, class... A, size_t... I>
@@ -23,35 +32,30 @@ template <class F, class... A> MLUSIM_PLAIN inline void functor_body(void *none,
 }
 
 template <class R, class... P> struct FunctionLauncher {
-    const char *name;
+    Launch one;
     R (*function)(P...);
-    unsigned dim[3];
-    int kind;
-    void *queue;
     void operator()(typename std::decay<P>::type... arguments) const {
-        launch<typename std::decay<P>::type...>(name, reinterpret_cast<void *>(function), &body<P...>, dim, kind, queue,
-                                                arguments...);
+        launch<typename std::decay<P>::type...>(one, reinterpret_cast<void *>(function), &body<P...>, arguments...);
     }
 };
 
 template <class F> struct FunctorLauncher {
-    const char *name;
-    unsigned dim[3];
-    int kind;
-    void *queue;
+    Launch one;
     template <class... A> void operator()(A... arguments) const {
-        launch<A...>(name, nullptr, &functor_body<F, A...>, dim, kind, queue, arguments...);
+        launch<A...>(one, nullptr, &functor_body<F, A...>, arguments...);
     }
 };
 
 template <class R, class... P, class D, class Q = void *>
-inline FunctionLauncher<R, P...> launcher(const char *name, R (*kernel)(P...), D dim, int kind, Q queue = Q()) {
-    return {name, kernel, {unsigned(dim.x), unsigned(dim.y), unsigned(dim.z)}, kind, (void *)(queue)};
+inline FunctionLauncher<R, P...> launcher(const char *name, R (*kernel)(P...), D dim, int kind, Q queue = Q(),
+                                          const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {{name, file, line, {unsigned(dim.x), unsigned(dim.y), unsigned(dim.z)}, kind, (void *)(queue)}, kernel};
 }
 
 template <class F, class D, class Q = void *, class = typename std::enable_if<std::is_class<F>::value>::type>
-inline FunctorLauncher<F> launcher(const char *name, F, D dim, int kind, Q queue = Q()) {
-    return {name, {unsigned(dim.x), unsigned(dim.y), unsigned(dim.z)}, kind, (void *)(queue)};
+inline FunctorLauncher<F> launcher(const char *name, F, D dim, int kind, Q queue = Q(),
+                                   const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {{name, file, line, {unsigned(dim.x), unsigned(dim.y), unsigned(dim.z)}, kind, (void *)(queue)}};
 }
 
 }  // namespace mlusim

@@ -35,12 +35,21 @@ namespace mlusim {
     __builtin_unreachable();
 }
 
+// A program's `main`, whatever it takes.
+template <class F> inline void run_main(F *function, int count, char **words) {
+    if constexpr (std::is_invocable_r<int, F, int, char **>::value) ended(function(count, words));
+    else if constexpr (std::is_invocable_r<int, F, int, const char **>::value)
+        ended(function(count, const_cast<const char **>(words)));
+    else ended(function());
+}
+
 }  // namespace mlusim
 
-// The linker takes these for the C library's: calls in this file end here.
-extern "C" {
-__attribute__((visibility("hidden"), used)) inline void mlusim_hidden() {}
+[[noreturn]] inline void mlusim_exit(int status) { ::mlusim::ended(status); }
+namespace std {
+using ::mlusim_exit;
 }
+#define exit(status) mlusim_exit(status)
 
 #define __bang_printf(...) mlusim_printf(__VA_ARGS__)
 #define printf(...) mlusim_printf(__VA_ARGS__)

@@ -1,0 +1,81 @@
+"""Which files compile, what they have, what they call and what of it there is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mlusim.bangc import intrinsics
+from mlusim.bangc.module import compile as compile_file
+from mlusim.errors import CompileError, InputError
+from mlusim.hardware import Board
+
+SUFFIX = ".mlu"
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """One file.
+
+    Attributes:
+        file: its path as given.
+        compiles: whether it does.
+        entries: its kernels; templates end in `<...>`.
+        has_main: whether it is a host program.
+        known, missing: the intrinsics that it calls, and those of them that the simulator does not know.
+        error: the compiler's message, where it does not compile.
+    """
+
+    file: str
+    compiles: bool
+    entries: tuple[str, ...] = ()
+    has_main: bool = False
+    known: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+def files_of(paths: Iterable[str | Path]) -> list[Path]:
+    """The files among the paths, and every `.mlu` file of the folders. Raises `InputError` for what is not there."""
+    found: list[Path] = []
+    for given in paths:
+        path = Path(given)
+        if path.is_dir():
+            inside = sorted(path.rglob(f"*{SUFFIX}"))
+            if not inside:
+                raise InputError(f"{given}: no {SUFFIX} file in this folder")
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise InputError(f"{given}: no such file or folder")
+    return found
+
+
+def survey(
+    paths: Sequence[str | Path],
+    device: str | Path | Board = "mlu370-x4",
+    *,
+    workers: int = 2,
+    **options: Any,
+) -> Iterator[Surveyed]:
+    """Look at each file, in order; `options` are those of `mlusim.bangc.compile`."""
+
+    def look(path: Path) -> Surveyed:
+        try:
+            module = compile_file(path, device, syntax_only=True, **options)
+        except CompileError as error:
+            return Surveyed(str(path), compiles=False, error=error.message)
+        known = tuple(sorted(set(module.rewritten.calls) & intrinsics.names()))
+        missing = tuple(sorted(module.missing))
+        return Surveyed(str(path), True, tuple(module.entries), module.rewritten.has_main, known, missing)
+
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(look, files_of(paths))

@@ -1,0 +1,240 @@
+"""`mlusim bangc`: BANG C files: run an entry or a whole program, and look which files compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.kernel import argument_options
+from mlusim.cli.kernel import finish_kernel as finish
+from mlusim.cli.options import (
+    SectionedCommand,
+    check_directory,
+    device_option,
+    output_options,
+    report_option,
+    save_run_option,
+)
+from mlusim.cli.run import help_if_alone
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlusim.bangc.module import Module
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_HELP = """\
+Run BANG C, unmodified, on a simulated board.
+
+A .mlu file is compiled by the C++ compiler of this machine, or by the one that `pip install 'mlusim[bangc]'` brings,
+and runs as native code: run only files that you would run.
+
+\b
+Examples:
+  mlusim bangc run kernel.mlu --entry add --arg a=a.npy --arg b=b.npy --arg out=float32:1000 --arg 1000 --check
+  mlusim bangc run program.mlu
+  mlusim bangc check kernels/
+"""
+
+
+@click.group(help=_HELP, invoke_without_command=True)
+@click.pass_context
+def bangc(context: click.Context) -> None:
+    """Run BANG C, unmodified, on a simulated board."""
+    help_if_alone(context)
+
+
+def _compile_options(function: Function) -> Function:
+    for option in (
+        click.option("--compiler", metavar="COMMAND", help="C++ compiler. [default: g++, clang++, or the wheel's]"),
+        click.option("--std", default="gnu++17", show_default=True, metavar="STANDARD", help="C++ standard."),
+        click.option("--define", "-D", multiple=True, metavar="NAME[=VALUE]", help="A macro. May be repeated."),
+        click.option("--include", "-I", multiple=True, metavar="DIR", help="A folder of headers. May be repeated."),
+    ):
+        function = option(function)
+    return function
+
+
+_SECTIONS = {
+    "Entry and arguments": ("entry", "arg", "settings", "shape", "dtype", "seed"),
+    "Compilation": ("include", "define", "std", "compiler"),
+    "Board and launch": ("device", "dim", "kind"),
+    "What is done": ("check", "no_data", "dma"),
+    "Output": ("out", "report", "save_run", "as_json", "quiet"),
+}
+
+
+@bangc.command("run", cls=SectionedCommand, sections=_SECTIONS)
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--entry", "-e", metavar="NAME", help="The kernel: name, or 'name<float, 4>'. [default: main, or the only]"
+)
+@_compile_options
+@device_option
+@click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what.")
+@click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes.")
+@click.option(
+    "--dma",
+    type=click.Choice(["complete", "late"]),
+    default="complete",
+    show_default=True,
+    help="When an asynchronous copy acts: as it completes, or only when a sync orders it.",
+)
+@click.option("--out", "-o", multiple=True, metavar="[NAME=]FILE", help="Write an output there, as .npy.")
+@report_option
+@save_run_option
+@output_options
+def run(
+    *,
+    file: str,
+    entry: str | None,
+    include: Sequence[str],
+    define: Sequence[str],
+    std: str,
+    compiler: str | None,
+    device: Any,
+    **options: Any,
+) -> int:
+    r"""Run an entry of a .mlu file on arrays, or its main() as a program.
+
+    \b
+    Examples:
+      mlusim bangc run kernel.mlu --entry add --arg a=a.npy --arg b=b.npy --arg out=float32:1000 --arg 1000 --check
+      mlusim bangc run kernel.mlu --entry 'fill<float, 4>' --arg out=float32:64 --arg 1.5 --dim 4 --kind UNION1
+      mlusim bangc run program.mlu
+    """
+    from mlusim.bangc.module import compile as compile_file
+
+    check_directory("--report", options["report"])
+    module = compile_file(file, device, include=include, define=define, std=std, compiler=compiler)
+    if entry is None and module.rewritten.has_main:
+        return _program(module, device, **options)
+    if entry is None:
+        if len(module.entries) != 1 or "<" in module.entries[0]:
+            raise InputError(f"{file}: name one of its entries with --entry: {', '.join(module.entries) or 'none'}")
+        entry = module.entries[0]
+    return _entry(module, entry, device, **options)
+
+
+for _option in argument_options():
+    if _option.name != "settings":
+        run.params.append(_option)
+
+
+def _entry(module: Module, entry: str, device: Any, **options: Any) -> int:
+    import inspect
+
+    from mlusim.explore.kernel_call import KernelCall
+    from mlusim.explore.sources import UserKernel
+
+    kernel = module[entry]
+    names = tuple(inspect.signature(kernel).parameters)[1:]
+    launch: dict[str, Any] = {}
+    if options["dim"] is not None:
+        launch["dim"] = options["dim"]
+    if options["kind"]:
+        launch["kind"] = options["kind"].upper()
+    call = KernelCall(
+        kernel=UserKernel(
+            name=kernel.__name__,
+            sha256=module.binary.stem,
+            function=kernel,
+            launches=False,
+            tensors=names,
+            settings={},
+            file=str(module.path),
+        ),
+        arguments=tuple(options["arg"]),
+        shape=options["shape"],
+        dtype=options["dtype"] or "float32",
+        launch=launch,
+        seed=options["seed"],
+    )
+    return finish(
+        call,
+        device,
+        title=f"{entry} of {module.path.name} on {device.name}\n",
+        **{
+            name: options[name] for name in ("check", "no_data", "dma", "out", "report", "save_run", "as_json", "quiet")
+        },
+    )
+
+
+def _program(module: Module, device: Any, **options: Any) -> int:
+    from mlusim.bangc.host import run_program
+    from mlusim.cli.files import check_file
+    from mlusim.cli.run import finish as finish_run
+    from mlusim.host.device import Device
+
+    if options["arg"] or options["out"] or options["no_data"]:
+        raise InputError(
+            f"{module.path.name} is a program: it takes no --arg, --out or --no-data; name a kernel --entry"
+        )
+    saved = check_file("--save-run", options["save_run"]) if options["save_run"] is not None else None
+    on = Device(device, dma=options["dma"])
+    status = run_program(module, on)
+    if options["check"] or options["report"] or saved or options["as_json"]:
+        result = on.result(module.path.stem)
+        if options["check"]:
+            result.report = on.verify()
+        finish_run(
+            result,
+            target=None,
+            report=options["report"],
+            saved=saved,
+            as_json=options["as_json"],
+            quiet=options["quiet"],
+            checked=options["check"],
+            title=f"{module.path.name} on {device.name}\n",
+            more={"status": status},
+        )
+    return status
+
+
+@bangc.command("check")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE-OR-FOLDER...")
+@_compile_options
+@device_option
+@output_options
+def check(
+    *,
+    paths: Sequence[str],
+    include: Sequence[str],
+    define: Sequence[str],
+    std: str,
+    compiler: str | None,
+    device: Any,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Which .mlu files compile, their entries, the intrinsics they call, and those that are missing.
+
+    Exit code 0 where every file compiles and nothing is missing, else 1.
+    """
+    from mlusim.bangc.survey import survey
+
+    found = []
+    for one in survey(paths, device, include=include, define=define, std=std, compiler=compiler):
+        found.append(one)
+        if not (as_json or quiet):
+            state = "compiles" if one.compiles else "does not compile"
+            show.print_text(f"{one.file}: {state}")
+            if one.entries or one.has_main:
+                names = ", ".join((*one.entries, *(("main",) if one.has_main else ())))
+                show.print_text(f"  entries     {names}")
+            if one.known:
+                show.print_text(f"  intrinsics  {len(one.known)}: {', '.join(one.known)}")
+            if one.missing:
+                show.print_text(f"  missing     {', '.join(one.missing)}")
+            if one.error:
+                show.print_text("  " + "\n  ".join(one.error.splitlines()[1:7]))
+    missing = sorted({name for one in found for name in one.missing})
+    good = sum(one.compiles for one in found)
+    if as_json:
+        show.print_json({"files": [one.to_json() for one in found], "compile": good, "missing": missing})
+    elif not quiet:
+        show.print_text(f"{good} of {len(found)} files compile; missing intrinsics: {', '.join(missing) or 'none'}")
+    return 0 if good == len(found) and not missing else 1

@@ -1,0 +1,74 @@
+"""Programs with main and CNRT, and the commands `mlusim bangc run` and `check`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.bangc.host import run_program
+from mlusim.cli.program import program
+from mlusim.errors import InputError
+
+KERNELS = Path(__file__).parent / "kernels"
+
+
+def _mlusim(*words: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        program.main([str(word) for word in words])
+    return int(ended.value.code or 0)
+
+
+def test_a_program_runs_as_on_a_host_with_a_board(capsys: pytest.CaptureFixture[str]) -> None:
+    device = Device()
+    assert run_program(bangc.compile(KERNELS / "program.mlu"), device) == 3
+    assert capsys.readouterr().out == "0 wrong, took time, 8 clusters\n"
+    (launch,) = device.log.launches
+    assert (launch.kernel, launch.kind, launch.dim) == ("add", "UNION1", (4, 2, 1))
+    device.verify().check()
+
+
+def test_a_file_without_main_is_no_program(basics: bangc.Module) -> None:
+    with pytest.raises(InputError, match=r"basics\.mlu has no main: name a kernel with --entry"):
+        run_program(basics, Device())
+
+
+def test_run_writes_the_output_of_an_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.arange(3000, dtype=np.float32)
+    np.save(tmp_path / "x.npy", x)
+    arguments = ["--arg", f"x={tmp_path / 'x.npy'}", "--arg", "out=float32:3000", "--arg", "3000", "--dim", "4"]
+    status = _mlusim(
+        "bangc", "run", KERNELS / "basics.mlu", "-e", "copy", *arguments, "--check", "--json", "-o", tmp_path / "y.npy"
+    )
+    assert status == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["operator"] == "copy"
+    assert np.array_equal(np.load(tmp_path / "y.npy"), x)
+
+
+def test_run_of_a_program_returns_its_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _mlusim("bangc", "run", KERNELS / "program.mlu") == 3
+    assert "0 wrong" in capsys.readouterr().out
+
+
+def test_run_asks_for_an_entry_where_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _mlusim("bangc", "run", KERNELS / "basics.mlu") == 2
+    assert "name one of its entries with --entry: copy, fill<...>" in capsys.readouterr().err
+
+
+def test_check_lists_files_entries_and_missing_intrinsics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "good.mlu").write_text("__mlu_entry__ void one(float *x) { __bang_write_zero(x, 4); }\n")
+    (tmp_path / "strange.mlu").write_text("__mlu_entry__ void two(float *x) { __bang_frobnicate(x, 4); }\n")
+    (tmp_path / "bad.mlu").write_text("__mlu_entry__ void three(float *x) { x = ; }\n")
+    assert _mlusim("bangc", "check", tmp_path, "--json") == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["compile"] == 2
+    assert found["missing"] == ["__bang_frobnicate"]
+    files = {Path(one["file"]).name: one for one in found["files"]}
+    assert files["good.mlu"]["known"] == ["__bang_write_zero"]
+    assert files["strange.mlu"]["entries"] == ["two"]
+    assert "bad.mlu:1:" in files["bad.mlu"]["error"]
+    assert "error: expected primary-expression" in files["bad.mlu"]["error"]
