@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.bangc.assembly import run_statement
 from mlusim.bangc.device_calls import device_calls
 from mlusim.bangc.forms import form_handler, result_types, vector_intrinsics
 from mlusim.bangc.host_calls import HOST_CALLS
@@ -194,6 +195,8 @@ def _assembly(bridge: Bridge, line: int, codes: list[int], values: list[Any]) ->
     word = text.split()[0].rstrip(";") if text.split() else ""
     if word in ("sync", "barrier.sync.local"):
         return syncs.sync(bridge.issuer, line)
+    if run_statement(bridge, line, text, values[1:]):
+        return None
     raise KernelError(f"__asm__ {text!r} is not simulated; use the intrinsic that the statement stands for")
 
 

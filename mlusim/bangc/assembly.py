@@ -1,0 +1,128 @@
+"""Statements of assembly that kernels write because C has no word for them: fused steps, a division, a sequence.
+
+A statement names its operands; their values come in the order in which the statement names them first.
+
+    fuse.nram.f32 [%[dst]], %[n], [%[a]], .mul(%[x]), .sub([%[b]]);      dst = a * x - b, rounded once
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.bangc.bridge import dtype_of_code
+from mlusim.cores import vector
+from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.errors import KernelError
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.bangc.bridge import Bridge
+
+Array = np.ndarray[Any, Any]
+
+# Element types of statements, as the headers' codes.
+_CODES = {
+    **{f"s{8 * size}": 1 << 16 | 1 << 8 | size for size in (1, 2, 4, 8)},
+    **{f"u{8 * size}": 1 << 16 | 2 << 8 | size for size in (1, 2, 4, 8)},
+    **{f"f{8 * size}": 1 << 16 | 3 << 8 | size for size in (2, 4)},
+    "bf16": 1 << 16 | 4 << 8 | 2,
+}
+# Bytes of a vector register, as the headers have it.
+_REGISTER_BYTES = 256
+_NAME = re.compile(r"%\[(\w+)\]")
+_FUSE = re.compile(r"fuse\.nram\.(\w+)\s+\[%\[(\w+)\]\],\s*%\[(\w+)\],\s*\[%\[(\w+)\]\]((?:,\s*\.\w+\([^)]*\))+);?$")
+_STEP = re.compile(r"\.(\w+)\(\s*(\[?)%\[(\w+)\]\]?\s*\)")
+_DIVIDE = re.compile(r"div\.scalar\.nram\.(\w+)\s+\[%\[(\w+)\]\],\s*\[%\[(\w+)\]\],\s*%\[(\w+)\],\s*%\[(\w+)\];?$")
+_INDEX = re.compile(r"index\.vvr\.(\w+)\s+%\[(\w+)\],\s*%\[(\w+)\],\s*(\d+);?$")
+
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+
+
+def run_statement(bridge: Bridge, line: int, text: str, given: Sequence[Any]) -> bool:
+    """Do what a statement says; False where it is none of those known here.
+
+    Args:
+        bridge: of the task.
+        line: source line in the log.
+        text: of the statement.
+        given: values of its operands: outputs by address, inputs by value.
+    """
+    words = " ".join(text.split())
+    values = dict(zip(dict.fromkeys(_NAME.findall(words)), given, strict=False))
+    for pattern, do in ((_FUSE, _fuse), (_DIVIDE, _divide), (_INDEX, _index)):
+        found = pattern.match(words)
+        if found is not None:
+            do(bridge, line, values, *found.groups())
+            return True
+    return False
+
+
+def _code(kind: str) -> int:
+    code = _CODES.get(kind)
+    if code is None:
+        raise KernelError(f"assembly on elements of type {kind}: the simulator knows {', '.join(_CODES)}")
+    return code
+
+
+def _fuse(
+    bridge: Bridge, line: int, values: dict[str, Any], kind: str, dst: str, count: str, first: str, steps: str
+) -> None:
+    code, shape = _code(kind), (int(values[count]),)
+    result, source = bridge.view(code, values[dst], shape), bridge.view(code, values[first], shape)
+    chain: list[tuple[Callable[..., Any], Any]] = []
+    for name, is_vector, operand in _STEP.findall(steps):
+        if name not in _OPERATIONS:
+            raise KernelError(f"fuse.nram with .{name}: the simulator knows {', '.join(_OPERATIONS)}")
+        value = bridge.view(code, values[operand], shape) if is_vector else values[operand]
+        chain.append((_OPERATIONS[name], value))
+    views = (result, source, *(value for _, value in chain if isinstance(value, View)))
+    vector.issue_counted(bridge.issuer, line, "fuse", views, partial(_chain, result, source, chain), 1)
+
+
+def _chain(result: View, source: View, chain: list[tuple[Callable[..., Any], Any]]) -> None:
+    """All steps in the next wider float, or in the integers' own type; comparisons give 1 or 0."""
+    dtype = result.dtype
+    wide = dtype if dtype.kind in "iu" else np.dtype(np.float64 if dtype.itemsize > 2 else np.float32)  # noqa: PLR2004
+    values: Array = source.typed().astype(wide)
+    with np.errstate(all="ignore"):
+        for operation, operand in chain:
+            other = operand.typed() if isinstance(operand, View) else np.asarray(operand)
+            values = operation(values, other.astype(dtype).astype(wide)).astype(wide)
+        np.copyto(result.typed(), values, casting="unsafe")
+
+
+def _divide(
+    bridge: Bridge, line: int, values: dict[str, Any], kind: str, dst: str, src: str, by: str, count: str
+) -> None:
+    code, shape = _code(kind), (int(values[count]),)
+    operands = (bridge.view(code, values[dst], shape), bridge.view(code, values[src], shape), values[by])
+    vector.issue(bridge.issuer, line, INSTRUCTIONS["div"], operands, {})
+
+
+def _index(bridge: Bridge, line: int, values: dict[str, Any], kind: str, dst: str, base: str, step: str) -> None:
+    """A vector register, which is the C++'s own memory, gets base, base + step, ..."""
+    del line, bridge
+    if kind not in {"f32", "s32", "u32"}:
+        raise KernelError(f"index.vvr of type {kind}: the simulator knows f32, s32 and u32")
+    register = memoryview((ctypes.c_char * _REGISTER_BYTES).from_address(int(values[dst]))).cast("B")
+    lanes = np.frombuffer(register, dtype_of_code(_code(kind)))
+    lanes[...] = values[base] + np.arange(lanes.size) * int(step)

@@ -1,0 +1,70 @@
+"""Atomics, sets, gathers, counts and statements of assembly in compiled kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.bangc import Module
+from mlusim.errors import OperandError
+
+KERNELS = Path(__file__).parent / "kernels"
+
+
+@pytest.fixture(scope="module")
+def memory() -> Module:
+    return bangc.compile(KERNELS / "memory.mlu")
+
+
+def test_atomics_add_up_and_numbers_come_back(memory: Module) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.integers(-3, 4, (8, 96)).astype(np.float32)
+    x[np.arange(8), rng.integers(0, 96, 8)] = 9
+    device = Device()
+    total = device.upload(np.zeros(96, np.float32), writable=True)
+    counts = device.alloc(16, "int32")
+    device.launch(memory["totals"], device.upload(x), total, counts, 96, dim=8, kind="BLOCK")
+    device.synchronize()
+    assert device.download(total).tolist() == x.sum(axis=0).tolist()
+    expected = np.stack([(x != 0).sum(axis=1), x.argmax(axis=1)], axis=1)
+    assert device.download(counts).reshape(8, 2).tolist() == expected.tolist()
+
+
+def test_a_set_has_the_type_of_its_value(memory: Module) -> None:
+    device = Device()
+    out = device.alloc(300, "float32")
+    device.launch(memory["clear"], out, 300, dim=4, kind="BLOCK")
+    device.synchronize()
+    assert set(device.download(out).tolist()) == {2.5}
+
+
+def test_a_fused_statement_of_assembly(memory: Module) -> None:
+    x = np.arange(256, dtype=np.float32)
+    device = Device()
+    out = device.alloc(128, "float32")
+    device.launch(memory["statements"], device.upload(x), out, 128, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(out).tolist() == (x[:128] * 3 - x[128:]).tolist()
+    device.verify().check()
+
+
+def test_gather_takes_byte_offsets_from_arch_592_on(memory: Module) -> None:
+    x = np.arange(20 * 8, dtype=np.float32).reshape(20, 8)
+    where = np.array([3, 0, 19, 3, 7], np.uint32)
+    device = Device("mlu590-h8")
+    out = device.alloc((5, 8), "float32")
+    module = bangc.compile(KERNELS / "memory.mlu", "mlu590-h8")
+    device.launch(module["rows"], device.upload(x), device.upload(where), out, 5, 8, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(out).tolist() == (x[where] + 1).tolist()
+    device.verify().check()
+    older = Device("mlu370-x4")
+    out = older.alloc((5, 8), "float32")
+    older.launch(memory["rows"], older.upload(x), older.upload(where), out, 5, 8, dim=1, kind="BLOCK")
+    with pytest.raises(
+        OperandError, match=r"memory\.mlu:\d+.*__gather exists from arch 592 on; this board is arch 372"
+    ):
+        older.synchronize()
