@@ -9,7 +9,7 @@ import numpy as np
 
 from mlusim.analysis.intervals import intervals, no_intervals, union
 from mlusim.analysis.records import Integers, Records
-from mlusim.analysis.style import BLACK, BLUE, GREEN, ORANGE, PALE, PURPLE, SKY, VERMILION
+from mlusim.analysis.style import BLACK, GREEN, ORANGE, PURPLE, READ, SKY, WRITE, YELLOW
 from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR
 
 Fractions = np.ndarray[Any, np.dtype[np.float64]]
@@ -18,9 +18,9 @@ Fractions = np.ndarray[Any, np.dtype[np.float64]]
 LANES: dict[int, str] = {IO: "io", MOVE: "move", VECTOR: "vector", TENSOR: "tensor", SCALAR: "scalar", SYNC: "sync"}
 
 KINDS: tuple[tuple[str, str], ...] = (
-    ("io read", BLUE),
-    ("io write", VERMILION),
-    ("DMA start-up", PALE),
+    ("io read", READ),
+    ("io write", WRITE),
+    ("DMA start-up", YELLOW),
     ("move", GREEN),
     ("vector", PURPLE),
     ("tensor", BLACK),

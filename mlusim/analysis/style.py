@@ -7,6 +7,7 @@ the module, and pyplot not at all: nothing global changes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from colorsys import hls_to_rgb
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,21 @@ LOSS_COLOURS: dict[str, str] = {
 # What is no cause has none of these colours on a page that shows causes: Paul Tol's muted ones.
 MUTED = ("#332288", "#88CCEE", "#44AA99", "#DDCC77", "#CC6677", "#117733", "#AA4499", "#BBBBBB")
 READ, ASKED, WRITE, FLOOR, ROOF = MUTED[0], MUTED[1], MUTED[4], MUTED[5], MUTED[6]
+
+
+def core_colours(cores: int, per_cluster: int) -> list[str]:
+    """A colour for each core: cores are categories, so a cluster has a hue and each of its cores a shade of it."""
+    clusters = max(-(-cores // max(per_cluster, 1)), 1)
+    found = []
+    for core in range(cores):
+        cluster, inside = divmod(core, per_cluster)
+        # Neighbours are far apart on the wheel.
+        hue = (cluster * 0.381966 + 0.58) % 1 if clusters > 1 else 0.58
+        light = 0.36 + 0.4 * inside / max(per_cluster - 1, 1)
+        red, green, blue = hls_to_rgb(hue, light, 0.62)
+        found.append(f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}")
+    return found
+
 
 WIDTH_IN = 12.0
 _DPI = 130
@@ -115,6 +131,8 @@ def save(figure: Figure, path: Path) -> None:
     metadata: dict[str, Any] = {"Date": None, "Creator": "mlusim"} if suffix == ".svg" else {"Software": None}
     with atomic_write(path) as stream:
         figure.savefig(stream, format=suffix[1:], metadata=metadata)
+    # The layout is a large part of drawing, and the same for every format.
+    figure.set_layout_engine("none")
 
 
 def time_unit(span_ps: int) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.analysis.records import Integers, Records
-from mlusim.analysis.style import new_figure, nothing_ran
+from mlusim.analysis.style import core_colours, new_figure, nothing_ran
 from mlusim.analysis.tile_owner import Grid, Owners, grid_of, logged_owners, planned_owners
 from mlusim.log import NONE
 from mlusim.units import group_digits
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from mlusim.hardware import Board
     from mlusim.planning.plan import Plan
 
 _FEW_TILES = 64
@@ -63,8 +64,8 @@ def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: 
     axes = figure.subplots(len(panels), 2, squeeze=False, sharex=True, sharey=True)
     for row, (origin, core, turn) in enumerate(panels):
         heads = (f"core that writes ({origin})", f"its {'write' if origin == 'logged' else 'iteration'} ({origin})")
-        for column, (values, colours, head) in enumerate(((core, "viridis", heads[0]), (turn, "cividis", heads[1]))):
-            _panel(figure, axes[row, column], grid, values, colours)
+        for column, (values, colours, head) in enumerate(((core, "cores", heads[0]), (turn, "cividis", heads[1]))):
+            _panel(figure, axes[row, column], grid, values, colours, records.board)
             axes[row, column].set_title(head, fontsize=10)
         axes[row, 0].set_ylabel(axis_label(grid, 0, grid.split))
         if origin != "logged" and len(plan.tiles) <= _FEW_TILES:
@@ -93,16 +94,22 @@ def verdict(same: float, unwritten: float, logged: Owners) -> str:
     return text if logged.complete else text + " (first writes only: there are too many)"
 
 
-def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: str) -> None:
+def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: str, board: Board) -> None:
     """One map with its scale; what nobody wrote stays white."""
     from matplotlib import colormaps
-    from matplotlib.colors import BoundaryNorm, Normalize
+    from matplotlib.colors import BoundaryNorm, ListedColormap, Normalize
     from matplotlib.ticker import MaxNLocator
 
     top = max(int(values.max()), 0)
-    colour_map = colormaps[colours].with_extremes(bad=_UNWRITTEN)
-    # A colour for each number where they are few, a scale where they are many.
-    norm: Any = BoundaryNorm(np.arange(top + 2) - 0.5, colour_map.N) if top < _FEW_COLOURS else Normalize(0, top)
+    norm: Any
+    if colours == "cores":
+        listed = core_colours(max(board.cores, top + 1), board.cores_per_cluster)[: top + 1]
+        colour_map: Any = ListedColormap(listed).with_extremes(bad=_UNWRITTEN)
+        norm = BoundaryNorm(np.arange(top + 2) - 0.5, top + 1)
+    else:
+        colour_map = colormaps[colours].with_extremes(bad=_UNWRITTEN)
+        # A colour for each number where they are few, a scale where they are many.
+        norm = BoundaryNorm(np.arange(top + 2) - 0.5, colour_map.N) if top < _FEW_COLOURS else Normalize(0, top)
     image = axes.imshow(
         np.ma.masked_less(values, 0),
         cmap=colour_map,

@@ -67,7 +67,7 @@ def difference_page(found: Any) -> str:
     content = (
         f"{head}{swatches(names)}<h2>Timelines, on one scale</h2>{_timelines(runs)}"
         f"<h2>By cause</h2><p>{total} in all, per core on average.</p>{table(('cause', 'us'), causes, (1,))}"
-        f"<h2>By source line</h2>{table(('line, A &gt; B', 'source', 'us'), lines, (2,))}"
+        f"<h2>By source line</h2>{table(('line, A > B', 'source', 'us'), lines, (2,))}"
     )
     return document(f"{found.before.operator} and {found.after.operator}: {total}", content)
 

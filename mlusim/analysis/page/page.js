@@ -22,7 +22,38 @@
     Plotly.react(id, traces, layout, CONFIG);
   };
 
-  for (const [id, figure] of Object.entries(page.figures)) Plotly.newPlot(id, figure.data, figure.layout, CONFIG);
+  // ---- a chart is drawn when it comes near the window, and all are before the page is printed
+  const waiting = new Map();
+  const drawNow = (id) => {
+    const draw = waiting.get(id);
+    waiting.delete(id);
+    if (draw) draw();
+  };
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting) {
+      near.unobserve(entry.target);
+      drawNow(entry.target.id);
+    }
+  }, { rootMargin: "300px" });
+  const whenSeen = (id, height, draw) => {
+    element(id).style.height = `${height}px`;
+    waiting.set(id, draw);
+    near.observe(element(id));
+  };
+  const drawAll = () => [...waiting.keys()].forEach(drawNow);
+  addEventListener("draw-all", drawAll);
+  addEventListener("beforeprint", () => {
+    drawAll();
+    for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(chart, { width: 1000 });
+  });
+  addEventListener("afterprint", () => {
+    for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(chart, { width: null, autosize: true });
+  });
+  // ?present: for a lecture, larger letters and one section on the screen.
+  if (new URLSearchParams(location.search).has("present")) document.documentElement.classList.add("present");
+
+  for (const [id, figure] of Object.entries(page.figures))
+    whenSeen(id, figure.layout.height, () => Plotly.newPlot(id, figure.data, figure.layout, CONFIG));
 
   // ---- memory: one chart for the memory that is chosen
   if (page.memories.length) {
@@ -32,7 +63,7 @@
       react("memory-chart", figure.data, figure.layout);
     };
     choice.addEventListener("change", show);
-    show();
+    whenSeen("memory-chart", page.memories[0].layout.height, show);
   }
 
   // ---- tile map: cells coloured by what is chosen
@@ -55,9 +86,9 @@
       : `<b>${escape(tiles.units[tiles.logged_unit[cell]])}</b>, its write number ${tiles.logged_turn[cell]}`);
     const known = (value) => (value === undefined || value < 0 ? null : value);
     const choices = {
-      unit: [() => cells((cell) => known(tiles.unit[tiles.tile[cell]])), planned, "core", "Viridis"],
+      unit: [() => cells((cell) => known(tiles.unit[tiles.tile[cell]])), planned, "core", "cores"],
       iteration: [() => cells((cell) => known(tiles.iteration[tiles.tile[cell]])), planned, "iteration", "Cividis"],
-      logged_unit: [() => cells((cell) => known(tiles.logged_unit[cell])), logged, "core, by the log", "Viridis"],
+      logged_unit: [() => cells((cell) => known(tiles.logged_unit[cell])), logged, "core, by the log", "cores"],
       logged_turn: [() => cells((cell) => known(tiles.logged_turn[cell])), logged, "write, by the log", "Cividis"],
     };
     const choice = element("tile-choice");
@@ -65,8 +96,13 @@
       const [values, text, title, colorscale] = choices[choice.value];
       const z = values();
       const most = z.flat().reduce((most, value) => Math.max(most, value), 1);
+      // Cores are categories: a hue for each cluster, a shade for each of its cores.
+      const bands = tiles.colours.slice(0, most + 1);
+      const steps = bands.flatMap((colour, index) => [[index / bands.length, colour], [(index + 1) / bands.length, colour]]);
+      const categorical = colorscale === "cores";
       const trace = {
-        type: "heatmap", z, text, x: tiles.columns, y: tiles.rows, colorscale, zmin: 0, zmax: most,
+        type: "heatmap", z, text, x: tiles.columns, y: tiles.rows,
+        colorscale: categorical ? steps : colorscale, zmin: categorical ? -0.5 : 0, zmax: categorical ? most + 0.5 : most,
         hovertemplate: "%{text}<extra></extra>", xgap: across < 120 ? 1 : 0, ygap: down < 80 ? 1 : 0,
         colorbar: { title: { text: title, side: "right" }, outlinewidth: 0, thickness: 14, tickformat: "d" },
       };
@@ -82,7 +118,7 @@
       }));
     };
     choice.addEventListener("change", show);
-    show();
+    whenSeen("tile-chart", 420, show);
   }
 
   // ---- timeline: what is in view is drawn again at every zoom, a column for each pixel or two
@@ -223,11 +259,13 @@
     element("zoom-left").addEventListener("click", () => move(-0.5));
     element("zoom-right").addEventListener("click", () => move(0.5));
     element("zoom-all").addEventListener("click", () => go(0, time.end_ps));
-    draw();
-    element("timeline-chart").on("plotly_relayout", (change) => {
-      if (change["xaxis.autorange"]) go(0, time.end_ps);
-      else if ("xaxis.range[0]" in change) go(change["xaxis.range[0]"] * time.unit_ps, change["xaxis.range[1]"] * time.unit_ps);
-      else if ("xaxis.range" in change) go(change["xaxis.range"][0] * time.unit_ps, change["xaxis.range"][1] * time.unit_ps);
+    whenSeen("timeline-chart", 300, () => {
+      draw();
+      element("timeline-chart").on("plotly_relayout", (change) => {
+        if (change["xaxis.autorange"]) go(0, time.end_ps);
+        else if ("xaxis.range[0]" in change) go(change["xaxis.range[0]"] * time.unit_ps, change["xaxis.range[1]"] * time.unit_ps);
+        else if ("xaxis.range" in change) go(change["xaxis.range"][0] * time.unit_ps, change["xaxis.range"][1] * time.unit_ps);
+      });
     });
   }
   document.documentElement.dataset.ready = "yes";

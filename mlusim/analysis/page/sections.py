@@ -17,6 +17,7 @@ from mlusim.analysis.page.tensors import tensor_traffic
 from mlusim.analysis.page.tiles import tile_map
 from mlusim.analysis.page.timeline_data import tile_data, timeline_data
 from mlusim.analysis.records import Records
+from mlusim.analysis.style import core_colours
 from mlusim.analysis.table import figures, percent, split_rows, us_text
 from mlusim.units import PS_PER_US, format_ns, group_digits
 
@@ -200,7 +201,9 @@ class Sections:
         found = tile_map(self.records, plan)
         if found is None or plan is None:
             return "<p>No tiles: the output has no elements, or is a view of the input.</p>"
-        self.tiles = tile_data(self.records, found, plan.output_shape)
+        board = self.records.board
+        colours = core_colours(board.cores, board.cores_per_cluster)
+        self.tiles = {**tile_data(self.records, found, plan.output_shape), "colours": colours}
         choices = [("unit", "core, by the plan"), ("iteration", "iteration, by the plan")]
         if found.logged_unit is not None:
             choices += [("logged_unit", "core, by the log"), ("logged_turn", "write, by the log")]
