@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mlusim.hardware import Board
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
-from mlusim.planning.plan import Plan, Tile, Tiles
+from mlusim.planning.plan import Plan, Tile, empty_plan
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
@@ -49,21 +47,12 @@ async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
 
 def plan_view(board: Board, shape: tuple[int, ...], itemsize: int, operator: str) -> Plan:
     """The plan of an operator whose result is a view of its input: tier 0, no tiles, nothing launched."""
-    rank = len(shape)
-    return Plan(
+    return empty_plan(
         operator=operator,
         strategy="view",
         board=board,
-        tier=0,
-        reason="the result is a view of the input's memory: no bytes are moved",
-        arithmetic=(),
-        unit="the tensor",
-        unit_bytes=math.prod(shape) * itemsize,
-        kind="BLOCK",
-        dim=(1, 1, 1),
-        output_shape=shape,
+        shape=shape,
         itemsize=itemsize,
-        tiles=Tiles([], np.empty((0, rank)), np.empty((0, rank)), 0),
-        nram_bytes=0,
-        predicted_ps=0,
+        reason="the result is a view of the input's memory: no bytes are moved",
+        unit_bytes=math.prod(shape) * itemsize,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlusim.dtypes import BOOL, Dtype, bounds, is_complex, is_integer
+from mlusim.dtypes import BOOL, FLOAT32, Dtype, bounds, is_complex, is_integer
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan, Tile
@@ -27,10 +27,12 @@ def clamps(source: Dtype, target: Dtype) -> tuple[tuple[str, float], ...]:
     """
     if source in (target, BOOL) or is_complex(source):
         return ()
+    # The vector unit computes on 32 bits at most: wider elements are float32 by then.
+    source = FLOAT32 if source.itemsize > FLOAT32.itemsize else source
     (_, limit), (low, high) = bounds(target), bounds(source)
     number = int if is_integer(source) else float
-    upper = (("min", number(limit)),) if high > limit else ()
-    return upper + ((("max", -number(limit)),) if low < -limit else ())
+    upper = (("minequal", number(limit)),) if high > limit else ()
+    return upper + ((("maxequal", -number(limit)),) if low < -limit else ())
 
 
 async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool = False) -> None:  # noqa: FBT001, FBT002
@@ -67,6 +69,10 @@ async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool 
         count = tile.stop[0] - tile.start[0]
         lanes = round_up(count, block) if pads else count
         held = inputs[position % buffers][:lanes]
+        if limits and x.itemsize > FLOAT32.itemsize:
+            narrow = View.of(held.allocation, held.shape, FLOAT32, held.offset)
+            core.convert(narrow, held)
+            held = narrow
         for name, limit in limits:
             getattr(core, name)(held, held, limit)
         core.convert(outputs[position % buffers][:lanes], held)

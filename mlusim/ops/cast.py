@@ -10,7 +10,7 @@ from typing import Unpack
 from numpy.typing import ArrayLike
 
 from mlusim.cores.convert import steps
-from mlusim.dtypes import FLOAT8_E4M3FN, FLOAT8_E5M2, Dtype, dtype_name, dtype_of, is_complex
+from mlusim.dtypes import BFLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2, Dtype, dtype_name, dtype_of, is_complex
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.kernels.bitcast import copy_tiles
@@ -83,6 +83,11 @@ def _infer(x: Tensor, *, dtype: Dtype, saturate: bool) -> tuple[tuple[int, ...],
             f"cast: saturate=True to {dtype_name(dtype)}: only casts to float8_e4m3fn and float8_e5m2 saturate on "
             "demand (integers always do, other floats overflow to infinity); leave saturate out"
         )
+    if saturate and x.dtype == FLOAT8_E5M2 != dtype:
+        raise InputError(
+            f"cast: {x.name} is float8_e5m2, which the vector unit converts and does not compute on: cast it to float32, "
+            "and that with saturate=True"
+        )
     return x.shape, dtype
 
 
@@ -93,6 +98,11 @@ def _passes(source: Dtype, target: Dtype, saturate: bool) -> int:  # noqa: FBT00
 def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object, saturate: bool = False) -> Plan:
     target = dtype_of(dtype)
     passes = _passes(x.dtype, target, saturate)
+    if saturate and x.dtype == BFLOAT16 and on.needs_aligned_vectors:
+        raise InputError(
+            f"cast: saturate=True from bfloat16 on {on.name}: the vector unit of arch {on.arch} does not compute on "
+            "bfloat16; cast it to float32, and that with saturate=True"
+        )
     return plan_flat(on, math.prod(x.shape), x.dtype.itemsize, target.itemsize, passes, strategy, "cast")
 
 

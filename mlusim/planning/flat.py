@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
-from mlusim.planning.plan import Plan, Tiles
-from mlusim.planning.prediction import TOLERANCE, TileCost, load_cost, predict_ps, store_cost, vector_ps
+from mlusim.planning.plan import Plan, Tiles, empty_plan
+from mlusim.planning.prediction import NEAR, TileCost, load_cost, predict_ps, store_cost, vector_ps
 from mlusim.planning.split import cut_evenly, in_runs
 from mlusim.units import PS_PER_US, ceil_div, group_digits
 
@@ -54,21 +52,8 @@ def plan_flat(
     """
     unit = f"the share of one core, {read_bytes} B read and {written_bytes} B written for each element"
     if not count:
-        return Plan(
-            operator=operator,
-            strategy=strategy,
-            board=board,
-            tier=0,
-            reason="the output has no elements and nothing is launched",
-            arithmetic=(),
-            unit=unit,
-            unit_bytes=0,
-            kind="BLOCK",
-            dim=(1, 1, 1),
-            output_shape=(0,),
-            itemsize=written_bytes,
-            tiles=Tiles([], np.empty((0, 1)), np.empty((0, 1)), 0),
-            nram_bytes=0,
+        return empty_plan(
+            operator=operator, strategy=strategy, board=board, shape=(0,), itemsize=written_bytes, unit=unit
         )
     block = max(BLOCK_BYTES, board.vector_alignment_bytes) // min(read_bytes, written_bytes)
     tile_bytes = read_bytes + written_bytes if passes else read_bytes
@@ -159,7 +144,8 @@ class _Costs:
             store=store_cost(board, elements * self.written_bytes),
             compute_ps=vector_ps(board, elements * max(self.read_bytes, self.written_bytes), self.passes),
         )
-        predicted = predict_ps(board, cost, tiles=tiles, tasks=tasks, overlapped=overlapped)
+        queued = not (overlapped or self.passes)
+        predicted = predict_ps(board, cost, tiles=tiles, tasks=tasks, overlapped=overlapped, queued=queued)
         return _Candidate(overlapped=overlapped, tasks=tasks, tiles=tiles, predicted_ps=predicted)
 
 
@@ -168,7 +154,7 @@ def _choose(candidates: list[_Candidate]) -> _Candidate:
 
     A task with one tile has nothing to overlap; with more, overlapping also keeps tasks from waiting in step.
     """
-    limit = min(candidate.predicted_ps for candidate in candidates) * (1 + TOLERANCE)
+    limit = min(candidate.predicted_ps for candidate in candidates) * NEAR
     eligible = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
 
     def merit(candidate: _Candidate) -> tuple[int, bool, int]:

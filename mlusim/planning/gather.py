@@ -19,15 +19,15 @@ from mlusim.planning.lookup import (
     Candidate,
     Job,
     choose,
-    empty_plan,
     even_size,
     leading,
+    nothing_to_do,
     nram_bytes,
     unit_elements,
     unit_words,
 )
 from mlusim.planning.lookup_cost import INSTRUCTION, LOAD, STORE, Costs, Spent, how_to_select, predict, scalar_address
-from mlusim.planning.lookup_geometry import Extents, blocks
+from mlusim.planning.lookup_geometry import Extents, blocks, spread
 from mlusim.planning.plan import Plan, Tiles
 from mlusim.planning.split import boxes, cut, in_runs, union1_launch
 from mlusim.units import ceil_div, group_digits
@@ -47,7 +47,7 @@ def plan_gather(job: Job) -> Plan:
     lookups, board = job.lookups, job.board
     shape = lookups.value_shape
     if 0 in shape:
-        return empty_plan(job, shape, f"the output {list(shape)} has no elements and nothing is launched")
+        return nothing_to_do(job, shape)
     found = list(_slab_candidates(job))
     if lookups.columns:
         found += _row_candidates(job)
@@ -57,7 +57,7 @@ def plan_gather(job: Job) -> Plan:
     tasks = min(dim[0] * dim[1], len(start))
     return Plan(
         operator=job.operator,
-        strategy=job.strategy,
+        strategy=chosen.strategy,
         board=board,
         tier=chosen.tier,
         reason=reason,
@@ -94,7 +94,9 @@ def _slab_candidates(job: Job) -> Iterator[Candidate]:
             tied_sizes = blocks(tied_extents, shrunk)
             room = _room_beside(job, tied_sizes)
             if room:
-                yield _slab_candidate(job, tied_sizes, free_extents, room)
+                slabs = math.prod(ceil_div(extent, size) for extent, size in zip(tied_extents, tied_sizes, strict=True))
+                for free_sizes in spread(free_extents, room, ceil_div(board.cores, slabs)):
+                    yield _slab_candidate(job, tied_sizes, free_sizes)
                 break
             shrunk //= 2
 
@@ -132,12 +134,11 @@ def _room_beside(job: Job, tied_sizes: Extents) -> int:
     return max(board.nram_usable_bytes - slab_bytes - rounding, 0) // sum(each)
 
 
-def _slab_candidate(job: Job, tied_sizes: Extents, free_extents: Extents, room: int) -> Candidate:
+def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Candidate:
     lookups, board = job.lookups, job.board
     shape, itemsize = lookups.value_shape, job.itemsize
     slabs = math.prod(ceil_div(shape[axis], size) for axis, size in zip(lookups.tied, tied_sizes, strict=True))
-    wanted = ceil_div(math.prod(free_extents), max(ceil_div(board.cores, slabs), 1))
-    free_sizes = blocks(free_extents, min(room, wanted))
+    free_extents = tuple(shape[axis] for axis in lookups.free)
     size_of = dict(zip((*lookups.tied, *lookups.free), (*tied_sizes, *free_sizes), strict=True))
     sizes = tuple(size_of[axis] for axis in range(len(shape)))
     positions = sizes[: len(lookups.positions)]
@@ -204,9 +205,13 @@ def _row_candidates(job: Job) -> Iterator[Candidate]:
     if fits < 1:
         return
     chunks = math.prod(ceil_div(e, s) for e, s in zip(lookups.row_shape, row_sizes, strict=True))
-    wanted = ceil_div(math.prod(lookups.positions) * chunks, board.cores)
-    position_sizes = blocks(lookups.positions, min(fits, wanted))
-    sizes = position_sizes + row_sizes
+    for position_sizes in spread(lookups.positions, fits, max(board.cores // chunks, 1)):
+        yield _row_candidate(job, form, position_sizes, row_sizes)
+
+
+def _row_candidate(job: Job, form: IndexForm, position_sizes: Extents, row_sizes: Extents) -> Candidate:
+    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    row, sizes = math.prod(row_sizes), position_sizes + row_sizes
     turns = math.prod(position_sizes)
     shape = lookups.value_shape
     tiles = math.prod(ceil_div(extent, size) for extent, size in zip(shape, sizes, strict=True))
@@ -220,7 +225,7 @@ def _row_candidates(job: Job) -> Iterator[Candidate]:
         tile += costs.rows(LOAD, row * itemsize, turns, address=scalar_address(board, form))
     spent = Spent(ceil_div(tiles, tasks) * tile.time_ps, tiles * tile.work)
     buffers = _buffers(job, form, turns * row, turns)
-    yield Candidate(
+    return Candidate(
         strategy="rows",
         tier=3,
         sizes=sizes,

@@ -13,12 +13,9 @@ from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.planning.index_form import IndexForm
 from mlusim.planning.lookup_geometry import Extents, Lookups
-from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.plan import Plan, empty_plan
+from mlusim.planning.prediction import NEAR
 from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
-
-# Plans whose predicted times differ by less count as equally fast: no prediction is exact enough to pay for it with
-# many more instructions.
-_NEAR = 1.05
 
 _WIDE = 1 << 31
 
@@ -69,7 +66,7 @@ def choose(job: Job, found: Sequence[Candidate]) -> tuple[Candidate, str]:
     for name in {candidate.strategy for candidate in found}:
         same = [candidate for candidate in found if candidate.strategy == name]
         least_ps = min(candidate.predicted_ps for candidate in same)
-        near = [candidate for candidate in same if candidate.predicted_ps <= _NEAR * least_ps]
+        near = [candidate for candidate in same if candidate.predicted_ps <= NEAR * least_ps]
         best[name] = min(near, key=lambda candidate: (candidate.tiles, candidate.predicted_ps))
     usable = group_digits(job.board.nram_usable_bytes)
     allowed = [best[name] for name in best if job.strategy in ("auto", name)]
@@ -101,25 +98,17 @@ def choose(job: Job, found: Sequence[Candidate]) -> tuple[Candidate, str]:
     return chosen, f"{chosen.strategy}{asked}: {what}; predicted {us(chosen.predicted_ps)}, {'; '.join(others)}"
 
 
-def empty_plan(job: Job, shape: Extents, reason: str) -> Plan:
-    """A plan of no tiles: nothing is launched."""
-    return Plan(
+def nothing_to_do(job: Job, shape: Extents) -> Plan:
+    """The plan of a gather or scatter whose output has no elements."""
+    return empty_plan(
         operator=job.operator,
         strategy=job.strategy,
         board=job.board,
-        tier=0,
-        reason=reason,
-        arithmetic=(),
-        unit=unit_words(job.lookups),
-        unit_bytes=unit_elements(job.lookups) * job.itemsize,
-        kind="UNION1",
-        dim=(job.board.cores_per_cluster, 1, 1),
-        output_shape=shape,
+        shape=shape,
         itemsize=job.itemsize,
-        tiles=Tiles([], np.empty((0, len(shape))), np.empty((0, len(shape))), 0),
-        nram_bytes=0,
+        unit=unit_words(job.lookups),
+        reason=f"the output {list(shape)} has no elements and nothing is launched",
         parameters={"lookups": job.lookups, "strategy": "none"},
-        predicted_ps=0,
     )
 
 

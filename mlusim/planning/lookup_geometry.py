@@ -183,3 +183,30 @@ def blocks(extents: Extents, limit: int) -> Extents:
         sizes.append(size)
         limit //= max(size, 1)
     return tuple(reversed(sizes))
+
+
+def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
+    """Sizes of blocks to try: the largest that `blocks` gives, and those that give each core one to three blocks.
+
+    Args:
+        extents: what is cut; none is 0.
+        most: elements of a block, at most.
+        cores: blocks that are wanted at once.
+
+    Cut one element too small, a block more than there are cores costs as much as all of them: so sizes are rounded up.
+    """
+    found = [blocks(extents, min(most, math.ceil(math.prod(extents) / cores)))]
+    for turns in _TURNS:
+        outer = 1
+        for axis, extent in enumerate(extents):
+            parts = turns * cores // outer
+            if 1 <= parts <= extent:
+                sizes = (1,) * axis + (math.ceil(extent / parts), *extents[axis + 1 :])
+                if math.prod(sizes) <= most:
+                    found.append(sizes)
+            outer *= extent
+    return list(dict.fromkeys(found))
+
+
+# Blocks for each core that are tried.
+_TURNS = (1, 2, 3)

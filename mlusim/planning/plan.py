@@ -285,6 +285,44 @@ class Plan:
         return "\n".join(lines)
 
 
+def empty_plan(  # noqa: PLR0913 - all but the first five have defaults
+    *,
+    operator: str,
+    strategy: str,
+    board: Board,
+    shape: tuple[int, ...],
+    itemsize: int,
+    reason: str = "the output has no elements and nothing is launched",
+    arithmetic: tuple[str, ...] = (),
+    unit: str = "the tensor",
+    unit_bytes: int = 0,
+    parameters: Any = None,
+) -> Plan:
+    """The plan of a call that launches nothing: tier 0, no tiles.
+
+    shape: of the output, as the planner's tiles would cover it.
+    """
+    rank = len(shape)
+    return Plan(
+        operator=operator,
+        strategy=strategy,
+        board=board,
+        tier=0,
+        reason=reason,
+        arithmetic=arithmetic,
+        unit=unit,
+        unit_bytes=unit_bytes,
+        kind="BLOCK",
+        dim=(1, 1, 1),
+        output_shape=shape,
+        itemsize=itemsize,
+        tiles=Tiles([], np.empty((0, rank)), np.empty((0, rank)), 0),
+        nram_bytes=0,
+        parameters={} if parameters is None else parameters,
+        predicted_ps=0,
+    )
+
+
 def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
     """Raise `PlanError` unless the tiles cover every element of `shape` exactly once."""
     total = int(np.prod(np.asarray(shape, dtype=object))) if len(shape) else 1

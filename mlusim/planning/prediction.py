@@ -17,8 +17,8 @@ from mlusim.memory.kinds import Direction
 from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.units import PS_PER_S, ceil_div
 
-# Two predictions that are this close say nothing about which is faster.
-TOLERANCE = 0.05
+# Plans whose predicted times differ by less count as equally fast: no prediction is exact enough to tell them apart.
+NEAR = 1.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,7 @@ class TileCost:
         loads, stores: copies of each stage.
         compute_ps: time on the vector or Move pipe.
         scalar_ps: time of scalar work that nothing hides.
+        busiest, mean: elements of a tile of the busiest task, and of any task, on average, over those of this one.
     """
 
     load: CopyCost
@@ -38,6 +39,8 @@ class TileCost:
     stores: int = 1
     compute_ps: int = 0
     scalar_ps: int = 0
+    busiest: float = 1.0
+    mean: float = 1.0
 
 
 def load_cost(board: Board, segment_bytes: int, loops: Loops = ()) -> CopyCost:
@@ -64,14 +67,23 @@ def move_ps(board: Board, nbytes: int, moves: int = 1) -> int:
     return board.cycles_ps(cycles)
 
 
-def predict_ps(board: Board, tile: TileCost, *, tiles: int, tasks: int, overlapped: bool) -> int:
-    """Time of a launch of `tasks` BLOCK tasks that share `tiles` equal tiles in turn."""
+def predict_ps(board: Board, tile: TileCost, *, tiles: int, tasks: int, overlapped: bool, queued: bool = False) -> int:
+    """Time of a launch of `tasks` tasks that share `tiles` equal tiles in turn.
+
+    Args:
+        board: the board's record.
+        tile: what one tile costs.
+        tiles, tasks: how many.
+        overlapped: successive tiles are in different stages at once.
+        queued: the copies of all tiles are issued one behind the other, without a sync between them.
+    """
     each = ceil_div(tiles, tasks)
     rate = board.dram_bandwidth_bytes_per_s / PS_PER_S
     issue_ps = (tile.loads + tile.stores + 3) * board.cycles_ps(board.issue_cycles)
     load_ps = tile.loads * _port_ps(board, tile.load, board.cluster_read_bandwidth_bytes_per_s, tasks)
     store_ps = tile.stores * _port_ps(board, tile.store, board.cluster_write_bandwidth_bytes_per_s, tasks)
-    load_work, store_work = tile.loads * tile.load.work, tile.stores * tile.store.work
+    load_ps, store_ps = load_ps * tile.busiest, store_ps * tile.busiest
+    load_work, store_work = (tile.mean * work for work in (tile.loads * tile.load.work, tile.stores * tile.store.work))
     latency_ps = tile.load.latency_ps + tile.store.latency_ps
     own_ps = tile.compute_ps + tile.scalar_ps
     once_ps = latency_ps + load_ps + own_ps + store_ps + issue_ps
@@ -83,6 +95,12 @@ def predict_ps(board: Board, tile: TileCost, *, tiles: int, tasks: int, overlapp
         mixed = (each - 1) / each
         slowdown = (1 - mixed) + mixed / board.dram_mixed_efficiency
         dram_ps = tiles * (load_work + store_work) / rate * slowdown + latency_ps + own_ps
+    elif queued:
+        # Copies behind each other in the one IO pipe: every start-up but the first passes while the copy before moves.
+        chain_ps = once_ps - tile.store.latency_ps + (each - 1) * max(load_ps + store_ps, issue_ps + tile.scalar_ps)
+        mixed = (each - 1) / each
+        slowdown = (1 - mixed) + mixed / board.dram_mixed_efficiency
+        dram_ps = tiles * (load_work + store_work) / rate * slowdown + tile.load.latency_ps + own_ps
     else:
         chain_ps = each * once_ps
         # Equal tiles keep in step: all load, all compute, all store, and meanwhile the DRAM does one thing or nothing.

@@ -22,8 +22,8 @@ import numpy as np
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
-from mlusim.planning.plan import Plan, Tiles
-from mlusim.planning.prediction import TOLERANCE, TileCost, load_cost, predict_ps, store_cost, vector_ps
+from mlusim.planning.plan import Plan, Tiles, empty_plan
+from mlusim.planning.prediction import NEAR, TileCost, load_cost, predict_ps, store_cost, vector_ps
 from mlusim.planning.reverse_groups import Group, Means, coalesce, means_of
 from mlusim.planning.split import MAX_SEGMENTS, boxes, buffer_bytes, in_turn
 from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
@@ -100,21 +100,14 @@ def _plan(
     work: tuple[tuple[Group, ...], _Candidate, list[_Candidate]] | None,
 ) -> Plan:
     if work is None:
-        return Plan(
+        return empty_plan(
             operator=operator,
             strategy=strategy,
             board=board,
-            tier=0,
-            reason="the output has no elements and nothing is launched",
+            shape=(0, 0, 0),
+            itemsize=itemsize,
             arithmetic=(words,),
             unit="a slice",
-            unit_bytes=0,
-            kind="BLOCK",
-            dim=(1, 1, 1),
-            output_shape=(0, 0, 0),
-            itemsize=itemsize,
-            tiles=Tiles([], np.empty((0, 3)), np.empty((0, 3)), 0),
-            nram_bytes=0,
         )
     groups, chosen, choices = work
     cut = chosen.cut
@@ -189,7 +182,10 @@ def _candidates(
         for cut in pivot_cuts(board, extents, itemsize, capacity, whole_bytes=whole):
             if cut.pivot == pivot:
                 cost = _tile_cost(board, groups, pivot, means, cut.rows, itemsize)
-                predicted = predict_ps(board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped)
+                queued = not (overlapped or means.passes)
+                predicted = predict_ps(
+                    board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped, queued=queued
+                )
                 found.append(_Candidate(means=means, overlapped=overlapped, cut=cut, predicted_ps=predicted))
     return found
 
@@ -217,7 +213,7 @@ def max_loops(board: Board) -> int:
 
 def _choose(candidates: list[_Candidate]) -> _Candidate:
     """Of all that are as fast as the fastest, as far as a prediction goes: most tasks, fewest passes, fewest tiles."""
-    limit = min(candidate.predicted_ps for candidate in candidates) * (1 + TOLERANCE)
+    limit = min(candidate.predicted_ps for candidate in candidates) * NEAR
     eligible = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
 
     def merit(candidate: _Candidate) -> tuple[int, int, bool, int]:

@@ -12,14 +12,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.view import View
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
-from mlusim.planning.plan import Plan, Tiles
-from mlusim.planning.prediction import TOLERANCE, TileCost, load_cost, move_ps, predict_ps, store_cost
+from mlusim.planning.plan import Plan, Tiles, empty_plan
+from mlusim.planning.prediction import NEAR, TileCost, load_cost, move_ps, predict_ps, store_cost
 from mlusim.planning.split import MAX_SEGMENTS, Integers, boxes, buffer_bytes, cut_evenly, in_runs
 from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
 
@@ -125,21 +123,14 @@ def plan_reverse_sequence(
         f"entries of {_n(layout.rows)} rows of {_n(layout.row)} elements"
     )
     if 0 in shape:
-        return Plan(
+        return empty_plan(
             operator="reverse_sequence",
             strategy=strategy,
             board=board,
-            tier=0,
-            reason="the output has no elements and nothing is launched",
+            shape=layout.shape,
+            itemsize=itemsize,
             arithmetic=(words,),
             unit="an entry",
-            unit_bytes=0,
-            kind="BLOCK",
-            dim=(1, 1, 1),
-            output_shape=layout.shape,
-            itemsize=itemsize,
-            tiles=Tiles([], np.empty((0, 4)), np.empty((0, 4)), 0),
-            nram_bytes=0,
         )
     names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
     choices = [
@@ -216,7 +207,8 @@ def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overl
         outermost=1,
     ):
         cost = _tile_cost(board, layout, cut, itemsize, staged=name == "staged")
-        predicted = predict_ps(board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped)
+        queued = not overlapped and name == "strided"
+        predicted = predict_ps(board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped, queued=queued)
         found.append(_Candidate(name=name, overlapped=overlapped, cut=cut, predicted_ps=predicted))
     return found
 
@@ -262,7 +254,7 @@ def _boxes(layout: Layout, cut: Cut) -> tuple[Integers, Integers]:
 def _choose(candidates: list[_Candidate]) -> _Candidate:
     """The fastest strategy; of its cuts that are as fast, as far as a prediction goes: most tasks, fewest tiles."""
     name = min(candidates, key=lambda candidate: candidate.predicted_ps).name
-    limit = min(candidate.predicted_ps for candidate in candidates) * (1 + TOLERANCE)
+    limit = min(candidate.predicted_ps for candidate in candidates) * NEAR
 
     def merit(candidate: _Candidate) -> tuple[int, bool, int]:
         cut = candidate.cut

@@ -25,9 +25,9 @@ from mlusim.planning.lookup import (
     Candidate,
     Job,
     choose,
-    empty_plan,
     even_size,
     leading,
+    nothing_to_do,
     nram_bytes,
     unit_elements,
     unit_words,
@@ -57,7 +57,7 @@ def plan_scatter(job: Job) -> Plan:
     lookups, board = job.lookups, job.board
     shape = lookups.x_shape
     if 0 in shape:
-        return empty_plan(job, shape, f"the output {list(shape)} has no elements and nothing is launched")
+        return nothing_to_do(job, shape)
     if lookups.columns and 0 not in lookups.value_shape:
         found = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
         if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in found):
@@ -81,7 +81,7 @@ def plan_scatter(job: Job) -> Plan:
     order = np.argsort(owner, kind="stable")
     return Plan(
         operator=job.operator,
-        strategy=job.strategy,
+        strategy=chosen.strategy,
         board=board,
         tier=chosen.tier,
         reason=reason,

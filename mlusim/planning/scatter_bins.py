@@ -213,7 +213,7 @@ def bins_plan(job: Job, chosen: Candidate, reason: str) -> Plan:
     tasks = in_turn(np.prod(stop - start, axis=1), min(dim[0] * dim[1], binning.bins))
     return Plan(
         operator=job.operator,
-        strategy=job.strategy,
+        strategy=chosen.strategy,
         board=job.board,
         tier=chosen.tier,
         reason=reason,

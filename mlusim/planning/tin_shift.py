@@ -7,13 +7,13 @@ cut along time into segments of as many rows as fit, the last one short; tier 3:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mlusim.dtypes import Dtype
 from mlusim.hardware import Board
-from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.plan import Plan, Tiles, empty_plan
 from mlusim.planning.split import (
     Cuts,
     Fit,
@@ -26,8 +26,8 @@ from mlusim.planning.split import (
     in_turn,
     union1_launch,
 )
-from mlusim.planning.tin_shift_choice import choose
-from mlusim.units import PS_PER_S, ceil_div, group_digits, round_up
+from mlusim.planning.tin_shift_choice import best_cut, choose
+from mlusim.units import ceil_div, group_digits, round_up
 
 Shape = tuple[int, int, int, int]
 
@@ -93,30 +93,24 @@ def plan_tin_shift(
     itemsize = dtype.itemsize
     unit = f"one channel of {time} x {hw} elements of {itemsize} B"
     if not time:
-        return Plan(
+        return empty_plan(
             operator=operator,
             strategy=strategy,
             board=board,
-            tier=0,
-            reason="T is 0: the output has no elements and nothing is launched",
-            arithmetic=(),
-            unit=unit,
-            unit_bytes=0,
-            kind="UNION1",
-            dim=(board.cores_per_cluster, 1, 1),
-            output_shape=shape,
+            shape=shape,
             itemsize=itemsize,
-            tiles=Tiles([], np.empty((0, 4)), np.empty((0, 4)), 0),
-            nram_bytes=0,
+            reason="T is 0: the output has no elements and nothing is launched",
+            unit=unit,
             parameters={"clears": chosen.clears, "buffers": chosen.buffers, "rows": 0},
         )
     fit = choose_tier(board, rows=time, row_elements=hw, itemsize=itemsize, buffers=chosen.buffers)
-    channel_cuts = cut(channels, 1)
+    channel_cuts, row_cuts = cut(channels, 1), cut(time, fit.rows)
     batching: tuple[str, ...] = ()
-    if chosen.batches and fit.tier == 1:
-        channel_cuts, batching = _batch(board, fit, shape, groups, itemsize)
+    if fit.tier < 3 and (chosen.batches or chosen.buffers > 1):  # noqa: PLR2004 - the tiers are numbered
+        segments, blocks = best_cut(board, shape, groups, itemsize, chosen.buffers)
+        row_cuts, channel_cuts, batching = _cut(shape, groups, segments, blocks)
+        fit = _as_cut(fit, time, segments)
     # Items are nested as batch, channel, time; the chunks of a row are one item, because one core walks it.
-    row_cuts = cut(time, fit.rows)
     chunks = cut(hw, fit.elements)
     start, stop = boxes((cut(batch, 1), row_cuts, channel_cuts, chunks), order=(0, 2, 1, 3))
     per_item = len(chunks[0])
@@ -164,40 +158,25 @@ def _deal_with_floor(board: Board, sizes: Integers) -> _Launch:
     return "UNION1", dim, np.arange(len(sizes)) % tasks, dealing
 
 
-def _batch(board: Board, fit: Fit, shape: Shape, groups: int, itemsize: int) -> tuple[Cuts, tuple[str, ...]]:
-    """Cut the channels into blocks of one group each, as even as can be, by the least time for the busiest core.
-
-    Adjacent channels lie next to each other in every row, so a block is one strided copy of longer segments, also
-    where there is no 3-D memcpy. Larger blocks mean fewer latencies; smaller ones spread more evenly over the cores.
-    """
-    batch, _, channels, _ = shape
+def _cut(shape: Shape, groups: int, segments: int, blocks: int) -> tuple[Cuts, Cuts, tuple[str, ...]]:
+    """Rows in segments, and the channels of each group in blocks, as even as can be; and that in words."""
+    _, time, channels, _ = shape
     per_group = channels // groups
-    largest = min(fit.units, per_group)
-    blocks = np.arange(ceil_div(per_group, largest), per_group + 1)
-    total = batch * groups * blocks
-    tasks = np.minimum(total, board.cores)
-    turns = -(-total // tasks)
-    # What one copy gets of its core's port, its cluster's and the DRAM while all tasks copy; each byte goes twice.
-    clusters = -(-tasks // board.cores_per_cluster)
-    port = min(board.core_read_bandwidth_bytes_per_s, board.core_write_bandwidth_bytes_per_s)
-    cluster_port = min(board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s)
-    shared = np.minimum(cluster_port * clusters, board.dram_bandwidth_bytes_per_s) / tasks
-    unit_ps = 2 * fit.rows * fit.elements * itemsize * PS_PER_S / np.minimum(port, shared)
-    fixed_ps = board.scalar_gdram_latency_ps + board.dma_read_latency_ps + board.dma_write_latency_ps
-    busiest_ps = turns * (fixed_ps + -(-per_group // blocks) * unit_ps)
-    # Of those about as fast, the one with the fewest turns, then with the most cores at work.
-    near = np.flatnonzero(busiest_ps <= busiest_ps.min() * _ABOUT)
-    best = int(blocks[near[np.lexsort((-tasks[near], turns[near]))[0]]])
-    starts, stops = cut_evenly(per_group, best)
+    starts, stops = cut_evenly(per_group, blocks)
     first = np.arange(groups)[:, None] * per_group
     line = (
-        f"{_n(per_group)} channels a group, at most {_n(largest)} at once: {_n(best)} blocks of up to "
-        f"{_n(ceil_div(per_group, best))} keep the busiest core least busy"
+        f"{_n(per_group)} channels a group in {_n(blocks)} blocks of up to {_n(ceil_div(per_group, blocks))}, "
+        f"{_n(time)} rows in {_n(segments)} segments: predicted to keep the busiest core least busy"
     )
-    return ((first + starts).reshape(-1), (first + stops).reshape(-1)), (line,)
+    return cut_evenly(time, segments), ((first + starts).reshape(-1), (first + stops).reshape(-1)), (line,)
 
 
-# Predicted times within this factor count as equal: the prediction knows no queueing.
-_ABOUT = 1.001
+def _as_cut(fit: Fit, time: int, segments: int) -> Fit:
+    """The fit of a unit that is cut into so many segments, because it has to be or to occupy more cores."""
+    if segments == 1 or fit.tier > 1:
+        return replace(fit, rows=ceil_div(time, segments))
+    reason = f"{fit.reason}, and is cut into {segments} segments to occupy the cores"
+    return replace(fit, tier=2, units=0, rows=ceil_div(time, segments), reason=reason)
+
 
 _n: Callable[[int], str] = group_digits

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+
+import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import TileCost, load_cost, predict_ps, store_cost
-from mlusim.units import PS_PER_US
+from mlusim.planning.split import MAX_SEGMENTS, buffer_bytes
+from mlusim.units import PS_PER_US, ceil_div
 
 # Of the five these can be fastest: what one of them leaves out, the other three do for nothing.
 CANDIDATES = ("batched", "pingpong")
@@ -40,19 +44,81 @@ def choose(plan_of: Callable[[str], Plan]) -> Plan:
 
 
 def predict_tin_shift_ps(plan: Plan) -> int:
-    """Time of a plan of tin_shift by its largest tile, as if no shift left rows to clear."""
+    """Time of a plan of tin_shift by its largest tile and how far tasks are even, as if no shift left rows to clear."""
     if not len(plan.tiles):
         return 0
-    board: Board = plan.board
-    _, _, channels, hw = plan.output_shape
     _, rows, wide, elements = (plan.tiles.stop - plan.tiles.start).max(axis=0).tolist()
-    segment = wide * elements * plan.itemsize
-    loops = ((rows, channels * hw * plan.itemsize),) if rows > 1 else ()
-    per_shift = 1 if plan.tier < 3 else -(-hw // elements)  # noqa: PLR2004 - one load for all chunks of a row
-    tile = TileCost(
+    # One shift is loaded for all chunks of a row.
+    shifts = 1 if plan.tier < 3 else -(-plan.output_shape[3] // elements)  # noqa: PLR2004
+    tasks = int(plan.tiles.task.max()) + 1
+    largest = rows * wide * elements
+    counts = np.bincount(plan.tiles.task, minlength=tasks)
+    by_task = plan.elements_by_task()
+    tile = tile_cost(
+        plan.board,
+        plan.output_shape,
+        (rows, wide, elements),
+        plan.itemsize,
+        shifts=shifts,
+        busiest=float(by_task.max()) / (largest * int(counts.max())),
+        mean=float(by_task.sum()) / (largest * len(plan.tiles)),
+    )
+    return predict_ps(plan.board, tile, tiles=len(plan.tiles), tasks=tasks, overlapped=plan.parameters["buffers"] > 1)
+
+
+def tile_cost(
+    board: Board,
+    shape: tuple[int, ...],
+    tile: tuple[int, int, int],
+    itemsize: int,
+    *,
+    shifts: int = 1,
+    busiest: float = 1.0,
+    mean: float = 1.0,
+) -> TileCost:
+    """What a tile of (rows, channels, elements) costs; `shifts`: tiles for each shift that is loaded."""
+    rows, wide, elements = tile
+    segment = wide * elements * itemsize
+    loops = ((rows, shape[2] * shape[3] * itemsize),) if rows > 1 else ()
+    return TileCost(
         load=load_cost(board, segment, loops),
         store=store_cost(board, segment, loops),
-        scalar_ps=board.scalar_gdram_latency_ps // per_shift,
+        scalar_ps=board.scalar_gdram_latency_ps // shifts,
+        busiest=busiest,
+        mean=mean,
     )
-    tasks = int(plan.tiles.task.max()) + 1
-    return predict_ps(board, tile, tiles=len(plan.tiles), tasks=tasks, overlapped=plan.parameters["buffers"] > 1)
+
+
+def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, buffers: int) -> tuple[int, int]:
+    """Segments of time, and blocks of the channels of a group, that are predicted to be fastest.
+
+    Adjacent channels lie next to each other in every row, so a block is one strided copy of longer segments. Larger
+    tiles mean fewer latencies; smaller ones spread more evenly over the cores. Tried are the fewest segments and up to
+    four, and for each as few blocks as fit, or as many as give each core up to four tiles. With two buffers tiles are
+    of one channel.
+    """
+    batch, time, channels, hw = shape
+    per_group = channels // groups
+    capacity = buffer_bytes(board, buffers) // (hw * itemsize)
+    fewest = max(ceil_div(time, capacity), ceil_div(time, MAX_SEGMENTS))
+    found = []
+    for segments in sorted({fewest, *range(fewest, min(_MOST_SEGMENTS, time) + 1)}):
+        rows = ceil_div(time, segments)
+        most = 1 if buffers > 1 else max(capacity // rows, 1)
+        least = ceil_div(per_group, min(most, per_group))
+        each = batch * groups * segments
+        for blocks in sorted({least, *(ceil_div(board.cores * turns, each) for turns in range(1, 5))}):
+            if not least <= blocks <= per_group:
+                continue
+            tiles = each * blocks
+            tasks = min(board.cores, tiles)
+            tile = tile_cost(board, shape, (rows, ceil_div(per_group, blocks), hw), itemsize)
+            found.append((predict_ps(board, tile, tiles=tiles, tasks=tasks, overlapped=buffers > 1), segments, blocks))
+    least_ps = min(found)[0]
+    near = [(segments, blocks) for time_ps, segments, blocks in found if time_ps <= _NEAR * least_ps]
+    return max(near, key=lambda cut: (min(batch * groups * math.prod(cut), board.cores), -math.prod(cut)))
+
+
+_MOST_SEGMENTS = 4
+# Of those as fast, as far as a prediction goes, the one with the most tasks, then with the fewest tiles.
+_NEAR = 1.01

@@ -301,6 +301,11 @@ OPERATORS = {
         {"x": _X, "i": _ROWS},
         _X[_ROWS[:, 0], _ROWS[:, 1]],
     ),
+    "index_select": (
+        "index_select --input x --index n --axis -1",
+        {"x": _X, "n": _LENGTHS},
+        _X[:, :, _LENGTHS],
+    ),
     "scatter": (
         "scatter --input x --index i --src s --axis 1",
         {"x": _X, "i": _ORDER, "s": _SRC},
@@ -344,6 +349,7 @@ RANDOM = {
     "reverse": "--shape 5,6,8 --axis 0,2 --dtype int64",
     "flip": "--shape 40 --axis 0 --dtype bool",
     "reverse_sequence": "--shape 5,6,8 --dtype complex64",
+    "index_select": "--shape 5,6,8 --axis 1 --count 3",
     "gather": "--shape 5,6,8 --axis 1 --index-shape 5,20,7",
     "gather_nd": "--shape 5,6,8 --axes 0,2",
     "scatter": "--shape 5,6,8 --axis -1",
@@ -559,7 +565,7 @@ def test_whatever_is_raised_is_one_line_and_a_code(monkeypatch, error, line, cod
 
 
 def test_a_traceback_is_shown_where_asked_for(monkeypatch):
-    def raise_it(*_arguments):
+    def raise_it(*_arguments, **_options):
         raise RuntimeError("deep inside")
 
     monkeypatch.setattr("mlusim.cli.run.read_inputs", raise_it)

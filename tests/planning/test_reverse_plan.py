@@ -150,7 +150,7 @@ class TestPlans:
         ("shape", "axis", "wins"),
         [
             ((2048, 2048), 1, "mirror"),  # a segment for each element against one vector instruction
-            ((1000, 3), 0, "mirror"),  # rows of 12 B
+            ((100_000, 3), 0, "mirror"),  # rows of 12 B
             ((64, 65536), 0, "strided"),  # runs of 256 KiB are their own tiles
             ((4, 5, 100, 300), (0, 3), "mirror"),
         ],

