@@ -40,9 +40,6 @@ ORDER = (
 )
 RANK = {room: rank for rank, rooms in enumerate(ORDER) for room in rooms}
 
-# Doors upwards that a module opens for its user, inside a function that is called late.
-DOORS = {("explore", "cli")}
-
 # What a kernel engineer's file may know: the kernel-facing API, the board, and what copies cost.
 KERNEL_FACING = {
     "mlusim.cores.core",
@@ -110,11 +107,11 @@ def test_arrows_go_one_way(path: Path) -> None:
     """Imports at run time. What is only for type checkers may point up: an object knows who made it."""
     room = room_of(module_name(path))
     wrong = []
-    for module, line, top in imports(path, typing_only=False):
+    for module, line, _ in imports(path, typing_only=False):
         if module.split(".")[0] != "mlusim" or room == "__init__":
             continue
         other = room_of(module)
-        if other != room and RANK[other] >= RANK[room] and (top or (room, other) not in DOORS):
+        if other != room and RANK[other] >= RANK[room]:
             wrong.append(f"{path.name}:{line}: {room} imports {module}")
     assert not wrong
 

@@ -88,7 +88,7 @@ class Bridge:
         self._absent: dict[int, Memory] = {}
         self._pcs: dict[int, int] = {}
         self._views: dict[tuple[int, int, Any], View] = {}
-        self._bases = [room.base if room is not None else -1 for room in image.rooms]
+        self.bases = [room.base if room is not None else -1 for room in image.rooms]
         record = image.record
         record.ranges = ctypes.cast(gdram.ranges, ctypes.POINTER(Range))
         record.range_count = len(gdram.bases)
@@ -137,7 +137,7 @@ class Bridge:
         if kind == SRAM:
             shared[key] = View.of(allocation, (size,), _UINT8)
         elif unit.nram is not None or kind == KINDS.index(MemoryKind.LDRAM):
-            getattr(self.core, KINDS[kind].value)._owned.append(allocation)
+            getattr(self.core, KINDS[kind].value).adopt(allocation)
         return allocation
 
     def _does_not_fit(self, kind: int, arena: Any, memory: Any) -> str:
@@ -153,7 +153,7 @@ class Bridge:
 
     def locate(self, address: int) -> tuple[Allocation, int]:
         """The allocation that an address lies in, and the byte of it. Raises `AccessError` for an address of none."""
-        for kind, base in enumerate(self._bases):
+        for kind, base in enumerate(self.bases):
             offset = address - base
             if 0 <= offset < ARENA_BYTES:
                 number = bisect_right(self._offsets[kind], offset) - 1
@@ -170,7 +170,7 @@ class Bridge:
 
     def in_absent_memory(self, address: int) -> bool:
         """Whether an address lies in an array of a memory that the memory core lacks."""
-        return any(0 <= address - self._bases[kind] < ARENA_BYTES for kind in self._absent)
+        return any(0 <= address - self.bases[kind] < ARENA_BYTES for kind in self._absent)
 
     def is_dropped(self, codes: list[int], values: list[Any]) -> bool:
         """Whether a call does nothing on the memory core, because it uses NRAM or WRAM.

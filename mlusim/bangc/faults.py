@@ -68,7 +68,7 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
 def _wild(bridge: Bridge, address: int, flags: int) -> Exception:
     write, size = flags & 1, flags >> 1
     verb = "writes" if write else "reads"
-    for kind, base in enumerate(bridge._bases):
+    for kind, base in enumerate(bridge.bases):
         if 0 <= address - base < ARENA_BYTES:
             memory = ("NRAM", "WRAM", "SRAM", "LDRAM")[kind]
             room = bridge.image.rooms[kind]

@@ -226,7 +226,7 @@ class Image:
         self.words.release()
         del self.runs, self.record, self.unit
         self.runtime.library.mlusim_free(self.address)
-        handle = self.library._handle
+        handle = self.library._handle  # noqa: SLF001 - ctypes has no other way to close a library
         del self.library
         _ctypes.dlclose(handle)
 

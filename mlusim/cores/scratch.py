@@ -70,6 +70,10 @@ class Scratch:
         self._owned.append(allocation)
         return View.of(allocation, extents, element)
 
+    def adopt(self, allocation: Allocation) -> None:
+        """Take charge of an allocation that a front end has placed: it is freed when the task ends."""
+        self._owned.append(allocation)
+
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Free, at its end, what was allocated in it. Raises `AllocationError` for SRAM, which all its cores share."""

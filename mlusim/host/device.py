@@ -85,6 +85,11 @@ class Device:
         return self._chip.log
 
     @property
+    def chip(self) -> Chip:
+        """What is simulated: clusters, cores, memories, links and clock."""
+        return self._chip
+
+    @property
     def data(self) -> bool:
         """Whether memories hold bytes."""
         return self._chip.data

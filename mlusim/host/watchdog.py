@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import threading
+from sys import _current_frames
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseExcepti
 
 def _in_debugger(thread: int) -> bool:
     """Whether a debugger holds a thread: one of its functions is on the stack, for minutes perhaps."""
-    frame = sys._current_frames().get(thread)
+    frame = _current_frames().get(thread)
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _DEBUGGERS:
             return True

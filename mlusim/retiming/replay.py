@@ -67,7 +67,7 @@ class _Replay:
     def __init__(self, log: Log, old: Board, device: Device) -> None:
         self._log = log
         self._device = device
-        self._chip = device._chip
+        self._chip = device.chip
         self._table = log.table()
         order = np.argsort(self._table[:, 1], kind="stable")
         bounds = np.searchsorted(self._table[order, 1], np.arange(len(log.tasks) + 1))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from sys import _getframe
 from typing import Any
 
 _default: ContextVar[bool] = ContextVar("mlusim_check", default=False)
@@ -41,5 +41,5 @@ def watched() -> Iterator[list[Any]]:
 def note_device(device: Any) -> None:
     """Add a device to those of `watched()`, where one is open and the caller of its constructor is not mlusim's own."""
     found = _devices.get()
-    if found is not None and not str(sys._getframe(2).f_globals.get("__name__", "")).startswith("mlusim."):
+    if found is not None and not str(_getframe(2).f_globals.get("__name__", "")).startswith("mlusim."):
         found.append(device)
