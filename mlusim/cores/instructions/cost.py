@@ -34,25 +34,6 @@ class Work:
 
 Cost: TypeAlias = Callable[["Board", Work], int]
 
-# ASSUMED where a board's record does not say: cycles for each 128 B, by class of function; and the tensor pipe.
-_ASSUMED: dict[str, float] = {
-    "vector_divide_cycles": 4,
-    "vector_exp_cycles": 8,
-    "vector_log_cycles": 16,
-    "vector_root_cycles": 4,
-    "vector_trig_cycles": 16,
-    "vector_activation_cycles": 2,
-    "tensor_ops_per_cycle_fp32": 768,
-    "tensor_startup_cycles": 64,
-    "tensor_efficiency": 1.0,
-}
-
-
-def parameter(board: Board, name: str) -> float:
-    """A parameter of the board, or what is assumed."""
-    value: float = getattr(board, name, _ASSUMED.get(name, 0))
-    return value
-
 
 def lines(board: Board, nbytes: int) -> int:
     """128 B lines (`vector_bytes_per_cycle`) that `nbytes` take, at least one."""
@@ -68,7 +49,7 @@ def function(kind: str) -> Cost:
     """A function of the class `kind`: the board's `vector_<kind>_cycles` for each 128 B, the start-up once."""
 
     def cost(board: Board, work: Work) -> int:
-        each = int(parameter(board, f"vector_{kind}_cycles"))
+        each: int = getattr(board, f"vector_{kind}_cycles")
         return board.vector_startup_cycles + lines(board, work.widest_bytes) * each
 
     return cost

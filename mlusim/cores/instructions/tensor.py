@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.instructions.cost import Work, parameter
+from mlusim.cores.instructions.cost import Work
 from mlusim.cores.instructions.movement import LANES, filters_from
 from mlusim.cores.instructions.record import (
     SERIES_2XX,
@@ -39,7 +39,6 @@ _RESULT = Operand("dst", Match.FREE, _RESULTS)
 _WEIGHTS = Operand("weight", Match.FREE, _SOURCES, memory="wram")
 _BIAS = Operand("bias", Match.FREE, _RESULTS, number=True)
 _HALF_BYTES = 2
-_RATES = {_HALF_BYTES: "tensor_ops_per_cycle_fp16", 4: "tensor_ops_per_cycle_fp32"}
 # ASSUMED: the tensor pipe of 2xx has no floats; its int16 rate is taken to be MLU590's fp16 rate.
 _INTEGER_RATE_2XX = 4_096
 _MOST_STRIDE = 1023
@@ -48,10 +47,10 @@ _MOST_STRIDE = 1023
 def _cycles(board: Board, work: Work, multiply_adds: int) -> int:
     """The start-up, then the multiply-adds at the rate of the wider operand; int8 at twice the rate of int16."""
     itemsize = max(work.itemsizes[1], work.itemsizes[2])
-    rate = parameter(board, _RATES[max(itemsize, _HALF_BYTES)]) or _INTEGER_RATE_2XX
-    rate *= 2 if itemsize < _HALF_BYTES else 1
-    reached = max(1, int(rate * parameter(board, "tensor_efficiency")))
-    return int(parameter(board, "tensor_startup_cycles")) - (-2 * multiply_adds // reached)
+    rate = board.tensor_ops_per_cycle_fp32 if itemsize > _HALF_BYTES else board.tensor_ops_per_cycle_fp16
+    rate = (rate or _INTEGER_RATE_2XX) * (2 if itemsize < _HALF_BYTES else 1)
+    reached = max(1, int(rate * board.tensor_efficiency))
+    return board.tensor_startup_cycles - (-2 * multiply_adds // reached)
 
 
 def _product(board: Board, work: Work) -> int:

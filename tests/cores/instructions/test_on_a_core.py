@@ -164,3 +164,41 @@ def test_a_move_by_the_vector_unit_is_in_order_with_it(run: Any) -> None:
     run(kernel, out, device=device)
     assert device.download(out).tolist() == [list(range(5, 13)), list(range(37, 45))]
     device.verify().check()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("log2", "log"), ("recip", "divide"), ("sqrt", "root"), ("sin", "trig"), ("active_tanh", "activation")],
+)
+def test_functions_cost_cycles_of_their_class_for_each_128_bytes(run: Any, name: str, kind: str) -> None:
+    one = X4.replace(**{f"vector_{kind}_cycles": 17})
+
+    async def kernel(core: Core) -> None:
+        tile = core.nram.alloc(1000, "float32")
+        core.fill(tile, 1)
+        getattr(core, name)(tile, tile)
+
+    columns = run(kernel, device=one).log.columns()
+    assert columns["end_ps"][1] - columns["start_ps"][1] == one.cycles_ps(one.vector_startup_cycles + 17 * 32)
+
+
+@pytest.mark.parametrize(
+    ("device", "kind", "rate"),
+    [
+        ("mlu370-x4", "float32", X4.tensor_ops_per_cycle_fp32),
+        ("mlu370-x4", "float16", X4.tensor_ops_per_cycle_fp16),
+        ("mlu370-x4", "int8", 2 * X4.tensor_ops_per_cycle_fp16),
+    ],
+)
+def test_a_matrix_product_costs_its_multiply_adds(run: Any, device: str, kind: str, rate: int) -> None:
+    m, k, n = 24, 128, 192
+
+    async def kernel(core: Core) -> None:
+        rows, weights = core.nram.alloc((m, k), kind), core.wram.alloc((n, k), kind)
+        core.fill(rows, 1)
+        await core.memcpy(weights.reshape(-1)[: m * k], rows.reshape(-1))
+        core.matmul(core.nram.alloc((m, n), "float32"), rows, weights)
+
+    columns = run(kernel, device=device).log.columns()
+    cycles = X4.tensor_startup_cycles - (-2 * m * k * n // int(rate * X4.tensor_efficiency))
+    assert columns["end_ps"][2] - columns["start_ps"][2] == X4.cycles_ps(cycles)
