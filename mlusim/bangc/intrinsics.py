@@ -151,7 +151,7 @@ for _name, _pipes in (
     ("sync_compute", COMPUTE_PIPES),
 ):
     _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _sync_of(_name, _pipes))
-for _name in ("sync_cluster", "sync_all", "sync_all_ipu"):
+for _name in syncs.BARRIERS:
     _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _barrier_of(_name))
 
 

@@ -41,7 +41,7 @@ class Barrier:
         last_task, last_record = max(self.waiting, key=lambda entry: entry[0].now_ps)
         release_ps = last_task.now_ps + self._latency_ps
         here, self.waiting = self.waiting, []
-        if self.name != "sync_all_ipu":
+        if self.name not in {"sync_all_ipu", "sync_all_ipu_within_cluster"}:
             for waiter, _ in here:
                 waiter.unit.cluster.shared_copies.clear()
         data = self._chip.log.data

@@ -267,3 +267,7 @@ class Core(InstructionMethods):
     def sync_all_ipu(self) -> Awaitable[None]:
         """Barrier of all cores of the union without memory cores; for a BLOCK task just `sync`: `__sync_all_ipu`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu")
+
+    def sync_all_ipu_within_cluster(self) -> Awaitable[None]:
+        """Barrier of the cluster's cores without its memory core; for a BLOCK task just `sync`."""
+        return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu_within_cluster")

@@ -48,6 +48,10 @@ class Job:
         self.cluster_barriers = {
             cluster.index: Barrier(chip, "sync_cluster", cores + 1, board.cluster_barrier_ps) for cluster in clusters
         }
+        self.cluster_ipu_barriers = {
+            cluster.index: Barrier(chip, "sync_all_ipu_within_cluster", cores, board.cluster_barrier_ps)
+            for cluster in clusters
+        }
         self.all_barrier = Barrier(chip, "sync_all", (cores + 1) * len(clusters), board.union_barrier_ps)
         self.all_ipu_barrier = Barrier(chip, "sync_all_ipu", cores * len(clusters), board.union_barrier_ps)
 

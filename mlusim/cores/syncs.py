@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.waiting import Waiting
 
-BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu")
+BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu", "sync_all_ipu_within_cluster")
 
 
 def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Waiting:
@@ -41,17 +41,20 @@ def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
     Args:
         issuer: of the task that waits.
         line: source line in the log.
-        name: `sync_cluster`, `sync_all`, or `sync_all_ipu`, which raises `KernelError` on a memory core.
+        name: `sync_cluster`, `sync_all`, or `sync_all_ipu` and `sync_all_ipu_within_cluster`, which raise `KernelError`
+            on a memory core.
 
     The count is fixed: where a participant has returned, the others wait for ever, and the run ends in `HangError`.
     """
     job = issuer.task.job
-    if name == "sync_all_ipu" and issuer.unit.is_memory_core:
-        raise KernelError("sync_all_ipu on the memory core: it is the barrier without them; use sync_all")
+    if "ipu" in name and issuer.unit.is_memory_core:
+        raise KernelError(f"{name} on the memory core: it is the barrier without them; use sync_all")
     if not job.launch.union:
         return sync(issuer, line, name)
     if name == "sync_cluster":
         return _arrive(issuer, line, name, job.cluster_barriers[issuer.unit.cluster.index])
+    if name == "sync_all_ipu_within_cluster":
+        return _arrive(issuer, line, name, job.cluster_ipu_barriers[issuer.unit.cluster.index])
     return _arrive(issuer, line, name, job.all_barrier if name == "sync_all" else job.all_ipu_barrier)
 
 

@@ -33,7 +33,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 # Lanes: what is in order among itself. The pipes, and two that are none of the core's own.
 POSTED, MEMORY_CORE_IO = len(PIPES), len(PIPES) + 1
 LANES = (*PIPES, "posted store", "memory core's io")
-BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu")
+BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu", "sync_all_ipu_within_cluster")
 # Lanes whose operations may still run while the task goes on, and the pipes that a sync names to wait for them.
 ASYNCHRONOUS_LANES = {
     VECTOR: VECTOR_PIPE,

@@ -257,3 +257,21 @@ def test_a_hang_of_one_queue_does_not_hide_behind_another(run: Any) -> None:
     with pytest.raises(HangError, match=r"^4 tasks wait for what never comes: task 0 .* waits in sync_cluster"):
         device.synchronize()
     assert device.log.launches[1].end_ps > 0
+
+
+def test_a_barrier_of_the_clusters_cores_does_not_need_its_memory_core() -> None:
+    device = Device()
+    out = device.alloc(8, "int32")
+
+    async def kernel(core: Core, out: View) -> None:
+        if core.is_memory_core:
+            return
+        shared = core.sram.alloc(4, "int32", "shared")
+        core.store(shared[core.core_id], core.task_id)
+        await core.sync_all_ipu_within_cluster()
+        core.store(out[core.task_id], await core.load(shared[(core.core_id + 1) % 4]))
+
+    device.launch(kernel, out, dim=8, kind="UNION2")
+    device.synchronize()
+    assert device.download(out).tolist() == [1, 2, 3, 0, 5, 6, 7, 4]
+    device.verify().check()
