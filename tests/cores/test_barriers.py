@@ -115,7 +115,7 @@ def test_a_cluster_reduction_through_sram(run: Any) -> None:
         if core.core_id == 0:
             everyone, total = core.nram.alloc((4, 256), np.int32), core.nram.alloc(256, np.int32)
             await core.memcpy(everyone, parts)
-            core.reduce_sum(total, everyone)
+            core.sum_rows(total, everyone)
             await core.sync()
             await core.memcpy(out[core.cluster_id], total)
 
