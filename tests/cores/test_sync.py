@@ -386,7 +386,7 @@ def test_a_flip_spreads_as_the_arithmetic_does(run: Any) -> None:
         await core.memcpy(tile, x)
         core.scalar(100_000)
         await core.sync()
-        core.reduce_sum(total, tile)
+        core.sum_rows(total, tile)
         await core.sync()
         await core.memcpy(out, total)
 
