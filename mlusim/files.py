@@ -1,25 +1,106 @@
-"""Files that are written whole or not at all: a new one beside the old takes its place when it is complete."""
+"""Files that are written whole or not at all, and whether a file there is one that mlusim wrote."""
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
+import shutil
+import stat
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+# A file without a name: the system removes it with the process, however that ends. Linux has it.
+_NAMELESS = getattr(os, "O_TMPFILE", 0)
+_HEAD_BYTES = 4096
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A stream whose bytes become the file where the block ends well; else the file is as it was before.
 
-    Raises `OSError` where it cannot be written.
+    A link stays a link: the file that it leads to is written. A file that is replaced keeps its mode. A device such as
+    /dev/stdout, or a FIFO, is written through, all at once at the end. Raises `OSError` where it cannot be written.
     """
-    target = Path(path).resolve()
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with scratch.open("wb") as stream:
+    target = Path(path)
+    mode = _mode(target)
+    if mode is not None and (stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
+        with tempfile.TemporaryFile() as stream:
             yield stream
+            stream.seek(0)
+            with target.open("wb") as through:
+                shutil.copyfileobj(stream, through)
+        return
+    if mode is not None and not stat.S_ISREG(mode):
+        number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(number, os.strerror(number) if stat.S_ISDIR(mode) else "Not a regular file", str(target))
+    target = target.resolve()
+    scratch = target.with_name(f".{target.name[:64]}.{secrets.token_hex(8)}.part")
+    handle, nameless = _open_scratch(scratch)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            if mode is not None:
+                os.chmod(handle if os.chmod in os.supports_fd else scratch, stat.S_IMODE(mode))  # noqa: PTH101 - a handle
+            yield stream
+            stream.flush()
+            os.fsync(handle)
+            if nameless:
+                _give_name(handle, scratch)
         scratch.replace(target)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def _mode(path: Path) -> int | None:
+    """Type and permissions of what a path leads to; None where there is nothing."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _open_scratch(scratch: Path) -> tuple[int, bool]:
+    """A new file for the owner of the process, and whether it is nameless; a link of that name is not followed."""
+    if _NAMELESS:
+        with suppress(OSError):  # a file system without nameless files
+            return os.open(scratch.parent, _NAMELESS | os.O_RDWR, 0o666), True
+    return os.open(scratch, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666), False
+
+
+def _give_name(handle: int, scratch: Path) -> None:
+    folder = os.open(scratch.parent, os.O_RDONLY)
+    try:
+        # With a folder's handle Python follows the link to the open file.
+        os.link(f"/proc/self/fd/{handle}", scratch.name, dst_dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def is_ours(path: str | os.PathLike[str]) -> bool:
+    """Whether mlusim wrote a file, by its first bytes. An .npy file has no room for a mark, so it never is."""
+    try:
+        with Path(path).open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(size - _HEAD_BYTES, 0))
+            tail = stream.read()
+    except OSError:
+        return False
+    first, _, _ = head.partition(b"\n")
+    return any(
+        (
+            head.startswith(b"PK\x03\x04") and head[30:38] == b"run.json",  # a saved run
+            head.startswith(b"SQLite format 3\0") and head[68:72] == b"mlus",  # points of a sweep
+            head.startswith(b"\x89PNG") and b"Software\0mlusim" in head,
+            head.startswith(b"<?xml") and b"<svg" in head and b"<dc:title>mlusim</dc:title>" in head,
+            head.startswith(b"<!DOCTYPE html>") and b'<meta name="generator" content="mlusim' in head,
+            head.startswith(b"{") and b"simulated by mlusim" in head,
+            head.startswith(b'[\n {\n  "operator": ') and b'\n  "device": ' in head,  # a table of a sweep
+            first.startswith(b"operator,device,shape,") and first.rstrip().endswith(b"status,message,host_s"),
+            head.startswith(b"PAR1") and b"mlusim" in tail,
+            head.startswith(b"# A board of mlusim"),
+        )
+    )

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+from contextlib import ExitStack
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from mlusim.analysis.bandwidth import draw_bandwidth
 from mlusim.analysis.page.html import page
 from mlusim.analysis.records import Records
-from mlusim.analysis.style import drawing, save
+from mlusim.analysis.style import drawing, save_to
 from mlusim.analysis.table import percent, to_json, us_text
 from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline import draw_timeline
 from mlusim.analysis.trace import stream_trace
 from mlusim.analysis.traffic import draw_traffic
 from mlusim.errors import InputError
+from mlusim.files import atomic_write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,16 +45,15 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
     target = Path(directory)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target, prefix=".mlusim-") as scratch:
-            made = _write_all(result, Path(scratch))
-            for path in made:
-                path.replace(target / path.name)
+        # All files take their places together, when the last is complete.
+        with ExitStack() as files:
+            made = _write_all(result, lambda name: files.enter_context(atomic_write(target / name)))
     except OSError as error:
         raise InputError(
             f"cannot write the report to {target}: {error.strerror or error}; name a directory that can be written "
             "and has room"
         ) from error
-    return [target / path.name for path in made]
+    return [target / name for name in made]
 
 
 def draw(result: Result) -> dict[str, Callable[[], Figure]]:
@@ -75,20 +76,23 @@ def draw(result: Result) -> dict[str, Callable[[], Figure]]:
     }
 
 
-def _write_all(result: Result, directory: Path) -> list[Path]:
-    made = []
+def report_names(*, tile_map: bool = True) -> list[str]:
+    """Names of the files of a report, in the order of what to look at first; `tile_map`: of a run with a plan."""
+    pictures = [f"{name}{suffix}" for name in PICTURES for suffix in SUFFIXES if tile_map or name != "tile_map"]
+    return ["report.html", *pictures, "summary.json", "trace.json"]
+
+
+def _write_all(result: Result, stream_of: Callable[[str], BinaryIO]) -> list[str]:
+    """Write every file of a report to its stream; gives their names."""
     with drawing():
         for name, figure_of in draw(result).items():
             figure = figure_of()
             for suffix in SUFFIXES:
-                path = directory / f"{name}{suffix}"
-                save(figure, path)
-                made.append(path)
-    whole = directory / "report.html"
-    whole.write_text(page(result), encoding="utf-8", newline="\n")
-    summary = directory / "summary.json"
-    summary.write_text(json.dumps(to_json(result), indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    trace = directory / "trace.json"
-    with trace.open("w", encoding="utf-8", newline="\n") as stream:
-        stream_trace(Records(result.log, result.board), stream)
-    return [whole, *made, summary, trace]
+                save_to(figure, stream_of(f"{name}{suffix}"), suffix)
+    stream_of("report.html").write(page(result).encode())
+    summary = json.dumps(to_json(result), indent=2, allow_nan=False) + "\n"
+    stream_of("summary.json").write(summary.encode())
+    text = TextIOWrapper(stream_of("trace.json"), encoding="utf-8", newline="\n")
+    stream_trace(Records(result.log, result.board), text)
+    text.detach()
+    return report_names(tile_map=result.plan is not None)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from colorsys import hls_to_rgb
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mlusim.files import atomic_write
 from mlusim.units import PS_PER_NS, PS_PER_US
@@ -127,10 +127,14 @@ def legend_below(figure: Figure, handles: list[Any], columns: int = 8) -> None:
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG or SVG, by the path's suffix, whole or not at all: the same bytes for the same figure."""
-    suffix = path.suffix.lower()
-    metadata: dict[str, Any] = {"Date": None, "Creator": "mlusim"} if suffix == ".svg" else {"Software": None}
     with atomic_write(path) as stream:
-        figure.savefig(stream, format=suffix[1:], metadata=metadata)
+        save_to(figure, stream, path.suffix.lower())
+
+
+def save_to(figure: Figure, stream: BinaryIO, suffix: str) -> None:
+    """Write a figure to a stream, as `.png` or `.svg`."""
+    metadata: dict[str, Any] = {"Date": None, "Creator": "mlusim"} if suffix == ".svg" else {"Software": "mlusim"}
+    figure.savefig(stream, format=suffix[1:], metadata=metadata)
     # The layout is a large part of drawing, and the same for every format.
     figure.set_layout_engine("none")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.records import DIRECTION_NAMES, Records
+from mlusim.files import atomic_write
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
 from mlusim.units import PS_PER_S, PS_PER_US
 
@@ -35,8 +37,10 @@ _AT_ONCE = 20_000
 
 def write_trace(result: Result, path: Path) -> None:
     """Write the trace to a file, piece by piece."""
-    with path.open("w", encoding="utf-8", newline="\n") as stream:
-        stream_trace(Records(result.log, result.board), stream)
+    with atomic_write(path) as stream:
+        text = TextIOWrapper(stream, encoding="utf-8", newline="\n")
+        stream_trace(Records(result.log, result.board), text)
+        text.detach()
 
 
 def stream_trace(records: Records, stream: TextIO) -> None:

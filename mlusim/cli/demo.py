@@ -11,7 +11,7 @@ from mlusim.cli import show
 from mlusim.cli.entries import ENTRIES
 from mlusim.cli.options import (
     DIRECTORY,
-    FILE,
+    NEW_FILE,
     SectionedCommand,
     check_directory,
     device_option,
@@ -59,7 +59,7 @@ _SECTIONS = {
 )
 @device_option
 @strategy_option("tin_shift", "See `mlusim run tin_shift --help`. [default: auto]")
-@click.option("--out", "--output", "-o", type=FILE, metavar="FILE", help="Write the shifted clips there, as .npy.")
+@click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the shifted clips there, as .npy.")
 @report_option
 @save_run_option
 @click.option(
@@ -87,7 +87,7 @@ def demo(  # noqa: PLR0913 - the options of the command
     target = check_output("--out", out) if out is not None else None
     check_directory("--report", report)
     saved = check_file("--save-run", save_run) if save_run is not None else None
-    check_directory("--save", save)
+    check_directory("--save", save, ("clip.npy", "shifts.npy"))
     clips, shifts = make_clips()
     if save is not None:
         folder = make_directory("--save", save)

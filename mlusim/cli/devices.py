@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import DEVICE, FILE, output_options
+from mlusim.cli.options import DEVICE, NEW_FILE, output_options
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ Examples:
 @click.command(help=_HELP)
 @click.argument("device", type=DEVICE, required=False, metavar="[NAME|FILE]")
 @click.option("--toml", "as_toml", is_flag=True, help="Print the board as a TOML file, to start one of your own from.")
-@click.option("--out", "--output", "-o", type=FILE, metavar="FILE", help="With --toml: write it there.")
+@click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="With --toml: write it there.")
 @output_options
 def devices(device: Any, *, as_toml: bool, out: str | None, as_json: bool, quiet: bool) -> None:
     """List the boards, or show one: every parameter with its source."""

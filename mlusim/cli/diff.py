@@ -44,7 +44,7 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
     from mlusim.explore.diff import diff as compare
     from mlusim.explore.diff import what_to_try
 
-    check_directory("--report", report)
+    check_directory("--report", report, ("diff.html",))
     found = compare(_run_of(before), _run_of(after))
     tries = what_to_try(found.after)
     written = []

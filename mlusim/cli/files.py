@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mlusim.cli.options import check_writable
+from mlusim.cli.paths import check_target, is_through
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
-from mlusim.host.array_files import read_array, split_key, write_array
+from mlusim.host.array_files import read_array, write_array
 
 __all__ = ["check_file", "check_output", "read_array", "write_array", "write_bytes"]
 
@@ -30,16 +31,15 @@ def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
     """
     path = Path(text)
     where = f"{option} {text}"
+    check_target(option, text, inputs)
+    if is_through(path):
+        return path
     if path.is_dir():
         raise InputError(f"{where} is a directory: name a file in it")
     target = path.resolve()
     if not target.parent.is_dir():
         raise InputError(f"{where}: there is no directory {target.parent}; make it first")
     check_writable(where, target.parent)
-    for given in inputs:
-        source = split_key(given)[0]
-        if source.exists() and target.exists() and target.samefile(source):
-            raise InputError(f"{where} is an input, and inputs are never overwritten: name another file")
     return path
 
 

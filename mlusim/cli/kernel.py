@@ -236,6 +236,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         as_json=as_json,
         quiet=quiet,
         title=f"{call.kernel.name} of {given} on {device.name}\n",
+        inputs=[given, *(text.partition("=")[2] or text for text in own["arg"])],
     )
 
 
@@ -252,16 +253,17 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     as_json: bool,
     quiet: bool,
     title: str,
+    inputs: Sequence[str] = (),
 ) -> int:
     """Run a kernel with its arguments, write what is asked for, print the summary; 1 where verification failed."""
     from mlusim.cli.files import check_file, write_array
     from mlusim.cli.run import finish
     from mlusim.dtypes import dtype_name
 
-    saved = check_file("--save-run", save_run) if save_run is not None else None
+    saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
     if out and no_data:
         raise InputError("--out with --no-data: there is no result to write")
-    targets = _targets(out)
+    targets = _targets(out, inputs)
     options = {} if call.kernel.launches else {"check": check, "dma": dma}
     result = call.run(device, data=not no_data, progress=not quiet, **options)
     written = []
@@ -286,7 +288,7 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     return 0 if result.report is None or result.report.ok else 1
 
 
-def _targets(out: Sequence[str]) -> dict[str, Path]:
+def _targets(out: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
     """Files of `--out`, by the output's name; an empty name for the only one."""
     from mlusim.cli.files import check_output
 
@@ -295,7 +297,10 @@ def _targets(out: Sequence[str]) -> dict[str, Path]:
         name, equals, file = text.partition("=")
         if not equals:
             name, file = "", text
-        found[name] = check_output("--out", file)
+        path = check_output("--out", file, inputs)
+        if any(path.resolve() == other.resolve() for other in found.values()):
+            raise InputError(f"--out {text}: another output goes to {file}: name two files")
+        found[name] = path
     return found
 
 

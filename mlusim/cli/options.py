@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mlusim.cli.paths import check_target, force_option, note
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,8 +67,9 @@ class DeviceName(ParamType):
         """The board's record."""
         from mlusim.hardware import board
 
-        del param, ctx
         found: Board = board(value)
+        if isinstance(value, str) and Path(value).is_file():
+            note(ctx, param, value, writes=False)
         return found
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -121,14 +123,15 @@ class Size(ParamType):
 
 
 class FileName(ParamType):
-    """A file, which the shell completes."""
+    """A file, which the shell completes; `writes`: the command writes it."""
 
-    def __init__(self, kind: str = "file") -> None:
+    def __init__(self, kind: str = "file", *, writes: bool = False) -> None:
         self.name = kind
+        self._writes = writes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """As it is given; what reads or writes it says what is wrong with it."""
-        del param, ctx
+        note(ctx, param, str(value), writes=self._writes)
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -140,7 +143,8 @@ class FileName(ParamType):
 
 
 SHAPE, INTEGERS, DEVICE, ELEMENT_TYPE, SIZE = Shape(), Integers(), DeviceName(), ElementType(), Size()
-FILE, DIRECTORY = FileName(), FileName("directory")
+FILE, DIRECTORY = FileName(), FileName("directory", writes=True)
+NEW_FILE = FileName(writes=True)
 
 
 def complete_from(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
@@ -245,17 +249,21 @@ def report_option(function: Function) -> Function:
 
 def save_run_option(function: Function) -> Function:
     """--save-run."""
-    return click.option("--save-run", type=FILE, metavar="FILE", help=SAVE_RUN)(function)
+    return click.option("--save-run", type=NEW_FILE, metavar="FILE", help=SAVE_RUN)(function)
 
 
 def output_options(function: Function) -> Function:
-    """--json and --quiet."""
+    """--json, --quiet and --force."""
+    function = force_option(function)
     function = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of the table.")(function)
     return click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors.")(function)
 
 
-def check_directory(option: str, text: str | None) -> None:
-    """Raise `InputError`, before anything runs, where files cannot be written to a directory, or it cannot be made."""
+def check_directory(option: str, text: str | None, names: Iterable[str] | None = None) -> None:
+    """Raise `InputError`, before anything runs, where files cannot be written to a directory, or it cannot be made.
+
+    `names` are those of the files, by default a report's: none may be an input, or somebody else's.
+    """
     if text is None:
         return
     target = Path(text).resolve()
@@ -265,6 +273,12 @@ def check_directory(option: str, text: str | None) -> None:
     if not there.is_dir():
         raise InputError(f"{option} {text}: {there} is a file, so no directory can be made in it")
     check_writable(f"{option} {text}", there)
+    if names is None:
+        from mlusim.analysis.pictures import report_names
+
+        names = report_names()
+    for name in names:
+        check_target(option, str(Path(text) / name))
 
 
 def check_writable(where: str, directory: Path) -> None:

@@ -26,7 +26,7 @@ from mlusim.cli.devices import devices
 from mlusim.cli.diff import diff
 from mlusim.cli.report import report
 from mlusim.cli.retime import retime
-from mlusim.cli.run import help_if_alone, run
+from mlusim.cli.run import run
 from mlusim.cli.sweep import sweep
 from mlusim.cli.tune import tune
 from mlusim.cli.validate import validate
@@ -50,13 +50,14 @@ class Program(click.Group):
         """Parse, run, and exit with a code. click's own handling of errors stays off."""
         del prog_name, standalone_mode
         words = sys.argv[1:] if args is None else list(args)
+        _open_closed_output()
         try:
             status = super().main(words, "mlusim", complete_var, standalone_mode=False, obj=tuple(words), **extra)
             sys.stdout.flush()
-        except BrokenPipeError:
-            # Whoever read our output has seen enough; nothing is left to say to them.
+        except (BrokenPipeError, _ReaderLeftError):
+            # Whoever read our output, such as `head`, has seen enough: no error, and nothing left to say to them.
             _drop_output()
-            sys.exit(FAILED)
+            sys.exit(0)
         except (_InterruptedError, click.Abort, KeyboardInterrupt) as interrupt:
             if sys.stderr.isatty():
                 click.echo(err=True)  # after the ^C that the terminal shows
@@ -90,15 +91,21 @@ class Program(click.Group):
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click does it, which would write an empty line for an interrupt, also to a file."""
+        """As click does it, which would end with 1 for a reader that left, and write an empty line for an interrupt."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _ReaderLeftError from error
         except KeyboardInterrupt as interrupt:
             raise _InterruptedError(*interrupt.args) from interrupt
 
 
 class _InterruptedError(Exception):
     """Ctrl-C."""
+
+
+class _ReaderLeftError(Exception):
+    """Whoever read the output has seen enough."""
 
 
 def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
@@ -132,6 +139,13 @@ def _say(text: str) -> None:
     plain = "NO_COLOR" in os.environ or not sys.stderr.isatty()
     label = "error:" if plain else click.style("error:", fg="red", bold=True)
     click.echo(f"{label} {text}", err=True)
+
+
+def _open_closed_output() -> None:
+    """Give a process that was started without them (`>&-`) some that go nowhere; no file gets their numbers."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
 
 
 def _drop_output() -> None:
@@ -179,7 +193,8 @@ Exit codes:
 def program(context: click.Context, *, traceback: bool) -> None:
     """Simulate Cambricon MLU boards: exact results, bytes on every link, time and where it went."""
     del traceback
-    help_if_alone(context)
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 for _command in (run, verify, compare, diff, demo, devices, report, retime, sweep, tune, validate, bangc, completion):

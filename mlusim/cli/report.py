@@ -47,8 +47,8 @@ def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet
     """Show saved runs: one HTML page each, which opens in any browser without a network."""
     from mlusim.results.result import load
 
-    check_directory("--out", out)
     names = _names(runs)
+    check_directory("--out", out, None if len(runs) == 1 else [f"{name}.html" for name in (*names, "index")])
     results = {}
     for run, name in zip(runs, names, strict=True):
         results[name] = load(run)

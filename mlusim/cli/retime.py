@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.options import DEVICE, FILE, SAVE_RUN, check_directory, output_options, report_option
+from mlusim.cli.options import DEVICE, FILE, NEW_FILE, SAVE_RUN, check_directory, output_options, report_option
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ Examples:
 )
 @click.option("--keep-split", is_flag=True, help="Also where the operator would be split in another way there.")
 @report_option
-@click.option("--save-run", "-o", type=FILE, metavar="FILE", help=SAVE_RUN)
+@click.option("--save-run", "-o", type=NEW_FILE, metavar="FILE", help=SAVE_RUN)
 @output_options
 def retime(
     *,

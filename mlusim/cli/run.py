@@ -14,6 +14,7 @@ from mlusim.cli.kernel import METAVAR, is_kernel, make_run
 from mlusim.cli.options import (
     ELEMENT_TYPE,
     FILE,
+    NEW_FILE,
     SHAPE,
     SIZE,
     SectionedCommand,
@@ -191,7 +192,7 @@ def make_operator(command: Command) -> click.Command:
     )
     options = (
         strategy_option(command.name),
-        click.option("--out", "--output", "-o", type=FILE, metavar="FILE", help="Write the result there, as .npy."),
+        click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the result there, as .npy."),
         report_option,
         save_run_option,
         click.option(

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from mlusim.cli.options import FILE, INTEGERS, ParamType, Shape, board_names, complete_from
+from mlusim.cli.options import FILE, INTEGERS, NEW_FILE, ParamType, Shape, board_names, complete_from
+from mlusim.cli.paths import make_force_option
 
 DEFAULT_DB = "sweep.sqlite"
 
@@ -91,7 +92,7 @@ def several_options(parameters: Sequence[click.Parameter]) -> list[click.Paramet
 SECTIONS = {
     "Boards, by parameter": ("nram", "cores", "bandwidth", "vary"),
     "How it runs": ("data", "seed", "db", "no_db", "retry", "workers", "dask", "shard", "merge"),
-    "Output": ("output", "plot", "against", "picture", "as_json", "quiet"),
+    "Output": ("output", "plot", "against", "picture", "as_json", "quiet", "force"),
 }
 
 
@@ -176,7 +177,7 @@ def run_options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--db"],
-            type=FILE,
+            type=NEW_FILE,
             default=DEFAULT_DB,
             show_default=True,
             metavar="FILE",
@@ -206,7 +207,7 @@ def run_options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--out", "--output", "-o", "output"],
-            type=FILE,
+            type=NEW_FILE,
             metavar="FILE",
             help="Write the table there: .parquet, .csv or .json.",
         ),
@@ -222,10 +223,11 @@ def run_options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--picture"],
-            type=FILE,
+            type=NEW_FILE,
             metavar="FILE",
             help="Where the picture goes, .png or .svg. [default: beside -o, or sweep.png]",
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of the table."),
         click.Option(["--quiet", "-q"], is_flag=True, help="Print nothing but errors."),
+        make_force_option(),
     ]

@@ -11,7 +11,7 @@ import click
 from mlusim.cli import show
 from mlusim.cli.entries import flag, options_of
 from mlusim.cli.kernel import make_tune
-from mlusim.cli.options import ELEMENT_TYPE, FILE, SHAPE, board_names, complete_from
+from mlusim.cli.options import ELEMENT_TYPE, NEW_FILE, SHAPE, board_names, complete_from
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def tune_options() -> list[Any]:
     return [
         click.Option(
             ["--db"],
-            type=FILE,
+            type=NEW_FILE,
             metavar="FILE",
             help="SQLite file for what was simulated, as of `mlusim sweep`. [default: none]",
         ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import FILE, complete_from, output_options
+from mlusim.cli.options import NEW_FILE, complete_from, output_options
 from mlusim.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _names() -> list[str]:
 
 @click.command(help=_HELP, short_help="Real measurements against the model.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_from(_names))
-@click.option("--plot", "-o", type=FILE, metavar="FILE", help="Draw the errors there, as .svg or .png.")
+@click.option("--plot", "-o", type=NEW_FILE, metavar="FILE", help="Draw the errors there, as .svg or .png.")
 @output_options
 def validate(names: tuple[str, ...], *, plot: str | None, as_json: bool, quiet: bool) -> None:
     """Re-create real measurements on the simulated boards: measured, simulated, error."""

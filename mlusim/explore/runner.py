@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -136,7 +137,9 @@ class Runner:
     def _run_alone(self, payload: Payload) -> Answer:
         with _pool(1) as pool:
             try:
-                answer: Answer = pool.submit(run_point, payload).result()
+                with _without_interrupts():
+                    alone = pool.submit(run_point, payload)
+                answer: Answer = alone.result()
             except BrokenProcessPool:
                 return DIED, _DEAD, {}, 0.0
             return answer
@@ -152,7 +155,9 @@ class Runner:
             else:
                 self._pool = pool = _pool(self.workers)
                 try:
-                    pool.submit(core_count).result()
+                    with _without_interrupts():
+                        first = pool.submit(core_count)
+                    first.result()
                 except BrokenProcessPool:
                     raise MlusimError(
                         "no worker process can be started: pass workers=0 to run in this process"
@@ -184,6 +189,19 @@ class Runner:
 
 def _pool(workers: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(workers, initializer=_begin, initargs=(os.getpid(),))
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """While workers start: they inherit it, so that Ctrl-C is this process's alone from their first instruction on."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin(parent: int) -> None:

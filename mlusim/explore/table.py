@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
+from mlusim.version import __version__
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -78,7 +79,7 @@ def _write_parquet(rows: Rows, stream: BinaryIO) -> None:
         if len(kinds) > 1:
             whole = kinds <= {int, float}
             columns[name] = [None if value is None else float(value) if whole else str(value) for value in values]
-    pq.write_table(pa.table(columns), stream)
+    pq.write_table(pa.table(columns).replace_schema_metadata({"mlusim": __version__}), stream)
 
 
 def _write_csv(rows: Rows, stream: BinaryIO) -> None:

@@ -92,8 +92,6 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
     try:
         with atomic_write(path) as stream:
             _write_zip(stream, head, arrays)
-            stream.flush()
-            os.fsync(stream.fileno())
     except OSError as error:
         raise InputError(f"{path}: the run cannot be saved there: {error.strerror or error}") from error
     return Path(path)

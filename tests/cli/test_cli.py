@@ -91,6 +91,9 @@ def expected():
 def test_alone_it_prints_its_help_and_how_to_start():
     assert succeed() == succeed("--help")
     assert "mlusim demo" in succeed()
+    for name in ("run", "compare", "sweep", "tune"):
+        alone = call(name)
+        assert (alone.exit_code, alone.stdout, alone.stderr) == (2, "", succeed(name, "-h"))
 
 
 def test_version_is_that_of_the_one_file_that_pyproject_reads():
@@ -394,7 +397,7 @@ def test_bfloat16_as_the_help_says_and_as_numpy_writes_it(tmp_path, monkeypatch)
     assert np.array_equal(np.load("y.npy")["bfloat16"].view("bfloat16"), x.astype("bfloat16"))
     np.save("z.npy", x.astype("bfloat16"))
     for name in ("y.npy", "z.npy"):
-        succeed("run", "cast", "--input", name, "--dtype", "float32", "-q", "-o", "back.npy")
+        succeed("run", "cast", "--input", name, "--dtype", "float32", "-q", "--force", "-o", "back.npy")
         assert np.array_equal(np.load("back.npy"), x.astype("bfloat16").astype(np.float32))
 
 
@@ -583,7 +586,7 @@ def test_a_write_that_fails_leaves_what_was_there(folder, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("mlusim.host.array_files.np.save", full)
-    assert fail(*RUN, "--out", "out.npy") == "--out out.npy: cannot be written: No space left on device"
+    assert fail(*RUN, "--out", "out.npy", "--force") == "--out out.npy: cannot be written: No space left on device"
     assert Path("out.npy").read_bytes() == b"before"
     assert sorted(path.name for path in folder.iterdir()) == ["out.npy", "shifts.npy", "x.npy"]
 
@@ -595,7 +598,7 @@ def test_a_real_process_gives_the_same_result(folder):
     ran = process(*RUN, "--out", "out.npy")
     assert (ran.returncode, ran.stderr) == (0, "")
     assert np.load("out.npy").tobytes() == expected().tobytes()
-    assert ran.stdout == succeed(*RUN, "--out", "out.npy")
+    assert ran.stdout == succeed(*RUN, "--out", "out.npy", "--force")
 
 
 def test_a_real_process_fails_in_one_line(folder):

@@ -196,7 +196,7 @@ def test_a_picture_is_as_it_was_where_drawing_fails(folder, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", fail)
-    done = call("validate", "fill-one", "-o", "errors.svg")
+    done = call("validate", "fill-one", "-o", "errors.svg", "--force")
     assert (done.exit_code, done.stderr) == (
         2,
         "error: --plot errors.svg: cannot be written: No space left on device\n",

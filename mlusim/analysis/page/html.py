@@ -43,6 +43,7 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
+<meta name="generator" content="mlusim">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{esc(title)} - mlusim</title>

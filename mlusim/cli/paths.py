@@ -1,0 +1,106 @@
+"""The files of one command, compared with each other before anything runs.
+
+click's types of files note here what a command line names, and whether it is read or written. No two options write one
+file, no input is written, and a file that mlusim did not write is replaced only with `--force`.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from mlusim.errors import InputError
+from mlusim.files import is_ours
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_GIVEN, _FORCE = "mlusim.paths", "mlusim.force"
+_PART = re.compile(r"(.*\.(?:npz|npy|py)):[^:/\\]*", re.IGNORECASE | re.DOTALL)  # file.npz:key, file.py:function
+
+
+class Given(NamedTuple):
+    """A path of a command line: the option's name, its text, and whether the command writes it."""
+
+    option: str
+    text: str
+    writes: bool
+
+    @property
+    def path(self) -> Path:
+        """The file, without the part of it that the text names."""
+        part = _PART.fullmatch(self.text)
+        return Path(part[1]) if part and not Path(self.text).exists() else Path(self.text)
+
+
+def note(ctx: click.Context | None, param: click.Parameter | None, text: str, *, writes: bool) -> None:
+    """Note a path that a command line names."""
+    if ctx is not None and param is not None and not ctx.resilient_parsing:
+        # Of several names the first long one is what messages use, as the commands' own checks do.
+        names = [name for name in param.opts if name.startswith("--")]
+        option = names[0] if names else (param.name or "").upper()
+        ctx.meta.setdefault(_GIVEN, {})[Given(option, text, writes)] = None
+
+
+def _keep_force(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's signature
+    del param
+    ctx.meta[_FORCE] = value
+
+
+_FORCE_ABOUT: dict[str, Any] = {
+    "is_flag": True,
+    "expose_value": False,
+    "callback": _keep_force,
+    "help": "Replace files that mlusim did not write.",
+}
+
+
+def force_option(function: Function) -> Function:
+    """--force."""
+    return click.option("--force", **_FORCE_ABOUT)(function)
+
+
+def make_force_option() -> click.Option:
+    """The same, for a list of parameters."""
+    return click.Option(["--force"], **_FORCE_ABOUT)
+
+
+def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:
+    """Raise `InputError` where a file that a command will write is another one of its files, or somebody else's.
+
+    `inputs` are files that no option of a file type named.
+    """
+    path = Path(text)
+    context = click.get_current_context(silent=True)
+    given = [] if context is None else [*context.meta.get(_GIVEN, ())]
+    given += [Given("", one, writes=False) for one in inputs]
+    if is_through(path):
+        return
+    for other in given:
+        if (other.option, other.text) != (option, text) and _same(path, other.path):
+            if other.writes:
+                raise InputError(f"{option} {text} and {other.option} {other.text} are one file: name two")
+            raise InputError(f"{option} {text} is an input, and inputs are never overwritten: name another file")
+    force = context is not None and context.meta.get(_FORCE, False)
+    if option != "--db" and not force and path.is_file() and path.stat().st_size and not is_ours(path):
+        raise InputError(f"{option} {text} is there, and mlusim did not write it: name another file, or add --force")
+
+
+def is_through(path: Path) -> bool:
+    """Whether a path is a device or a FIFO, which is written through."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return one.resolve() == other.resolve()

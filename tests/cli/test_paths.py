@@ -1,0 +1,170 @@
+"""Files of a command: no two are one, inputs stay, and nothing of somebody else's is replaced without --force."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.cli import main
+
+FLIP = ("run", "flip", "--axis", "0", "--quiet")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working directory with a user's files and a saved run."""
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", np.arange(12, dtype=np.int32).reshape(3, 4))
+    (tmp_path / "notes.txt").write_text("mine")
+    mlusim.ops.flip(np.zeros((4, 4), np.int8), 0, data=False).save("a.zip")
+    (tmp_path / "kern.py").write_text("async def kernel(core, x, out):\n    core.scalar(1)\n")
+    (tmp_path / "mine.toml").write_text('base = "mlu370-x4"\n')
+    return tmp_path
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def error_of(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    return stop.value.code, capsys.readouterr().err
+
+
+SHAPE = ("--shape", "3,4")
+SWEEP = ("sweep", "flip", "--axis", "0", "--shape", "3,4..8*2", "--workers", "0", "--quiet")
+
+CLASHES = [
+    ((*FLIP, *SHAPE, "--out", "s.npy", "--save-run", "s.npy"), "--save-run s.npy are one file: name two"),
+    ((*FLIP, *SHAPE, "--out", "s.npy", "--save-run", "./s.npy"), "are one file: name two"),
+    ((*FLIP, *SHAPE, "--save-run", "r/report.html", "--report", "r"), "are one file: name two"),
+    ((*FLIP, "--input", "x.npy", "--out", "x.npy"), "--out x.npy is an input, and inputs are never overwritten"),
+    ((*FLIP, "--input", "x.npy", "--save-run", "x.npy"), "--save-run x.npy is an input"),
+    ((*FLIP, "--input", "x.npy", "--save-run", "link.npy"), "--save-run link.npy is an input"),
+    ((*FLIP, *SHAPE, "--device", "mine.toml", "--save-run", "mine.toml"), "--save-run mine.toml is an input"),
+    (("retime", "a.zip", "--set", "clock_hz=1GHz", "--save-run", "a.zip"), "--save-run a.zip is an input"),
+    ((*SWEEP, "--db", "p.csv", "-o", "p.csv"), "--out p.csv and --db p.csv are one file: name two"),
+    ((*SWEEP, "--db", "p.png", "--plot", "time", "--picture", "p.png"), "are one file: name two"),
+    ((*SWEEP, "-o", "p.csv", "--db", "p.sqlite", "--merge", "p.sqlite"), "is an input"),
+    ((*SWEEP, "--db", "sweep.png", "--plot", "time"), "are one file: name two"),
+    (
+        ("sweep", "--kernel", "kern.py:kernel", *SHAPE, "--workers", "0", "--db", "kern.py"),
+        "--db kern.py is an input, and inputs are never overwritten",
+    ),
+]
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize(("arguments", "message"), CLASHES)
+def test_no_two_files_of_a_command_are_one(folder, capsys, arguments, message, force):
+    (folder / "link.npy").symlink_to("x.npy")
+    if "--merge" in arguments:
+        mlusim.sweep("flip", shape=(3, 4), axis=0, workers=0, db="p.sqlite")
+    (folder / "r").mkdir()
+    before = contents(folder)
+    code, text = error_of((*arguments, *force), capsys)
+    assert code == 2
+    assert message in text
+    assert contents(folder) == before
+
+
+REPLACED = [
+    (*FLIP, *SHAPE, "--out", "x.npy"),
+    (*FLIP, *SHAPE, "--save-run", "x.npy"),
+    (*FLIP, *SHAPE, "--save-run", "notes.txt"),
+    (*FLIP, *SHAPE, "--report", "."),
+    ("demo", "--quiet", "--save", "."),
+    ("demo", "--quiet", "--save-run", "notes.txt"),
+    ("retime", "a.zip", "--quiet", "--keep-split", "-d", "mlu590-h8", "--save-run", "x.npy"),
+    (*SWEEP, "--no-db", "-o", "table.csv"),
+    (*SWEEP, "--no-db", "--plot", "time", "--picture", "sweep.png"),
+    (*SWEEP, "--no-db", "--plot", "time"),
+    ("devices", "mlu370-x4", "--toml", "-o", "notes.txt"),
+    ("report", "a.zip", "-o", ".", "--quiet"),
+]
+
+
+@pytest.mark.parametrize("arguments", REPLACED, ids=lambda words: "_".join(words[:1] + words[-2:]))
+def test_nothing_that_mlusim_did_not_write_is_replaced_without_force(folder, capsys, arguments):
+    for name in ("clip.npy", "table.csv", "sweep.png", "summary.json"):
+        (folder / name).write_bytes(b"mine")
+    before = contents(folder)
+    code, text = error_of(arguments, capsys)
+    assert code == 2
+    assert "is there, and mlusim did not write it: name another file, or add --force" in text
+    assert contents(folder) == before
+    code, text = error_of((*arguments, "--force"), capsys)
+    assert (code, text) == (0, "")
+    after = contents(folder)
+    assert sum(after[name] != content for name, content in before.items()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (*FLIP, *SHAPE, "--save-run", "b.zip"),
+        (*FLIP, *SHAPE, "--report", "r"),
+        (*SWEEP, "-o", "t.csv", "--plot", "time"),
+        ("devices", "mlu370-x4", "--toml", "-o", "board.toml"),
+        ("report", "a.zip", "-o", "r", "--quiet"),
+    ],
+    ids=lambda words: words[0] + words[-1],
+)
+def test_what_mlusim_wrote_is_replaced(folder, capsys, arguments):
+    for _ in range(2):
+        assert error_of(arguments, capsys) == (0, "")
+
+
+def run_shell(command, folder):
+    return subprocess.run(
+        ["/bin/sh", "-c", command.replace("mlusim", f"{sys.executable} -m mlusim")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
+
+
+def test_outputs_that_are_closed(folder):
+    for command in ("mlusim devices >&-", "mlusim devices >&- 2>&-", "mlusim devices 2>&-"):
+        ran = run_shell(command, folder)
+        assert (ran.returncode, ran.stderr) == (0, "")
+    ran = run_shell("mlusim sweep flip --shape 4,4 --axis 0 --workers 0 >&-", folder)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    with mlusim.explore.store.Store(folder / "sweep.sqlite") as store:
+        assert len(store.all()) == 1
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(folder):
+    ran = run_shell("{ mlusim devices mlu370-x4; echo $? >&2; } | head -n 1 >/dev/null", folder)
+    assert ran.stderr == "0\n"
+
+
+def test_ctrl_c_at_any_moment_is_one_line(folder):
+    """From the first imports to the start of workers."""
+    command = [sys.executable, "-m", "mlusim", "sweep", "flip", "--shape", "64..4096+64,64", "--axis", "0", "--no-db"]
+    for delay_s in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.3, 1.6):
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=folder
+        ) as process:
+            time.sleep(delay_s)
+            os.killpg(process.pid, signal.SIGINT)
+            text = process.communicate(timeout=60)[1]
+        # The first tenth of a second is Python's own.
+        assert "Traceback" not in text.replace("Traceback", "", delay_s < 0.3), text
+        if process.returncode != -signal.SIGINT:
+            assert text.startswith("error: interrupted"), text
+            assert process.returncode == 130
+
+
+def test_a_device_is_written_through(folder, capsys):
+    assert error_of((*FLIP, *SHAPE, "--save-run", "/dev/null"), capsys) == (0, "")
+    assert not os.path.isfile("/dev/null")  # noqa: PTH113
