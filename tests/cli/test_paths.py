@@ -168,3 +168,24 @@ def test_ctrl_c_at_any_moment_is_one_line(folder):
 def test_a_device_is_written_through(folder, capsys):
     assert error_of((*FLIP, *SHAPE, "--save-run", "/dev/null"), capsys) == (0, "")
     assert not os.path.isfile("/dev/null")  # noqa: PTH113
+
+
+KERNEL = "async def kernel(core, x, out):\n    pass\n\nasync def two(core, x, a, b):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("mine.py:kernel", "--arg", "x=x.npy", "--arg", "out=int32:3,4", "--out", "x.npy"), "is an input"),
+        (("mine.py:kernel", "--arg", "x.npy", "--arg", "out=int32:3,4", "--save-run", "x.npy"), "is an input"),
+        (("mine.py:kernel", "--shape", "4", "--save-run", "mine.py"), "is an input"),
+        (("mine.py:kernel", "--shape", "4", "--out", "o.npy", "--save-run", "o.npy"), "are one file: name two"),
+    ],
+)
+def test_files_of_a_kernel_of_ones_own(folder, capsys, words, message):
+    (folder / "mine.py").write_text(KERNEL)
+    before = contents(folder)
+    code, text = error_of(("run", *words, "--quiet", "--force"), capsys)
+    assert code == 2, text
+    assert message in text
+    assert contents(folder) == before
