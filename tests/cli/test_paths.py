@@ -57,7 +57,7 @@ CLASHES = [
     ((*SWEEP, "--db", "sweep.png", "--plot", "time"), "are one file: name two"),
     (
         ("sweep", "--kernel", "kern.py:kernel", *SHAPE, "--workers", "0", "--db", "kern.py"),
-        "--db kern.py is an input, and inputs are never overwritten",
+        "kern.py is not an SQLite file: name another one",
     ),
 ]
 
