@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
+from loky.backend import resource_tracker
 from loky.process_executor import ProcessPoolExecutor
 
 from mlusim.errors import InputError, MlusimError
@@ -197,6 +198,7 @@ def _without_interrupts() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # which would let interrupts in again when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -148,21 +147,31 @@ def test_a_reader_who_has_seen_enough_is_no_error(folder):
     assert ran.stderr == "0\n"
 
 
-def test_ctrl_c_at_any_moment_is_one_line(folder):
-    """From the first imports to the start of workers."""
-    command = [sys.executable, "-m", "mlusim", "sweep", "flip", "--shape", "64..4096+64,64", "--axis", "0", "--no-db"]
-    for delay_s in (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.3, 1.6):
-        with subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=folder
-        ) as process:
-            time.sleep(delay_s)
-            os.killpg(process.pid, signal.SIGINT)
-            text = process.communicate(timeout=60)[1]
-        # The first tenth of a second is Python's own.
-        assert "Traceback" not in text.replace("Traceback", "", delay_s < 0.3), text
-        if process.returncode != -signal.SIGINT:
-            assert text.startswith("error: interrupted"), text
-            assert process.returncode == 130
+def test_ctrl_c_while_the_command_line_loads(monkeypatch, capsys):
+    from mlusim.__main__ import main as start
+
+    class Interrupt:
+        def find_spec(self, name, path=None, target=None):
+            if name == "mlusim.cli.validate":
+                raise KeyboardInterrupt
+
+    for name in [name for name in sys.modules if name.startswith("mlusim.cli")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(mlusim, "cli")
+    monkeypatch.setattr(sys, "meta_path", [Interrupt(), *sys.meta_path])
+    with pytest.raises(SystemExit) as stop:
+        start()
+    assert stop.value.code == 130
+    assert capsys.readouterr().err == "error: interrupted\n"
+
+
+def test_workers_leave_ctrl_c_to_their_parent_from_their_first_instruction_on():
+    from mlusim.explore.runner import Runner
+
+    with Runner(1) as runner:
+        worker = runner._executor().submit(signal.pthread_sigmask, signal.SIG_BLOCK, ())
+        assert signal.SIGINT in worker.result()
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_a_device_is_written_through(folder, capsys):
