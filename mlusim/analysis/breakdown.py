@@ -41,7 +41,7 @@ CAUSES: dict[str, str] = {
     "sync": "syncs and barriers",
     "issue": "instruction issue",
     "launch": "launch overhead",
-    "idle": "idle: imbalance and tail",
+    "idle": "idle (imbalance, tail)",
 }
 
 
