@@ -1,0 +1,120 @@
+"""What one operation costs the host, in bare SimPy time-outs of the same process.
+
+    python benchmarks/bench_operations.py
+
+A bare time-out is one of 16 processes (64 for 64 cores) that yield `timeout(1)` again and again. Ratios of one run are
+comparable between machines; seconds are not. A kernel's own slicing counts as part of its operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from time import CLOCK_THREAD_CPUTIME_ID, clock_gettime
+from typing import Any
+
+import numpy as np
+import simpy
+
+import mlusim
+from mlusim.cores.core import Core
+from mlusim.memory.view import View
+
+ROUNDS = 3
+OPERATIONS = 8_000
+ROW = 64
+
+
+def cpu_s() -> float:
+    """Processor time of this thread: other processes disturb it little."""
+    return clock_gettime(CLOCK_THREAD_CPUTIME_ID)
+
+
+def bare(processes: int) -> float:
+    """Seconds of one time-out among so many processes."""
+    environment = simpy.Environment()
+
+    def waits() -> Generator[simpy.Event, None, None]:
+        for _ in range(OPERATIONS // processes):
+            yield environment.timeout(1)
+
+    for _ in range(processes):
+        environment.process(waits())
+    begin = cpu_s()
+    environment.run()
+    return (cpu_s() - begin) / OPERATIONS
+
+
+async def blocking_copy(core: Core, x: View, times: int) -> None:
+    """Copies of one row each, both of its views sliced."""
+    held = core.nram.alloc((4, ROW), x.dtype)
+    for turn in range(times):
+        await core.memcpy(held[turn & 3], x[turn & 63])
+
+
+async def asynchronous_copy(core: Core, x: View, times: int) -> None:
+    """The same, issued four at a time."""
+    held = core.nram.alloc((4, ROW), x.dtype)
+    for _ in range(times // 4):
+        for slot in range(4):
+            core.memcpy_async(held[slot], x[slot])
+        await core.sync()
+
+
+async def vector(core: Core, x: View, times: int) -> None:
+    """Additions of a row, views sliced."""
+    held = core.nram.alloc((4, ROW), x.dtype)
+    for turn in range(times):
+        row = held[turn & 3]
+        core.add(row, row, row)
+
+
+async def sync(core: Core, x: View, times: int) -> None:
+    """Syncs of pipes that have nothing to do."""
+    for _ in range(times):
+        await core.sync()
+
+
+async def scalar_load(core: Core, x: View, times: int) -> None:
+    """Loads of one element of GDRAM."""
+    for turn in range(times):
+        await core.load(x[turn & 63, 0])
+
+
+KERNELS: dict[str, tuple[Callable[..., Any], float]] = {
+    "blocking copy": (blocking_copy, 8),
+    "asynchronous copy": (asynchronous_copy, 8),
+    "vector instruction": (vector, 4),
+    "sync": (sync, 4),
+    "scalar load": (scalar_load, 4),
+}
+
+
+def run(kernel: Callable[..., Any], cores: int, *, data: bool, check: bool) -> float:
+    """Seconds of one operation of a kernel on so many cores."""
+    device = mlusim.Device("mlu290-m5", data=data)
+    x = device.upload(np.zeros((64, ROW), np.float32), keep_data=True)
+    device.launch(kernel, x, OPERATIONS // cores, dim=cores, kind="BLOCK")
+    begin = cpu_s()
+    device.synchronize()
+    if check:
+        device.verify()
+    return (cpu_s() - begin) / OPERATIONS
+
+
+def main() -> None:
+    """Print the table: the least of some rounds, as noise only adds."""
+    print(f"{'operation':20} {'cores':>5} {'bar':>5} {'data':>6} {'no data':>8} {'checked':>8}")
+    for cores, extra in ((16, 0), (64, 2)):
+        timeout = min(bare(cores) for _ in range(ROUNDS))
+        for name, (kernel, bar) in KERNELS.items():
+            ratios = [
+                min(run(kernel, cores, data=data, check=check) for _ in range(ROUNDS)) / timeout
+                for data, check in ((True, False), (False, False), (True, True))
+            ]
+            limit = bar + extra if "copy" in name else bar
+            print(f"{name:20} {cores:5} {limit:5.0f} " + "{:6.1f} {:8.1f} {:8.1f}".format(*ratios))
+    print(f"a bare time-out takes {timeout * 1e9:.0f} ns here")
+
+
+if __name__ == "__main__":
+    main()
