@@ -6,44 +6,17 @@ order. Operands are boxes: an allocation, a byte offset in it, and an interned g
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
-COLUMNS = (
-    "op",
-    "task",
-    "pipe",
-    "line",
-    "issue_ps",
-    "start_ps",
-    "end_ps",
-    "latency_ps",
-    "alone_ps",
-    "count",
-    "bytes_requested",
-    "bus_read_bytes",
-    "bus_write_bytes",
-    "direction",
-    "waited_for",
-    "detail",
-    "dst_alloc",
-    "dst_offset",
-    "dst_box",
-    "a_alloc",
-    "a_offset",
-    "a_box",
-    "b_alloc",
-    "b_offset",
-    "b_box",
-)
-WIDTH = len(COLUMNS)
-OP, LINE, ISSUE, START, END, LATENCY, WAITED_FOR = 0, 3, 4, 5, 6, 7, 14
-RECORD_BYTES = 8 * WIDTH
-NONE = -1
+from mlusim import records
+from mlusim.records import Integers, Records
+
+NONE = records.NONE
+
 NO_OPERAND = (NONE, NONE, NONE)
 
 # Pipes of a core. SYNC is no pipe: it holds what the task itself waits for.
@@ -130,11 +103,6 @@ class Box:
     itemsize: int
 
 
-# Memory is found as it is written to, so room for a few thousand records costs a small run nothing.
-_FIRST_ROOM = 16384
-pack_record = struct.Struct(f"{WIDTH}q").pack_into
-
-
 class Log:
     """Records of one device, in issue order, and the tables that their numbers refer to.
 
@@ -150,10 +118,7 @@ class Log:
 
     def __init__(self, board: str) -> None:
         self.board = board
-        self.count = 0
-        self.room = _FIRST_ROOM
-        # A memoryview: setting one of its items is three times as fast as setting one of an array's.
-        self.data: memoryview[int] = memoryview(np.empty(self.room * WIDTH, np.int64))  # type: ignore[arg-type]
+        self.records = Records()
         self.ops: list[str] = []
         self.lines: list[tuple[str, int, str]] = []
         self.boxes: list[Box] = []
@@ -177,22 +142,12 @@ class Log:
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
 
     def __len__(self) -> int:
-        return self.count
+        return self.records.count
 
-    def append(self, *values: int) -> None:
-        """Add a record: all of `COLUMNS`, in order."""
-        count = self.count
-        if count == self.room:
-            self.grow()
-        pack_record(self.data, count * RECORD_BYTES, *values)
-        self.count = count + 1
-
-    def grow(self) -> None:
-        """Make room for as many records again."""
-        grown = np.empty(2 * self.room * WIDTH, np.int64)
-        grown[: self.room * WIDTH] = self.data
-        self.room *= 2
-        self.data = memoryview(grown)  # type: ignore[arg-type]
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return self.records.count
 
     def op(self, name: str) -> int:
         """Number of an operation name."""
@@ -231,21 +186,10 @@ class Log:
             self.boxes.append(Box(shape, strides, itemsize))
         return number
 
-    def end(self, record: int, now: int) -> None:
-        """Write down when an operation ended."""
-        self.data[record * WIDTH + END] = now
-
-    def join(self, record: int, copy: int, now: int, end_ps: int) -> None:
+    def join(self, record: int, copy: int, start_ps: int) -> None:
         """Write down that a call takes part in a copy of another core: its bytes count there, and only there."""
         self.joined[record] = copy
-        mine, its = record * WIDTH, copy * WIDTH
-        self.data[mine + START] = now if end_ps == NONE else max(now, end_ps)
-        self.data[mine + WAITED_FOR] = copy
-        for name in ("alone_ps", "count", "bytes_requested", "bus_read_bytes", "bus_write_bytes"):
-            self.data[mine + COLUMNS.index(name)] = 0
-        self.data[mine + COLUMNS.index("alone_ps")] = self.data[its + COLUMNS.index("alone_ps")]
-        for column in range(COLUMNS.index("dst_alloc"), WIDTH):
-            self.data[mine + column] = NONE
+        self.records.joined(record, copy, start_ps)
 
     def close_allocation(self, identity: int, now: int) -> None:
         """Write down when an allocation was freed."""
@@ -264,10 +208,28 @@ class Log:
         """Write down when a launch ended."""
         self.launches[index] = replace(self.launches[index], end_ps=now)
 
-    def table(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def table(self) -> Integers:
         """All records as an int64 array of (records, columns), a copy."""
-        return np.array(self.data[: self.count * WIDTH]).reshape(-1, WIDTH)
+        return self.records.table()
 
-    def columns(self) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
+    def columns(self) -> dict[str, Integers]:
         """All records by column name."""
-        return dict(zip(COLUMNS, np.ascontiguousarray(self.table().T), strict=True))
+        return self.records.columns()
+
+    def to_pandas(self) -> Any:
+        """All records as a `pandas.DataFrame`, names instead of numbers; needs the extra `mlusim[explore]`."""
+        import pandas as pd
+
+        columns = self.columns()
+        kinds = [*(record.memory for record in self.allocations), ""]
+        lines = [*(f"{file}:{line}" for file, line, _ in self.lines), ""]
+        names = [*(record.name for record in self.allocations), ""]
+        worded = {
+            "op": np.array([*self.ops, ""], object)[columns["op"]],
+            "pipe": np.array(PIPES, object)[columns["pipe"]],
+            "line": np.array(lines, object)[columns["line"]],
+            **{side: np.array(names, object)[columns[f"{side}_alloc"]] for side in ("dst", "a", "b")},
+            **{f"{side}_memory": np.array(kinds, object)[columns[f"{side}_alloc"]] for side in ("dst", "a")},
+        }
+        plain = {name: column for name, column in columns.items() if not name.endswith(("_alloc", "_box", "direction"))}
+        return pd.DataFrame(plain | worded)

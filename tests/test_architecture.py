@@ -21,6 +21,7 @@ ORDER = (
     ("units", "errors", "files", "version"),
     ("dtypes",),
     ("hardware",),
+    ("records",),
     ("log",),
     ("memory",),
     ("cores",),

@@ -13,19 +13,9 @@ from mlusim.cores.core import Core
 from mlusim.hardware import board
 from mlusim.host.device import Device
 from mlusim.log import (
-    COLUMNS,
-    END,
-    ISSUE,
-    LATENCY,
-    LINE,
     NO_OPERAND,
     NONE,
-    OP,
     PIPES,
-    RECORD_BYTES,
-    START,
-    WAITED_FOR,
-    WIDTH,
     Box,
     Log,
 )
@@ -40,51 +30,6 @@ def launch(kernel: Any, *arguments: Any, device: Device | None = None, dim: Any 
     device.launch(kernel, *arguments, dim=dim, kind=kind)
     device.synchronize()
     return device
-
-
-# The table
-
-
-def test_columns_are_where_their_names_say() -> None:
-    named = {"op": OP, "line": LINE, "issue_ps": ISSUE, "start_ps": START, "end_ps": END, "latency_ps": LATENCY}
-    named["waited_for"] = WAITED_FOR
-    assert {name: COLUMNS.index(name) for name in named} == named
-    assert len(set(COLUMNS)) == WIDTH == len(COLUMNS)
-
-
-def test_append_and_grow() -> None:
-    log = Log("board")
-    rows = np.arange(5000 * WIDTH).reshape(5000, WIDTH)
-    for row in rows.tolist():
-        log.append(*row)
-    assert len(log) == log.count == 5000
-    np.testing.assert_array_equal(log.table(), rows)
-    columns = log.columns()
-    assert list(columns) == list(COLUMNS)
-    np.testing.assert_array_equal(columns["end_ps"], rows[:, END])
-    with pytest.raises(Exception, match=rf"pack_into expected {WIDTH} items"):
-        log.append(1, 2, 3)
-
-
-def test_a_table_is_a_copy() -> None:
-    log = Log("board")
-    log.append(*range(WIDTH))
-    table = log.table()
-    table[:] = -7
-    assert log.table().tolist() == [list(range(WIDTH))]
-    log.columns()["op"][:] = -7
-    assert log.table()[0, 0] == 0
-
-
-def test_a_million_records_fit_in_memory() -> None:
-    """Integers in columns: 200 B a record, and no Python object for each."""
-    assert RECORD_BYTES == 8 * WIDTH == 200
-    log = Log("board")
-    room = log.room
-    for _ in range(3):
-        log.grow()
-    assert log.room == room << 3
-    assert log.data.nbytes == log.room * RECORD_BYTES
 
 
 def test_names_boxes_and_lines_are_interned() -> None:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlusim.dtypes import dtype_name
-from mlusim.log import COLUMNS, NONE, WIDTH, AllocationRecord, Log
+from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.memory.view import View
+from mlusim.records import COLUMNS
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -45,7 +46,7 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
     launches = range(0) if launch is None else range(launch, launch + 1) if isinstance(launch, int) else launch
     tasks = [number for number, task in enumerate(log.tasks) if task.launch in launches]
     new_task = _renumbered(tasks, len(log.tasks))
-    table = np.array(log.data[first_record * WIDTH : log.count * WIDTH]).reshape(-1, WIDTH)
+    table = log.table()[first_record:]
     rows = np.flatnonzero(new_task[table[:, _TASK]] != NONE)
     new_record = _renumbered(first_record + rows, log.count)
     table = table[rows]
@@ -71,8 +72,7 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
     one.tasks = [replace(log.tasks[number], launch=log.tasks[number].launch - launches.start) for number in tasks]
     one.launches = [log.launches[number] for number in launches]
     one.allocations = places.records
-    one.count = one.room = len(rows)
-    one.data = memoryview(table.reshape(-1))  # type: ignore[arg-type]
+    one.records.put_table(table)
     return one
 
 

@@ -24,7 +24,7 @@ class Records:
 
     Attributes:
         log, board: what it was made from.
-        op, task, pipe, ...: one int64 array for each of `mlusim.log.COLUMNS`. `end_ps` of an operation that a run
+        op, task, pipe, ...: one int64 array for each of `mlusim.records.COLUMNS`. `end_ps` of an operation that a run
             which stopped with an error left unfinished is the end of the window.
         start_of_run_ps, end_of_run_ps: the window: start of the first launch to end of the last.
     """

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlusim.log import END, WAITED_FOR, WIDTH
-
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
     from mlusim.cores.task import Task
@@ -44,12 +42,12 @@ class Barrier:
         if self.name not in {"sync_all_ipu", "sync_all_ipu_within_cluster"}:
             for waiter, _ in here:
                 waiter.unit.cluster.shared_copies.clear()
-        data = self._chip.log.data
+        records = self._chip.log.records
         for waiter, own_record in here:
             waiter.now_ps = release_ps
             waiter.waits_for = ""
-            data[own_record * WIDTH + END] = release_ps
-            data[own_record * WIDTH + WAITED_FOR] = last_record
+            records.ended(own_record, release_ps)
+            records.waited(own_record, last_record)
         environment = self._chip.environment
 
         def release(_: object) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.shared_copy import SharedCopy
 from mlusim.errors import CopyError
-from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, RECORD_BYTES, pack_record
+from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import CopyShape, pointer_copy_shape, view_copy_shape
 from mlusim.memory.kinds import DIRECTION_CODES, Direction, MemoryKind
@@ -129,45 +129,24 @@ def _copy(
     engine = unit.cluster.memory_core if geometry.by_memory_core else unit
     pipe = engine.move if geometry.pipe == MOVE else engine.io
     issue_ps = task.now_ps = task.now_ps + issuer.issue_ps
-    log = issuer.log
-    record = log.count
-    if record == log.room:
-        log.grow()
     # A pipe that has nothing to do starts at once; `pipe.start` does the rest for the others.
     waits = blocking and not task.is_idle()
     starts = pipe.current is None and geometry.has_work and pipe.twin is None and not waits
     starts = starts and not geometry.by_memory_core
-    op, nbytes, bus_read, bus_write, direction_code, alone_ps = geometry.columns
-    pack_record(
-        log.data,
-        record * RECORD_BYTES,
-        op,
+    record = issuer.log.records.add(
+        geometry.instructions[blocking],
         task.index,
-        geometry.pipe,
         line,
         issue_ps,
         issue_ps,
         NONE,
         geometry.cost.latency_ps if starts else 0,
-        alone_ps,
-        1,
-        nbytes,
-        bus_read,
-        bus_write,
-        direction_code,
         NONE,
-        blocking,
         dst_allocation.identity,
         dst.offset,
-        geometry.dst_box,
         src_allocation.identity,
         src.offset,
-        geometry.src_box,
-        NONE,
-        NONE,
-        NONE,
     )
-    log.count = record + 1
     if blocking:
         task.unawaited = record
     if geometry.by_memory_core:
@@ -258,11 +237,11 @@ class CopyGeometry:
     __slots__ = (
         "asynchronous",
         "by_memory_core",
-        "columns",
         "cost",
         "direction",
         "dst_box",
         "has_work",
+        "instructions",
         "pipe",
         "src_box",
     )
@@ -275,13 +254,23 @@ class CopyGeometry:
         self.by_memory_core = direction.by_memory_core
         self.pipe = IO if direction.source.off_chip or direction.destination.off_chip else MOVE
         self.asynchronous = direction.asynchronous
-        self.columns = (
-            chip.log.op("memcpy"),
-            shape.nbytes,
-            shape.bus_read_bytes,
-            shape.bus_write_bytes,
-            DIRECTION_CODES[direction],
-            self.cost.alone_ps,
+        # Asynchronous and blocking.
+        self.instructions = tuple(
+            chip.log.records.instruction(
+                chip.log.op("memcpy"),
+                self.pipe,
+                DIRECTION_CODES[direction],
+                1,
+                shape.nbytes,
+                shape.bus_read_bytes,
+                shape.bus_write_bytes,
+                self.cost.alone_ps,
+                detail,
+                dst_box,
+                src_box,
+                NONE,
+            )
+            for detail in (ASYNCHRONOUS, BLOCKING)
         )
         self.dst_box = dst_box
         self.src_box = src_box

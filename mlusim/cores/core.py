@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from mlusim.cores.rows import Rows
     from mlusim.cores.task import Task
+    from mlusim.hardware import Board
     from mlusim.memory.addresses import Addresses, Indices
     from mlusim.memory.allocation import Memory
     from mlusim.memory.kinds import Direction
@@ -54,7 +55,7 @@ class Core(InstructionMethods):
         unit, job, chip = task.unit, task.job, task.chip
         launch = job.launch
         self.issuer = Issuer(task)
-        self.board = chip.board
+        self.board: Board = chip.board
         self.is_memory_core = unit.is_memory_core
         self.core_id = unit.core_id
         self.core_dim = chip.board.cores_per_cluster

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlusim.errors import CopyError
-from mlusim.log import NO_OPERAND, NONE, RECORD_BYTES, Log, pack_record
+from mlusim.log import NO_OPERAND, NONE, Log
 from mlusim.memory.allocation import Memory
 from mlusim.memory.view import View
 
@@ -88,34 +88,22 @@ class Issuer:
     ) -> int:
         """Append a record; returns its number."""
         log = self.log
-        record = log.count
-        if record == log.room:
-            log.grow()
-        pack_record(
-            log.data,
-            record * RECORD_BYTES,
+        instruction = log.records.instruction(
             log.op(op),
-            self.task.index,
             pipe,
-            line,
-            issue_ps,
-            start_ps,
-            end_ps,
-            0,
-            end_ps - start_ps if alone_ps < 0 else alone_ps,
+            direction,
             count,
             nbytes,
             bus_read,
             bus_write,
-            direction,
-            waited_for,
+            end_ps - start_ps if alone_ps < 0 else alone_ps,
             detail,
-            *dst,
-            *a,
-            *b,
+            dst[2],
+            a[2],
+            b[2],
         )
-        log.count = record + 1
-        return record
+        operands = (dst[0], dst[1], a[0], a[1], b[0], b[1])
+        return log.records.add(instruction, self.task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *operands)
 
     def operand(self, view: View) -> Operand:
         """A view as the log has it: allocation, offset, box."""

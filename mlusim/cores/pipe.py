@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.log import END, LATENCY, START, WAITED_FOR, WIDTH
 from mlusim.memory.link import WRITE, Flow, Link
 from mlusim.memory.timing import CopyCost
 
@@ -50,7 +49,7 @@ class Transfer(Flow):
     def done(self, now: int) -> None:
         """The transfer is complete: its bytes move, the next one starts, and who waits goes on."""
         pipe, task, record = self.pipe, self.task, self.record
-        pipe.log.data[record * WIDTH + END] = now
+        pipe.records.ended(record, now)
         effect = self.effect
         if effect is not None:
             unit = task.unit
@@ -72,7 +71,7 @@ class Transfer(Flow):
         queue = pipe.queue
         if queue:
             following = queue.popleft()
-            pipe.log.data[following.record * WIDTH + WAITED_FOR] = record
+            pipe.records.waited(following.record, record)
             following.pipe.start(following, max(now, following.issue_ps), now)
         else:
             pipe.current = None
@@ -107,6 +106,7 @@ class DmaPipe:
         "log",
         "queue",
         "read_port",
+        "records",
         "twin",
         "unit",
         "write_port",
@@ -121,6 +121,7 @@ class DmaPipe:
         self.queue: deque[Transfer] = deque()
         self.twin: DmaPipe | None = None
         self.log = unit.chip.log
+        self.records = unit.chip.log.records
         self.late = unit.chip.late
         self._environment = unit.chip.environment
         self._schedule: Any = unit.chip.environment.schedule
@@ -147,7 +148,7 @@ class DmaPipe:
         """Take a blocking transfer, which everything before it in its core has been waited for."""
         task = transfer.task
         transfer.issue_ps = task.now_ps
-        self.log.data[transfer.record * WIDTH + WAITED_FOR] = task.waited_for
+        self.records.waited(transfer.record, task.waited_for)
         self.submit(transfer)
 
     def start(self, transfer: Transfer, start_ps: int, now: int) -> None:
@@ -162,10 +163,7 @@ class DmaPipe:
         else:
             # A move inside a core is all latency, and hides behind nothing.
             ready_ps = start_ps + transfer.latency_ps
-        position = transfer.record * WIDTH
-        data = self.log.data
-        data[position + START] = start_ps
-        data[position + LATENCY] = ready_ps - start_ps
+        self.records.started(transfer.record, start_ps, ready_ps - start_ps)
         if transfer.work:
             self.link.join(transfer, ready_ps, now)
         elif ready_ps != now:

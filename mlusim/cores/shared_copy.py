@@ -65,19 +65,19 @@ class SharedCopy(Transfer):
         self.end_ps = now
         super().done(now)
         for caller in self.callers[1:]:
-            self.pipe.log.end(caller.record, now)
+            self.pipe.records.ended(caller.record, now)
             self._act_late(caller)
             caller.task.transfer_done(caller, now)
 
     def _join(self, copy: SharedCopy) -> None:
         copy.callers.append(self)
         task, log = self.task, self.pipe.log
-        log.join(self.record, copy.record, task.now_ps, copy.end_ps)
+        log.join(self.record, copy.record, max(task.now_ps, copy.end_ps))
         if copy.end_ps == NONE:
             task.pending_io += 1
             return
         copy._act_late(self)
-        log.end(self.record, max(task.now_ps, copy.end_ps))
+        log.records.ended(self.record, max(task.now_ps, copy.end_ps))
         if self.blocks:
             environment = task.chip.environment
             environment.after(max(task.now_ps - environment.now, 0), task.resume)

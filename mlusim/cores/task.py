@@ -17,7 +17,7 @@ from mlusim.cores.scratch import Scratch
 from mlusim.cores.source_line import awaiting_line, close_task, kernel_line
 from mlusim.cores.waiting import SUSPEND, Waiting
 from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
-from mlusim.log import END, IO, ISSUE, LINE, MOVE, NONE, OP, VECTOR, WAITED_FOR, WIDTH, TaskRecord
+from mlusim.log import IO, MOVE, NONE, VECTOR, TaskRecord
 from mlusim.units import format_ns, group_digits
 
 if TYPE_CHECKING:
@@ -254,9 +254,9 @@ class Task:
         self.waited_for = waited_for
         self._starts_copy = False
         if self._sync_record != NONE:
-            position = self._sync_record * WIDTH
-            self.chip.log.data[position + END] = self.now_ps
-            self.chip.log.data[position + WAITED_FOR] = waited_for
+            records = self.chip.log.records
+            records.ended(self._sync_record, self.now_ps)
+            records.waited(self._sync_record, waited_for)
         if unit.late_effects:
             # What the vector pipe has done by now it did before these copies act.
             unit.apply_until(self.now_ps)
@@ -314,12 +314,12 @@ class Task:
 
     def _forgotten_await(self) -> KernelError:
         log = self.chip.log
-        fields = log.data[self.unawaited * WIDTH : (self.unawaited + 1) * WIDTH]
-        file, line, _ = log.lines[fields[LINE]]
-        name = log.ops[fields[OP]]
+        values = log.records.values(self.unawaited)
+        file, line, _ = log.lines[values["line"]]
+        name = log.ops[values["op"]]
         return AwaitError(
             f"`core.{name}(...)` was not awaited, so the task did not wait for it: write `await core.{name}(...)`",
-            f"{self.name}, {Path(file).name}:{line}, at {format_ns(fields[ISSUE])}",
+            f"{self.name}, {Path(file).name}:{line}, at {format_ns(values['issue_ps'])}",
         )
 
     def here(self, line: int, what: str) -> str:

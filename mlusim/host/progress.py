@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.log import COLUMNS, WIDTH
 from mlusim.memory.kinds import DIRECTION_CODES, MemoryKind
 from mlusim.memory.view import View
 from mlusim.units import format_ns, group_digits
@@ -17,7 +16,6 @@ from mlusim.units import format_ns, group_digits
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
 
-_DIRECTION, _BYTES = COLUMNS.index("direction"), COLUMNS.index("bytes_requested")
 _TO_GDRAM = [code for direction, code in DIRECTION_CODES.items() if direction.destination is MemoryKind.GDRAM]
 
 
@@ -45,10 +43,9 @@ class Progress:
         log = self._chip.log
         count = log.count
         if count > self._seen:
-            # The log may move to a larger array meanwhile; this one keeps the records up to `count`.
-            table = np.asarray(log.data)[self._seen * WIDTH : count * WIDTH].reshape(-1, WIDTH)
-            stores = np.isin(table[:, _DIRECTION], _TO_GDRAM)
-            self._written_bytes += int(table[stores, _BYTES].sum())
+            columns = log.records.columns(self._seen, count)
+            stores = np.isin(columns["direction"], _TO_GDRAM)
+            self._written_bytes += int(columns["bytes_requested"][stores].sum())
             self._seen = count
         return min(self._written_bytes / self.expected_bytes, 1.0)
 

@@ -5,7 +5,7 @@ another name and renamed. The same run gives the same bytes. Nothing in it is co
 it. `np.load` opens it too: its arrays are members that end with .npy.
 
     run.json            format, version, operator, board, plan, tables of texts and shapes, source text by file
-    log/records.npy     (columns, records) int64: `mlusim.log.COLUMNS`
+    log/records.npy     (columns, records) int64: `mlusim.records.COLUMNS`
     log/*.npy           the other tables of the log
     plan/*.npy          the tiles
     output.npy          the bytes of the output, where asked for
@@ -30,9 +30,10 @@ from mlusim.errors import BoardError, InputError, MlusimError
 from mlusim.files import atomic_write
 from mlusim.hardware import Board
 from mlusim.hardware.presets import find_preset
-from mlusim.log import COLUMNS, NONE, WIDTH, AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
+from mlusim.log import NONE, AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
 from mlusim.planning.plan import Plan, Tiles
 from mlusim.planning.request import Request
+from mlusim.records import COLUMNS
 from mlusim.version import __version__
 
 FORMAT = "mlusim-run"
@@ -314,11 +315,7 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     if tuple(values["columns"]) != COLUMNS:
         raise ValueError("the columns of its log are others")
     table = np.ascontiguousarray(array("log/records").T, np.int64)
-    if table.ndim != 2 or table.shape[1] != WIDTH:  # noqa: PLR2004
-        raise ValueError(f"a log of shape {list(table.shape)}")
-    log.count = len(table)
-    log.room = max(log.count, 1)
-    log.data = memoryview(table.reshape(-1) if len(table) else np.empty(WIDTH, np.int64))  # type: ignore[arg-type]
+    log.records.put_table(table)
     log.ops = [str(name) for name in values["ops"]]
     log.lines = [(str(file), int(line), str(function)) for file, line, function in values["lines"]]
     for name, record in _RECORDS.items():

@@ -27,11 +27,12 @@ from mlusim.cores.rows import Loop
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import KernelError
 from mlusim.host.device import Device
-from mlusim.log import COLUMNS, LINE, NONE, SCALAR, VECTOR, WIDTH, Log, LoopRecord, TaskRecord
+from mlusim.log import NONE, SCALAR, VECTOR, Log, LoopRecord, TaskRecord
 from mlusim.memory.allocation import Allocation, Memory
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.loops import Turn
 from mlusim.memory.view import Pointer, View
+from mlusim.records import COLUMNS
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
@@ -45,6 +46,7 @@ _DIRECTIONS = tuple(Direction)
 _NO_LIMIT = 1 << 62
 _FIELDS = itemgetter(*(COLUMNS.index(name) for name in ("op", "pipe", "count", "direction", "detail", "line")))
 _OPERANDS = COLUMNS.index("dst_alloc")
+_TASK, _LINE = COLUMNS.index("task"), COLUMNS.index("line")
 
 
 def replay(log: Log, old: Board, board: Board, *, progress: bool = False) -> Log:
@@ -69,8 +71,8 @@ class _Replay:
         self._device = device
         self._chip = device.chip
         self._table = log.table()
-        order = np.argsort(self._table[:, 1], kind="stable")
-        bounds = np.searchsorted(self._table[order, 1], np.arange(len(log.tasks) + 1))
+        order = np.argsort(self._table[:, _TASK], kind="stable")
+        bounds = np.searchsorted(self._table[order, _TASK], np.arange(len(log.tasks) + 1))
         self._records = [order[low:high] for low, high in pairwise(bounds)]
         self._task_of = {(task.launch, task.task_id, task.is_memory_core): n for n, task in enumerate(log.tasks)}
         self._byte_copies = frozenset(log.byte_copies)
@@ -128,7 +130,7 @@ class _Replay:
             try:
                 waits = self._issue(issuer, record)
             except KernelError as error:
-                file, line, _ = self._log.lines[self._table[record, LINE]]
+                file, line, _ = self._log.lines[self._table[record, _LINE]]
                 raise type(error)(error.message, f"{file}:{line}") from None
             if waits is not None:
                 await waits
@@ -142,7 +144,7 @@ class _Replay:
         name = self._log.ops[op]
         # A call that took part in a copy of another core has its operands.
         of = row if record not in self._log.joined else self._table[self._log.joined[record]].tolist()
-        operands = [(of[place], of[place + 1], of[place + 2]) for place in range(_OPERANDS, WIDTH, 3)]
+        operands = [(of[place], of[place + 1], of[place + 2]) for place in range(_OPERANDS, len(COLUMNS), 3)]
         loop = self._log.loops.get(record)
         if name == "memcpy":
             return self._copy(issuer, record, operands, direction, detail, line)

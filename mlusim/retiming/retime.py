@@ -24,7 +24,7 @@ from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError, KernelError, LaunchError, PlanError
 from mlusim.hardware import Board
 from mlusim.hardware import board as board_of
-from mlusim.log import NONE, OP, VECTOR, WIDTH, Log
+from mlusim.log import NONE, VECTOR, Log
 from mlusim.memory.kinds import MemoryKind
 from mlusim.ops.operator import Operator
 from mlusim.ops.registry import OPERATORS
@@ -247,7 +247,7 @@ def _alignment(board: Board, kind: MemoryKind) -> int:
 def _check_instructions(log: Log, board: Board) -> None:
     by_engine = [record for record, loop in log.loops.items() if loop.how == "instruction"]
     if by_engine and not board.has_gather:
-        name = log.ops[log.data[by_engine[0] * WIDTH + OP]]
+        name = log.ops[log.records.values(by_engine[0])["op"]]
         raise InputError(
             f"the run uses __{name}, which exists from arch 592 on, and {board.name} is arch {board.arch}: a kernel "
             "would load the offsets and loop there; run it on that board"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlusim.log import COLUMNS, PIPES, WIDTH, Log
+from mlusim.log import PIPES, Log
 from mlusim.units import format_ns, group_digits
 
 ERROR, HINT = "error", "hint"
@@ -169,7 +169,7 @@ class Finding:
 
 def site_of(log: Log, record: int, role: str, lane: str = "", tile: str = "") -> Site:
     """The operation of a record, as a site."""
-    values = dict(zip(COLUMNS, log.data[record * WIDTH : (record + 1) * WIDTH].tolist(), strict=True))
+    values = log.records.values(record)
     task = log.tasks[values["task"]]
     file, line, function = log.lines[values["line"]]
     return Site(

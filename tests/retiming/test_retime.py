@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 import mlusim
 from mlusim import InputError, ops
 from mlusim.analysis.table import to_json
-from mlusim.log import COLUMNS, NONE
+from mlusim.log import NONE
 from mlusim.memory.kinds import Direction
 from mlusim.ops.common import Input
 from mlusim.ops.common import run as run_call
 from mlusim.ops.registry import OPERATORS
+from mlusim.records import COLUMNS
 from mlusim.retiming.retime import planned, retime
 
 # Numbers of records, tasks and allocations hang on who was first; what they stand for does not.
@@ -37,6 +38,14 @@ FAR, ONE = np.zeros(400_000, np.int8), np.array([3])
 SHIFTS = np.array([[1], [-9]], np.int32)
 
 
+def operands_of(log):
+    """The further operands of records, with their boxes."""
+    return {
+        record: [(alloc, offset, log.boxes[box]) for alloc, offset, box in some]
+        for record, some in log.more_operands.items()
+    }
+
+
 def same_log(again, log):
     """Every number of two logs, but those of names."""
     one, other = again.table(), log.table()
@@ -44,8 +53,9 @@ def same_log(again, log):
     for place, name in enumerate(COLUMNS):
         if name not in {"op", "dst_box", "a_box", "b_box"}:
             np.testing.assert_array_equal(one[:, place], other[:, place], name)
-    for name in ("lines", "tasks", "launches", "allocations", "host_waits", "host_writes", "more_operands"):
+    for name in ("lines", "tasks", "launches", "allocations", "host_waits", "host_writes"):
         assert getattr(again, name) == getattr(log, name), name
+    assert operands_of(again) == operands_of(log)
     assert (again.loops, again.byte_copies) == (log.loops, log.byte_copies)
     assert [again.ops[code] for code in one[:, 0]] == [log.ops[code] for code in other[:, 0]]
     assert again.addresses.keys() == log.addresses.keys()

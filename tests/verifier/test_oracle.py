@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import mlusim
 from mlusim.cores.ordering import BLOCKING_COPY
-from mlusim.log import COLUMNS, IO, MOVE, SCALAR, VECTOR
+from mlusim.log import IO, MOVE, SCALAR, VECTOR
+from mlusim.records import COLUMNS
 from mlusim.verifier.accesses import accesses_of
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.memory import find_uninitialised

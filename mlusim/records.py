@@ -1,0 +1,230 @@
+"""Records of operations in columns of integers, in 88 B each.
+
+What the geometry of an operation decides (its name, pipe, bytes, boxes, ...) repeats from tile to tile: it stands once
+in a table of instructions, and a record has its number. The rest of a record is who, where, when and on which
+operands. Nothing outside this file knows how a record lies in memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+# What a record says, by name.
+COLUMNS = (
+    "op",
+    "task",
+    "pipe",
+    "line",
+    "issue_ps",
+    "start_ps",
+    "end_ps",
+    "latency_ps",
+    "alone_ps",
+    "count",
+    "bytes_requested",
+    "bus_read_bytes",
+    "bus_write_bytes",
+    "direction",
+    "waited_for",
+    "detail",
+    "dst_alloc",
+    "dst_offset",
+    "dst_box",
+    "a_alloc",
+    "a_offset",
+    "a_box",
+    "b_alloc",
+    "b_offset",
+    "b_box",
+)
+# What the table of instructions holds of it, in the order of its rows.
+INSTRUCTION = (
+    "op",
+    "pipe",
+    "direction",
+    "count",
+    "bytes_requested",
+    "bus_read_bytes",
+    "bus_write_bytes",
+    "alone_ps",
+    "detail",
+    "dst_box",
+    "a_box",
+    "b_box",
+)
+_NUMBERS = ("instruction", "task", "line", "waited_for", "dst_alloc", "a_alloc", "b_alloc", "spare")
+_TIMES = ("issue_ps", "start_ps", "end_ps", "latency_ps", "dst_offset", "a_offset", "b_offset")
+_LAYOUT = np.dtype([*((name, np.int32) for name in _NUMBERS), *((name, np.int64) for name in _TIMES)])
+_PACK = struct.Struct(f"={len(_NUMBERS)}i{len(_TIMES)}q").pack_into
+# A record in numbers of 4 and of 8 bytes, and the places of those that are set later.
+_QUADS, _LONGS = _LAYOUT.itemsize // 4, _LAYOUT.itemsize // 8
+_WAITED_FOR = _NUMBERS.index("waited_for")
+_START, _END, _LATENCY = (len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("start_ps", "end_ps", "latency_ps"))
+_ALLOCATIONS = tuple(_NUMBERS.index(name) for name in ("dst_alloc", "a_alloc", "b_alloc"))
+_OFFSETS = tuple(len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("dst_offset", "a_offset", "b_offset"))
+
+RECORD_BYTES = _LAYOUT.itemsize
+NONE = -1
+# Memory is found as it is written to, so room for a few thousand records costs a small run nothing.
+_FIRST_ROOM = 16384
+
+
+class Records:
+    """Records in the order in which they were added.
+
+    Attributes:
+        count: how many there are.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._room = 0
+        self._instructions: list[tuple[int, ...]] = []
+        self._codes: dict[tuple[int, ...], int] = {}
+        self._hold(np.empty(_FIRST_ROOM, _LAYOUT))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def instruction(self, *values: int) -> int:
+        """Number of what an operation's geometry decides: the values of `INSTRUCTION`, in order."""
+        code = self._codes.get(values)
+        if code is None:
+            code = self._codes[values] = len(self._instructions)
+            self._instructions.append(values)
+        return code
+
+    def add(  # noqa: PLR0913, PLR0917 - a call with keywords costs the host more than the record
+        self,
+        instruction: int,
+        task: int,
+        line: int,
+        issue_ps: int,
+        start_ps: int,
+        end_ps: int,
+        latency_ps: int = 0,
+        waited_for: int = NONE,
+        dst_alloc: int = NONE,
+        dst_offset: int = NONE,
+        a_alloc: int = NONE,
+        a_offset: int = NONE,
+        b_alloc: int = NONE,
+        b_offset: int = NONE,
+    ) -> int:
+        """Append a record; returns its number."""
+        record = self.count
+        if record == self._room:
+            self._grow()
+        _PACK(
+            self._bytes,
+            record * RECORD_BYTES,
+            instruction,
+            task,
+            line,
+            waited_for,
+            dst_alloc,
+            a_alloc,
+            b_alloc,
+            0,
+            issue_ps,
+            start_ps,
+            end_ps,
+            latency_ps,
+            dst_offset,
+            a_offset,
+            b_offset,
+        )
+        self.count = record + 1
+        return record
+
+    def append(self, *values: int) -> int:
+        """Append a record by all of `COLUMNS`, in order; returns its number."""
+        row = dict(zip(COLUMNS, values, strict=True))
+        code = self.instruction(*(row.pop(name) for name in INSTRUCTION))
+        return self.add(code, **row)
+
+    def started(self, record: int, start_ps: int, latency_ps: int) -> None:
+        """Write down when an operation began, and which start-up nothing hid."""
+        position = record * _LONGS
+        self._longs[position + _START] = start_ps
+        self._longs[position + _LATENCY] = latency_ps
+
+    def ended(self, record: int, end_ps: int) -> None:
+        """Write down when an operation ended."""
+        self._longs[record * _LONGS + _END] = end_ps
+
+    def waited(self, record: int, waited_for: int) -> None:
+        """Write down for which record an operation has waited."""
+        self._quads[record * _QUADS + _WAITED_FOR] = waited_for
+
+    def joined(self, record: int, copy: int, start_ps: int) -> None:
+        """Make a record one that takes part in a copy of another: its bytes and operands stand there."""
+        of = dict(zip(INSTRUCTION, self._instructions[self._quads[record * _QUADS]], strict=True))
+        nothing = dict.fromkeys(("count", "bytes_requested", "bus_read_bytes", "bus_write_bytes"), 0)
+        of |= nothing | dict.fromkeys(("dst_box", "a_box", "b_box"), NONE)
+        self._quads[record * _QUADS] = self.instruction(*(of[name] for name in INSTRUCTION))
+        for place in _ALLOCATIONS:
+            self._quads[record * _QUADS + place] = NONE
+        for place in _OFFSETS:
+            self._longs[record * _LONGS + place] = NONE
+        self._longs[record * _LONGS + _START] = start_ps
+        self.waited(record, copy)
+
+    def values(self, record: int) -> dict[str, int]:
+        """One record by column name."""
+        row = self._rows[record]
+        of = dict(zip(INSTRUCTION, self._instructions[int(row["instruction"])], strict=True))
+        return {name: of[name] if name in of else int(row[name]) for name in COLUMNS}
+
+    def columns(self, first: int = 0, last: int | None = None) -> dict[str, Integers]:
+        """Records by column name, all of them or those from `first` to before `last`."""
+        # Another thread may look on while records are added: the count comes before the array that holds so many.
+        last = self.count if last is None else last
+        rows = self._rows[first:last]
+        instructions = np.array(self._instructions, np.int64).reshape(-1, len(INSTRUCTION))
+        of = {name: instructions[:, place] for place, name in enumerate(INSTRUCTION)}
+        code = rows["instruction"]
+        return {name: of[name][code] if name in of else rows[name].astype(np.int64) for name in COLUMNS}
+
+    def table(self) -> Integers:
+        """All records as an int64 array of (records, columns)."""
+        return np.stack(list(self.columns().values()), axis=1)
+
+    def put_table(self, table: Integers) -> None:
+        """Replace all records by those of an int64 array of (records, columns).
+
+        Raises `ValueError` for another shape, and for numbers that a record has no room for.
+        """
+        if table.ndim != 2 or table.shape[1] != len(COLUMNS):  # noqa: PLR2004
+            raise ValueError(f"a log of shape {list(table.shape)}")
+        rows = np.zeros(max(len(table), 1), _LAYOUT)
+        for name in (*_NUMBERS[1:-1], *_TIMES):
+            column = table[:, COLUMNS.index(name)]
+            rows[name][: len(table)] = column
+            if not np.array_equal(rows[name][: len(table)], column):
+                raise ValueError(f"{name} of a record is out of range")
+        places = [COLUMNS.index(name) for name in INSTRUCTION]
+        found, code = np.unique(table[:, places], axis=0, return_inverse=True)
+        rows["instruction"][: len(table)] = code.reshape(-1)
+        self._instructions = [tuple(values) for values in found.tolist()]
+        self._codes = {values: number for number, values in enumerate(self._instructions)}
+        self._hold(rows)
+        self.count = len(table)
+
+    def _hold(self, rows: np.ndarray[Any, Any]) -> None:
+        self._rows = rows
+        self._room = len(rows)
+        # Setting an item of a memoryview is three times as fast as setting one of an array.
+        self._bytes = memoryview(rows.view(np.uint8))  # type: ignore[arg-type]
+        self._quads: memoryview[int] = self._bytes.cast("i")
+        self._longs: memoryview[int] = self._bytes.cast("q")
+
+    def _grow(self) -> None:
+        rows = np.empty(2 * self._room, _LAYOUT)
+        rows[: self.count] = self._rows[: self.count]
+        self._hold(rows)

@@ -1,0 +1,82 @@
+"""Records: what goes in comes out by name, whatever lies in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlusim.records import COLUMNS, INSTRUCTION, NONE, RECORD_BYTES, Records
+
+SMALL = {"task", "line", "waited_for", "dst_alloc", "a_alloc", "b_alloc"}
+ROWS = st.lists(
+    st.tuples(*(st.integers(-1, 2**31 - 1) if name in SMALL else st.integers(-(2**63), 2**63 - 1) for name in COLUMNS)),
+    max_size=20,
+)
+
+
+@given(ROWS)
+def test_what_was_added_comes_back(rows: list[tuple[int, ...]]) -> None:
+    records = Records()
+    for row in rows:
+        records.append(*row)
+    table = np.array(rows, np.int64).reshape(-1, len(COLUMNS))
+    np.testing.assert_array_equal(records.table(), table)
+    assert list(records.columns()) == list(COLUMNS)
+    for number, row in enumerate(rows):
+        assert tuple(records.values(number).values()) == row
+    again = Records()
+    again.put_table(table)
+    np.testing.assert_array_equal(again.table(), table)
+
+
+def test_many_records_and_what_is_set_later() -> None:
+    records = Records()
+    code = records.instruction(*range(len(INSTRUCTION)))
+    for number in range(40_000):
+        assert records.add(code, 3, 4, number, number, NONE) == number
+    records.started(39_999, 50, 7)
+    records.ended(39_999, 60)
+    records.waited(39_999, 12)
+    values = records.values(39_999)
+    assert (values["start_ps"], values["latency_ps"], values["end_ps"], values["waited_for"]) == (50, 7, 60, 12)
+    assert (values["task"], values["line"], values["dst_alloc"], values["b_offset"]) == (3, 4, NONE, NONE)
+    assert len(records) == records.count == 40_000
+    assert records.columns(39_998)["end_ps"].tolist() == [NONE, 60]
+
+
+def test_a_record_takes_88_bytes() -> None:
+    assert RECORD_BYTES == 88
+
+
+def test_a_table_is_a_copy() -> None:
+    records = Records()
+    records.append(*range(len(COLUMNS)))
+    records.table()[:] = -7
+    records.columns()["op"][:] = -7
+    assert records.table().tolist() == [list(range(len(COLUMNS)))]
+
+
+def test_a_joined_record_has_no_bytes_of_its_own() -> None:
+    records = Records()
+    for _ in range(2):
+        records.append(*range(1, len(COLUMNS) + 1))
+    records.joined(1, 0, 99)
+    values = records.values(1)
+    assert (values["bytes_requested"], values["count"], values["dst_alloc"], values["a_offset"]) == (0, 0, NONE, NONE)
+    assert (values["waited_for"], values["start_ps"], values["op"]) == (0, 99, 1)
+    assert records.values(0)["bytes_requested"] == 11
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_number_out_of_range_is_refused(name: str) -> None:
+    table = np.zeros((2, len(COLUMNS)), np.int64)
+    table[1, COLUMNS.index(name)] = 1 << 31
+    with pytest.raises(ValueError, match=f"{name} of a record is out of range"):
+        Records().put_table(table)
+
+
+def test_a_table_of_another_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a log of shape \[2, 3\]"):
+        Records().put_table(np.zeros((2, 3), np.int64))
