@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -177,12 +178,14 @@ def assign(
     named: dict[str, Any] = {}
     in_order = []
     for one in arguments:
-        if not one.name:
+        # A C++ parameter called `in` is `in_` in Python.
+        name = f"{one.name}_" if iskeyword(one.name) else one.name
+        if not name:
             in_order.append(one)
-        elif one.name in named:
+        elif name in named:
             raise InputError(f"--arg {one.text}: {one.name} is given twice")
-        elif one.name in parameters or one.name in optional:
-            named[one.name] = one.value
+        elif name in parameters or name in optional:
+            named[name] = one.value
         else:
             known = [*parameters, *optional]
             has = f"it has {', '.join(known)}" if known else "it has none"

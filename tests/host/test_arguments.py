@@ -122,3 +122,8 @@ def test_run_takes_no_views_of_another_device():
     view = device.alloc(4, "float32")
     with pytest.raises(InputError, match=r"^x is <view .*the kernel gets a device of its own"):
         mlusim.run(scaled, view, view)
+
+
+def test_a_parameter_named_as_a_keyword_has_an_underscore():
+    given = assign("race", ["out", "in_"], [parse_argument("in=8"), parse_argument("7")])
+    assert given == {"out": 7, "in_": 8}
