@@ -132,16 +132,29 @@ def _hang(log: Log, order: Order) -> Finding | None:
         for site, places in zip(sites, lines.values(), strict=True)
     )
     gone = f"; returned: {_names(log, returned)}" if returned else "; nobody has returned"
-    barriers = " and ".join(dict.fromkeys(site.operation for site in sites))
+    barriers: dict[str, list[int]] = {}
+    for site, places in zip(sites, lines.values(), strict=True):
+        barriers.setdefault(site.operation, []).extend(order.task[places].tolist())
+    if len(barriers) > 1:
+        title = "crossed barriers: " + "; ".join(
+            f"{_names(log, sorted(who))} {'waits' if len(who) == 1 else 'wait'} in {name}"
+            for name, who in barriers.items()
+        )
+        remedy = f"let all of them reach one barrier, {' or '.join(barriers)}, in the same order"
+    else:
+        count = "1 task waits" if len(tasks) == 1 else f"{len(tasks)} tasks wait"
+        title = f"deadlock: {count} in {next(iter(barriers))}, which not all of its participants reach"
+        remedy = "let every one of them reach the same barriers" + (
+            ", and none return before the last" if returned else ""
+        )
     return Finding(
         kind="hang",
-        title=f"{len(tasks)} {'task waits' if len(tasks) == 1 else 'tasks wait'} in {barriers} for what never comes",
+        title=title,
         place=f"{at}{gone}",
         sites=sites,
         rule="a barrier counts all cores and memory cores, the returned too (sync_all_ipu: no memory cores)",
-        remedy="let every one of them reach the same barriers"
-        + (", and none return before the last" if returned else ""),
-        fields={"waiting": len(tasks), "returned": len(returned)},
+        remedy=remedy,
+        fields={"waiting": len(tasks), "returned": len(returned), "barriers": list(barriers)},
     )
 
 

@@ -108,6 +108,7 @@ class Finding:
         remedy: what to do; a line for each way.
         times: how often it happened; the sites are of the first time.
         fields: further numbers, for machines.
+        folded: what else shows because of the same fault, and goes with it.
     """
 
     kind: str
@@ -120,6 +121,7 @@ class Finding:
     remedy: str = ""
     times: int = 1
     fields: dict[str, Any] = field(default_factory=dict)
+    folded: tuple[Finding, ...] = ()
 
     @property
     def severity(self) -> str:
@@ -144,6 +146,7 @@ class Finding:
             lines.append(f"  bytes  {self.where}")
         if self.times > 1:
             lines.append(f"  times  {group_digits(self.times)}; shown is the first")
+        lines += [f"  also   {one.title}: {' and '.join(site.place for site in one.sites)}" for one in self.folded]
         for name, text in (("rule", self.rule), ("remedy", self.remedy)):
             if text:
                 first, *more = text.split("\n")
@@ -163,6 +166,7 @@ class Finding:
             "rule": self.rule,
             "remedy": self.remedy,
             "times": self.times,
+            "folded": [one.to_json() for one in self.folded],
             **self.fields,
         }
 

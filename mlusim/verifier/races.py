@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,10 @@ _LANE_NAMES = {
 }
 
 
+# What findings that one sync mends have in common, and the two ends between which it has to be.
+Span = tuple[tuple[Any, ...], int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Races:
     """Finds the races of one log.
@@ -46,9 +51,28 @@ class Races:
         inside = _collect(within_tasks(self.order, self.accesses, self.space))
         between = self._not_joined(*_collect(between_tasks(self.order, self.accesses, self.space)))
         between = self._but_atomics(*between)
-        found = [self._in_task(a, b, times) for a, b, times in self._by_lines(*inside)]
-        found += [self._between(a, b, times) for a, b, times in self._by_lines(*between)]
-        return found
+        pairs = [(a, b, self._in_task(a, b, times)) for a, b, times in self._by_lines(*inside)]
+        found = fold([(self._span_in_task(a, b), finding) for a, b, finding in pairs])
+        pairs = [(a, b, self._between(a, b, times)) for a, b, times in self._by_lines(*between)]
+        return found + fold([(self._span_between(a, b), finding) for a, b, finding in pairs])
+
+    def _span_in_task(self, a: int, b: int) -> Span:
+        """The places of a task between which one sync would order a pair."""
+        first, second = (int(self.order.place[self.accesses.record[row]]) for row in (a, b))
+        return (int(self.order.task[first]),), first, second
+
+    def _span_between(self, a: int, b: int) -> Span:
+        """The source lines between which one barrier would order a pair, of what passes the same barriers."""
+        places = [int(self.order.place[self.accesses.record[row]]) for row in (a, b)]
+        tasks = [int(self.order.task[place]) for place in places]
+        lines = [self.log.lines[int(self.order.line[place])] for place in places]
+        jobs = {job_of(self.log, task) for task in tasks}
+        segments = sorted(int(self.order.segment[place]) for place in places)
+        if len(jobs) > 1 or lines[0][0] != lines[1][0] or lines[0][1] == lines[1][1]:
+            # No barrier orders these, or none does without a look at the kernel.
+            return ("alone", a, b), 0, 1
+        first, second = sorted(line for _, line, _ in lines)
+        return (*jobs, *segments, lines[0][0]), first, second
 
     def _not_joined(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
         """Without the pairs of a copy by the memory core and what comes after another task's call of that copy."""
@@ -185,8 +209,45 @@ class Races:
             sync, all_of = "sync_cluster", "all cores of the cluster and its memory core"
         else:
             sync, all_of = "sync_all", "all cores and memory cores of the union"
-        remedy = f"`await core.{sync}()` in {all_of}, after {first.place} and before {second.place}\nor {own_bytes}"
+        barrier = f"`await core.{sync}()` in {all_of}, after {first.place} and before {second.place}"
+        remedy = f"{barrier}\nor {own_bytes}"
+        if self.accesses.write[a] and self.accesses.write[b]:
+            # A barrier alone makes one of the two writes useless.
+            remedy = f"{own_bytes}: who writes last decides what stays\nor, where both are meant: {barrier}"
         return sync, "cores run side by side; only a barrier orders what one does before what another does", remedy
+
+
+def fold(found: list[tuple[Span, Finding]]) -> list[Finding]:
+    """One finding for each place at which one sync would mend all that meet there.
+
+    Args:
+        found: findings, each with its span: what it has to have in common with others, and the two ends between which
+            a sync would mend it.
+    """
+    left = sorted(found, key=lambda one: (str(one[0][0]), one[0][2], -one[0][1]))
+    result: list[Finding] = []
+    while left:
+        (key, _, end), chief = left[0]
+        # A sync just before `end` mends all that begin before it and end no earlier.
+        together = [one for one in left if one[0][0] == key and one[0][1] < end <= one[0][2]]
+        left = [one for one in left if one not in together]
+        others = tuple(finding for _, finding in together if finding is not chief)
+        result.append(_with(chief, others) if others else chief)
+    order = [finding.sites for _, finding in found]
+    return sorted(result, key=lambda finding: order.index(finding.sites))
+
+
+def _with(chief: Finding, others: tuple[Finding, ...]) -> Finding:
+    syncs = {finding.fields["sync"] for finding in (chief, *others)}
+    if chief.kind != "race" or len(syncs) == 1:
+        return replace(chief, folded=others)
+    between = f"between {chief.sites[0].place} and {chief.sites[1].place}"
+    return replace(
+        chief,
+        folded=others,
+        remedy=f"`await core.sync()`, which waits for all pipes, {between}",
+        fields=chief.fields | {"sync": "sync"},
+    )
 
 
 def job_of(log: Log, task: int) -> tuple[int, ...]:

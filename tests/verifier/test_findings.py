@@ -243,7 +243,7 @@ def test_a_hang_says_who_waits_where_and_who_has_returned():
 
     assert_text(
         only(verify(kernel, X, dim=4), "hang"),
-        """error: hang: 3 tasks wait in sync_cluster for what never comes
+        """error: hang: deadlock: 3 tasks wait in sync_cluster, which not all of its participants reach
   waits  HERE  await core.sync_cluster()
          task 0, cluster 0 core 0, TIME ns to no end
   at     HERE tasks 0, 1, 2; returned: task 3 and memory core of cluster 0
@@ -260,7 +260,9 @@ def test_a_hang_at_two_barriers():
             await core.sync_all()
 
     finding = only(verify(kernel, X, dim=4), "hang")
-    assert finding.title == "5 tasks wait in sync_all and sync_cluster for what never comes"
+    assert finding.title == (
+        "crossed barriers: tasks 1, 2, 3 and memory core of cluster 0 wait in sync_all; task 0 waits in sync_cluster"
+    )
     assert finding.place.endswith("nobody has returned")
     assert len(finding.sites) == 2
 
@@ -439,3 +441,64 @@ def test_the_report_raises_and_is_json():
     assert repr(report) == "<report of kernel on mlu370-x4: 2 errors, 1 hint (1 operation of 1 task)>"
     assert "\x1b[" in report.text(colour=True)
     assert "\x1b[" not in report.text()
+
+
+def test_one_dropped_sync_is_one_finding():
+    async def kernel(core, x, out, aux):
+        held, twice, thrice = (core.nram.alloc(x.shape, x.dtype, name) for name in ("held", "twice", "thrice"))
+        core.memcpy_async(held, x)
+        # Here a sync is missing.
+        core.add(twice, held, held)
+        core.mul(thrice, held, 3.0)
+        core.move(held[0:4], twice[0:4])
+        await core.sync()
+        await core.memcpy(out, twice)
+        await core.memcpy(aux, thrice)
+
+    report = verify(kernel, X, Output.like(X), Output.like(X), **ONE)
+    first, *more = [finding for finding in report.errors if finding.kind == "race"]
+    assert first.title == "add reads held before memcpy is known to have written it"
+    assert [one.title for one in first.folded] == [
+        "mul reads held before memcpy is known to have written it",
+        "memcpy and memcpy write the same bytes of held in any order",
+    ]
+    assert first.text().count("\n  also   ") == 2
+    # The move also races with the vector pipe: another sync, another finding.
+    assert len(more) == 1
+    assert "`await core.sync_compute()`" in more[0].remedy
+    assert json.loads(json.dumps(first.to_json()))["folded"][0]["kind"] == "race"
+
+
+def test_one_missing_barrier_is_one_finding():
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        box = core.sram.alloc((4, 8), x.dtype, "box")
+        more = core.sram.alloc((4, 8), x.dtype, "more")
+        held = core.nram.alloc(8, x.dtype, "held")
+        await core.memcpy(held, x[core.core_id])
+        await core.memcpy(box[core.core_id], held)
+        await core.memcpy(more[core.core_id], held)
+        # Here a barrier is missing.
+        await core.memcpy(held, box[3 - core.core_id])
+        await core.memcpy(held, more[3 - core.core_id])
+        await core.memcpy(out[core.core_id], held)
+
+    report = verify(kernel, X, Output((4, 8)), dim=4)
+    finding = only(report, "task-race")
+    assert len(finding.folded) >= 1
+    assert report.errors == (finding,)
+
+
+def test_two_tasks_of_a_cluster_that_write_one_place_get_the_remedy_that_fits():
+    async def kernel(core, x, out):
+        if core.is_memory_core or core.core_id > 1:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        await core.memcpy(held, x[core.core_id])
+        await core.memcpy(out[0], held)
+
+    finding = only(verify(kernel, X, Output((1, 8)), dim=4), "task-race")
+    assert finding.remedy.startswith(
+        "give each task bytes of its own: who writes last decides what stays\nor, where both"
+    )
