@@ -24,6 +24,7 @@ from mlusim.cli.completion import completion
 from mlusim.cli.demo import demo
 from mlusim.cli.devices import devices
 from mlusim.cli.diff import diff
+from mlusim.cli.inspect import inspect
 from mlusim.cli.report import report
 from mlusim.cli.retime import retime
 from mlusim.cli.run import run
@@ -197,5 +198,20 @@ def program(context: click.Context, *, traceback: bool) -> None:
         click.echo(context.get_help())
 
 
-for _command in (run, verify, compare, diff, demo, devices, report, retime, sweep, tune, validate, bangc, completion):
+for _command in (
+    run,
+    verify,
+    compare,
+    diff,
+    inspect,
+    demo,
+    devices,
+    report,
+    retime,
+    sweep,
+    tune,
+    validate,
+    bangc,
+    completion,
+):
     program.add_command(_command)

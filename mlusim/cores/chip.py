@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from mlusim.cores.launch import Job, Queue
@@ -111,6 +112,18 @@ class Chip:
                 for memory in (unit.nram, unit.wram, unit.ldram):
                     if memory is not None:
                         memory.close()
+
+    def units(self) -> Iterator[Unit]:
+        """All cores and memory cores."""
+        for cluster in self.clusters:
+            yield from (*cluster.cores, cluster.memory_core)
+
+    def on_chip(self) -> Iterator[Memory]:
+        """The memories of all cores and clusters, and the LDRAMs."""
+        for cluster in self.clusters:
+            yield cluster.sram
+        for unit in self.units():
+            yield from (memory for memory in (unit.nram, unit.wram, unit.ldram) if memory is not None)
 
     def place_all(self) -> None:
         """Let every queue's first launch take the units that are free."""

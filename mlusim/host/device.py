@@ -10,6 +10,7 @@ device.download(out)
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from mlusim.cores.chip import Chip
 from mlusim.cores.launch import Job, Kernel, Launch, Queue
 from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchError
+from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
 from mlusim.host.watchdog import Watch
 from mlusim.log import Log
@@ -288,6 +289,29 @@ class Device:
             raise
         finally:
             NOTED.reset(token)
+
+    def buffers_at(self, time_ps: int) -> dict[int, np.ndarray[Any, Any]]:
+        """Run what is queued up to a moment, and no further: the elements of all buffers on chip then, by allocation.
+
+        For `Result.memory_at`: the device is of no other use afterwards. Errors of kernels before the moment end it.
+        """
+        environment = self._chip.environment
+        self._chip.place_all()
+        with contextlib.suppress(EmptySchedule, MlusimError):
+            while environment.peek() <= time_ps:
+                environment.step()
+        found = {}
+        for unit in self._chip.units():
+            unit.apply_until(time_ps)
+        for memory in self._chip.on_chip():
+            for allocation in memory.live:
+                record = self.log.allocations[allocation.identity]
+                if allocation.buffer is not None:
+                    array = allocation.buffer.view(dtype_of(record.dtype)).reshape(record.shape)
+                    found[allocation.identity] = array.copy()
+        self._close_tasks()
+        self.close()
+        return found
 
     def close(self) -> None:
         """Give up the bytes of all memories; the log stays. The next device finds memory sooner.

@@ -12,10 +12,11 @@ import numpy as np
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
-from mlusim.host.run import parameter_names, upload
+from mlusim.host.run import Uploaded, parameter_names, upload
 from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
+from mlusim.results.moment import Repeat
 from mlusim.verifier.check import check_log, sort_findings
 from mlusim.verifier.compare import differs
 from mlusim.verifier.findings import Finding
@@ -67,12 +68,23 @@ def verify(  # noqa: PLR0913
     `VerificationError` where it has errors. An error of the run itself (an access outside a view, a hang, an endless
     loop) is a finding too, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched.
     """
+    if plan is not None and dim is None:
+        dim, kind = plan.dim, plan.kind
+
+    def start() -> tuple[Device, Uploaded]:
+        started = Device(board(device), data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
+        given = upload(started, parameter_names(kernel, len(arguments)), arguments)
+        started.launch(kernel, *given.given, dim=dim, kind=kind)
+        return started, given
+
+    def again(time_ps: int) -> Mapping[int, Array]:
+        # Each time on a fresh device.
+        device_then, _ = start()
+        return device_then.buffers_at(time_ps)
+
+    repeat: Repeat | None = again if data else None
     try:
-        on = Device(board(device), data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
-        run = upload(on, parameter_names(kernel, len(arguments)), arguments)
-        if plan is not None and dim is None:
-            dim, kind = plan.dim, plan.kind
-        on.launch(kernel, *run.given, dim=dim, kind=kind)
+        on, run = start()
         expected = _expected(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
     except (InputError, LaunchError, AllocationError, BoardError) as error:
         # The caller's own line is what there is to see.
@@ -93,12 +105,13 @@ def verify(  # noqa: PLR0913
     )
     result = on.result(report.name, theory_ops=theory_ops)
     result.plan = plan
+    result.repeat = repeat
     wrong: list[Finding] = []
     results: dict[str, Array] = {}
     if stopped is None and data:
         results = {name: on.download(view) for name, view in run.outputs.items()}
         try:
-            wrong = _against(on.log, run.outputs, expected, results, tolerance)
+            wrong = _against(on.log, run.outputs, expected, results, tolerance, repeat)
         except InputError as error:
             raise error.with_traceback(None) from None
         if len(results) == 1:
@@ -109,11 +122,17 @@ def verify(  # noqa: PLR0913
 
 
 def _against(
-    log: Log, views: Mapping[str, View], expected: Mapping[str, Array], results: dict[str, Array], tolerance: float
+    log: Log,
+    views: Mapping[str, View],
+    expected: Mapping[str, Array],
+    results: dict[str, Array],
+    tolerance: float,
+    repeat: Repeat | None,
 ) -> list[Finding]:
     """What differs from the reference."""
     found = (
-        differs(log, views[name], results[name], np.asarray(wanted), tolerance) for name, wanted in expected.items()
+        differs(log, views[name], results[name], np.asarray(wanted), tolerance, repeat)
+        for name, wanted in expected.items()
     )
     return [finding for finding in found if finding is not None]
 

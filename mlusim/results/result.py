@@ -16,7 +16,8 @@ from mlusim.analysis.metrics import Metrics, measure
 from mlusim.analysis.records import Records
 from mlusim.hardware import Board
 from mlusim.log import Log
-from mlusim.units import PS_PER_US
+from mlusim.results.moment import Moment, Repeat, moment_of
+from mlusim.units import PS_PER_NS, PS_PER_US
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,8 +69,22 @@ class Result:
         self.stopped = stopped
         self._sources = sources
         self.report: Report | None = None
+        # Gives the bytes of a core's buffers at a time, where the run can be repeated (`mlusim.verify`).
+        self.repeat: Repeat | None = None
         self.made_by: dict[str, Any] = {}
         self.outputs: Mapping[str, np.ndarray[Any, Any]] = {}
+
+    def memory_at(self, time_ns: float, core: int = 0) -> Moment:
+        """What a core's memories hold at a moment, who wrote it last and what is in flight.
+
+        Args:
+            time_ns: the moment, in nanoseconds of simulated time, as reports show it.
+            core: number of the core on the board.
+
+        Values are there where the run can be repeated: after `mlusim.verify`, whose kernel then runs once more up to
+        that moment. Raises `InputError` for another core or time than the run has.
+        """
+        return moment_of(self.log, self.board, round(time_ns * PS_PER_NS), core, self.repeat)
 
     @cached_property
     def metrics(self) -> Metrics:

@@ -157,11 +157,12 @@ def geometry_of(box: Box) -> Geometry | None:
         run,
         tuple(kept),
         touched_bytes=math.prod(box.shape) * box.itemsize,
-        elements=lambda: (_element_starts(box), box.itemsize),
+        elements=lambda: (element_starts(box), box.itemsize),
     )
 
 
-def _element_starts(box: Box) -> Integers:
+def element_starts(box: Box) -> Integers:
+    """First byte of each element of a box, in order, relative to its offset."""
     starts = np.zeros(1, np.int64)
     for count, stride in zip(box.shape, box.strides, strict=True):
         starts = (starts[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError
-from mlusim.log import Log
+from mlusim.log import NONE, Log
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 from mlusim.verifier.accesses import accesses_of
-from mlusim.verifier.boxes import Geometry, Integers, shared, union
+from mlusim.verifier.boxes import union
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.producer import last_writer, producer_of
 
 Array = np.ndarray[Any, Any]
 
 
-def differs(log: Log, output: View, result: Array, expected: Array, tolerance: float = 0.0) -> Finding | None:
+def differs(
+    log: Log,
+    output: View,
+    result: Array,
+    expected: Array,
+    tolerance: float = 0.0,
+    repeat: Callable[[int], Mapping[int, Array]] | None = None,
+) -> Finding | None:
     """The finding where an output is not its reference; None where it is.
 
     Args:
         log: of the run.
         output: the tensor.
         result, expected: arrays. Raises `InputError` where shape or element type differ.
+        repeat: gives the elements of buffers on chip at a time in ps, by allocation; shows what the bytes came from.
         tolerance: largest difference relative to the reference; at 0 bits are compared, any NaN equal to any other.
     """
     identity = output.allocation.identity
@@ -42,7 +53,7 @@ def differs(log: Log, output: View, result: Array, expected: Array, tolerance: f
     first = output.offset + np.array(output.strides or (0,), np.int64) @ places
     starts, stops = union(first, first + itemsize)
     place = tuple(places[:, 0].tolist()) if result.shape else ()
-    writer = _writer(log, identity, int(first[0]), itemsize)
+    writer, read = _origin(log, identity, int(first[0]), itemsize, repeat)
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
@@ -50,8 +61,11 @@ def differs(log: Log, output: View, result: Array, expected: Array, tolerance: f
         where=describe(allocation, starts, stops),
         nbytes=int((stops - starts).sum()),
         sites=writer,
+        place=read,
         rule="the output equals the reference" + (f" within {tolerance:g} of it" if tolerance else ", bit by bit"),
-        remedy="look at where this store has its bytes from" if writer else "nobody writes this element",
+        remedy=("look at what made these bytes" if len(writer) > 1 else "look at where this store has its bytes from")
+        if writer
+        else "nobody writes this element",
         fields={"elements": len(wrong)},
     )
 
@@ -69,13 +83,33 @@ def _unequal(result: Array, expected: Array, tolerance: float) -> Array:
     return unequal
 
 
-def _writer(log: Log, identity: int, byte: int, nbytes: int) -> tuple[Site, ...]:
-    """Who wrote an element last."""
-    accesses = accesses_of(log, log.columns())
-    near = (accesses.alloc == identity) & accesses.write & (accesses.low <= byte) & (accesses.high > byte)
-    element = Geometry(0, nbytes, ())
-    for row in np.flatnonzero(near)[::-1].tolist():
-        starts: Integers = shared(*accesses.of(row), element, byte)[0]
-        if len(starts):
-            return (site_of(log, int(accesses.record[row]), "writes"),)
-    return ()
+def _origin(
+    log: Log, identity: int, byte: int, nbytes: int, repeat: Callable[[int], Mapping[int, Array]] | None
+) -> tuple[tuple[Site, ...], str]:
+    """Who wrote an element last, who made the bytes that it stored, and what that one read."""
+    columns = log.columns()
+    accesses = accesses_of(log, columns)
+    store = last_writer(accesses, identity, byte, nbytes, len(log))
+    if store == NONE:
+        return (), ""
+    sites = [site_of(log, store, "writes")]
+    made = producer_of(log, columns, accesses, store, byte, nbytes)
+    if made is None:
+        return tuple(sites), ""
+    sites.append(site_of(log, made.record, "makes"))
+    on_chip = [read for read in made.reads if log.allocations[read.alloc].memory in ("nram", "sram")]
+    if not on_chip or repeat is None:
+        return tuple(sites), ""
+    values = repeat(int(columns["start_ps"][made.record]))
+    texts = []
+    for read in on_chip:
+        record = log.allocations[read.alloc]
+        array = values.get(read.alloc)
+        if array is None:
+            continue
+        place = np.unravel_index(read.byte // dtype_of(record.dtype).itemsize, array.shape) if array.shape else ()
+        at = [int(index) for index in place]
+        texts.append(f"{record.name}{at} = {array[tuple(at)]!s}")
+    if not texts:
+        return tuple(sites), ""
+    return tuple(sites), f"{sites[1].operation} read {' and '.join(texts)}"

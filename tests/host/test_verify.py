@@ -21,7 +21,6 @@ async def double(core, x, out, factor=2.0):
     held = core.nram.alloc(x.shape, x.dtype, "held")
     await core.memcpy(held, x)
     core.mul(held, held, factor)
-    await core.sync()
     await core.memcpy(out, held)
 
 
@@ -30,7 +29,6 @@ async def both(core, x, up, down):
     for out, factor in ((up, 2.0), (down, 0.5)):
         await core.memcpy(held, x)
         core.mul(held, held, factor)
-        await core.sync()
         await core.memcpy(out, held)
 
 
@@ -108,7 +106,7 @@ def test_a_timing_only_run_is_verified_too():
 def test_on_another_board_and_late():
     report = verify(double, X, Output.like(X), device=board("mlu590-h8"), dma="late", reference=X * 2, **ONE)
     assert report.ok
-    assert str(report).startswith("double on mlu590-h8: sound (4 operations of 1 task)\n\nsplit proof\n")
+    assert str(report).startswith("double on mlu590-h8: sound (3 operations of 1 task)\n\nsplit proof\n")
 
 
 def test_a_buffer_larger_than_the_chips_is_refused():
@@ -160,7 +158,6 @@ async def double_in_place(core, x, factor=2.0):
     held = core.nram.alloc(x.shape, x.dtype, "held")
     await core.memcpy(held, x)
     core.mul(held, held, factor)
-    await core.sync()
     await core.memcpy(x, held)
 
 
@@ -314,3 +311,46 @@ def test_a_debugger_may_hold_a_kernel(debugger):
         await rows(core, x, out)
 
     assert verify(held, X, Output.like(X), stall_s=0.3, **ONE).ok
+
+
+async def chain(core, x, out):
+    held, twice = (core.nram.alloc(x.shape, x.dtype, name) for name in ("held", "twice"))
+    await core.memcpy(held, x)
+    core.mul(twice, held, 2.0)
+    core.add(twice, twice, held)
+    await core.memcpy(out, twice)
+
+
+def test_memory_at_a_moment_steps_back_through_a_run():
+    result = verify(chain, X, Output.like(X), **ONE).result
+    log, columns = result.log, result.log.columns()
+    end = {log.ops[op]: int(time) for op, time in zip(columns["op"], columns["end_ps"], strict=True)}
+    before = result.memory_at((end["mul"] - 1) / 1000)
+    assert before["twice"].written is None
+    assert [step.operation for step in before["twice"].writing] == ["mul"]
+    assert np.isnan(before["twice"].values).all()
+    assert (before["held"].values == X).all()
+    after = result.memory_at(end["mul"] / 1000)
+    assert (after["twice"].values == 2 * X).all()
+    assert after["twice"].written.operation == "mul"
+    last = result.memory_at(end["add"] / 1000)
+    assert (last["twice"].values == 3 * X).all()
+    assert last.task == 0
+    assert "NRAM     twice float32 [8, 8], 256 B: written by add at test_verify.py:" in last.text()
+    # And back again: each moment stands alone.
+    assert (result.memory_at(end["mul"] / 1000)["twice"].values == 2 * X).all()
+    with pytest.raises(InputError, match=r"^core 32: mlu370-x4 has cores 0 to 31"):
+        result.memory_at(0, 32)
+    with pytest.raises(InputError, match=r"^time .* ns: the run lasts from 0 ns to "):
+        result.memory_at(1e9)
+    with pytest.raises(InputError, match=r"^no buffer 'other' at .*: there are held, twice"):
+        last["other"]
+
+
+def test_a_wrong_value_shows_what_made_it_and_what_that_read():
+    report = verify(chain, X, Output.like(X), reference=X * 2, **ONE)
+    (finding,) = report.errors
+    assert [(site.role, site.operation) for site in finding.sites] == [("writes", "memcpy"), ("makes", "add")]
+    assert finding.sites[1].source == "core.add(twice, twice, held)"
+    assert finding.place == "add read twice[0, 1] = 2.0 and held[0, 1] = 1.0"
+    assert finding.remedy == "look at what made these bytes"

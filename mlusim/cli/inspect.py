@@ -1,0 +1,49 @@
+"""`mlusim inspect RUN --at TIME`: what a core's memories held at one moment."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.options import FILE, output_options
+from mlusim.errors import InputError
+from mlusim.units import PS_PER_NS
+
+_HELP = """\
+Show one core of a saved run at one moment: its buffers, which operation wrote each last, what was in flight.
+
+TIME is a number of nanoseconds, as reports show it, or has a unit: 1780, 1.78us, 1780000ps. The values of the bytes are
+in Python only: mlusim.verify(...).result.memory_at(1780).
+
+\b
+Examples:
+  mlusim run tin_shift --shape 2,8,64,196 --save-run run.zip
+  mlusim inspect run.zip --at 2.5us --core 5
+"""
+_UNITS = {"": PS_PER_NS, "ps": 1, "ns": PS_PER_NS, "us": 10**6, "ms": 10**9, "s": 10**12}
+
+
+@click.command(help=_HELP, short_help="One core of a saved run at one moment.")
+@click.argument("run", type=FILE, metavar="RUN")
+@click.option("--at", "at", required=True, metavar="TIME", help="The moment, in simulated time.")
+@click.option("--core", type=int, default=0, show_default=True, metavar="N", help="Number of the core on the board.")
+@output_options
+def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None:
+    """One core of a saved run at one moment."""
+    from mlusim.results.result import load
+
+    moment = load(run).memory_at(time_ps(at) / PS_PER_NS, core)
+    if as_json:
+        show.print_json(moment.to_json())
+    elif not quiet:
+        show.print_text(moment.text())
+
+
+def time_ps(text: str) -> int:
+    """A time such as `1780` (nanoseconds) or `1.78us`, in picoseconds. Raises `InputError` for another text."""
+    found = re.fullmatch(r"\s*([\d ]+(?:\.\d+)?)\s*(ps|ns|us|ms|s|)\s*", text)
+    if found is None:
+        raise InputError(f"--at {text}: a time is a number of nanoseconds, or has a unit: 1780, 1.78us")
+    return round(float(found[1].replace(" ", "")) * _UNITS[found[2]])

@@ -1,0 +1,203 @@
+"""What a core's memories held at one moment of a run: which buffers, who wrote them last, what was in flight.
+
+From the log alone; the values of the bytes need a run that can be repeated (`mlusim.verify` keeps what it needs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlusim.errors import InputError
+from mlusim.hardware import Board
+from mlusim.log import NONE, SYNC, Log
+from mlusim.units import format_bytes, format_ns
+
+# Gives the bytes of live allocations, by number, at a time in picoseconds.
+Repeat = Callable[[int], Mapping[int, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One operation of the core.
+
+    Attributes:
+        record: its record in the log.
+        operation, place: what, and at which source line.
+        start_ps, end_ps: when; -1 where it never ended.
+    """
+
+    record: int
+    operation: str
+    place: str
+    start_ps: int
+    end_ps: int
+
+    def __str__(self) -> str:
+        end = format_ns(self.end_ps) if self.end_ps >= 0 else "no end"
+        return f"{self.operation} at {self.place}, {format_ns(self.start_ps)} to {end}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Buffer:
+    """One buffer that is allocated at the moment.
+
+    Attributes:
+        name, memory, dtype, shape, nbytes: the buffer.
+        written: the last operation that had written to it; None where none had.
+        writing: operations in flight that write to it.
+        values: its elements as an array; None where the run cannot be repeated.
+    """
+
+    name: str
+    memory: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    written: Step | None
+    writing: tuple[Step, ...]
+    values: np.ndarray[Any, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A core at one moment.
+
+    Attributes:
+        time_ps: the moment.
+        cluster, core, task: where; the task that ran there, -1 for none.
+        buffers: in NRAM, WRAM and LDRAM of the core, and in SRAM of its cluster.
+        running: operations in flight.
+        last: the last operation of the task that was complete.
+    """
+
+    time_ps: int
+    cluster: int
+    core: int
+    task: int
+    buffers: tuple[Buffer, ...]
+    running: tuple[Step, ...]
+    last: Step | None
+
+    def __getitem__(self, name: str) -> Buffer:
+        """The buffer with this name. Raises `InputError` where there is none."""
+        for buffer in self.buffers:
+            if buffer.name == name:
+                return buffer
+        names = ", ".join(buffer.name for buffer in self.buffers) or "none"
+        raise InputError(f"no buffer {name!r} at {format_ns(self.time_ps)}: there are {names}")
+
+    def text(self) -> str:
+        """For a person."""
+        who = f"task {self.task}" if self.task >= 0 else "no task"
+        lines = [f"{format_ns(self.time_ps)}, cluster {self.cluster} core {self.core}: {who}"]
+        lines.append(f"  last     {self.last or 'nothing yet'}")
+        lines += [f"  running  {step}" for step in self.running]
+        for buffer in self.buffers:
+            lines.append(
+                f"  {buffer.memory.upper():<8} {buffer.name} {buffer.dtype} {list(buffer.shape)}, "
+                f"{format_bytes(buffer.nbytes)}: "
+                + (f"written by {buffer.written}" if buffer.written else "not written")
+            )
+            lines += [f"           being written by {step}" for step in buffer.writing]
+            if buffer.values is not None:
+                text = np.array2string(buffer.values, threshold=16, edgeitems=3, separator=", ")
+                lines += [f"           {line}" for line in text.splitlines()]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a machine; values are left out."""
+
+        def step(one: Step | None) -> Any:
+            return None if one is None else {name: getattr(one, name) for name in Step.__slots__}
+
+        return {
+            "time_ps": self.time_ps,
+            "cluster": self.cluster,
+            "core": self.core,
+            "task": self.task,
+            "last": step(self.last),
+            "running": [step(one) for one in self.running],
+            "buffers": [
+                {name: getattr(one, name) for name in ("name", "memory", "dtype", "shape", "nbytes")}
+                | {"written": step(one.written), "writing": [step(other) for other in one.writing]}
+                for one in self.buffers
+            ],
+        }
+
+
+def moment_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat: Repeat | None = None) -> Moment:
+    """A core at a moment.
+
+    Args:
+        log, board: of the run.
+        time_ps: the moment, in picoseconds of simulated time.
+        core: number of the core on the board: cluster * cores per cluster + core.
+        repeat: gives the values; without it there are none.
+
+    Raises `InputError` for a core that the board has not, and a time before or behind the run.
+    """
+    if not 0 <= core < board.cores:
+        raise InputError(f"core {core}: {board.name} has cores 0 to {board.cores - 1}")
+    end_ps = max([launch.end_ps for launch in log.launches] + [task.end_ps for task in log.tasks] + [0])
+    if not 0 <= time_ps <= end_ps:
+        raise InputError(f"time {format_ns(time_ps)}: the run lasts from 0 ns to {format_ns(end_ps)}")
+    cluster, number = divmod(core, board.cores_per_cluster)
+    columns = log.columns()
+    here = [
+        index
+        for index, task in enumerate(log.tasks)
+        if (task.cluster, task.core) == (cluster, number) and not task.is_memory_core
+    ]
+    now = [i for i in here if log.tasks[i].start_ps <= time_ps and not 0 <= log.tasks[i].end_ps < time_ps]
+    mine = np.isin(columns["task"], now) & (columns["pipe"] != SYNC)
+    start, end = columns["start_ps"], np.where(columns["end_ps"] < 0, np.iinfo(np.int64).max, columns["end_ps"])
+    begun, over = start <= time_ps, end <= time_ps
+    done = np.flatnonzero(mine & over)
+    values = repeat(time_ps) if repeat is not None else {}
+    buffers = []
+    for identity, record in enumerate(log.allocations):
+        alive = record.start_ps <= time_ps and not 0 <= record.end_ps <= time_ps
+        own = record.task in now
+        shared = record.memory == "sram" and record.task >= 0 and log.tasks[record.task].cluster == cluster
+        if not alive or not (own or shared):
+            continue
+        writers = columns["dst_alloc"] == identity
+        written = np.flatnonzero(writers & over)
+        latest = int(written[np.argmax(end[written])]) if len(written) else NONE
+        buffers.append(
+            Buffer(
+                name=record.name,
+                memory=record.memory,
+                dtype=record.dtype,
+                shape=record.shape,
+                nbytes=record.nbytes,
+                written=None if latest == NONE else _step(log, columns, latest),
+                writing=tuple(_step(log, columns, one) for one in np.flatnonzero(writers & begun & ~over).tolist()),
+                values=values.get(identity),
+            )
+        )
+    return Moment(
+        time_ps=time_ps,
+        cluster=cluster,
+        core=number,
+        task=log.tasks[now[-1]].task_id if now else NONE,
+        buffers=tuple(buffers),
+        running=tuple(_step(log, columns, one) for one in np.flatnonzero(mine & begun & ~over).tolist()),
+        last=_step(log, columns, int(done[np.argmax(end[done])])) if len(done) else None,
+    )
+
+
+def _step(log: Log, columns: Mapping[str, Any], record: int) -> Step:
+    file, line, _ = log.lines[int(columns["line"][record])]
+    return Step(
+        record=record,
+        operation=log.ops[int(columns["op"][record])],
+        place=f"{Path(file).name}:{line}",
+        start_ps=int(columns["start_ps"][record]),
+        end_ps=int(columns["end_ps"][record]),
+    )
