@@ -369,10 +369,22 @@ def _verify(
     wanted = None if reference is None else _reference(reference)
     report = call.verify(device, reference=wanted, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma)
     if as_json:
-        show.print_json(report.to_json())
+        show.print_json(_without_folders(report.to_json()))
     elif not quiet:
         show.print_text(report.text())
     return 0 if report.ok else 1
+
+
+def _without_folders(value: Any) -> Any:
+    """The same JSON, files by their names: nothing of this machine."""
+    from pathlib import PurePath
+
+    if isinstance(value, dict):
+        return {
+            key: PurePath(item).name if key == "file" and isinstance(item, str) else _without_folders(item)
+            for key, item in value.items()
+        }
+    return [_without_folders(item) for item in value] if isinstance(value, list) else value
 
 
 def _reference(text: str) -> Any:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from mlusim.dtypes import dtype_of
-from mlusim.errors import BoardError, InputError
+from mlusim.errors import BoardError, InputError, nearest
 from mlusim.explore.point import Point, plain
 from mlusim.explore.sources import UserKernel
 from mlusim.explore.store import IMPOSSIBLE, Outcome
@@ -223,9 +222,8 @@ def board_parameter(name: str) -> type:
     kinds = {item.name: {"int": int, "float": float}.get(str(item.type)) for item in fields(Board)}
     kind = kinds.get(name)
     if kind is None:
-        near = get_close_matches(name, [key for key, value in kinds.items() if value], n=1, cutoff=0.4)
-        nearest = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"a board has no parameter {name!r} to vary; {nearest}`mlusim devices mlu370-x4` lists them")
+        near = nearest(name, [key for key, value in kinds.items() if value], cutoff=0.4)
+        raise InputError(f"a board has no parameter {name!r} to vary; {near}`mlusim devices mlu370-x4` lists them")
     return kind
 
 
