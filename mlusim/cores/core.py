@@ -104,6 +104,14 @@ class Core(InstructionMethods):
         self.issuer.task.scratches.append(scratch)
         return scratch
 
+    def peek(self, view: View) -> np.ndarray[Any, Any]:
+        """The values that a view holds now, for a look while debugging: nothing is charged, logged or waited for.
+
+        Raises `AccessError` in a timing-only run.
+        """
+        self.issuer.unit.apply_until(self.issuer.task.now_ps)
+        return view.typed().copy()
+
     # ---- copies (`mlusim.cores.copies`)
 
     def memcpy(

@@ -79,6 +79,8 @@ class Device:
         self._error: BaseException | None = None
         note_device(self)
         self._running = False
+        # The kernel that was queued last and has not run.
+        self._waiting = ""
 
     @property
     def log(self) -> Log:
@@ -184,10 +186,15 @@ class Device:
 
         An input comes back read-only.
 
-        Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or that of another device.
+        Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or that of another device,
+        `InputError` while launches wait to be run.
         """
         self._check_own(view)
         check_usable(view.allocation, write=False)
+        if self._waiting and not self._broken:
+            raise InputError(
+                f"download of {view!r} before {self._waiting} has run: a launch only queues; call synchronize() first"
+            )
         array = view.typed()
         if view.allocation.read_only:
             # These may be the very bytes that the caller uploaded.
@@ -239,6 +246,7 @@ class Device:
             self.log.windows.setdefault(identity, set()).add((offset, box))
         queue.submit(launch)
         self._launches.append(launch)
+        self._waiting = launch.name
         return launch
 
     def default_dim(self, kind: str) -> tuple[int, int, int]:
@@ -264,6 +272,7 @@ class Device:
             self._run()
         finally:
             self._running = False
+        self._waiting = ""
         self.log.host_waits.append(len(self.log.launches))
 
     def _run(self) -> None:

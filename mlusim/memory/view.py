@@ -108,6 +108,12 @@ class View:
     def __repr__(self) -> str:
         return f"<view of {self.allocation.name} ({self.memory.value}): {dtype_name(self.dtype)} {list(self.shape)}>"
 
+    def __str__(self) -> str:
+        """What it is, and the values that memory holds now; within a kernel `core.peek(view)` is up to date."""
+        if self.allocation.buffer is None:
+            return repr(self)
+        return f"{self!r}\n{np.array2string(self.typed(), threshold=64)}"
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a view of rank 0")
