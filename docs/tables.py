@@ -66,6 +66,7 @@ def strategies(operator: str) -> str:
 
 def instructions() -> str:
     """Every vector and tensor instruction by group: method, BANG C's spellings, what it does, element types."""
+    from mlusim.cores.global_memory import ATOMICS, COMPARE_AND_SWAP
     from mlusim.cores.instructions.record import SERIES_2XX
     from mlusim.cores.instructions.table import INSTRUCTIONS
 
@@ -77,6 +78,12 @@ def instructions() -> str:
         about += f"; from arch {entry.since} on" if entry.since > SERIES_2XX else ""
         spellings = ", ".join(f"`{name}`" for name in entry.intrinsics)
         groups.setdefault(entry.group, []).append((f"`core.{entry.signature}`", spellings, about))
+    for operation in (*ATOMICS, COMPARE_AND_SWAP):
+        more = "compare, operand" if operation == COMPARE_AND_SWAP else "operand"
+        row = (f"`await core.atomic_{operation}(old, target, {more})`", f"`__bang_atomic_{operation}`")
+        groups.setdefault("Atomics on GDRAM", []).append((*row, "old, in NRAM, gets what the target held"))
+        row = (f"`await core.atomic_reduce_{operation}(target, {more})`", f"`__bang_atomic_reduce_{operation}`")
+        groups["Atomics on GDRAM"].append((*row, "without the old value"))
     heads = ("mlusim", "BANG C", "")
     return "\n".join(f"### {group}\n\n{table(heads, rows)}" for group, rows in groups.items())
 
