@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _UINT8 = np.dtype(np.uint8)
 _KINDS = {1: "i", 2: "u", 3: "f"}
 _POINTER = 1 << 16
+_NULL_BYTES = 1 << 16
 _SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = range(1, 6)
 
 
@@ -184,8 +185,8 @@ class Bridge:
 
     def wild_text(self, address: int) -> str:
         """What there is to say of an address that belongs to nothing."""
-        if not address:
-            return "a null pointer: no tensor was given for this argument"
+        if address < _NULL_BYTES:
+            return f"address {address:#x} is a null pointer or near it: no tensor was given for this argument"
         near = bisect_right(self.gdram.bases, address) - 1
         if near >= 0:
             allocation = self.gdram.allocations[near]

@@ -56,7 +56,7 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
     elif why == LEFT:
         kind, line = first & 0xFF, first >> 8
         file = bridge.text(third) if third else file
-        error = KernelError(f"{bridge.text(second)}" if kind else "abort() in the kernel")
+        error = KernelError(f"assertion failed: {bridge.text(second)}" if kind else "the kernel called abort()")
     elif why == PLACED:
         error = KernelError(f"{bridge.text(second)}: an array with a memory space in a function that the host calls")
     else:
@@ -80,7 +80,7 @@ def _wild(bridge: Bridge, address: int, flags: int) -> Exception:
     try:
         allocation, offset = bridge.locate(address)
     except AccessError as error:
-        return AccessError(f"plain C++ {verb} {size} B at {error.message}")
+        return AccessError(f"plain C++ {verb} {size} B: {error.message}")
     if allocation.buffer is None:
         return MissingDataError(
             f"plain C++ {verb} {allocation.name} at byte {group_digits(offset)}, which has a size but no bytes in a "

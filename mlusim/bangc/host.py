@@ -110,7 +110,12 @@ class Program:
             self.status = int(text_at(second))
             return
         file = text_at(third) if third else str(self.module.path)
-        raise_at(file, max(line, 1), "main", KernelError(f"main: {text_at(second) or 'abort()'}"))
+        raise_at(
+            file,
+            max(line, 1),
+            "main",
+            KernelError(f"main: {f'assertion failed: {text_at(second)}' if kind else 'abort()'}"),
+        )
 
     def _fault(self, why: int) -> None:
         first, second, third = (self._image.words[5 + 32 + k] for k in range(3))

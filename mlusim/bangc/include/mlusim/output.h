@@ -46,7 +46,12 @@ template <class F> inline void run_main(F *function, int count, char **words) {
 }  // namespace mlusim
 
 [[noreturn]] inline void mlusim_exit(int status) { ::mlusim::ended(status); }
+[[noreturn]] inline void mlusim_abort(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    ::mlusim::stop(file, line);
+}
+#define abort mlusim_abort
 namespace std {
+using ::mlusim_abort;
 using ::mlusim_exit;
 }
 #define exit(status) mlusim_exit(status)
@@ -55,7 +60,7 @@ using ::mlusim_exit;
 #define printf(...) mlusim_printf(__VA_ARGS__)
 #undef assert
 #define assert(condition) \
-    ((condition) ? (void)0 : ::mlusim::failed("assertion failed: " #condition, __FILE__, __LINE__))
+    ((condition) ? (void)0 : ::mlusim::failed(#condition, __FILE__, __LINE__))
 #define __assert_fail(text, file, line, function) ::mlusim::failed(text, file, line)
 
 #endif  // MLUSIM_OUTPUT_H_

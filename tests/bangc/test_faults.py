@@ -1,0 +1,95 @@
+"""What goes wrong in a compiled kernel is an error at its C++ line; the interpreter lives on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.bangc import faults
+from mlusim.errors import AccessError, CompileError, InputError, KernelError, OperationLimitError
+
+FILE = Path(__file__).parent / "kernels" / "faults.mlu"
+
+
+@pytest.fixture(scope="module")
+def module() -> bangc.Module:
+    return bangc.compile(FILE)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error", "message"),
+    [
+        (
+            "wild",
+            (),
+            AccessError,
+            r"faults\.mlu:9, .*plain C\+\+ writes 4 B: address 0x.*behind the end of out \(256 B",
+        ),
+        ("null", (None,), AccessError, r"faults\.mlu:14, .*reads 4 B: address 0xc is a null pointer"),
+        ("beyond", (), AccessError, r"faults\.mlu:19, .*\[65\] elements of float32 at byte 0 of tile, which has 256 B"),
+        ("local", (), AccessError, r"faults\.mlu:25, .*instructions do not take local variables"),
+        ("overflow", (), AccessError, r"faults\.mlu:3\d, .*stack overflow: the stack of a task has 1 048 576 B"),
+        ("divide", (0,), KernelError, r"faults\.mlu:46, .*division by zero"),
+        ("stops", (), KernelError, r"faults\.mlu:58, .*the kernel called abort\(\)"),
+        ("asserts", (2,), KernelError, r"faults\.mlu:63, .*assertion failed: n > 3"),
+        (
+            "strange",
+            (),
+            KernelError,
+            r"faults\.mlu:69, .*__bang_write_valeu is not simulated: did you mean __bang_write_value\?",
+        ),
+    ],
+)
+def test_a_fault_is_an_error_at_its_line(
+    module: bangc.Module, name: str, arguments: tuple[Any, ...], error: type[Exception], message: str
+) -> None:
+    device = Device()
+    device.launch(module[name], device.alloc(64, "float32", "out"), *arguments, dim=4)
+    with pytest.raises(error, match=message):
+        device.synchronize()
+
+
+def test_an_input_is_not_written(module: bangc.Module) -> None:
+    device, x = Device(), np.zeros(4, np.float32)
+    device.launch(module["input"], device.upload(x, "x"), dim=4)
+    with pytest.raises(AccessError, match=r"faults\.mlu:30, .*plain C\+\+ writes x, which is an input"):
+        device.synchronize()
+    assert not x.any()
+
+
+def test_a_loop_without_end_is_stopped(module: bangc.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "_LIMIT_S", 1)
+    device = Device()
+    device.launch(module["endless"], device.alloc(4, "int32"), dim=4)
+    with pytest.raises(OperationLimitError, match=r"faults\.mlu:5\d, .*an endless loop\?"):
+        device.synchronize()
+
+
+def test_a_kernel_prints_to_the_terminal(module: bangc.Module, capsys: pytest.CaptureFixture[str]) -> None:
+    device = Device()
+    device.launch(module["says"], 5, dim=4)
+    device.synchronize()
+    assert capsys.readouterr().out == "task 2 says 5\nand more\n"
+
+
+def test_a_file_that_does_not_compile_shows_the_compilers_words_at_the_users_line(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.mlu"
+    file.write_text("#include <bang.h>\n\n__mlu_entry__ void kernel(float *x) {\n    x[0] = nothing;\n}\n")
+    with pytest.raises(CompileError, match=r"(?s)wrong\.mlu does not compile.*wrong\.mlu:4:.*nothing"):
+        bangc.compile(file)
+
+
+def test_an_argument_of_the_wrong_kind_is_named(module: bangc.Module) -> None:
+    device = Device()
+    device.launch(module["divide"], device.alloc(4, "int32"), 1.5, dim=4)
+    with pytest.raises(KernelError, match="divide: by is int32 and 1.5 is no such number"):
+        device.synchronize()
+
+
+def test_a_file_that_is_not_there_is_an_input_error() -> None:
+    with pytest.raises(InputError, match=r"nowhere\.mlu: no such file"):
+        bangc.compile("nowhere.mlu")

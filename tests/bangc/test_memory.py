@@ -1,0 +1,82 @@
+"""Memory spaces of compiled kernels are the simulated memories: shared, poisoned, with a capacity, and checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import Device, bangc
+from mlusim.errors import AllocationError, MissingDataError
+
+KERNELS = Path(__file__).parent / "kernels"
+X = np.arange(512, dtype=np.float32)
+
+
+@pytest.fixture(scope="module")
+def shared() -> bangc.Module:
+    return bangc.compile(KERNELS / "shared.mlu")
+
+
+@pytest.mark.parametrize("dma", ["complete", "late"])
+def test_a_shared_array_is_one_for_the_cores_of_a_cluster(shared: bangc.Module, dma: str) -> None:
+    report = mlusim.verify(
+        shared["stage"], X, mlusim.Output((512,)), reference=lambda x: x + 1, dim=8, kind="UNION2", dma=dma
+    )
+    report.check()
+
+
+def test_the_checker_sees_a_missing_barrier_at_the_lines_of_the_source(shared: bangc.Module) -> None:
+    report = mlusim.verify(shared["race"], X, mlusim.Output((512,)), dim=8, kind="UNION2")
+    assert not report.ok
+    assert "shared.mlu:22" in report.text()
+
+
+def test_vector_results_and_plain_cpp_see_each_other_in_order(shared: bangc.Module) -> None:
+    x = np.arange(64, dtype=np.float32)
+    report = mlusim.verify(shared["mixed"], x, mlusim.Output((4,)), dim=4, reference=np.full(4, 4033, np.float32))
+    report.check()
+
+
+def test_arrays_that_do_not_fit_are_an_error_with_the_arithmetic(tmp_path: Path) -> None:
+    file = tmp_path / "large.mlu"
+    file.write_text(
+        "__nram__ char first[512 * 1024];\n__nram__ char second[300 * 1024];\n"
+        "__mlu_entry__ void kernel(char *out) { __memcpy(out, first, 8, NRAM2GDRAM); }\n"
+    )
+    device = Device("mlu370-x4")
+    device.launch(bangc.compile(file)["kernel"], device.alloc(8, "int8"), dim=4)
+    expected = r"NRAM arrays of large\.mlu take 831 488 B \(first 524 288 \+ second 307 200.*has 786 432 B"
+    with pytest.raises(AllocationError, match=expected):
+        device.synchronize()
+
+
+def test_fresh_arrays_hold_no_zeros_and_reading_them_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "fresh.mlu"
+    file.write_text(
+        "__nram__ int tile[32];\n"
+        "__mlu_entry__ void kernel(int *out) {\n"
+        "  if (!__is_mpu() && taskId == 0) __memcpy(out, tile, sizeof(tile), NRAM2GDRAM);\n}\n"
+    )
+    device = Device()
+    out = device.alloc(32, "int32")
+    device.launch(bangc.compile(file)["kernel"], out, dim=4)
+    device.synchronize()
+    assert (device.download(out) == -1).all()
+    assert "fresh.mlu:3" in device.verify().text()
+
+
+def test_a_timing_only_run_takes_the_same_time(shared: bangc.Module, basics: bangc.Module) -> None:
+    times = []
+    for data in (True, False):
+        device = Device(data=data)
+        device.launch(shared["stage"], device.upload(X), device.alloc(512, "float32"), dim=8, kind="UNION2")
+        device.synchronize()
+        times.append(device.log.launches[0].end_ps)
+    assert times[0] == times[1]
+    device = Device(data=False)
+    device.launch(basics["scalar"], device.upload(X), device.alloc(4, "float32"), 100, dim=4)
+    with pytest.raises(MissingDataError, match=r"basics\.mlu:40.* input at byte 0, which has a size but no bytes"):
+        device.synchronize()
