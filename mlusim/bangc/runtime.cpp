@@ -16,6 +16,7 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 typedef uint64_t Word;
 
+static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
 enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4 };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
@@ -48,8 +49,7 @@ static Fibre *current;
 static Arena *loading[KINDS];
 static pthread_t runner;
 static volatile Word ticks, resumed, last_seen;
-EXPORT Call *mlusim_call_record;
-Call *mlusim_call_record;
+extern "C" __attribute__((visibility("default"))) Call *mlusim_call_record = nullptr;
 
 static void back(Fibre *f, int64_t why) {
     f->call.op = why;
@@ -82,9 +82,7 @@ EXPORT void mlusim_switch() {
 [[noreturn]] static void leave(int64_t why, Word first, Word second, Word third) {
     Fibre *f = current;
     f->call.op = why;
-    f->call.value[0] = first;
-    f->call.value[1] = second;
-    f->call.value[2] = third;
+    f->call.value[0] = first, f->call.value[1] = second, f->call.value[2] = third;
     setcontext(&f->back);
     __builtin_trap();
 }
@@ -95,13 +93,10 @@ static int64_t range_of(const Fibre *f, Word address) {
     Word low = 0, high = f->range_count;
     while (low < high) {
         Word middle = (low + high) / 2;
-        if (f->ranges[middle].base <= address) low = middle + 1;
-        else high = middle;
+        (f->ranges[middle].base <= address ? low = middle + 1 : high = middle);
     }
     return low && address - f->ranges[low - 1].base < f->ranges[low - 1].size ? int64_t(low) - 1 : -1;
 }
-
-static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
 
 static void touch(Word address, Word size, Word write, Word pc) {
     Fibre *f = current;
@@ -132,9 +127,7 @@ static void touch(Word address, Word size, Word write, Word pc) {
         if (slot.run.pc == pc && slot.run.meta == meta) {
             if (slot.run.count == 1) {
                 slot.run.stride = int64_t(address - slot.run.address);
-                slot.run.count = 2;
-                slot.next = address + slot.run.stride;
-                return;
+                slot.next = address;
             }
             if (address == slot.next) {
                 ++slot.run.count;
@@ -164,14 +157,10 @@ EXPORT void __tsan_vptr_read(void **) {}
 EXPORT void __tsan_func_entry(void *) {}
 EXPORT void __tsan_func_exit() {}
 EXPORT void __tsan_init() {}
-EXPORT void *__tsan_memcpy(void *to, const void *from, Word n) {
-    if (n) touch(Word(from), n, 0, HERE), touch(Word(to), n, 1, HERE);
-    return memcpy(to, from, n);
-}
-EXPORT void *__tsan_memmove(void *to, const void *from, Word n) {
-    if (n) touch(Word(from), n, 0, HERE), touch(Word(to), n, 1, HERE);
-    return memmove(to, from, n);
-}
+#define MOVES(name) EXPORT void *__tsan_##name(void *to, const void *from, Word n) { \
+    if (n) touch(Word(from), n, 0, HERE), touch(Word(to), n, 1, HERE); \
+    return name(to, from, n); }
+MOVES(memcpy) MOVES(memmove)
 EXPORT void *__tsan_memset(void *to, int value, Word n) {
     if (n) touch(Word(to), n, 1, HERE);
     return memset(to, value, n);
@@ -235,10 +224,8 @@ static void on_signal(int number, siginfo_t *info, void *context) {
     }
 #if defined(__x86_64__)
     Word pc = Word(((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP]);
-#elif defined(__aarch64__)
-    Word pc = Word(((ucontext_t *)context)->uc_mcontext.pc);
 #else
-    Word pc = 0;
+    Word pc = Word(((ucontext_t *)context)->uc_mcontext.pc);
 #endif
     leave(SIGNAL, Word(number), number == SIGVTALRM ? 0 : Word(info->si_addr), pc);
 }
@@ -254,9 +241,8 @@ EXPORT void mlusim_guard(int on) {
     itimerval period = {{on, 0}, {on, 0}};
     if (on) {
         if (!room) room = (char *)malloc(1 << 16);
-        own.ss_sp = room;
-        own.ss_size = 1 << 16;
-        own.ss_flags = 0;
+        own = {};
+        own.ss_sp = room, own.ss_size = 1 << 16;
         sigaltstack(&own, &old);
         runner = pthread_self();
         struct sigaction action;
@@ -290,20 +276,13 @@ EXPORT Fibre *mlusim_fibre(Word stack_bytes, Word run_capacity) {
     return f;
 }
 
-EXPORT void mlusim_free(Fibre *f) {
-    munmap(f->stack, f->stack_size);
-    free(f->runs);
-    free(f);
-}
+EXPORT void mlusim_free(Fibre *f) { munmap(f->stack, f->stack_size), free(f->runs), free(f); }
 
 EXPORT void mlusim_start(Fibre *f, void (*body)(void *, char *), void *function, char *arguments) {
     getcontext(&f->here);
-    f->here.uc_stack.ss_sp = f->stack;
-    f->here.uc_stack.ss_size = f->stack_size;
+    f->here.uc_stack.ss_sp = f->stack, f->here.uc_stack.ss_size = f->stack_size;
     f->here.uc_link = nullptr;
-    f->body = body;
-    f->function = function;
-    f->arguments = arguments;
+    f->body = body, f->function = function, f->arguments = arguments;
     f->pending = f->run_count = f->used_slots = f->accesses = 0;
     for (int k = 0; k < SLOTS; ++k) f->slots[k].run.count = 0;
     makecontext(&f->here, begin, 0);
