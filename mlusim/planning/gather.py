@@ -173,7 +173,7 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Candi
         tier=1 if whole else 2,
         sizes=sizes,
         tiles=tiles,
-        predicted_ps=predict(board, spent),
+        predicted_ps=predict(board, spent, tiles),
         nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
         order=(*lookups.tied, *lookups.free),
         arithmetic=(
@@ -230,7 +230,7 @@ def _row_candidate(job: Job, form: IndexForm, position_sizes: Extents, row_sizes
         tier=3,
         sizes=sizes,
         tiles=tiles,
-        predicted_ps=predict(board, spent),
+        predicted_ps=predict(board, spent, tiles),
         nram_bytes=nram_bytes(board, buffers),
         order=tuple(range(len(shape))),
         arithmetic=(

@@ -15,6 +15,7 @@ from mlusim.memory.loops import address_cycles, rows_cost, scalar_copy_cycles
 from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.planning.index_form import IndexForm
 from mlusim.planning.lookup_geometry import Extents, segments
+from mlusim.planning.prediction import late_ps
 from mlusim.units import PS_PER_S, ceil_ps, round_up
 
 LOAD, STORE, INSIDE = Direction.GDRAM2NRAM, Direction.NRAM2GDRAM, Direction.NRAM2NRAM
@@ -103,10 +104,11 @@ def how_to_select(board: Board, row_elements: int, itemsize: int, form: IndexFor
     return SCALAR
 
 
-def predict(board: Board, spent: Spent) -> int:
-    """Time of a launch: `spent` holds that of the busiest task and the DRAM work of all of them."""
+def predict(board: Board, spent: Spent, tiles: int) -> int:
+    """Time of a UNION1 launch of `tiles` tiles; `spent` has the busiest task's time and the DRAM work of all."""
     bandwidth = board.dram_bandwidth_bytes_per_s * board.dram_mixed_efficiency / PS_PER_S
-    return board.kernel_start_ps + board.kernel_end_ps + ceil_ps(max(spent.time_ps, spent.work / bandwidth))
+    late = late_ps(board, tiles, min(tiles, board.cores), union=True)
+    return board.kernel_start_ps + board.kernel_end_ps + ceil_ps(max(late + spent.time_ps, spent.work / bandwidth))
 
 
 def _rows_shape(board: Board, direction: Direction, row_bytes: int, count: int) -> CopyShape:

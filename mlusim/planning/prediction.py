@@ -67,7 +67,16 @@ def move_ps(board: Board, nbytes: int, moves: int = 1) -> int:
     return board.cycles_ps(cycles)
 
 
-def predict_ps(board: Board, tile: TileCost, *, tiles: int, tasks: int, overlapped: bool, queued: bool = False) -> int:
+def predict_ps(
+    board: Board,
+    tile: TileCost,
+    *,
+    tiles: int,
+    tasks: int,
+    overlapped: bool,
+    queued: bool = False,
+    union: bool = False,
+) -> int:
     """Time of a launch of `tasks` tasks that share `tiles` equal tiles in turn.
 
     Args:
@@ -76,6 +85,7 @@ def predict_ps(board: Board, tile: TileCost, *, tiles: int, tasks: int, overlapp
         tiles, tasks: how many.
         overlapped: successive tiles are in different stages at once.
         queued: the copies of all tiles are issued one behind the other, without a sync between them.
+        union: tasks fill one cluster after the other (UNION1) instead of all in turn (BLOCK).
     """
     each = ceil_div(tiles, tasks)
     rate = board.dram_bandwidth_bytes_per_s / PS_PER_S
@@ -108,10 +118,15 @@ def predict_ps(board: Board, tile: TileCost, *, tiles: int, tasks: int, overlapp
         store_ps = max(store_ps, store_work * tiles / (each * rate))
         dram_ps = each * (latency_ps + load_ps + own_ps + store_ps)
     # The core that starts last has its chain before it, and the DRAM is busy before that.
-    last = tiles - tasks * (each - 1)  # of the tasks that have as many tiles as any
-    late_ps = last * board.core_start_skew_ps + (min(last, board.clusters) - 1) * board.cluster_start_ps
-    busy_ps = max(late_ps + chain_ps, dram_ps)
+    busy_ps = max(late_ps(board, tiles, tasks, union=union) + chain_ps, dram_ps)
     return board.kernel_start_ps + round(busy_ps) + board.kernel_end_ps
+
+
+def late_ps(board: Board, tiles: int, tasks: int, *, union: bool) -> int:
+    """When the last of the tasks starts that have as many tiles as any, after the first one does."""
+    last = (tiles - 1) % tasks + 1
+    clusters = ceil_div(last, board.cores_per_cluster) if union else min(last, board.clusters)
+    return last * board.core_start_skew_ps + (clusters - 1) * board.cluster_start_ps
 
 
 def _cost(

@@ -177,7 +177,7 @@ def _sorting_ps(job: Job, binning: Binning, form: IndexForm) -> int:
         + Spent(board.cycles_ps(cycles) + (binning.bins + 1) * board.scalar_gdram_latency_ps)
     )
     busiest = ceil_div(binning.chunks, costs.tasks) * spent.time_ps
-    return predict(board, Spent(busiest, binning.chunks * spent.work))
+    return predict(board, Spent(busiest, binning.chunks * spent.work), binning.chunks)
 
 
 def _applying_ps(job: Job, binning: Binning, how: str) -> int:
@@ -201,7 +201,7 @@ def _applying_ps(job: Job, binning: Binning, how: str) -> int:
     both_ps = (loaded.time_ps + updated + (lists - 1) * max(loaded.time_ps, updated)) / lists
     spent = copied + Spent(both_ps + table_ps, loaded.work)
     busiest = ceil_div(binning.bins, costs.tasks) * spent.time_ps
-    return predict(board, Spent(busiest, binning.bins * spent.work))
+    return predict(board, Spent(busiest, binning.bins * spent.work), binning.bins)
 
 
 def bins_plan(job: Job, chosen: Candidate, reason: str) -> Plan:

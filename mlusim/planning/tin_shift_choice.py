@@ -63,7 +63,9 @@ def predict_tin_shift_ps(plan: Plan) -> int:
         busiest=float(by_task.max()) / (largest * int(counts.max())),
         mean=float(by_task.sum()) / (largest * len(plan.tiles)),
     )
-    return predict_ps(plan.board, tile, tiles=len(plan.tiles), tasks=tasks, overlapped=plan.parameters["buffers"] > 1)
+    return predict_ps(
+        plan.board, tile, tiles=len(plan.tiles), tasks=tasks, overlapped=plan.parameters["buffers"] > 1, union=True
+    )
 
 
 def tile_cost(
@@ -113,7 +115,13 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
             tiles = each * blocks
             tasks = min(board.cores, tiles)
             tile = tile_cost(board, shape, (rows, ceil_div(per_group, blocks), hw), itemsize)
-            found.append((predict_ps(board, tile, tiles=tiles, tasks=tasks, overlapped=buffers > 1), segments, blocks))
+            found.append(
+                (
+                    predict_ps(board, tile, tiles=tiles, tasks=tasks, overlapped=buffers > 1, union=True),
+                    segments,
+                    blocks,
+                )
+            )
     least_ps = min(found)[0]
     near = [(segments, blocks) for time_ps, segments, blocks in found if time_ps <= _NEAR * least_ps]
     return max(near, key=lambda cut: (min(batch * groups * math.prod(cut), board.cores), -math.prod(cut)))

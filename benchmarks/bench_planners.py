@@ -1,0 +1,135 @@
+"""How far the plan of "auto" is from the best that an exhaustive search by simulation finds, on random calls.
+
+    python benchmarks/bench_planners.py                       25 calls for each operator
+    python benchmarks/bench_planners.py --calls 200 gather cast
+
+A call has a random shape, element type, board and, for two in five, a limit on NRAM. Its best is the fastest of all
+strategies, each with all of that NRAM and with a half, a third, a quarter, a sixth, an eighth and a sixteenth of it,
+which makes other tiles and grids. All are simulated, timing only. Printed are mean and worst of how much longer "auto"
+takes than the best, how many calls are beyond 15 %, and how far the predicted time of "auto" is from the simulated one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+import sys
+import time
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mlusim.dtypes import dtype_of
+from mlusim.errors import InputError, PlanError
+from mlusim.hardware import Board
+from mlusim.hardware import board as board_of
+from mlusim.hardware.presets import preset_names
+from mlusim.host.draw import Draw
+from mlusim.ops.commands import COMMANDS, Command
+from mlusim.ops.common import run
+
+PARTS = (1, 2, 3, 4, 6, 8, 16)
+TYPES = ("int8", "float16", "float32", "int64")
+MOST_ELEMENTS = 1 << 19
+LONG = 0.15
+
+
+def shape_of(rng: random.Random, rank: int) -> tuple[int, ...]:
+    """Extents whose product is spread evenly over its orders of magnitude."""
+    total = math.exp(rng.uniform(math.log(64), math.log(MOST_ELEMENTS)))
+    cuts = [0.0, *sorted(rng.random() for _ in range(rank - 1)), 1.0]
+    return tuple(max(1, round(total ** (b - a))) for a, b in pairwise(cuts))
+
+
+def call_of(name: str, rng: random.Random) -> tuple[tuple[int, ...], str, dict[str, Any]]:
+    """Shape, element type and options of a call."""
+    shape = shape_of(rng, rng.choice((2, 2, 3, 4)))
+    dtype, axis = rng.choice(TYPES), rng.randrange(len(shape))
+    if name == "tin_shift":
+        groups, time_steps = rng.choice((1, 2, 4)), rng.choice((4, 8, 16))
+        channels = groups * rng.choice((1, 3, 8, 16, 48))
+        hw = max(1, int(math.exp(rng.uniform(2, math.log(MOST_ELEMENTS / time_steps / channels)))))
+        shape = (rng.choice((1, 2)), time_steps, channels, hw)
+        return shape, rng.choice(("float16", "float32")), {"groups": groups}
+    every: dict[str, dict[str, Any]] = {
+        "reverse": {"axis": tuple(one for one in range(len(shape)) if rng.random() < 1 / 2) or (axis,)},
+        "reverse_sequence": {"seq_axis": axis, "batch_axis": (axis + 1) % len(shape)},
+        "gather": {"axis": axis},
+        "scatter": {"axis": axis},
+        "index_select": {"axis": axis, "count": rng.randint(1, 2 * shape[axis])},
+        "gather_nd": {"mode": "standard", "index_shape": (rng.randint(1, 2000 // len(shape)), 1)},
+        "scatter_nd": {"mode": "standard", "index_shape": (rng.randint(1, 2000 // len(shape)), 1)},
+        "cast": {"dtype": dtype_of(rng.choice(("float16", "float32", "int8")))},
+    }
+    options = every[name]
+    if name.endswith("_nd"):
+        shape = (shape[0], max(1, min(math.prod(shape[1:]), MOST_ELEMENTS // options["index_shape"][0])))
+    return shape, dtype, options
+
+
+def simulated(
+    command: Command, options: dict[str, Any], arrays: list[Any], board: Board, strategy: str, limit: int | None
+) -> tuple[int, int | None]:
+    """Time and predicted time; raises where the plan does not fit."""
+    call = command.prepare(options, arrays, board, strategy, limit)
+    return run(call, data=False, check=False, max_operations=200_000).time_ps, call.plan.predicted_ps
+
+
+def regret(name: str, rng: random.Random) -> tuple[float, float, str] | None:
+    """How much longer auto takes than the best, how far its prediction is off, and what the best was."""
+    command = COMMANDS[name]
+    board = board_of(rng.choice(preset_names()))
+    usable = board.nram_usable_bytes
+    room = usable if rng.random() < 3 / 5 else int(math.exp(rng.uniform(math.log(1 << 13), math.log(usable))))
+    shape, dtype, given = call_of(name, rng)
+    options = command.options(given)
+    arrays = command.example(Draw(rng.randrange(1 << 30), data=False), shape, dtype_of(dtype), options)
+    try:
+        mine_ps, predicted_ps = simulated(command, options, arrays, board, "auto", room)
+    except (PlanError, InputError):
+        return None
+    best_ps, what = mine_ps, "auto"
+    for strategy in command.strategies:
+        for part in PARTS:
+            try:
+                time_ps, _ = simulated(command, options, arrays, board, strategy, room // part)
+            except (PlanError, InputError):
+                continue
+            if time_ps < best_ps:
+                best_ps, what = time_ps, f"{strategy} with {room // part} B"
+    off = abs(predicted_ps / mine_ps - 1) if predicted_ps else 0.0
+    return mine_ps / best_ps - 1, off, f"{board.name} {list(shape)} {dtype} {given}, NRAM {room} B: best {what}"
+
+
+def main() -> None:
+    """Print a row for each operator."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else "")
+    parser.add_argument("operators", nargs="*", default=[])
+    parser.add_argument("--calls", type=int, default=25)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="most for each operator")
+    options = parser.parse_args()
+    names = options.operators or [name for name in COMMANDS if name not in {"bitcast_convert", "flip"}]
+    print("| operator | calls | mean | worst | beyond 15 % | prediction off by, mean |")
+    print("| --- | --: | --: | --: | --: | --: |")
+    for name in names:
+        rng = random.Random(name)  # noqa: S311 - calls that come out the same each time
+        begin, rows = time.perf_counter(), list[tuple[float, float, str]]()
+        while len(rows) < options.calls and time.perf_counter() - begin < options.seconds:
+            found = regret(name, rng)
+            if found is not None:
+                rows.append(found)
+        more = np.array([row[0] for row in rows])
+        worst = max(rows)
+        print(
+            f"| {name} | {len(rows)} | {more.mean():.1%} | {more.max():.1%} | {int((more > LONG).sum())} | "
+            f"{np.mean([row[1] for row in rows]):.1%} |",
+            flush=True,
+        )
+        if worst[0] > LONG:
+            print(f"{name}, worst: {worst[2]}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
