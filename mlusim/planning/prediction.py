@@ -18,7 +18,7 @@ from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.units import PS_PER_S, ceil_div
 
 # Plans whose predicted times differ by less count as equally fast: no prediction is exact enough to tell them apart.
-NEAR = 1.05
+NEAR = 1.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
