@@ -177,7 +177,7 @@ class TestPlans:
         # A mirror costs 64 cycles of start-up and a sync; a segment of a load 9 ns on this board.
         plan = public_plan((4,), 0, device="mlu590-h8")
         assert plan.strategy == "strided"
-        assert "strided 2." in plan.reason
+        assert "strided " in plan.reason
 
     def test_errors(self):
         with pytest.raises(PlanError, match=r"^mlu370-x4 has 64 B of usable NRAM, and reverse needs up to 4 buffers"):
