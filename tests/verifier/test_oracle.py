@@ -149,6 +149,11 @@ class Graph:
                 for earlier in running[task]:
                     if not self.posted(log, earlier):
                         self.after["complete", earlier].add(begun)
+            if pipe == SCALAR and self.on_nram(log, number):
+                # A scalar access of NRAM is in order with the vector instructions before it.
+                for earlier in running[task]:
+                    if self.records[earlier]["pipe"] == VECTOR:
+                        self.after["complete", earlier].add(begun)
             running[task].append(number)
             if blocking or (pipe not in (VECTOR, IO, MOVE) and not posted):
                 last_issued[task] = ("passed", number)
@@ -174,6 +179,11 @@ class Graph:
         return (
             log.ops[record["op"]] in ("store", "store_array") and log.allocations[record["dst_alloc"]].memory == "gdram"
         )
+
+    def on_nram(self, log: Any, number: int) -> bool:
+        record = self.records[number]
+        sides = [record[side] for side in ("dst_alloc", "a_alloc") if record[side] >= 0]
+        return any(log.allocations[alloc].memory == "nram" for alloc in sides)
 
     def waits(self, log: Any, sync: int, earlier: int) -> bool:
         """Whether a sync of pipes waits for an operation."""
