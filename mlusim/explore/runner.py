@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from loky.backend import resource_tracker
 from loky.process_executor import ProcessPoolExecutor
 
 from mlusim.errors import InputError, MlusimError
@@ -195,15 +194,14 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
     """While workers start: they inherit it, so that Ctrl-C is this process's alone from their first instruction on."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may change what signals do
         yield
         return
-    resource_tracker.ensure_running()  # which would let interrupts in again when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before)
 
 
 def _begin(parent: int) -> None:
