@@ -30,10 +30,11 @@ from mlusim.errors import BoardError, InputError, MlusimError
 from mlusim.files import atomic_write
 from mlusim.hardware import Board
 from mlusim.hardware.presets import find_preset
-from mlusim.log import NONE, AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
+from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
 from mlusim.planning.plan import Plan, Tiles
 from mlusim.planning.request import Request
 from mlusim.records import COLUMNS
+from mlusim.results.schema import check_log, check_plan, check_sizes, check_tasks, clean, read_array
 from mlusim.version import __version__
 
 FORMAT = "mlusim-run"
@@ -182,9 +183,12 @@ def _read_zip(place: Path, stream: Any) -> Saved:
     if _HEAD not in names:
         raise InputError(f"{place} is a zip file, but no saved run: it has no {_HEAD}")
     try:
+        check_sizes(archive, stream.seek(0, os.SEEK_END))
         head = json.loads(archive.read(_HEAD).decode("utf-8", "surrogatepass"))
         check_format(place, head)
-        return _run_of(head, lambda name: _array(archive, name))
+        sources = head["sources"]
+        head = clean({name: value for name, value in head.items() if name != "sources"})
+        return _run_of(head | {"sources": sources}, partial(read_array, archive))
     except (MemoryError, OSError):
         raise
     except InputError:
@@ -206,15 +210,6 @@ def check_format(place: Path, head: Any) -> None:
             f"{place}: a saved run of format {number}, written by mlusim {head.get('mlusim')}; this mlusim "
             f"{__version__} reads formats up to {NUMBER}: update it"
         )
-
-
-def _array(archive: zipfile.ZipFile, name: str) -> Array:
-    with archive.open(f"{name}.npy") as stream:
-        array: Array = np.lib.format.read_array(stream, allow_pickle=False)
-        # Past its last byte, so that the checksum is looked at.
-        if stream.read(1):
-            raise ValueError(f"{name}.npy goes on after its array")
-    return array
 
 
 def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
@@ -267,8 +262,12 @@ def _plan_of(values: dict[str, Any], board: Board, array: Callable[[str], Array]
     values = {name: _tuples(value) for name, value in values.items() if name != "board"} | {
         "board": _board_of(dict(values["board"])) if "board" in values else board
     }
-    tiles = Tiles(*(array(f"plan/{name}") for name in _TILES))
-    return Plan(tiles=tiles, **values)
+    columns = [array(f"plan/{name}") for name in _TILES]
+    check_tasks(columns[0])
+    tiles = Tiles(*columns)
+    plan = Plan(tiles=tiles, **values)
+    check_plan(plan)
+    return plan
 
 
 def _tuples(value: Any) -> Any:
@@ -299,6 +298,7 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
     return {
         "board": log.board,
         "columns": list(COLUMNS),
+        "records": len(log),
         "ops": log.ops,
         "lines": log.lines,
         "tables": tables,
@@ -315,6 +315,8 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     if tuple(values["columns"]) != COLUMNS:
         raise ValueError("the columns of its log are others")
     table = np.ascontiguousarray(array("log/records").T, np.int64)
+    if len(table) != values.get("records", len(table)):
+        raise ValueError(f"its log has {len(table)} of {values['records']} records")
     log.records.put_table(table)
     log.ops = [str(name) for name in values["ops"]]
     log.lines = [(str(file), int(line), str(function)) for file, line, function in values["lines"]]
@@ -340,34 +342,8 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     for number, offset, box in values.get("windows", ()):
         log.windows.setdefault(int(number), set()).add((int(offset), int(box)))
     log.swallowed = [(str(message), str(where)) for message, where in values.get("swallowed", ())]
-    _check_numbers(log)
+    check_log(log)
     return log
-
-
-def _check_numbers(log: Log) -> None:
-    """Raise `ValueError` where a number refers to nothing: one bit of a file that its checksums do not cover."""
-    columns = log.columns()
-    tables: list[tuple[str, Sequence[Any], bool]] = [
-        ("op", log.ops, False),
-        ("task", log.tasks, False),
-        ("line", log.lines, False),
-        *((f"{side}_box", log.boxes, True) for side in ("dst", "a", "b")),
-        *((f"{side}_alloc", log.allocations, True) for side in ("dst", "a", "b")),
-    ]
-    for name, table, may_be_none in tables:
-        numbers = columns[name]
-        if len(numbers) and not (NONE if may_be_none else 0) <= numbers.min() <= numbers.max() < len(table):
-            raise ValueError(f"column {name} of its log refers to what is not there")
-    named = {*log.released, *log.windows, *log.host_writes}
-    boxes = {box for parts in log.windows.values() for _, box in parts}
-    if not (_within(named, log.allocations) and _within(boxes, log.boxes)):
-        raise ValueError("its log refers to allocations or boxes that are not there")
-    if not all(0 <= task.launch < len(log.launches) for task in log.tasks):
-        raise ValueError("a task of its log is of no launch")
-
-
-def _within(numbers: Iterable[int], table: Sequence[Any]) -> bool:
-    return all(0 <= number < len(table) for number in numbers)
 
 
 def _table_values(table: str, records: Sequence[Any], arrays: dict[str, Array]) -> dict[str, Any]:
@@ -397,5 +373,7 @@ def _table_of(
             columns.append(numbers)
         else:
             values = _tuples(known[item.name])
+            if not all(0 <= number < len(values) for number in numbers):
+                raise ValueError(f"{item.name} of its {table} is not there")
             columns.append([values[number] for number in numbers])
     return [record(*row) for row in zip(*columns, strict=True)]

@@ -281,7 +281,7 @@ def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):
     changes += [
         lambda head: head["board"].update(clusters=-1),
         lambda head: head["board"].update(extra=1),
-        lambda head: head["board"].pop("clock_hz"),
+        lambda head: head["board"].pop("name"),
         lambda head: head["log"].update(columns=["op"]),
         lambda head: head["log"].update(lines=[]),
         lambda head: head["log"].update(ops=head["log"]["ops"][:-1]),

@@ -1,0 +1,165 @@
+"""What a saved run may hold: sizes before anything is allocated, kinds and bounds of every value before it is used.
+
+Whoever sends a file may have written anything into it, with checksums that are right. What passes here refers to
+nothing that is not there, so that figures, pages and retiming need no checks of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from mlusim.dtypes import dtype_of
+from mlusim.log import NONE, PIPES, Log
+from mlusim.planning.plan import Plan
+from mlusim.records import COLUMNS
+
+Array = np.ndarray[Any, Any]
+
+# A file that unpacks to more than this, and to this many times its size, is none that a run gave.
+_MAX_BYTES = 1 << 30
+_MAX_RATIO = 300
+_MAX_RANK = 64
+_LIMIT = 1 << 62
+_MAX_TASKS = 1 << 24
+# Control characters move a terminal's cursor and colour its text. Lines and tabs may stay.
+_CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
+
+
+def check_sizes(archive: zipfile.ZipFile, file_bytes: int) -> None:
+    """Raise `ValueError` where members are named twice, or unpack to far more than a run of this size could."""
+    names = archive.namelist()
+    if len(set(names)) != len(names):
+        raise ValueError("two of its members have one name")
+    total = sum(member.file_size for member in archive.infolist())
+    if total > max(_MAX_BYTES, _MAX_RATIO * file_bytes):
+        raise ValueError(f"{file_bytes} B that unpack to {total} B")
+
+
+def read_array(archive: zipfile.ZipFile, name: str) -> Array:
+    """An array of integers, its size checked against its member's before it is allocated."""
+    member = archive.getinfo(f"{name}.npy")
+    with archive.open(member) as stream:
+        version = np.lib.format.read_magic(stream)
+        read_header: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+        shape, _, dtype = read_header[version](stream)
+        if dtype.hasobject or dtype.kind not in "biu" or len(shape) > _MAX_RANK:
+            raise ValueError(f"{name}.npy holds {dtype} of rank {len(shape)}, not integers")
+        if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > member.file_size:
+            raise ValueError(f"{name}.npy says that it has shape {list(shape)}, and has {member.file_size} B")
+    with archive.open(member) as stream:
+        array: Array = np.lib.format.read_array(stream, allow_pickle=False)
+        # Past its last byte, so that the checksum is looked at.
+        if stream.read(1):
+            raise ValueError(f"{name}.npy goes on after its array")
+    return array
+
+
+def clean(value: Any) -> Any:
+    """A value of JSON with printable texts. Raises `ValueError` for numbers that no run has."""
+    if isinstance(value, str):
+        return value.translate(_CONTROLS)
+    if isinstance(value, dict):
+        return {clean(key): clean(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clean(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no figure of a run")
+    if isinstance(value, int) and abs(value) > _LIMIT:
+        raise ValueError("a number of more than 62 bits")
+    return value
+
+
+def check_record(record: Any) -> None:
+    """Raise `ValueError` where a field of a table's record is of another kind than the record says."""
+    for item in fields(record):
+        value = getattr(record, item.name)
+        kind = str(item.type)
+        right = (
+            isinstance(value, tuple) and len(value) <= _MAX_RANK and all(type(one) is int for one in value)
+            if kind.startswith("tuple")
+            else type(value).__name__ == kind
+        )
+        if not right:
+            raise ValueError(f"{type(record).__name__}.{item.name} is {value!r:.40}, not {kind}")
+
+
+def check_log(log: Log) -> None:
+    """Raise `ValueError` where a log refers to what is not there, or holds what no run gives."""
+    columns = log.columns()
+    tables: dict[str, Sequence[Any]] = {"op": log.ops, "task": log.tasks, "line": log.lines, "pipe": PIPES}
+    for side in ("dst", "a", "b"):
+        tables |= {f"{side}_box": log.boxes, f"{side}_alloc": log.allocations}
+    for name in COLUMNS:
+        numbers = columns[name]
+        low = NONE if name not in ("op", "task", "line", "pipe") else 0
+        high = len(tables[name]) if name in tables else _LIMIT
+        if len(numbers) and name != "detail" and not low <= numbers.min() <= numbers.max() < high:
+            raise ValueError(f"column {name} of its log refers to what is not there")
+    for record in (*log.tasks, *log.launches, *log.allocations, *log.boxes, *log.loops.values()):
+        check_record(record)
+    checks = {
+        "a task of its log is of no launch": all(0 <= task.launch < len(log.launches) for task in log.tasks),
+        "a launch of its log has no grid": all(
+            len(launch.dim) == 3 and min(launch.dim) > 0  # noqa: PLR2004
+            for launch in log.launches
+        ),
+        "an operand of its log has no geometry": all(
+            len(box.shape) == len(box.strides) and box.itemsize > 0 and min(box.shape, default=0) >= 0
+            for box in log.boxes
+        ),
+        "an allocation of its log is of no task, or has no size": all(
+            NONE <= one.task < len(log.tasks) and min(one.nbytes, one.address, *one.shape) >= 0
+            for one in log.allocations
+        ),
+        "a record that its log names is not there": all(
+            0 <= number < len(log) for number in (*log.addresses, *log.more_operands, *log.loops, *log.byte_copies)
+        ),
+        "a further operand of its log is not there": all(
+            NONE <= allocation < len(log.allocations) and NONE <= box < len(log.boxes)
+            for operands in log.more_operands.values()
+            for allocation, _, box in operands
+        ),
+        "an allocation that its log names is not there": all(
+            0 <= number < len(log.allocations) for number in (*log.released, *log.windows, *log.host_writes)
+        ),
+        "a window of its log has no geometry": all(
+            0 <= box < len(log.boxes) for parts in log.windows.values() for _, box in parts
+        ),
+        "the host waits for launches that its log does not have": all(
+            0 <= count <= len(log.launches) for count in log.host_waits
+        ),
+    }
+    for message, right in checks.items():
+        if not right:
+            raise ValueError(message)
+    for allocation in log.allocations:
+        dtype_of(allocation.dtype)
+
+
+def check_tasks(task: Array) -> None:
+    """Raise `ValueError` for numbers of tasks that no grid has: tiles are sorted into a table of all tasks."""
+    if task.ndim != 1 or (task.size and not 0 <= task.min() <= task.max() < _MAX_TASKS):
+        raise ValueError("a tile of a task that no grid has")
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise `ValueError` where tiles leave the output, or are of no task."""
+    tiles, shape = plan.tiles, plan.output_shape
+    if len(plan.dim) != 3 or not all(type(one) is int and one > 0 for one in (*plan.dim, plan.itemsize)):  # noqa: PLR2004
+        raise ValueError(f"a plan with the grid {plan.dim!r:.60}")
+    if not all(type(one) is int and one >= 0 for one in shape):
+        raise ValueError(f"a plan of the output shape {shape!r:.60}")
+    if not len(tiles):
+        return
+    if not 0 <= tiles.task.min() <= tiles.task.max() < max(plan.tasks, 1):
+        raise ValueError("a tile of a task that its plan does not have")
+    if tiles.start.shape != tiles.stop.shape or tiles.start.shape[1] != len(shape):
+        raise ValueError("tiles of another rank than the output")
+    if (tiles.start < 0).any() or (tiles.stop > np.array(shape)).any() or (tiles.stop < tiles.start).any():
+        raise ValueError("a tile outside the output")
