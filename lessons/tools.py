@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +14,20 @@ import numpy as np
 from mlusim import Board, Device
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.records import Records
-from mlusim.analysis.style import BLUE, CAUSE_COLOURS, GREEN, ORANGE, PURPLE, VERMILION, drawing
-from mlusim.log import IO, MOVE, SCALAR, VECTOR
+from mlusim.analysis.spans import KINDS, LANES, Spans, spans
+from mlusim.analysis.style import CAUSE_COLOURS, drawing
 from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from mlusim.results.result import Result
 
 # As narrow as a page's column.
 _WIDTH_IN = 9.0
+# Width of a letter beside the axis, and the sum of red, green and blue from which letters are black.
+_LETTER, _BRIGHT = 0.0085, 380
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ def table(steps: Mapping[str, Step], causes: int = 2) -> None:
 
 
 def draw_causes(steps: Mapping[str, Step], title: str) -> Figure:
-    """One bar for each step: the time of the average working core, by cause."""
+    """One bar for each step: time by cause, per working core on average."""
     with drawing():
         from matplotlib.figure import Figure
 
@@ -94,73 +98,81 @@ def draw_causes(steps: Mapping[str, Step], title: str) -> Figure:
                 axes.barh(names, mean[:, column], left=left, label=words, color=CAUSE_COLOURS[cause], height=0.7)
             left += mean[:, column]
         axes.invert_yaxis()
-        axes.set_xlabel("time of the average working core (us)")
+        axes.set_xlabel("time per working core on average [us]")
         axes.set_title(title)
         figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 
-_PIPES = {IO: "IO", MOVE: "Move", VECTOR: "vector", SCALAR: "scalar"}
-
-
 def draw_pipes(steps: Mapping[str, Step], title: str, *, until_us: float | None = None, units: int = 1) -> Figure:
-    """What the pipes of the first unit (or units: cores, then the memory core) of each step did, over time."""
+    """What the pipes of the first unit (or units: cores, then the memory core) of each step did, over time.
+
+    The spans and their colours are those of the report's timeline; a bar has the name of its operation where it fits.
+    """
     with drawing():
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
 
         rows = [(name, step, task) for name, step in steps.items() for task in _tasks(step.result, units)]
-        rows = [row for row in rows if (Records(row[1].result.log, row[1].result.board).task == row[2]).any()]
-        figure = Figure(figsize=(_WIDTH_IN, 1.3 + 0.85 * len(rows)), layout="constrained")
-        axes = figure.subplots(len(rows), 1, sharex=True, squeeze=False)[:, 0]
-        longest = 0.0
-        for one, (name, step, task) in zip(axes, rows, strict=True):
-            records = Records(step.result.log, step.result.board)
-            mine = records.task == task
-            lanes = [pipe for pipe in _PIPES if (mine & (records.pipe == pipe)).any()]
-            for lane, pipe in enumerate(lanes):
-                seen = records.start_ps < records.start_of_run_ps + (until_us or np.inf) * PS_PER_US
-                chosen = np.flatnonzero(mine & seen & (records.pipe == pipe))
-                start = (records.start_ps[chosen] - records.start_of_run_ps) / PS_PER_US
-                length = (records.end_ps[chosen] - records.start_ps[chosen]) / PS_PER_US
-                reads = records.bus_read_bytes[chosen] > records.bus_write_bytes[chosen]
-                colour = np.where(reads, BLUE, np.where(records.bus_write_bytes[chosen] > 0, VERMILION, GREEN))
-                colours = {VECTOR: PURPLE, SCALAR: ORANGE}.get(pipe, colour)
-                axes_y = np.full(len(chosen), lane)
-                one.barh(axes_y, length, left=start, color=colours, edgecolor="white", linewidth=0.4, height=0.75)
-            one.set_yticks(range(len(lanes)), [_PIPES[pipe] for pipe in lanes])
-            one.invert_yaxis()
-            who = (
-                "memory core"
-                if step.result.log.tasks[task].is_memory_core
-                else f"core {step.result.log.tasks[task].core}"
-            )
+        every = [(name, step, task, *_spans(step, task)) for name, step, task in rows]
+        every = [row for row in every if len(row[4])]
+        figure = Figure(figsize=(_WIDTH_IN, 1.3 + 0.85 * len(every)), layout="constrained")
+        axes = figure.subplots(len(every), 1, sharex=True, squeeze=False)[:, 0]
+        end_us = until_us or max(step.result.time_us for _, step, *_ in every)
+        used: set[int] = set()
+        for one, (name, step, task, records, mine) in zip(axes, every, strict=True):
+            lanes = [lane for lane in LANES if (mine.lane == lane).any()]
+            _draw_bars(one, records, mine, lanes, end_us)
+            used |= set(mine.kind.tolist())
+            one.set_yticks(range(len(lanes)), [LANES[lane] for lane in lanes])
+            one.set_ylim(len(lanes) - 0.5, -0.5)
+            record = step.result.log.tasks[task]
+            who = "memory core" if record.is_memory_core else f"core {record.core}"
             one.set_title(f"{name}: {who}" if units > 1 else name, fontsize=10)
-            longest = max(longest, step.result.time_us)
-        axes[-1].set_xlim(0, until_us or longest)
-        axes[-1].set_xlabel("time since the launch (us)")
+        axes[-1].set_xlim(0, end_us)
+        axes[-1].set_xlabel("time since the launch [us]")
         figure.suptitle(title, x=0.01, ha="left", weight="bold")
-        kinds = {
-            "loads from DRAM": BLUE,
-            "stores to DRAM": VERMILION,
-            "copies on chip": GREEN,
-            "vector": PURPLE,
-            "scalar": ORANGE,
-        }
         figure.legend(
-            handles=[Patch(color=colour, label=words) for words, colour in kinds.items()],
+            handles=[Patch(color=KINDS[kind][1], label=KINDS[kind][0]) for kind in sorted(used)],
             loc="outside lower center",
             ncols=5,
         )
     return figure
 
 
+def _spans(step: Step, task: int) -> tuple[Records, Spans]:
+    """The records of a step, and the spans of one of its tasks."""
+    records = Records(step.result.log, step.result.board)
+    every = spans(records)
+    return records, every.where(records.task[every.record] == task)
+
+
+def _draw_bars(axes: Axes, records: Records, mine: Spans, lanes: list[int], end_us: float) -> None:
+    """A bar for each span, with its operation's name where there is room for it."""
+    for lane, start_ps, end_ps, kind, record in zip(
+        mine.lane.tolist(), mine.start_ps.tolist(), mine.end_ps.tolist(), mine.kind.tolist(), mine.record.tolist(),
+        strict=True,
+    ):  # fmt: skip
+        start, stop = ((at - records.start_of_run_ps) / PS_PER_US for at in (start_ps, end_ps))
+        if start >= end_us:
+            continue
+        name, colour = KINDS[kind]
+        axes.barh(lanes.index(lane), stop - start, left=start, color=colour, edgecolor="white", linewidth=0.4)
+        words = "start-up" if name == "DMA start-up" else records.log.ops[records.op[record]]
+        if min(stop, end_us) - start > _LETTER * (len(words) + 1) * end_us:
+            bright = sum(int(colour[at : at + 2], 16) for at in (1, 3, 5)) > _BRIGHT
+            axes.text(
+                (start + min(stop, end_us)) / 2, lanes.index(lane), words, ha="center", va="center", fontsize=7,
+                color="black" if bright else "white", clip_on=True,
+            )  # fmt: skip
+
+
 def show(figure: Figure, name: str) -> None:
-    """Give a figure to whoever renders the lesson; as a script, write it to `<name>.svg` in this directory's `out`."""
+    """Give a figure to whoever renders the lesson; as a script, write it to `<name>.svg` in a folder of its own."""
     if _FIGURES is not None:
         _FIGURES.append((name, figure))
         return
-    target = Path("out")
+    target = Path(tempfile.gettempdir()) / "mlusim-lessons"
     target.mkdir(exist_ok=True)
     figure.savefig(target / f"{name}.svg")
     print(f"(picture: {target / name}.svg)", file=sys.stderr)

@@ -14,8 +14,8 @@ from mlusim.errors import InputError
 if TYPE_CHECKING:
     from mlusim.hardware import Board
 
-_HEADS = ("board", "arch", "clusters", "cores", "clock", "DRAM bandwidth", "NRAM a core", "SRAM a cluster", "max UNION")
-_NUMBERS = (1, 2, 3, 4, 5, 6, 7, 8)
+_HEADS = ("board", "arch", "cores", "clock", "DRAM", "NRAM", "SRAM", "UNION")
+_NUMBERS = (1, 2, 3, 4, 5, 6, 7)
 
 
 _HELP = """\
@@ -78,8 +78,7 @@ def _list() -> None:
             (
                 row["name"],
                 str(row["arch"]),
-                str(row["clusters"]),
-                str(row["cores"]),
+                f"{row['clusters']} x {int(row['cores']) // int(row['clusters'])}",
                 row["clock"],
                 row["bandwidth"],
                 _short(row["nram_usable"]),
@@ -90,7 +89,11 @@ def _list() -> None:
         ],
         right=_NUMBERS,
     )
-    show.print_text("\nNRAM and SRAM: what a kernel may allocate. One board with its sources: mlusim devices NAME")
+    show.print_text(
+        "\nCores: clusters x cores of each. DRAM: nominal bandwidth. NRAM of a core and SRAM\n"
+        "of a cluster: what a kernel may allocate. UNION: the most clusters of a launch.\n"
+        "One board with its sources: mlusim devices NAME"
+    )
 
 
 def _show(board: Board) -> None:

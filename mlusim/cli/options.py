@@ -116,6 +116,8 @@ class Size(ParamType):
 
         if not isinstance(value, str):
             return int(value)
+        if value.strip().startswith("-"):
+            self.fail(f"{value} is negative: a size is 0 or more, such as 64KiB", param, ctx)
         found = numbers("bytes", value)
         if len(found) != 1:
             self.fail(f"{value!r} is no single size such as 64KiB", param, ctx)
