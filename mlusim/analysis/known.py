@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from mlusim.analysis.floor import LOSSES, RESTS_ON, Floor
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.records import Records
@@ -55,7 +53,7 @@ _FUNCTIONS = (
     "sigmoid",
     "softplus",
 )
-_TENSOR = ("matmul", "mlp", "conv")
+_TENSOR = frozenset({"matmul", "mlp", "conv"})
 _MOVES = frozenset({"fill", "write_zero", "write_value", "transpose", "mirror", "rotate90", "rotate180", "rotate270"})
 _BY_INDEX = frozenset({"gather", "scatter", "memcpy_rows", "scalar_copy", "collect"})
 # A cause or a traffic decides the kind where it has this part of all.
@@ -77,7 +75,7 @@ def kind_of(records: Records, metrics: Metrics) -> str:
     by_index = bool(_BY_INDEX.intersection(metrics.operations))
     # The first that holds.
     kinds = {
-        "matmul": any(name.startswith(_TENSOR) for name in vector),
+        "matmul": bool(_TENSOR & vector),
         "access by index": by_index,
         "scalar loop": share["scalar"] > _MOST,
         "launch": share["launch"] > _MOST and moved < _SMALL_RUN_BYTES,
@@ -239,21 +237,21 @@ class Coverage:
     Attributes:
         level: of the bands.
         rows, held: measurements, and those within.
-        by_kind: kind: (rows, held).
+        by_kind: kind: [rows, held].
     """
 
     level: str
     rows: int
     held: int
-    by_kind: dict[str, tuple[int, int]]
+    by_kind: dict[str, list[int]]
 
 
 def coverage(level: str) -> Coverage:
     """Leave each kind out in turn: are its rows within the band that the other kinds give?"""
     found = scores(level)
-    by_kind = {}
+    by_kind: dict[str, list[int]] = {}
     for kind in dict.fromkeys(kind for kind, _ in found):
         limit = quantile([abs(error) for other, error in found if other != kind])
         own = [abs(error) for other, error in found if other == kind]
-        by_kind[kind] = (len(own), int(np.sum(np.array(own) <= limit)))
+        by_kind[kind] = [len(own), sum(size <= limit for size in own)]
     return Coverage(level, len(found), sum(held for _, held in by_kind.values()), by_kind)

@@ -205,6 +205,7 @@ def test_conflicting_sources_are_named(name: str, field: str, pattern: str) -> N
         ("mlu270-f4", "mlu270-s4"),
         ("MLU270-V4", "mlu270-s4"),
         ("mlu290", "mlu290-m5"),
+        ("mlu590", "mlu590-m9"),
     ],
 )
 def test_board_by_name_or_alias(asked: str, found: str) -> None:
@@ -220,7 +221,7 @@ def test_a_board_comes_back_as_it_is() -> None:
     ("asked", "message"),
     [
         ("mlu370x4", r"^no board 'mlu370x4'; did you mean mlu370-x4 or mlu370-x8 or .*\? presets: mlu220-m2, .*m9dg$"),
-        ("mlu59", r"^no board 'mlu59'; did you mean .*mlu590-.*\? presets: mlu220-m2, "),
+        ("mlu590-h", r"^no board 'mlu590-h'; did you mean .*mlu590-h8.*\? presets: mlu220-m2, "),
         ("a100", r"^no board 'a100'; presets: mlu220-m2, mlu270-s4, "),
         ("", r"^no board ''; presets: mlu220-m2, "),
         (370, r"^a board is the name of a preset, the path of a \.toml file or a Board, not int$"),

@@ -1,0 +1,102 @@
+"""Shares of a full link that are not exactly fair: what they keep, and what they are there for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mlusim.cores.core import Core
+from mlusim.hardware import board
+from mlusim.host.device import Device
+from mlusim.memory.clock import Clock
+from mlusim.memory.link import READ, WRITE, Flow, Link, weights
+from mlusim.memory.view import View
+from mlusim.units import KIB
+
+
+class Recorded(Flow):
+    __slots__ = ("ended",)
+
+    def __init__(self, work: float, traffic: int = READ) -> None:
+        super().__init__(work, 1.0, 1.0, 0, traffic)
+        self.ended = -1
+
+    def done(self, now: int) -> None:
+        self.ended = now
+
+
+def run(link: Link, clock: Clock, flows: list[Recorded]) -> list[int]:
+    for flow in flows:
+        link.join(flow, clock.now, clock.now)
+    clock.run()
+    return [flow.ended for flow in flows]
+
+
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=40), st.sampled_from([0.0, 0.1, 0.3, 0.6]))
+@settings(deadline=None, max_examples=60)
+def test_a_full_link_carries_what_it_carries_under_fair_sharing(works: list[int], spread: float) -> None:
+    clock = Clock()
+    link = Link(clock, 0.02, [1e9], spread=spread)
+    ends = run(link, clock, [Recorded(100.0 * work) for work in works])
+    assert max(ends) == pytest.approx(sum(works) * 100 / 0.02, abs=len(works) + 1)
+
+
+def test_a_transfer_alone_is_exact_and_together_they_differ() -> None:
+    alone, many = Clock(), Clock()
+    assert run(Link(alone, 0.02, [1e9], spread=0.3), alone, [Recorded(1000)]) == [50_000]
+    ends = run(Link(many, 0.02, [1e9], spread=0.3), many, [Recorded(1000) for _ in range(8)])
+    assert len(set(ends)) == 8
+
+
+@given(st.floats(0, 0.99))
+def test_weights_lie_within_the_spread_and_any_few_neighbours_are_even(spread: float) -> None:
+    found = weights(spread)
+    assert all(abs(weight - 1) <= spread + 1e-3 for weight in found)
+    assert all(abs(np.mean(found[at : at + 34]) - 1) <= 0.06 * spread + 1e-3 for at in range(0, len(found) - 34, 34))
+
+
+def test_two_bytes_do_not_mix_with_megabytes() -> None:
+    """A small read ends; the writes after it go at full speed at once, those after a large one do not."""
+    ends = {}
+    for nbytes in (2, 10_000):
+        clock = Clock()
+        link = Link(clock, 1.0, [1e9], mixed_factor=0.5, mixing_ps=10**9, mixing_reach=4.0)
+        run(link, clock, [Recorded(nbytes)])
+        start = clock.now
+        ends[nbytes] = run(link, clock, [Recorded(20_000, WRITE)])[0] - start
+    assert ends[2] == pytest.approx(20_000, abs=10)
+    # Mixed throughout: four times 10 000 picoseconds cover the write at half the rate.
+    assert ends[10_000] == pytest.approx(40_000, abs=10)
+
+
+async def blocking(core: Core, x: View, out: View, tile: int, instructions: int) -> None:
+    """Load, compute and store, each waited for."""
+    buffer = core.nram.alloc(tile, x.dtype)
+    each = x.size // core.task_dim
+    for start in range(core.task_id * each, (core.task_id + 1) * each, tile):
+        part = buffer[: min(tile, (core.task_id + 1) * each - start)]
+        await core.memcpy(part, x[start : start + part.size])
+        for _ in range(instructions):
+            core.mul(part, part, 1.0)
+        await core.memcpy(out[start : start + part.size], part)
+
+
+def time_of(name: str, instructions: int, *, skew_ps: int = 5_000, tile: int = 64 * KIB // 4) -> int:
+    on = board(name).replace(core_start_skew_ps=skew_ps)
+    device = Device(on, data=False)
+    count = on.cores * 24 * 64 * KIB // 4
+    x = device.upload(np.broadcast_to(np.zeros((), np.float32), count), "x")
+    device.launch(blocking, x, device.alloc(count, np.float32), tile, instructions, dim=on.cores, kind="BLOCK")
+    device.synchronize()
+    return device.log.launches[0].end_ps
+
+
+@pytest.mark.parametrize("instructions", [0, 1, 8])
+@pytest.mark.parametrize("name", ["mlu270-s4", "mlu290-m5", "mlu370-x4", "mlu590-m9"])
+def test_no_time_of_a_large_kernel_hangs_on_lockstep(name: str, instructions: int) -> None:
+    """Blocking load, compute, store on all cores: starts 0 to 30 ns apart, tiles a quarter larger or smaller."""
+    times = [time_of(name, instructions, skew_ps=skew_ps) for skew_ps in (0, 5_000, 30_000)]
+    times.append(time_of(name, instructions, tile=80 * KIB // 4))
+    assert max(times) <= 1.06 * min(times)
