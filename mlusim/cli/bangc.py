@@ -152,6 +152,7 @@ def _entry(module: Module, entry: str, device: Any, **options: Any) -> int:
         dtype=options["dtype"] or "float32",
         launch=launch,
         seed=options["seed"],
+        theory_ops=options["theory_ops"],
     )
     return finish(
         call,
@@ -177,7 +178,7 @@ def _program(module: Module, device: Any, **options: Any) -> int:
     on = Device(device, dma=options["dma"])
     status = run_program(module, on)
     if options["check"] or options["report"] or saved or options["as_json"]:
-        result = on.result(module.path.stem)
+        result = on.result(module.path.stem, theory_ops=options["theory_ops"])
         if options["check"]:
             result.report = on.verify()
         finish_run(

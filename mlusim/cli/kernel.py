@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 METAVAR = "FILE.py:KERNEL"
 _SECTIONS = {
-    "Arguments": ("arg", "settings", "shape", "dtype", "seed"),
+    "Arguments": ("arg", "settings", "shape", "dtype", "seed", "theory_ops"),
     "Board and launch": ("device", "dim", "kind"),
 }
 
@@ -47,7 +47,15 @@ def is_kernel(word: str) -> bool:
 def argument_options(*, several: bool = False) -> list[click.Parameter]:
     """Options for a kernel's arguments and its launch; `several`: settings and launches may have several values."""
     more = "; may be repeated, and VALUES be a list or range: tile=1024..8192*2" if several else "; may be repeated"
+    operations = click.Option(
+        ["--theory-ops"],
+        type=click.IntRange(min=0),
+        metavar="NUMBER",
+        help="Operations that the kernel's purpose needs, for compute_efficiency; 0: it only moves data. "
+        "[default: unknown]",
+    )
     return [
+        *([] if several else [operations]),
         click.Option(
             ["--arg"],
             multiple=True,
@@ -90,7 +98,7 @@ def argument_options(*, several: bool = False) -> list[click.Parameter]:
     ]
 
 
-def call_of(
+def call_of(  # noqa: PLR0913 - the options of the command
     given: str,
     *,
     arg: Sequence[str],
@@ -100,6 +108,7 @@ def call_of(
     seed: int,
     dim: tuple[int, ...] | None,
     kind: str | None,
+    theory_ops: int | None = None,
 ) -> KernelCall:
     """The kernel of `FILE.py:KERNEL` with its arguments. Raises `InputError`."""
     from mlusim.explore.kernel_call import KernelCall
@@ -119,6 +128,7 @@ def call_of(
         settings={name: found[0] for name, found in values.items()},
         launch=launch | ({"kind": kind.upper()} if kind else {}),
         seed=seed,
+        theory_ops=theory_ops,
     )
 
 

@@ -145,7 +145,7 @@ def _metrics(before: Result, after: Result) -> list[MetricChange]:
             "time_us": result.time_us,
             "lower_bound_us": result.floor.time_ps / 1e6,
             "io_efficiency": metrics.io_efficiency,
-            "compute_efficiency": metrics.compute_efficiency or 0.0,
+            **({} if metrics.compute_efficiency is None else {"compute_efficiency": metrics.compute_efficiency}),
             **{f"bus_{name}_bytes": value for name, value in metrics.bus_bytes.items()},
             **{f"{name}_bytes": value for name, value in metrics.bytes_requested.items()},
             "peak_nram_bytes": metrics.peak_nram_bytes,

@@ -37,6 +37,7 @@ class KernelCall:
         settings: values for parameters that have a default.
         launch: `dim` and `kind`, where they are given.
         seed: of the random inputs.
+        theory_ops: operations that the kernel's purpose needs; None where nobody declared any.
     """
 
     kernel: UserKernel
@@ -46,6 +47,7 @@ class KernelCall:
     settings: Mapping[str, Any] = field(default_factory=dict)
     launch: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    theory_ops: int | None = None
 
     def values(self, *, data: bool = True) -> dict[str, Any]:
         """What each parameter is given, by name: arrays, `Output`, numbers. Raises `InputError`."""
@@ -87,7 +89,8 @@ class KernelCall:
             if self.kernel.launches:
                 return self._launched(board, data=data, progress=progress)
             function, values = self._call(data=data)
-            return run_kernel(function, *values, device=board, data=data, progress=progress, **self.launch, **options)
+            launch = {**self.launch, "theory_ops": self.theory_ops}
+            return run_kernel(function, *values, device=board, data=data, progress=progress, **launch, **options)
 
     def verify(self, board: Board, *, reference: Reference = None, tolerance: float = 0.0, **options: Any) -> Report:
         """Verify it on a device of its own; see `mlusim.verify`. Raises `InputError`."""
@@ -95,8 +98,9 @@ class KernelCall:
             raise InputError(f"{self.kernel.name} is a plain function that launches kernels: verify runs one kernel")
         with beside(self.kernel.file if self.kernel.text else ""):
             function, values = self._call()
+            launch = {**self.launch, "theory_ops": self.theory_ops}
             return verify(
-                function, *values, device=board, reference=reference, tolerance=tolerance, **self.launch, **options
+                function, *values, device=board, reference=reference, tolerance=tolerance, **launch, **options
             )
 
     def _launched(self, board: Board, *, data: bool, progress: bool) -> Result:
@@ -108,7 +112,7 @@ class KernelCall:
         device = Device(board, data=data, progress=progress)
         self.kernel.function(device, self.shape, self.dtype, **self.settings)
         device.synchronize()
-        return device.result(self.kernel.name)
+        return device.result(self.kernel.name, theory_ops=self.theory_ops)
 
 
 def absolute(arguments: Sequence[str]) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def run(  # noqa: PLR0913
     stall_s: float = DEFAULT_STALL_S,
     progress: bool = False,
     check: bool = False,
-    theory_ops: int = 0,
+    theory_ops: int | None = None,
     **settings: Any,
 ) -> Result:
     """Run a kernel on a device of its own.
@@ -60,7 +60,8 @@ def run(  # noqa: PLR0913
         data: False for a timing-only run, which has no outputs.
         dma, max_operations, stall_s, progress: as `Device`.
         check: verify the run; the report is the result's `report`.
-        theory_ops: operations that the kernel's purpose needs, for compute_efficiency.
+        theory_ops: operations that the kernel's purpose needs, for compute_efficiency; 0 where it only moves data;
+            None: unknown.
         settings: parameters of the kernel that have a default.
 
     Returns the result: `outputs` by name, `output` where there is one. Raises what `Device.synchronize` raises, and
