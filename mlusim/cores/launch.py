@@ -136,6 +136,7 @@ class Launch:
         if self._waves == 0:
             now = self.chip.environment.now
             self.chip.log.open_launch(self.index, now)
+            self.chip.dram.restart()
         if self.union:
             self._place_unions()
         elif not self.running:

@@ -110,6 +110,7 @@ class Link:
         spread: float = 0.0,
     ) -> None:
         self._weights = weights(spread)
+        self._weighted = 0
         # Picoseconds that a byte of work which has ended counts as in flight.
         self._reach_ps = mixing_reach / rate
         self._environment = environment
@@ -145,13 +146,19 @@ class Link:
         self._arrivals: list[tuple[int, int, Flow]] = []
         self._port_floor = _INFINITE
 
+    def restart(self) -> None:
+        """A launch begins: it takes the time that it takes on a new device."""
+        self._weighted = 0
+        self._reads_until = self._writes_until = -1
+
     def join(self, flow: Flow, ready_ps: int, now: int) -> None:
         """Begin a transfer at `ready_ps`, now or later."""
         self._order = flow.order = self._order + 1
         arrivals = self._arrivals
         others = self._flows + len(arrivals)
         if others and (others + 1) * flow.limit > self._rate:
-            flow.weight = self._weights[self._order % _WEIGHTS]
+            flow.weight = self._weights[self._weighted % _WEIGHTS]
+            self._weighted += 1
         else:
             flow.weight = 1.0
         insort(arrivals, (ready_ps, flow.order, flow))

@@ -39,6 +39,14 @@ from mlusim.version import __version__
 
 FORMAT = "mlusim-run"
 NUMBER = 1
+# Parameters of a board that the first version did not have.
+_ADDED = frozenset(
+    {
+        *("cluster_start_ps", "dma_element_ps", "dram_mixing_reach", "dram_share_spread"),
+        *(f"vector_{kind}_cycles" for kind in ("divide", "exp", "log", "root", "trig", "activation")),
+        *("tensor_efficiency", "tensor_ops_per_cycle_fp32", "tensor_startup_cycles"),
+    }
+)
 _STAND_IN = "mlu370-x4"  # for parameters of a user's board that an earlier version did not have
 
 Array = np.ndarray[Any, Any]
@@ -242,7 +250,7 @@ def _board_of(values: dict[str, Any]) -> Board:
         base = find_preset(values["name"])
     except BoardError:
         base = find_preset(_STAND_IN)
-    missing = set(board_values(base)) - set(values)
+    missing = _ADDED - set(values)
     sources = dict.fromkeys(missing, "ASSUMED: not in the saved run, which an earlier version wrote")
     given = {name: value for name, value in values.items() if name != "sources"}
     return Board(sources={**values["sources"], **sources}, **{name: getattr(base, name) for name in missing}, **given)
