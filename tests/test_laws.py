@@ -163,7 +163,7 @@ def rate(name, *, write, strided):
 
 
 def fair(name):
-    """A board whose cores start together and share the DRAM fairly; otherwise a few per cent hang on who comes first."""
+    """A board whose cores start together and share the DRAM fairly; else a few per cent hang on who comes first."""
     return board(name).replace(dram_share_spread=0.0, cluster_start_ps=0)
 
 

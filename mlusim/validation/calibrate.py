@@ -32,9 +32,6 @@ _LONG_US = 60.0  # a launch's skew does not show in what takes longer
 _DIFFERENCE = 0.1
 _ROUNDS = 3
 _ROW_DOUBT = 0.05  # of a measurement and its re-creation together
-# Two rows of one source and one kernel: their ratio is known better than either.
-_PAIRS = (("rows-4KB-590h8", "rows-8KB-590h8"),)
-_PAIR_DOUBT = 0.02
 _STEP = 0.5  # the longest step of a parameter, as a logarithm
 
 Values: TypeAlias = tuple[float, ...]
@@ -48,8 +45,6 @@ class Fit:
         self.rows = list(rows)
         self.parameters = list(parameters)
         self.first = tuple(float(getattr(before(item.known_on), item.fields[0])) for item in self.parameters)
-        places = {row.name: index for index, row in enumerate(self.rows)}
-        self.pairs = [(places[one], places[two]) for one, two in _PAIRS if one in places and two in places]
         self._known: dict[Any, float] = {}
 
     def simulate(self, row: Measurement, values: Sequence[float]) -> float:
@@ -90,12 +85,8 @@ class Fit:
         chosen = [index for index, row in enumerate(self.rows) if row.name not in without]
         doubts = np.array([item.doubt for item in self.parameters])
         pull = np.log(np.array(self.first) / np.array(values)) / doubts
-        here = self.residuals(values)
-        pairs = [pair for pair in self.pairs if set(pair) <= set(chosen)]
-        more = [(slopes[one] - slopes[two]) / _PAIR_DOUBT for one, two in pairs]
-        matrix = np.vstack([slopes[chosen] / _ROW_DOUBT, *more, np.diag(1 / doubts)])
-        ratios = [(here[two] - here[one]) / _PAIR_DOUBT for one, two in pairs]
-        right = np.concatenate([-here[chosen] / _ROW_DOUBT, ratios, pull])
+        matrix = np.vstack([slopes[chosen] / _ROW_DOUBT, np.diag(1 / doubts)])
+        right = np.concatenate([-self.residuals(values)[chosen] / _ROW_DOUBT, pull])
         change = np.clip(np.linalg.lstsq(matrix, right, rcond=None)[0], -_STEP, _STEP)
         return tuple(
             float(np.clip(value * math.exp(part), item.low, item.high))
@@ -104,9 +95,7 @@ class Fit:
 
     def cost(self, values: Values) -> float:
         """What the fit makes least."""
-        here = self.residuals(values)
-        ratios = [(here[one] - here[two]) / _PAIR_DOUBT for one, two in self.pairs]
-        misses = np.concatenate([here / _ROW_DOUBT, ratios])
+        misses = self.residuals(values) / _ROW_DOUBT
         pulls = [
             math.log(value / first) / item.doubt
             for item, value, first in zip(self.parameters, values, self.first, strict=True)
