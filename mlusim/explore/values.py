@@ -67,6 +67,9 @@ def _check_count(name: str, text: str, count: int) -> None:
 
 
 def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
+    if re.fullmatch(r"-\d+", item):
+        # An axis that counts from the end. What cannot be negative is refused by what takes it.
+        return [int(item)]
     found = _ITEM.fullmatch(item)
     if not found:
         raise InputError(

@@ -92,3 +92,7 @@ def test_text_takes_the_largest_unit():
     assert text_of("shape", (2, 8)) == "2x8"
     assert text_of("strategy", "tight") == "tight"
     assert text_of("backward", value=True) == "True"
+
+
+def test_an_axis_counts_from_the_end():
+    assert numbers("axis", "-1,0,-2") == [-1, 0, -2]

@@ -474,7 +474,7 @@ def test_instructions_that_a_board_lacks_are_refused():
 def test_another_split_is_refused_unless_it_is_to_be_kept():
     run = ran("tin_shift", "mlu370-x4")
     message = refused(run, clusters=1, max_union=1)
-    assert "tin_shift_forward would be split in another way on mlu370-x4: grid (4, 1, 1) instead of" in message
+    assert "tin_shift_forward would be split in another way on mlu370-x4: " in message
     assert "keep_split=True (--keep-split)" in message
     kept = retime(run, clusters=1, max_union=1, keep_split=True)
     assert kept.plan.dim == run.plan.dim
