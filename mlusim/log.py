@@ -7,6 +7,7 @@ order. Operands are boxes: an allocation, a byte offset in it, and an interned g
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -222,7 +223,7 @@ class Log:
 
         columns = self.columns()
         kinds = [*(record.memory for record in self.allocations), ""]
-        lines = [*(f"{file}:{line}" for file, line, _ in self.lines), ""]
+        lines = [*(f"{Path(file).name}:{line}" for file, line, _ in self.lines), ""]
         names = [*(record.name for record in self.allocations), ""]
         worded = {
             "op": np.array([*self.ops, ""], object)[columns["op"]],
