@@ -72,3 +72,10 @@ def test_check_lists_files_entries_and_missing_intrinsics(tmp_path: Path, capsys
     assert files["strange.mlu"]["entries"] == ["two"]
     assert "bad.mlu:1:" in files["bad.mlu"]["error"]
     assert "error: expected primary-expression" in files["bad.mlu"]["error"]
+
+
+def test_a_program_in_the_names_of_older_runtimes_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    device = Device()
+    assert run_program(bangc.compile(KERNELS / "older.mlu"), device) == 0
+    assert capsys.readouterr().out == "PASSED\n"
+    device.verify().check()
