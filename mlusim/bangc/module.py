@@ -253,7 +253,7 @@ def _preprocess(
 
 def _check(path: Path, rewritten: Rewritten, std: str, compiler: toolchain.Compiler) -> None:
     """Let the compiler read the text, no more."""
-    command = [*compiler.command, f"-std={std}", *compiler.options, "-fsyntax-only", "-x", "c++-cpp-output", "-"]
+    command = [*compiler.command, f"-std={std}", *compiler.options, "-fsyntax-only", "-x", compiler.language, "-"]
     done = toolchain.run(command, rewritten.text)
     if done.returncode:
         raise CompileError(_compiler_text(done.stderr, path))
@@ -270,9 +270,9 @@ def _build(path: Path, rewritten: Rewritten, std: str, compiler: toolchain.Compi
     if failed.exists():
         raise CompileError(json.loads(failed.read_text())["message"])
     with tempfile.TemporaryDirectory() as work:
-        source, made, linked = Path(work) / "kernel.ii", Path(work) / "kernel.o", Path(work) / "kernel.so"
+        source, made, linked = Path(work) / "kernel.cpp", Path(work) / "kernel.o", Path(work) / "kernel.so"
         source.write_text(rewritten.text)
-        language = "c++-cpp-output"
+        language = compiler.language
         done = toolchain.run([*compiler.command, *options, "-x", language, "-c", str(source), "-o", str(made)])
         if done.returncode:
             message = _compiler_text(done.stderr, path)

@@ -53,6 +53,11 @@ class Compiler:
         return (*_COMMON, *(_GNU if self.gnu else _CLANG))
 
     @property
+    def language(self) -> str:
+        """What preprocessed text is called. The wheel's compiler knows no word for it: it looks for macros again."""
+        return "c++-cpp-output" if self.gnu else "c++"
+
+    @property
     def seen(self) -> tuple[str, ...]:
         """Options that make plain accesses call the simulator."""
         entry = ("--param", "tsan-instrument-func-entry-exit=0") if self.gnu else ("-mllvm", _NO_ENTRY)
