@@ -142,6 +142,10 @@ class Log:
         self._code_objects: list[CodeType] = []
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Frames and code objects are of the process that ran the kernels.
+        return {**vars(self), "_frame_lines": {}, "_code_objects": []}
+
     def __len__(self) -> int:
         return self.records.count
 

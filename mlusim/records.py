@@ -216,6 +216,15 @@ class Records:
         self._hold(rows)
         self.count = len(table)
 
+    def __getstate__(self) -> dict[str, Any]:
+        views = ("_bytes", "_quads", "_longs")
+        kept = {name: value for name, value in vars(self).items() if name not in views}
+        return kept | {"_rows": self._rows[: max(self.count, 1)].copy()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._hold(state["_rows"])
+
     def _hold(self, rows: np.ndarray[Any, Any]) -> None:
         self._rows = rows
         self._room = len(rows)

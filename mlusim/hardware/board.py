@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import BoardError, nearest
 from mlusim.units import cycles_to_ps
@@ -253,6 +253,11 @@ class Board:
         """Time of `cycles` of the core clock in picoseconds, rounded up."""
         return cycles_to_ps(cycles, self.clock_hz)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A mapping proxy cannot be pickled; the sources become one again.
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return _board_of, (values | {"sources": dict(self.sources)},)
+
     def replace(self, **changes: object) -> Board:
         """A copy with some fields changed; their source becomes `ASSUMED: set by the user`."""
         known = {item.name for item in fields(self)}
@@ -359,3 +364,8 @@ _POSITIVE = frozenset(
         "wram_alignment_bytes",
     }
 )
+
+
+def _board_of(values: dict[str, Any]) -> Board:
+    """A board from a pickle."""
+    return Board(**values)

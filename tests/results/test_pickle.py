@@ -1,0 +1,43 @@
+"""Results, boards and plans go to other processes and to caches by pickle."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.analysis.table import to_json
+from mlusim.hardware import presets
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_a_result_is_the_same_after_pickling(protocol):
+    x = np.arange(24, dtype=np.int32).reshape(4, 6)
+    run = mlusim.ops.gather(x, np.zeros((2, 6), np.int64), 0)
+    other = pickle.loads(pickle.dumps(run, protocol))  # noqa: S301
+    assert to_json(other) == to_json(run)
+    assert np.array_equal(other.output, run.output)
+    assert other.plan.explain() == run.plan.explain()
+    assert np.array_equal(other.log.table(), run.log.table())
+
+
+def test_every_board_is_the_same_after_pickling():
+    for board in presets():
+        other = pickle.loads(pickle.dumps(board))  # noqa: S301
+        assert other == board
+        assert dict(other.sources) == dict(board.sources)
+
+
+def test_a_device_may_run_on_with_a_pickled_log_elsewhere():
+    device = mlusim.Device()
+
+    async def kernel(core, out):
+        core.scalar(10)
+
+    out = device.alloc(4, "int8")
+    for _ in range(2):
+        device.launch(kernel, out, dim=4, kind="BLOCK")
+        device.synchronize()
+        assert len(pickle.loads(pickle.dumps(device.log)).records) == len(device.log.records)  # noqa: S301
