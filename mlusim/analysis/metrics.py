@@ -18,7 +18,7 @@ from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
 from mlusim.hardware import Board
 from mlusim.log import NONE, PIPES, SCALAR, SYNC, AllocationRecord, Log
 from mlusim.memory.kinds import MemoryKind
-from mlusim.units import PS_PER_S, ps_to_cycles, round_up
+from mlusim.units import PS_PER_S, PS_PER_US, ps_to_cycles, round_up
 
 # The vendor's acceptance bar for operators that only move data (P).
 NETWORK_BAR = 0.60
@@ -86,6 +86,12 @@ class Metrics:
     core_causes_ps: Integers = field(repr=False)
     task_busy_ps: Integers = field(repr=False)
     task_idle_ps: Integers = field(repr=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"<metrics: {self.time_ps / PS_PER_US:.2f} us, io_efficiency {self.io_efficiency:.1%}, "
+            f"DRAM bus {self.bus_bytes['read']} B read and {self.bus_bytes['write']} B written>"
+        )
 
 
 def measure(

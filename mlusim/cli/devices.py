@@ -90,9 +90,9 @@ def _list() -> None:
         right=_NUMBERS,
     )
     show.print_text(
-        "\nCores: clusters x cores of each. DRAM: nominal bandwidth. NRAM of a core and SRAM\n"
-        "of a cluster: what a kernel may allocate. UNION: the most clusters of a launch.\n"
-        "One board with its sources: mlusim devices NAME"
+        "\nCores: clusters x cores of each. DRAM: nominal bandwidth. NRAM of a core and\n"
+        "SRAM of a cluster: what a kernel may allocate. UNION: the most clusters of a\n"
+        "launch. One board with its sources: mlusim devices NAME"
     )
 
 

@@ -214,6 +214,10 @@ class Board:
         _check_sources(self)
         _check_together(self)
 
+    def __repr__(self) -> str:
+        rate = self.dram_bandwidth_bytes_per_s / 10**9
+        return f"<board {self.name}: {self.clusters} x {self.cores_per_cluster} cores, DRAM {rate:g} GB/s>"
+
     @property
     def cores(self) -> int:
         """MLU cores on the board, memory cores not counted."""

@@ -186,6 +186,10 @@ class Plan:
             parameters=parameters or {},
         )
 
+    def __repr__(self) -> str:
+        how = f"strategy {self.strategy}, tier {self.tier}, {len(self.tiles)} tiles"
+        return f"<plan of {self.operator} on {self.board.name}: {how}>"
+
     @property
     def allowed_nram_bytes(self) -> int:
         """NRAM of a core that the plan may use: the limit, or all that is usable on the board."""
