@@ -262,7 +262,7 @@ def _check(path: Path, rewritten: Rewritten, std: str, compiler: toolchain.Compi
 def _build(path: Path, rewritten: Rewritten, std: str, compiler: toolchain.Compiler) -> Path:
     folder = toolchain.cache_folder()
     options = (f"-std={std}", *compiler.options, *compiler.seen)
-    key = toolchain.content_key(rewritten.text, *options, *compiler.command, compiler.version)
+    key = toolchain.content_key(rewritten.text, compiler.language, *options, *compiler.command, compiler.version)
     target = folder / f"{key}.so"
     failed = folder / f"{key}.json"
     if target.exists():
