@@ -13,7 +13,6 @@ from mlusim import ops
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.kernels.reverse import copies
-from mlusim.log import OP
 from mlusim.results.result import Result
 from mlusim.units import PS_PER_S
 
@@ -25,7 +24,7 @@ def small(name: str, nram_bytes: int) -> Board:
 
 
 def count(result: Result, name: str) -> int:
-    return int((result.log.table()[:, OP] == result.log.op(name)).sum())
+    return int((result.log.columns()["op"] == result.log.op(name)).sum())
 
 
 class TestCopies:
