@@ -171,3 +171,11 @@ def test_files_of_others(tmp_path):
     base.close()
     assert [path.name for path in Path(tmp_path).iterdir() if is_ours(path)] == []
     assert not is_ours(tmp_path / "none")
+
+
+@pytest.mark.parametrize("path", [None, 3, b"run.zip", "", "a\0b", ["run.zip"]])
+def test_what_is_no_path(path):
+    run = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0)
+    for use in (run.save, mlusim.load):
+        with pytest.raises(mlusim.InputError, match="is no path: give a text such as 'run.zip', or a Path"):
+            use(path)

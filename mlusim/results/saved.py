@@ -27,7 +27,7 @@ import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import BoardError, InputError, MlusimError
-from mlusim.files import atomic_write
+from mlusim.files import atomic_write, checked_path
 from mlusim.hardware import Board
 from mlusim.hardware.presets import find_preset
 from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
@@ -80,6 +80,7 @@ class Saved:
 
 def write(run: Saved, path: str | os.PathLike[str]) -> Path:
     """Write a run to a file; gives its path. Raises `InputError` where it cannot be written."""
+    path = checked_path(path)
     arrays: dict[str, Array] = {}
     head = {
         "format": FORMAT,
@@ -104,7 +105,7 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
             _write_zip(stream, head, arrays)
     except OSError as error:
         raise InputError(f"{path}: the run cannot be saved there: {error.strerror or error}") from error
-    return Path(path)
+    return path
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
@@ -112,7 +113,7 @@ def read(path: str | os.PathLike[str]) -> Saved:
 
     Raises `InputError` for a file that is missing, none of `write`'s, damaged, or of a newer format.
     """
-    place = Path(path)
+    place = checked_path(path)
     try:
         with place.open("rb") as stream:
             return _read_zip(place, stream)
