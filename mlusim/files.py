@@ -13,19 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from mlusim.errors import InputError
-
 # A file without a name: the system removes it with the process, however that ends. Linux has it.
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _HEAD_BYTES = 4096
-
-
-def checked_path(path: object) -> Path:
-    """A path that a user gave. Raises `InputError` for what is none: None, numbers, bytes, an empty text, NUL."""
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise InputError(f"{path!r} is no path: give a text such as 'run.zip', or a Path")
-    return Path(text)
 
 
 @contextmanager

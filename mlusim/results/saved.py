@@ -27,14 +27,14 @@ import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import BoardError, InputError, MlusimError
-from mlusim.files import atomic_write, checked_path
+from mlusim.files import atomic_write
 from mlusim.hardware import Board
 from mlusim.hardware.presets import find_preset
 from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
 from mlusim.planning.plan import Plan, Tiles
 from mlusim.planning.request import Request
 from mlusim.records import COLUMNS
-from mlusim.results.schema import check_log, check_plan, check_sizes, check_tasks, clean, read_array
+from mlusim.results.schema import check_log, check_plan, check_sizes, check_tasks, checked_path, clean, read_array
 from mlusim.version import __version__
 
 FORMAT = "mlusim-run"

@@ -7,14 +7,17 @@ nothing that is not there, so that figures, pages and retiming need no checks of
 from __future__ import annotations
 
 import math
+import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlusim.dtypes import dtype_of
+from mlusim.errors import InputError
 from mlusim.log import NONE, PIPES, Log
 from mlusim.planning.plan import Plan
 from mlusim.records import COLUMNS
@@ -29,6 +32,14 @@ _LIMIT = 1 << 62
 _MAX_TASKS = 1 << 24
 # Control characters move a terminal's cursor and colour its text. Lines and tabs may stay.
 _CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
+
+
+def checked_path(path: object) -> Path:
+    """A path that a user gave. Raises `InputError` for what is none: None, numbers, bytes, an empty text, NUL."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InputError(f"{path!r} is no path: give a text such as 'run.zip', or a Path")
+    return Path(text)
 
 
 def check_sizes(archive: zipfile.ZipFile, file_bytes: int) -> None:
