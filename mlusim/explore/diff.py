@@ -205,7 +205,7 @@ _REMEDIES = {
         {"kernel_start_ps": 0, "kernel_end_ps": 0, "core_start_skew_ps": 0},
     ),
     "compute": _Remedy(
-        "overlap compute with copies: another buffer, and asynchronous copies; longer vector instructions",
+        "overlap compute with copies by another buffer; longer vector instructions",
         "vector instructions and on-chip copies started at once",
         {"vector_startup_cycles": 0, "move_startup_cycles": 0},
     ),

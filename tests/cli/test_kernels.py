@@ -117,7 +117,7 @@ def test_verify_finds_races_and_wrong_results(home):
     text = mlusim("verify", "k.py:add", *FILES, "--reference", "k.py:expected")
     assert text.startswith("add on mlu370-x4: sound")
     text = mlusim("verify", "k.py:racy", "--shape", "1000", code=1)
-    assert "race: add reads nram buffer 0 before memcpy is known to have written it" in text
+    assert "before memcpy is known to have written it" in text
     text = mlusim("verify", "k.py:add", "--shape", "1000", "--reference", "k.py:wrong", code=1)
     assert "error" in text
     np.save("sum.npy", 2 * np.load("x.npy"))
