@@ -206,7 +206,7 @@ _REMEDIES = {
     ),
     "compute": _Remedy(
         "overlap compute with copies by another buffer; longer vector instructions",
-        "vector instructions and on-chip copies started at once",
+        "compute and on-chip copies started at once",
         {"vector_startup_cycles": 0, "move_startup_cycles": 0},
     ),
 }
