@@ -63,6 +63,7 @@ DOES = {
     "validate": ("validate", "fill-one"),
     "verify": ("verify", *SMALL),
     "diff": ("diff", "run.zip", "run.zip"),
+    "inspect": ("inspect", "run.zip", "--at", "1us"),
 }
 
 
@@ -91,7 +92,9 @@ def test_quiet_prints_nothing(folder, name):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_writes_a_file_has_the_short_option_for_it(name):
     options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
-    assert ("-o" in options) == (name.partition(" ")[0] not in ("compare", "tune", "completion", "diff", "bangc"))
+    assert ("-o" in options) == (
+        name.partition(" ")[0] not in ("compare", "tune", "completion", "diff", "bangc", "inspect")
+    )
     assert "-q" in options or name == "completion"
     assert "--json" in options or name == "completion"
 
