@@ -26,6 +26,10 @@ def small(nram_bytes: int, name: str = "mlu370-x4") -> Board:
     return board(name).replace(nram_bytes=nram_bytes, nram_reserved_bytes=0)
 
 
+def one_core(on: Board) -> Board:
+    return on.replace(clusters=1, cores_per_cluster=1, max_union=1)
+
+
 def random_bits(shape: tuple[int, ...], itemsize: int, seed: int = 0) -> np.ndarray[Any, Any]:
     """Every kind of float: NaNs of any payload, signalling ones too, infinities, -0.0, subnormals."""
     bits = np.random.default_rng(seed).integers(0, 1 << 8 * itemsize, shape, BITS[itemsize])
@@ -137,14 +141,17 @@ class TestAnyShape:
 
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "auto"])
 class TestEveryStrategy:
-    # 10 rows of 64 B and 256 B for a buffer: segments of 4, 4 and 2 rows. With a slow vector pipe, clearing outlasts
-    # any copy, so that a missing sync shows.
+    # 10 rows of 64 B and 256 B for a buffer: segments of 4, 4 and 2 rows, or as even as can be where the cut is chosen
+    # by its predicted time. One core has them all: it uses its buffers again. With a slow vector pipe, clearing
+    # outlasts any copy, so that a missing sync shows.
     @pytest.mark.parametrize("vector_startup_cycles", [64, 100_000])
     @pytest.mark.parametrize("name", ["mlu370-x4", "mlu270-s4"])
     def test_time_split_at_every_border(self, strategy: str, name: str, vector_startup_cycles: int) -> None:
-        on = small(256 * STRATEGIES[strategy].buffers, name).replace(vector_startup_cycles=vector_startup_cycles)
+        on = one_core(small(256 * STRATEGIES[strategy].buffers, name))
+        on = on.replace(vector_startup_cycles=vector_startup_cycles)
         x = random_bits((1, 10, 1, 16), 4)
-        assert plan_tin_shift(on, x.shape, 1, x.dtype, strategy).tiles.stop[:, 1].tolist() == [4, 8, 10]
+        borders = [3, 6, 10] if strategy in {"batched", "pingpong"} else [4, 8, 10]
+        assert plan_tin_shift(on, x.shape, 1, x.dtype, strategy).tiles.stop[:, 1].tolist() == borders
         for shift in range(-12, 13):
             output, _ = shift_once(on, strategy, x, shift)
             assert np.array_equal(output, reference(x, np.array([[shift]]))), shift
@@ -268,13 +275,14 @@ class TestWhatEachStrategyBuys:
         assert times["documented"] - times["pingpong"] > on.dma_read_latency_ps + fill_ps
 
     def test_batched_makes_fewer_copies(self) -> None:
-        on = board("mlu370-x4")
+        # One core has nothing to share out: all channels of the group are one tile.
+        on = one_core(board("mlu370-x4"))
         x = random_bits((1, 4, 64, 30), 4)
         copies = {}
         for strategy in ("tight", "batched"):
             _, log = shift_once(on, strategy, x, 1)
             copies[strategy] = int((log.columns()["op"] == log.op("memcpy")).sum())
-        assert copies == {"tight": 128, "batched": 64}
+        assert copies == {"tight": 2 * 64, "batched": 2}
 
 
 def test_a_run_repeats_bit_for_bit() -> None:
