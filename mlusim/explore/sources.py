@@ -30,7 +30,8 @@ Function = Callable[..., Any]
 
 # What decides the figures of a run: files and folders of the package.
 MODEL = (
-    *("units.py", "dtypes.py", "hardware", "log.py", "memory", "cores", "planning", "kernels", "host", "ops"),
+    *("units.py", "dtypes.py", "hardware", "log.py", "records.py", "memory", "cores"),
+    *("planning", "kernels", "host", "ops"),
     *(f"analysis/{name}.py" for name in ("breakdown", "floor", "intervals", "metrics", "records")),
     *("explore/grid.py", "explore/kernel_call.py", "explore/point.py"),
 )

@@ -113,8 +113,8 @@ def test_a_limit_that_is_none(limit):
     ("operator", "shape", "options"),
     [
         ("tin_shift", (2, 4, 8, 400), {}),
-        ("reverse", (64, 200), {"axis": (0, 1)}),
-        ("reverse_sequence", (8, 64, 20), {"seq_axis": 1, "batch_axis": 0}),
+        ("reverse", (256, 400), {"axis": (0, 1)}),
+        ("reverse_sequence", (8, 256, 200), {"seq_axis": 1, "batch_axis": 0}),
         ("gather", (64, 200), {"axis": 1}),
         ("scatter", (64, 200), {"axis": 0}),
         ("cast", (20_000,), {"dtype": "float16"}),
@@ -126,8 +126,9 @@ def test_a_limit_keeps_every_operator_right_and_within_it(operator, shape, optio
     arrays = inputs(operator, shape, **options)
     whole, limited = (call(*arrays, **options, nram_limit_bytes=limit) for limit in (None, 4096))
     assert limited.output.tobytes() == whole.output.tobytes()
-    assert limited.metrics.peak_nram_bytes <= 4096
-    assert len(limited.plan.tiles) >= len(whole.plan.tiles)
+    # A limit may choose another cut, with fewer but smaller boxes in NRAM at once: it binds, and it holds.
+    assert limited.metrics.peak_nram_bytes <= 4096 < whole.metrics.peak_nram_bytes
+    assert limited.plan.nram_bytes <= 4096
     assert limited.report is not None
 
 
@@ -451,7 +452,7 @@ def test_the_model_is_all_that_a_point_imports():
         for name in (full.removeprefix("mlusim.") for full in names)
         if not any(name == one or name.startswith(f"{one}.") for one in ours)
         and name.split(".")[0] not in no_part
-        and name not in ("analysis", "analysis.by_line", "analysis.launch_log")
+        and name not in ("analysis", "analysis.by_line", "analysis.known", "analysis.launch_log")
     ]
     assert missing == []
 
