@@ -6,7 +6,7 @@
 The tests call `refreshed` and compare: a page whose output is out of date fails. In a page,
 
     ```python            runs, in one namespace for the page; a ```text block right after it is what it prints
-    ```python name.py    is written to that file, for a console block to run; so is ```toml name.toml
+    ```python name.py    is written to that file, for a console block to run; so are ```toml name.toml, ```cpp name.mlu
     ```console           runs its `$` lines in a shell, in one directory for the page; the rest is what they print
     ```sh, ```text       is left alone
     <!-- table: NAME --> to <!-- end of table --> is what `tables.py` makes of the package's own records
@@ -127,7 +127,7 @@ def refreshed(path: Path, folder: Path) -> str:
         if block.start() < end:
             continue
         kind, name, body = block["kind"], block["name"].strip(), block["body"]
-        if name and kind in {"python", "toml"}:
+        if name and kind in {"python", "toml", "cpp"}:
             (folder / name).write_text(body, encoding="utf-8")
         elif kind == "python":
             printed = page.python(body)

@@ -1,6 +1,6 @@
 """out = x by all cores, at a small part of what the DRAM can do. The aim is 70 % of its bandwidth."""
 
-TILE = 1024
+TILE = 256
 
 
 async def kernel(core, x, out):
