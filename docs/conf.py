@@ -67,7 +67,10 @@ nitpick_ignore_regex = [
     ("py:class", r"(collections|numpy|np|pathlib|os|typing|types|click|pandas|matplotlib)\..*"),
     ("py:class", r"(Path|PathLike|DataFrame|Figure|Dtype)"),  # imported for types only, so known by their last name
     # Types in signatures that a user gets and passes on, and never makes.
-    ("py:class", r"mlusim\.(analysis|cores|explore|hardware|memory|ops|results)\..*|Request|Value|Rows|Addresses|Indices"),
+    (
+        "py:class",
+        r"mlusim\.(analysis|cores|explore|hardware|memory|ops|results)\..*|Request|Value|Rows|Addresses|Indices",
+    ),
 ]
 
 # Looks.

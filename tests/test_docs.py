@@ -45,7 +45,7 @@ def test_links_and_pictures_lead_to_files(path):
 @pytest.mark.parametrize("path", PAGES)
 def test_fenced_blocks_are_of_the_kinds_that_are_run_or_left_alone(path):
     kinds = re.findall(r"^```(\w*)[^\n]*\n.*?^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert set(kinds) <= {"python", "console", "sh", "text", "toml"}
+    assert set(kinds) <= {"python", "console", "sh", "text", "toml", "cpp"}
 
 
 def test_the_glossary_names_what_a_core_a_device_and_the_package_have(tmp_path):

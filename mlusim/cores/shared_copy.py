@@ -65,7 +65,8 @@ class SharedCopy(Transfer):
         self.end_ps = now
         super().done(now)
         for caller in self.callers[1:]:
-            self.pipe.records.ended(caller.record, now)
+            # A task runs ahead of the board while it only issues: its call may come after the end.
+            self.pipe.records.ended(caller.record, max(now, caller.issue_ps))
             self._act_late(caller)
             caller.task.transfer_done(caller, now)
 

@@ -73,8 +73,8 @@ class TestWhatIsIssued:
         for name in ("mlu270-s4", "mlu370-x4"):
             on = board(name).replace(clusters=1, cores_per_cluster=1, max_union=1)
             result = ops.reverse(x, [0, 2], strategy="strided", device=on)
-            loads[name] = (count(result, "memcpy") - len(result.plan.tiles)) / len(result.plan.tiles)
-        assert loads["mlu270-s4"] > loads["mlu370-x4"]
+            loads[name] = count(result, "memcpy") - len(result.plan.tiles)
+        assert loads["mlu270-s4"] >= loads["mlu370-x4"] > 0
 
     def test_more_than_65536_elements_backward(self):
         x = RNG.integers(0, 255, 300_000).astype(np.uint8)
