@@ -161,9 +161,8 @@ def draw() -> None:
             small = film.convert("RGB").resize(size, Image.Resampling.LANCZOS)
         small.quantize(128, dither=Image.Dither.NONE).save(images / "demo-film.png", optimize=True)
     lines = images / "explore-nram.png"
-    subprocess.run(
-        [sys.executable, "-m", "mlusim", *_NRAM_SWEEP, "--force", "--picture", str(lines)], check=True, cwd=ROOT
-    )  # noqa: S603
+    sweep = [sys.executable, "-m", "mlusim", *_NRAM_SWEEP, "--force", "--picture", str(lines)]
+    subprocess.run(sweep, check=True, cwd=ROOT)  # noqa: S603
     with Image.open(lines) as drawn:
         few = drawn.convert("RGB").quantize(64, dither=Image.Dither.NONE)
     few.save(lines, optimize=True)
