@@ -8,6 +8,13 @@ pytest_plugins = ["pytester"]
 
 PLUGIN = ("-p", "mlusim.host.pytest_plugin", "-p", "no:cacheprovider")
 
+
+@pytest.fixture(autouse=True)
+def only_this_plugin(monkeypatch):
+    """The inner runs load the plugin by `-p`, whether or not an installed mlusim registers it."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 KERNELS = """
 import numpy as np
 import mlusim
