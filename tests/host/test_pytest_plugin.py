@@ -54,7 +54,7 @@ def test_short(verify_kernel):
     verify_kernel(short, X, Output.like(X), kind="BLOCK", dim=1)
 """
     )
-    result = pytester.runpytest(*PLUGIN)
+    result = pytester.runpytest_subprocess(*PLUGIN)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
@@ -75,8 +75,8 @@ def test_careful(verify_kernel):
     verify_kernel(careful, X, Output.like(X), kind="BLOCK", dim=1)
 """
     )
-    pytester.runpytest(*PLUGIN).assert_outcomes(passed=1)
-    result = pytester.runpytest(*PLUGIN, "--mlusim-hints")
+    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
+    result = pytester.runpytest_subprocess(*PLUGIN, "--mlusim-hints")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["hint: redundant-sync: sync orders nothing on any path that ran"])
 
@@ -91,8 +91,8 @@ def test_operator(request):
     assert (report is not None) == request.config.getoption("--mlusim-check")
 """
     )
-    pytester.runpytest(*PLUGIN).assert_outcomes(passed=1)
-    pytester.runpytest(*PLUGIN, "--mlusim-check").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
+    pytester.runpytest_subprocess(*PLUGIN, "--mlusim-check").assert_outcomes(passed=1)
 
 
 def test_the_summary_line_names_the_kinds(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
@@ -104,7 +104,7 @@ def test_short(verify_kernel):
     verify_kernel(short, X, Output.like(X), reference=X, kind="BLOCK", dim=1)
 """
     )
-    result = pytester.runpytest(*PLUGIN)
+    result = pytester.runpytest_subprocess(*PLUGIN)
     result.stdout.fnmatch_lines(["FAILED *::test_short - Failed: never-written, wrong-value: short on mlu370-x4: *"])
 
 
@@ -119,7 +119,7 @@ def test_launch(verify_kernel):
     verify_kernel(sound, X, Output.like(X), dim=3)
 """
     )
-    result = pytester.runpytest(*PLUGIN)
+    result = pytester.runpytest_subprocess(*PLUGIN)
     result.assert_outcomes(failed=2)
     text = result.stdout.str()
     assert "verify_kernel has no option 'refrence': did you mean reference? choose one of device, dim, " in text
@@ -163,7 +163,7 @@ def test_operator():
 
 def test_a_flag_verifies_the_devices_of_a_test(pytester: pytest.Pytester):
     pytester.makepyfile(KERNELS + DEVICES)
-    pytester.runpytest(*PLUGIN).assert_outcomes(passed=5)
-    result = pytester.runpytest(*PLUGIN, "--mlusim-devices", "--strict-markers")
+    pytester.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=5)
+    result = pytester.runpytest_subprocess(*PLUGIN, "--mlusim-devices", "--strict-markers")
     result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(["never-written: short on mlu370-x4: 1 error (4 operations of 2 tasks)"])
