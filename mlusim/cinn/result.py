@@ -1,4 +1,4 @@
-"""What a net's run gives: outputs by name, and bytes and time for each operator and in total."""
+"""The result of a net: outputs by name, and bytes and time for each operator and in total."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from mlusim.cinn.net import Instruction, Variable
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.log import Log
+from mlusim.results.figures import RunFigures
 from mlusim.results.result import Result
-from mlusim.units import PS_PER_US, group_digits
+from mlusim.units import group_digits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +37,7 @@ class Step:
         return self.instruction.output.name
 
 
-class NetResult:
+class NetResult(RunFigures):
     """A net's run. `result["b"]` or `result[b]` is the array of an output; `print(result)` the table below.
 
     Attributes:
@@ -76,36 +77,6 @@ class NetResult:
         """All figures of the whole run; compulsory are the net's inputs and outputs, once, and no intermediates."""
         theory_ops = sum(step.result.theory_ops or 0 for step in self.steps)
         return measure(self.log, self.board, theory_ops=theory_ops, tensor_bytes=self._compulsory_bytes)
-
-    @property
-    def time_ps(self) -> int:
-        """From the start of the first launch to the end of the last, gaps between launches included, in picoseconds."""
-        return self.metrics.time_ps
-
-    @property
-    def time_us(self) -> float:
-        """The same in microseconds."""
-        return self.time_ps / PS_PER_US
-
-    @property
-    def cycles(self) -> int:
-        """The same in cycles of the core clock, rounded up."""
-        return self.metrics.cycles
-
-    @property
-    def bytes_requested(self) -> Mapping[str, int]:
-        """Bytes that all kernels asked for, by direction of copy."""
-        return self.metrics.bytes_requested
-
-    @property
-    def bus_bytes(self) -> Mapping[str, int]:
-        """Bytes on the DRAM bus: `read` and `write`."""
-        return self.metrics.bus_bytes
-
-    @property
-    def io_efficiency(self) -> float:
-        """Bytes of the net's inputs and outputs / (time x peak bandwidth) (P)."""
-        return self.metrics.io_efficiency
 
     def _rows(self) -> list[tuple[str, ...]]:
         """Heads, a row for each operator and one for the total."""

@@ -16,8 +16,9 @@ from mlusim.analysis.metrics import Metrics, measure
 from mlusim.analysis.records import Records
 from mlusim.hardware import Board
 from mlusim.log import Log
+from mlusim.results.figures import RunFigures
 from mlusim.results.moment import Moment, Repeat, moment_of
-from mlusim.units import PS_PER_NS, PS_PER_US
+from mlusim.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from mlusim.verifier.report import Report
 
 
-class Result:
+class Result(RunFigures):
     """One operator's run on a simulated board, or all that ran on a device (`Device.result`).
 
     Attributes:
@@ -40,7 +41,7 @@ class Result:
         log: every record of the run.
         theory_ops: operations of the operator itself, for compute_efficiency; 0 for pure data movement; None where
             nobody declared any.
-        request: what the operator was asked for, to plan it again on another board; None where nobody asked for one.
+        request: the operator's arguments, to plan it again on another board; None where no operator ran.
         stopped: the error that ended the run early, as text; empty where it ended well.
         report: of its verification, where it was checked.
         made_by: what made the run, where that is known: `command`, `date`, `seed`.
@@ -88,22 +89,22 @@ class Result:
 
     @cached_property
     def metrics(self) -> Metrics:
-        """All figures of the run, computed from the log when first asked for."""
+        """All figures of the run, computed from the log at first use."""
         return measure(self.log, self.board, theory_ops=self.theory_ops)
 
     @cached_property
     def floor(self) -> Floor:
-        """The time that no split could beat, and where the time above it went."""
+        """The lower bound of the time, and what the time above it was spent on."""
         return floor_of(Records(self.log, self.board), self.metrics)
 
     @cached_property
     def known(self) -> Known:
-        """What measurements say of the model's error on this run."""
+        """What measurements of real boards say about the model's error on this run."""
         return known_of(Records(self.log, self.board), self.metrics, self.floor)
 
     @cached_property
     def lines(self) -> list[LineTime]:
-        """The source lines of the kernel by the time that they took, most first."""
+        """The source lines of the kernel by the time they took, longest first."""
         return time_by_line(Records(self.log, self.board))
 
     @property
@@ -146,39 +147,14 @@ class Result:
 
     @property
     def strategy(self) -> str:
-        """Of its plan; empty where it has none."""
+        """The strategy of the plan; empty where there is no plan."""
         return self.plan.strategy if self.plan else ""
 
     @cached_property
     def time_ps(self) -> int:
         """Simulated time from the start of the first launch to the end of the last, in picoseconds."""
-        # What most ask for needs none of the other figures.
+        # The log alone gives it: most callers need none of the other figures.
         return Records(self.log, self.board).time_ps
-
-    @property
-    def time_us(self) -> float:
-        """The same in microseconds."""
-        return self.time_ps / PS_PER_US
-
-    @property
-    def cycles(self) -> int:
-        """The same in cycles of the core clock, rounded up."""
-        return self.metrics.cycles
-
-    @property
-    def bytes_requested(self) -> Mapping[str, int]:
-        """Bytes that the kernel asked for, by direction of copy (`GDRAM2NRAM`, ...)."""
-        return self.metrics.bytes_requested
-
-    @property
-    def bus_bytes(self) -> Mapping[str, int]:
-        """Bytes on the DRAM bus: `read` and `write`, read-modify-write included."""
-        return self.metrics.bus_bytes
-
-    @property
-    def io_efficiency(self) -> float:
-        """Compulsory bytes / (time x peak bandwidth): what must move for this call's data, at most 1."""
-        return self.metrics.io_efficiency
 
     @property
     def vendor_io_efficiency(self) -> float:

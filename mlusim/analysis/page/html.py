@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mlusim.analysis.page import charts
 from mlusim.analysis.page.embed import asset, plotly_bundle, script_json
-from mlusim.analysis.page.parts import esc
+from mlusim.analysis.page.parts import esc, head
 from mlusim.analysis.page.sections import Sections
 from mlusim.analysis.records import Records
 from mlusim.hardware.describe import assumed_fields
@@ -36,22 +36,11 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
         "timeline": body.timeline,
         "look": charts.figure([], 0)["layout"],
     }
-    links = "".join(f'<a href="#{name}">{head}</a>' for name, head in body.heads)
+    links = "".join(f'<a href="#{name}">{text}</a>' for name, text in body.heads)
     back = f'<p><a href="{esc(home)}">All runs</a></p>' if home else ""
     loads = "It needs plotly.min.js beside it." if bundle else "This page holds all that it shows and loads nothing."
     script = f'<script src="{esc(bundle)}"></script>' if bundle else f"<script>\n{plotly_bundle()}\n</script>"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta name="generator" content="mlusim">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{esc(title)} - mlusim</title>
-<link rel="icon" href="data:,">
-<style>
-{asset("page.css")}</style>
-</head>
-<body>
+    return f"""{head(title)}<body>
 <header>
 {back}<h1>{esc(title)}</h1>
 <p class="sub">{esc(_about(result))}</p>

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 from mlusim.analysis.floor import LOSSES
 from mlusim.analysis.notebook import share_bar, swatches
-from mlusim.analysis.page.embed import asset
 from mlusim.analysis.page.html import page
-from mlusim.analysis.page.parts import esc, size_text, table
+from mlusim.analysis.page.parts import esc, head, size_text, table
 from mlusim.analysis.table import percent, us_text
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
@@ -54,18 +53,7 @@ def index(results: Mapping[str, Result]) -> str:
 
 def document(title: str, content: str) -> str:
     """A page of text and tables, without scripts."""
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta name="generator" content="mlusim">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{esc(title)} - mlusim</title>
-<link rel="icon" href="data:,">
-<style>
-{asset("page.css")}</style>
-</head>
-<body>
+    return f"""{head(title)}<body>
 <header>
 <h1>{esc(title)}</h1>
 <p class="model"><strong>A model, not a measurement.</strong></p>

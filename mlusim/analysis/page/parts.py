@@ -1,4 +1,4 @@
-"""Pieces of a page: escaped text, tables, the legend of the causes, source beside its figures, findings."""
+"""Pieces of a page: its head, escaped text, tables, the legend of the causes, source beside its figures, findings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING
 
 from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.page.embed import asset
 from mlusim.analysis.page.source import SourceBlock
 from mlusim.analysis.page.tensors import TensorTraffic
 from mlusim.analysis.style import CAUSE_COLOURS
@@ -25,20 +26,36 @@ def esc(text: object) -> str:
     return html.escape(str(text), quote=True)
 
 
+def head(title: str) -> str:
+    """The beginning of a document, up to its body; the styles are in it."""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta name="generator" content="mlusim">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{esc(title)} - mlusim</title>
+<link rel="icon" href="data:,">
+<style>
+{asset("page.css")}</style>
+</head>
+"""
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = ()) -> str:
     """A table of cells that are HTML already; `numbers` are the columns of figures, the first column is a heading."""
     right = set(numbers)
     kind = [' class="number"' if place in right else "" for place in range(len(heads))]
     named = any(heads)
-    top = "".join(f'<th scope="col"{look}>{esc(head)}</th>' for look, head in zip(kind, heads, strict=True))
+    top = "".join(f'<th scope="col"{look}>{esc(name)}</th>' for look, name in zip(kind, heads, strict=True))
     lines = [
         f'<tr><th scope="row">{first}</th>'
         + "".join(f"<td{look}>{cell}</td>" for look, cell in zip(kind[1:], rest, strict=True))
         + "</tr>"
         for first, *rest in rows
     ]
-    head = f"<thead><tr>{top}</tr></thead>" if named else ""
-    return f'<div class="wide"><table>{head}<tbody>{"".join(lines)}</tbody></table></div>'
+    first_row = f"<thead><tr>{top}</tr></thead>" if named else ""
+    return f'<div class="wide"><table>{first_row}<tbody>{"".join(lines)}</tbody></table></div>'
 
 
 def legend(names: Sequence[str]) -> str:
