@@ -262,6 +262,11 @@ class Bridge:
         """Address and size of the task's stack."""
         return self.image.stack, self.image.stack_size
 
+    def on_stack(self, address: int) -> bool:
+        """Whether an address is that of a local variable of the task."""
+        base, size = self.stack()
+        return base <= address < base + size
+
     def text(self, address: int) -> str:
         """A string of the kernel's."""
         return text_at(address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -49,12 +50,24 @@ def _fetching(operation: str) -> Handler:
     def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
         swaps = operation == COMPARE_AND_SWAP
         size = int(values[4 if swaps else 3]) if len(values) > (4 if swaps else 3) else 1
-        old, target = (bridge.view(codes[place], values[place], (size,)) for place in (0, 1))
+        target = bridge.view(codes[1], values[1], (size,))
         given = [_operand(bridge, codes[place], values[place], (size,)) for place in range(2, 4 if swaps else 3)]
         compare = given.pop(0) if swaps else None
+        if bridge.on_stack(values[0]):
+            register = np.zeros(size, target.dtype)
+            waits = atomic(bridge.issuer, line, operation, target, given[0], register=register, compare=compare)
+            return _to_stack(values[0], register, waits)
+        old = bridge.view(codes[0], values[0], (size,))
         return atomic(bridge.issuer, line, operation, target, given[0], old=old, compare=compare)
 
     return handler
+
+
+async def _to_stack(address: int, register: np.ndarray[Any, Any], waits: Awaitable[Any] | None) -> None:
+    """Wait, and write to a local variable what came."""
+    if waits is not None:
+        await waits
+    ctypes.memmove(address, register.tobytes(), register.nbytes)
 
 
 def _reducing(operation: str) -> Handler:

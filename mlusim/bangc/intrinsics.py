@@ -20,10 +20,10 @@ from mlusim.bangc.forms import form_handler, result_types, vector_intrinsics
 from mlusim.bangc.host_calls import HOST_CALLS
 from mlusim.bangc.image import KINDS
 from mlusim.bangc.lines import raise_at
-from mlusim.cores import copies, syncs
+from mlusim.cores import copies, locks, syncs
 from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scalar import access
-from mlusim.errors import AccessError, CopyError, KernelError
+from mlusim.errors import AccessError, CopyError, KernelError, OperandError
 from mlusim.memory.kinds import Direction, MemoryKind
 
 if TYPE_CHECKING:
@@ -153,6 +153,29 @@ for _name, _pipes in (
     _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _sync_of(_name, _pipes))
 for _name in syncs.BARRIERS:
     _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _barrier_of(_name))
+
+
+def _lock_of(name: str) -> Handler:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+        """An MLU core gives its lock's number twice; a memory core names two locks (B) and takes both, in order."""
+        del codes
+        first, second = (int(value) for value in values)
+        alike = first == second
+        if alike == bridge.issuer.unit.is_memory_core:
+            whose, rule = ("a memory core", "different") if alike else ("an MLU core", "equal")
+            raise OperandError(f"__bang_{name}({first}, {second}) on {whose}: its two numbers are {rule}")
+        return _change_both(bridge, line, name, (first,) if alike else tuple(sorted((first, second))))
+
+    return handler
+
+
+async def _change_both(bridge: Bridge, line: int, name: str, numbers: tuple[int, ...]) -> None:
+    for number in numbers:
+        await locks.change(bridge.issuer, line, name, number)
+
+
+for _name in locks.LOCK_NAMES:
+    _OWN[f"__bang_{_name}"] = Intrinsic(f"__bang_{_name}", (2,), _lock_of(_name))
 
 
 @_intrinsic("__sync_io_move_compute", 0, 3, 6)

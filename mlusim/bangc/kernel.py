@@ -163,13 +163,16 @@ def pack(point: EntryPoint, arguments: tuple[Any, ...], gdram: GdramMap) -> byte
 def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: GdramMap) -> bytes:
     if parameter.code & _POINTER:
         return struct.pack("<Q", _address(point, parameter, argument, gdram))
-    if isinstance(argument, bytes | bytearray | np.void):
+    if isinstance(argument, bytes | bytearray | np.void | ctypes.Structure):
         content = argument.tobytes() if isinstance(argument, np.void) else bytes(argument)
         if len(content) != parameter.size:
             raise KernelError(f"{point.name}: {parameter.name} has {parameter.size} B, not {len(content)}")
         return content
     if not parameter.code >> 8:
-        raise KernelError(f"{point.name}: {parameter.name} is a record of {parameter.size} B: give it as bytes")
+        raise KernelError(
+            f"{point.name}: {parameter.name} is a record of {parameter.size} B: give it as bytes, "
+            "an element of a structured array, or a ctypes.Structure"
+        )
     dtype = dtype_of_code(parameter.code)
     try:
         with np.errstate(all="ignore"):

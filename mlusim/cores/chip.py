@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mlusim.cores.launch import Job, Queue
+from mlusim.cores.locks import Lock
 from mlusim.cores.shared_copy import SharedCopy
 from mlusim.cores.unit import Unit
 from mlusim.errors import MlusimError
@@ -95,6 +96,7 @@ class Chip:
         self.noted: list[MlusimError] = []
         self.queues: list[Queue] = []
         self.barriers = 0
+        self.locks: dict[int, Lock] = {}
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]
 
     def queue(self) -> Queue:

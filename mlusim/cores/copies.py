@@ -10,7 +10,7 @@ import numpy as np
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.shared_copy import SharedCopy
 from mlusim.errors import CopyError
-from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE
+from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, VECTOR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import CopyShape, pointer_copy_shape, view_copy_shape
 from mlusim.memory.kinds import DIRECTION_CODES, Direction, MemoryKind
@@ -71,10 +71,10 @@ def move(issuer: Issuer, line: int, dst: View, src: View) -> None:
     """An asynchronous move within NRAM, on the Move pipe. Raises `CopyError` for other memories."""
     if dst.memory is not MemoryKind.NRAM or src.memory is not MemoryKind.NRAM:
         raise CopyError(f"move from {src!r} to {dst!r}: it stays in NRAM; use memcpy or memcpy_async")
-    _copy(issuer, line, dst, src, 0, None, (), ASYNCHRONOUS)
+    _copy(issuer, line, dst, src, 0, None, (), ASYNCHRONOUS, by_move_pipe=True)
 
 
-def _copy(
+def _copy(  # noqa: PLR0913
     issuer: Issuer,
     line: int,
     dst: View | Pointer,
@@ -83,6 +83,8 @@ def _copy(
     direction: Direction | None,
     strides: tuple[int, ...],
     blocking: int,
+    *,
+    by_move_pipe: bool = False,
 ) -> None:
     # The hottest function of the simulator: geometry is worked out once per shape, look-ups are few.
     task = issuer.task
@@ -126,6 +128,9 @@ def _copy(
     if not (blocking or geometry.asynchronous):
         raise CopyError(f"memcpy_async has no {geometry.direction.name}: use `await core.memcpy(...)`")
     unit = issuer.unit
+    if geometry.stream_instruction >= 0 and not (blocking or by_move_pipe):
+        _copy_in_stream(issuer, line, dst, src, geometry, effect)
+        return
     engine = unit.cluster.memory_core if geometry.by_memory_core else unit
     pipe = engine.move if geometry.pipe == MOVE else engine.io
     issue_ps = task.now_ps = task.now_ps + issuer.issue_ps
@@ -168,6 +173,38 @@ def _copy(
         task.when_idle(partial(pipe.submit_after_wait, transfer))
     else:
         pipe.submit(transfer)
+
+
+def _copy_in_stream(
+    issuer: Issuer, line: int, dst: View | Pointer, src: View | Pointer, geometry: CopyGeometry, effect: Any
+) -> None:
+    """An asynchronous NRAM2NRAM copy: an instruction of the compute stream, in order with vector instructions (B).
+
+    `sync_compute` waits for it. ASSUMED: `sync_move` does too; kernels of the vendor use either.
+    """
+    task, unit = issuer.task, issuer.unit
+    task.now_ps += issuer.issue_ps
+    start_ps, waited_for = task.now_ps, NONE
+    if unit.vector_free_ps > start_ps:
+        start_ps, waited_for = unit.vector_free_ps, unit.vector_record
+    end_ps = start_ps + geometry.cost.alone_ps
+    unit.vector_record = unit.stream_copy_record = issuer.log.records.add(
+        geometry.stream_instruction,
+        task.index,
+        line,
+        task.now_ps,
+        start_ps,
+        end_ps,
+        0,
+        waited_for,
+        dst.allocation.identity,
+        dst.offset,
+        src.allocation.identity,
+        src.offset,
+    )
+    unit.vector_free_ps = unit.stream_copied_ps = end_ps
+    if effect is not None:
+        unit.later(end_ps, partial(np.copyto, *effect) if effect.__class__ is tuple else effect)
 
 
 def _geometry(
@@ -244,6 +281,7 @@ class CopyGeometry:
         "instructions",
         "pipe",
         "src_box",
+        "stream_instruction",
     )
 
     def __init__(self, chip: Chip, unit: Unit, shape: CopyShape, dst_box: int, src_box: int) -> None:
@@ -254,11 +292,11 @@ class CopyGeometry:
         self.by_memory_core = direction.by_memory_core
         self.pipe = IO if direction.source.off_chip or direction.destination.off_chip else MOVE
         self.asynchronous = direction.asynchronous
-        # Asynchronous and blocking.
-        self.instructions = tuple(
-            chip.log.records.instruction(
+
+        def instruction(pipe: int, detail: int) -> int:
+            return chip.log.records.instruction(
                 chip.log.op("memcpy"),
-                self.pipe,
+                pipe,
                 DIRECTION_CODES[direction],
                 1,
                 shape.nbytes,
@@ -270,8 +308,11 @@ class CopyGeometry:
                 src_box,
                 NONE,
             )
-            for detail in (ASYNCHRONOUS, BLOCKING)
-        )
+
+        self.instructions = (instruction(self.pipe, ASYNCHRONOUS), instruction(self.pipe, BLOCKING))
+        # As an instruction of the compute stream.
+        within = direction is Direction.NRAM2NRAM
+        self.stream_instruction = instruction(VECTOR, ASYNCHRONOUS) if within else NONE
         self.dst_box = dst_box
         self.src_box = src_box
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cores import copies, counted, masks, row_copies, scalar, syncs, vector
+from mlusim.cores import copies, counted, locks, masks, row_copies, scalar, syncs, vector
 from mlusim.cores.instruction_methods import InstructionMethods
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.issuer import Issuer
@@ -276,6 +276,18 @@ class Core(InstructionMethods):
     def sync_all_ipu(self) -> Awaitable[None]:
         """Barrier of all cores of the union without memory cores; for a BLOCK task just `sync`: `__sync_all_ipu`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu")
+
+    def sync_all_mpu(self) -> Awaitable[None]:
+        """Barrier of the memory cores of the union; for a BLOCK task just `sync`: `__sync_all_mpu`."""
+        return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_mpu")
+
+    def lock(self, number: int) -> Awaitable[None]:
+        """Wait for the pipes of this core and then for the lock of a number: `__bang_lock`."""
+        return locks.change(self.issuer, self._line(_getframe(1)), "lock", number)
+
+    def unlock(self, number: int) -> Awaitable[None]:
+        """Wait for the pipes of this core and give the lock of a number back: `__bang_unlock`."""
+        return locks.change(self.issuer, self._line(_getframe(1)), "unlock", number)
 
     def sync_all_ipu_within_cluster(self) -> Awaitable[None]:
         """Barrier of the cluster's cores without its memory core; for a BLOCK task just `sync`."""

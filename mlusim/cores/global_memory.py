@@ -90,8 +90,9 @@ def atomic(
     *,
     old: View | None = None,
     compare: Value | None = None,
+    register: Array | None = None,
 ) -> Waiting | None:
-    """An atomic on GDRAM: `__bang_atomic_add` and its kin with `old`, `__bang_atomic_reduce_add` without.
+    """An atomic on GDRAM: `__bang_atomic_add` and its kin with `old` or `register`, else `__bang_atomic_reduce_add`.
 
     Args:
         issuer: of the task that issues it.
@@ -100,26 +101,30 @@ def atomic(
         target: elements in GDRAM.
         operand: as many elements in this core's NRAM, or a number.
         old: gets what the target held, in NRAM; None where nobody asks.
+        register: gets what the target held, where that goes to no memory of the core; an array of as many elements.
         compare: for cas: what the target must hold to be replaced by `operand`.
 
     inc: 0 where the old value is at least the operand, else one more. dec: the operand where the old value is 0 or
     above it, else one less. Raises `OperandError` for other memories, types, sizes or alignment.
     """
-    name = f"atomic_{operation}" if old is not None else f"atomic_reduce_{operation}"
+    fetches = old is not None or register is not None
+    name = f"atomic_{operation}" if fetches else f"atomic_reduce_{operation}"
     _check_atomic(issuer, name, operation, target, operand, old)
     sources = tuple(value for value in (operand, compare) if isinstance(value, View))
     effect = None
     if issuer.has_data:
         given = _values(operand, target.dtype)
         expected = None if compare is None else _values(compare, target.dtype)
-        effect = partial(_combine, operation, target.typed(), given, expected, None if old is None else old.typed())
+        before = register if old is None else old.typed()
+        effect = partial(_combine, operation, target.typed(), given, expected, before)
     return _transfer(issuer, line, name, target, sources, effect, old=old, blocking=True)
 
 
 def reissue(issuer: Issuer, line: int, name: str, views: list[View], *, blocking: bool) -> Waiting | None:
     """A set or an atomic as a log has it: its target, its sources, what it gave back; nothing is computed."""
     target, *sources = views
-    old = sources.pop() if name in FETCHING else None
+    # The old value of an atomic on a number may have gone to a register.
+    old = sources.pop() if name in FETCHING and sources else None
     return _transfer(issuer, line, name, target, tuple(sources), None, old=old, blocking=blocking)
 
 

@@ -11,7 +11,7 @@ import inspect
 import math
 from collections import deque
 from collections.abc import Callable, Coroutine
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,6 +54,12 @@ class Job:
         }
         self.all_barrier = Barrier(chip, "sync_all", (cores + 1) * len(clusters), board.union_barrier_ps)
         self.all_ipu_barrier = Barrier(chip, "sync_all_ipu", cores * len(clusters), board.union_barrier_ps)
+
+    @cached_property
+    def all_mpu_barrier(self) -> Barrier:
+        """Of the memory cores; made where a kernel has it."""
+        chip = self.launch.chip
+        return Barrier(chip, "sync_all_mpu", len(self.clusters), chip.board.union_barrier_ps)
 
     def add(self, unit: Unit, task_id: tuple[int, int, int], delay_ps: int) -> None:
         """Put a task on a unit, to begin after `delay_ps`."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.waiting import Waiting
 
-BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu", "sync_all_ipu_within_cluster")
+BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu", "sync_all_mpu", "sync_all_ipu_within_cluster")
 
 
 def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Waiting:
@@ -41,8 +41,8 @@ def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
     Args:
         issuer: of the task that waits.
         line: source line in the log.
-        name: `sync_cluster`, `sync_all`, `sync_all_ipu`, which raises `KernelError` on a memory core, or
-            `sync_all_ipu_within_cluster`, which a memory core passes.
+        name: `sync_cluster`, `sync_all`; `sync_all_ipu`, which raises `KernelError` on a memory core, and
+            `sync_all_mpu`, which does on an MLU core; or `sync_all_ipu_within_cluster`, which a memory core passes.
 
     The count is fixed: where a participant has returned, the others wait for ever, and the run ends in `HangError`.
     """
@@ -52,13 +52,16 @@ def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
         return sync(issuer, line)
     if name == "sync_all_ipu" and issuer.unit.is_memory_core:
         raise KernelError(f"{name} on the memory core: it is the barrier without them; use sync_all")
+    if name == "sync_all_mpu" and not issuer.unit.is_memory_core and job.launch.union:
+        raise KernelError(f"{name} on an MLU core: it is the barrier of the memory cores; use sync_all")
     if not job.launch.union:
         return sync(issuer, line, name)
     if name == "sync_cluster":
         return _arrive(issuer, line, name, job.cluster_barriers[issuer.unit.cluster.index])
     if name == "sync_all_ipu_within_cluster":
         return _arrive(issuer, line, name, job.cluster_ipu_barriers[issuer.unit.cluster.index])
-    return _arrive(issuer, line, name, job.all_barrier if name == "sync_all" else job.all_ipu_barrier)
+    meeting = {"sync_all": job.all_barrier, "sync_all_mpu": job.all_mpu_barrier}.get(name, job.all_ipu_barrier)
+    return _arrive(issuer, line, name, meeting)
 
 
 def _arrive(issuer: Issuer, line: int, name: str, meeting: Barrier) -> Waiting:

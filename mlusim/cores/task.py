@@ -133,7 +133,7 @@ class Task:
         self.index = len(self.chip.log.tasks)
         self.chip.log.tasks.append(record)
         self.unit.task = self
-        self.unit.vector_free_ps = self.now_ps
+        self.unit.vector_free_ps = self.unit.stream_copied_ps = self.now_ps
         self._coroutine = kernel(core, *arguments, **settings)
         # Held, it outlives the kernel's return, with its variables.
         self._frame = getattr(self._coroutine, "cr_frame", None)
@@ -248,6 +248,9 @@ class Task:
         if mask >> VECTOR & 1 and unit.vector_free_ps > self.now_ps:
             self.now_ps = unit.vector_free_ps
             waited_for = unit.vector_record
+        if mask >> MOVE & 1 and unit.stream_copied_ps > self.now_ps:
+            self.now_ps = unit.stream_copied_ps
+            waited_for = unit.stream_copy_record
         if mask == ALL_PIPES and not self._starts_copy and unit.stored_ps > self.now_ps:
             self.now_ps = unit.stored_ps
             waited_for = NONE

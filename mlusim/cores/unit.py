@@ -35,6 +35,8 @@ class Unit:
         "move",
         "nram",
         "stored_ps",
+        "stream_copied_ps",
+        "stream_copy_record",
         "task",
         "vector_free_ps",
         "vector_record",
@@ -49,6 +51,9 @@ class Unit:
         self.task: Task | None = None
         self.vector_free_ps = 0
         self.vector_record = -1
+        # The last asynchronous NRAM2NRAM copy, which the vector pipe does.
+        self.stream_copied_ps = 0
+        self.stream_copy_record = -1
         # When the last scalar store to off-chip memory lands.
         self.stored_ps = 0
         # Copies whose operands are within this unit's reach, by their geometry.

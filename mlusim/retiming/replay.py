@@ -23,11 +23,12 @@ from mlusim.cores.chip import sram_name
 from mlusim.cores.core import Core
 from mlusim.cores.global_memory import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.issuer import Issuer
+from mlusim.cores.locks import LOCK_NAMES, SHIFT, change
 from mlusim.cores.rows import Loop
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import KernelError
 from mlusim.host.device import Device
-from mlusim.log import NONE, SCALAR, VECTOR, Log, LoopRecord, TaskRecord
+from mlusim.log import MOVE, NONE, SCALAR, VECTOR, Log, LoopRecord, TaskRecord
 from mlusim.memory.allocation import Allocation, Memory
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.memory.loops import Turn
@@ -43,6 +44,7 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 _ELEMENTS = {size: np.dtype(kind) for size, kind in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "V16"))}
 _BYTES = np.empty(0, np.uint8)
 _DIRECTIONS = tuple(Direction)
+_WITHIN_NRAM = _DIRECTIONS.index(Direction.NRAM2NRAM)
 _NO_LIMIT = 1 << 62
 _FIELDS = itemgetter(*(COLUMNS.index(name) for name in ("op", "pipe", "count", "direction", "detail", "line")))
 _OPERANDS = COLUMNS.index("dst_alloc")
@@ -147,7 +149,8 @@ class _Replay:
         operands = [(of[place], of[place + 1], of[place + 2]) for place in range(_OPERANDS, len(COLUMNS), 3)]
         loop = self._log.loops.get(record)
         if name == "memcpy":
-            return self._copy(issuer, record, operands, direction, detail, line)
+            moved = pipe == MOVE and direction == _WITHIN_NRAM and not detail
+            return self._copy(issuer, record, operands, direction, detail, line, moved=moved)
         if loop is not None:
             return self._loop(issuer, record, name, loop, operands, line)
         if name in ATOMIC_NAMES or name in SET_NAMES:
@@ -166,6 +169,8 @@ class _Replay:
                 scalar.write(issuer, line, name, view)
                 return None
             return scalar.read(issuer, line, name, view, _nothing)
+        if name in LOCK_NAMES:
+            return change(issuer, line, name, detail >> SHIFT)
         if name in syncs.BARRIERS:
             return syncs.barrier(issuer, line, name)
         return syncs.sync(issuer, line, name, detail)
@@ -178,8 +183,13 @@ class _Replay:
         direction: int,
         blocking: int,
         line: int,
+        *,
+        moved: bool,
     ) -> Waiting | None:
         dst, src = self._views(issuer, operands)
+        if moved:
+            copies.move(issuer, line, dst, src)
+            return None
         arguments: tuple[Any, ...] = (dst, src)
         if record in self._byte_copies:
             to, origin = (Pointer(view.allocation, view.offset, view.dtype) for view in (dst, src))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.cores.global_memory import ATOMIC_NAMES
 from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
@@ -107,7 +108,9 @@ class Coverage:
             parts.append(tiles_as_accesses(plan, self.log, identity))
         tiles = len(parts) > 1
         windows = self._windows(identity)
-        repeats, extra = _repeats(run) if not allocation.read_only else (_none_of(run), np.empty(0, np.int64))
+        # Atomics accumulate: what they write again is meant.
+        meant = run.where(np.flatnonzero(~self._atomic(run)))
+        repeats, extra = _repeats(meant) if not allocation.read_only else (_none_of(run), np.empty(0, np.int64))
         joined = _join(_join(parts[0], parts[1]) if tiles else run, _join(windows, repeats))
         kind = np.repeat(
             [_RUN, _TILE, _WINDOW, _REPEAT], [len(run), len(parts[1]) if tiles else 0, len(windows), len(repeats)]
@@ -115,7 +118,9 @@ class Coverage:
         cells = Cells(joined, allocation.nbytes)
         is_run = kind == _RUN
         writes, reads = cells.count(is_run & joined.write), cells.count(is_run & ~joined.write)
-        again = self._most_in_a_launch(cells, joined, is_run, writes)
+        plain = is_run.copy()
+        plain[: len(run)] &= ~self._atomic(run)
+        again = self._most_in_a_launch(cells, joined, plain, cells.count(plain & joined.write))
         if len(repeats):
             times = np.zeros(len(joined), np.int64)
             times[kind == _REPEAT] = extra
@@ -150,6 +155,11 @@ class Coverage:
         if tiles and plan is not None:
             found += self._against_plan(allocation, cells, joined, kind, plan)
         return use, found
+
+    def _atomic(self, run: Accesses) -> Flags:
+        """Which accesses are those of atomics."""
+        atomic = np.array([name in ATOMIC_NAMES for name in self.log.ops], bool)
+        return np.asarray(atomic[self.order.op[self.order.place[run.record]]], bool)
 
     def _windows(self, identity: int) -> Accesses:
         """The parts of a tensor that launches were given, where none was given all of it."""

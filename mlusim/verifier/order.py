@@ -2,7 +2,7 @@
 
 The rules (HARDWARE: the machine, BANG C semantics):
 - a task issues in program order; an operation begins after it was issued;
-- each pipe is in order; pipes have no order among them;
+- each pipe is in order; pipes have no order among them; an asynchronous copy within NRAM is in the vector pipe;
 - what an instruction waits for, whether it blocks its task and whether it is posted, `mlusim.cores.ordering` says;
 - a sync completes, before what follows, everything on the pipes that it names; only the full one waits for posted
   stores;
@@ -23,8 +23,10 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.cores.locks import LOCK_NAMES, SHIFT
 from mlusim.cores.ordering import ALL_PIPES, IO_PIPE, MOVE_PIPE, TENSOR_PIPE, VECTOR_PIPE, Ordering, recorded_ordering
-from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR, Log
+from mlusim.cores.syncs import BARRIERS
+from mlusim.log import IO, MOVE, NONE, PIPES, SCALAR, SYNC, TENSOR, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.boxes import Integers, alike
 
@@ -33,7 +35,6 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 # Lanes: what is in order among itself. The pipes, and two that are none of the core's own.
 POSTED, MEMORY_CORE_IO = len(PIPES), len(PIPES) + 1
 LANES = (*PIPES, "posted store", "memory core's io")
-BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu", "sync_all_ipu_within_cluster")
 # Lanes whose operations may still run while the task goes on, and the pipes that a sync names to wait for them.
 ASYNCHRONOUS_LANES = {
     VECTOR: VECTOR_PIPE,
@@ -61,7 +62,7 @@ class Order:
     Attributes:
         place: by record, where it stands.
         record: by place, the record.
-        task, lane: by place.
+        task, op, lane: by place.
         done: by place, the place behind which the operation is known to be complete; the task's last one where nothing
             but its end waits for it.
         waiter: by place, the place of what waits for it: the first one that does not begin, or is complete, before it.
@@ -80,6 +81,7 @@ class Order:
         self.first = np.searchsorted(self.task, np.arange(tasks + 1))
         self.line = columns["line"][self.record]
         op, pipe = columns["op"][self.record], columns["pipe"][self.record]
+        self.op: Integers = op
         self.detail = columns["detail"][self.record]
         self.is_sync: Flags = pipe == SYNC
         self.left_out: Flags = self.is_sync & np.isin(self.line, list(without))
@@ -131,11 +133,17 @@ class Order:
         waiter = done.copy()
         waits = self.is_sync & ~self.left_out
         full = waits & self.is_barrier
-        for lane, bits in ASYNCHRONOUS_LANES.items():
-            mine = np.flatnonzero((self.lane == lane) & ~self.is_sync & ~self.blocks)
+        copies = self._columns["direction"][self.record] == DIRECTION_CODES[Direction.NRAM2NRAM]
+        streamed = (self.lane == VECTOR) & copies
+        for lane, bits, also in (
+            *((lane, bits, 0) for lane, bits in ASYNCHRONOUS_LANES.items()),
+            # Copies within NRAM: `sync_move` waits for them too.
+            (VECTOR, VECTOR_PIPE, MOVE_PIPE),
+        ):
+            mine = np.flatnonzero((self.lane == lane) & ~self.is_sync & ~self.blocks & (streamed if also else True))
             if not len(mine):
                 continue
-            named = waits & ~self.is_barrier & ((self.detail & bits) == bits)
+            named = waits & ~self.is_barrier & (((self.detail & bits) == bits) | ((self.detail & also) != 0))
             for waiters, known in (
                 (full | named | ((self.lane == lane) & self.blocks), 0),
                 # What waits for pipes before it begins finds them idle, as the operation behind a sync does.
@@ -152,6 +160,22 @@ class Order:
         """By copy of the memory core and task: the place of the task's call that takes part in it."""
         places = {call: int(self.place[call]) for call in self.log.joined}
         return {(copy, int(self.task[places[call]])): places[call] for call, copy in self.log.joined.items()}
+
+    @cached_property
+    def locks_held(self) -> Integers:
+        """By place, the locks that the task holds, a bit for each; of more than 63 numbers only the first."""
+        held: Integers = np.zeros(len(self.task), np.int64)
+        ops = [self.log.ops.index(name) if name in self.log.ops else NONE for name in LOCK_NAMES]
+        calls = [np.flatnonzero(self.op == op) for op in ops]
+        numbers = np.unique(self.detail[calls[0]] >> SHIFT)[:63]
+        for bit, number in enumerate(numbers.tolist()):
+            change: Integers = np.zeros(len(self.task) + 1, np.int64)
+            for sign, places in zip((1, -1), calls, strict=True):
+                change[places[self.detail[places] >> SHIFT == number]] += sign
+            total = np.cumsum(change)[:-1]
+            before = np.concatenate(([0], total))[self.first[self.task]]
+            held |= ((total - before) > 0).astype(np.int64) << bit
+        return held
 
     @cached_property
     def segment(self) -> Integers:

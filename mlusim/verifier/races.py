@@ -50,7 +50,7 @@ class Races:
         """All races, those of equal source lines as one."""
         inside = _collect(within_tasks(self.order, self.accesses, self.space))
         between = self._not_joined(*_collect(between_tasks(self.order, self.accesses, self.space)))
-        between = self._but_atomics(*between)
+        between = self._but_locked(*self._but_atomics(*between))
         pairs = [(a, b, self._in_task(a, b, times)) for a, b, times in self._by_lines(*inside)]
         found = fold([(self._span_in_task(a, b), finding) for a, b, finding in pairs])
         pairs = [(a, b, self._between(a, b, times)) for a, b, times in self._by_lines(*between)]
@@ -90,6 +90,15 @@ class Races:
         """Leave out pairs of atomics: the board orders them."""
         atomic = np.array([name in ATOMIC_NAMES for name in self.log.ops], bool)[self.columns["op"]]
         both = atomic[self.accesses.record[a]] & atomic[self.accesses.record[b]]
+        return a[~both], b[~both]
+
+    def _but_locked(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
+        """Leave out pairs that one lock protects: they exclude each other."""
+        if "lock" not in self.log.ops or not len(a):
+            return a, b
+        held = self.order.locks_held
+        one, other = (held[self.order.place[self.accesses.record[rows]]] for rows in (a, b))
+        both = (one & other) != 0
         return a[~both], b[~both]
 
     def _by_lines(self, a: Integers, b: Integers) -> list[tuple[int, int, int]]:

@@ -240,3 +240,22 @@ def test_program_order_of_the_log_is_that_of_each_task():
         (np.diff(order.record[first:last]) > 0).all() for first, last in itertools.pairwise(order.first.tolist())
     )
     assert (order.done >= np.arange(len(order.done))).all()
+
+
+@pytest.mark.parametrize(("first", "third"), list(itertools.product(SYNCS, repeat=2)))
+def test_an_asynchronous_copy_within_nram_is_in_order_with_vector_instructions(first, third):
+    async def kernel(core, x, out):
+        a, b, c = (core.nram.alloc(x.shape, x.dtype, name) for name in "abc")
+        core.memcpy_async(a, x)
+        await maybe(core, first)
+        core.add(b, a, 1.0)
+        core.memcpy_async(c, b)
+        core.add(b, c, 1.0)
+        core.memcpy_async(c, b)
+        await maybe(core, third)
+        core.memcpy_async(out, c)
+
+    # Both syncs wait for such a copy.
+    correct = first in ("sync_io", "sync") and third in ("sync_compute", "sync_move", "sync")
+    report = verify(kernel, X, Output.like(X), reference=X + 2, **ONE)
+    assert report.ok == correct

@@ -28,6 +28,13 @@ namespace mlusim {
     mlusim_leave(1, text, file, line);
     __builtin_unreachable();
 }
+// `__assert(text, file, line)` fails, as the C library's does; with a condition it may.
+[[noreturn]] inline void checked(const char *text, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    failed(text, file, line);
+}
+inline void checked(bool condition, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    if (!condition) failed("__assert", file, line);
+}
 [[noreturn]] inline void ended(int status) {
     static char text[16];
     snprintf(text, sizeof text, "%d", status);
@@ -61,6 +68,7 @@ using ::mlusim_exit;
 #undef assert
 #define assert(condition) \
     ((condition) ? (void)0 : ::mlusim::failed(#condition, __FILE__, __LINE__))
+#define __assert(...) ::mlusim::checked(__VA_ARGS__)
 #define __assert_fail(text, file, line, function) ::mlusim::failed(text, file, line)
 
 #endif  // MLUSIM_OUTPUT_H_
