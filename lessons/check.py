@@ -208,6 +208,23 @@ def fill_the_bus() -> Exercise:
     return Exercise([Case((x := floats(count),), x) for count in (32, 10_000, 1 << 21)], aim)
 
 
+def matmul_ladder() -> Exercise:
+    """12: three stages around the tensor pipe."""
+    weights = RNG.integers(-8, 8, (256, 128)).astype(np.float32)  # the filters, one a row
+    laid = np.ascontiguousarray(weights.reshape(4, 64, 128).swapaxes(0, 1))
+
+    def aim(step: Step) -> str:
+        return at_most(
+            "the time", step.result.time_us, 150, "let load i + 1, matmul i and store i - 1 share a step", " us"
+        )
+
+    cases = []
+    for rows in (128, 1280, 16384):
+        x = RNG.integers(-8, 8, (rows, 128)).astype(np.float32)
+        cases.append(Case((x, laid), x @ weights.T, on=board("mlu370-x8")))
+    return Exercise(cases, aim)
+
+
 EXERCISES: dict[str, Callable[[], Exercise]] = {
     "01": one_core,
     "02": all_cores,
@@ -220,6 +237,7 @@ EXERCISES: dict[str, Callable[[], Exercise]] = {
     "09": small_stores,
     "10": missing_sync,
     "11": fill_the_bus,
+    "12": matmul_ladder,
 }
 
 
@@ -271,7 +289,10 @@ def check(path: Path) -> str:
 def main(arguments: list[str]) -> int:
     """The command."""
     if len(arguments) != 1 or Path(arguments[0]).name[:2] not in EXERCISES or not Path(arguments[0]).is_file():
-        print("usage: python lessons/check.py lessons/exercises/NN_name.py (01 to 11)", file=sys.stderr)
+        print(
+            f"usage: python lessons/check.py lessons/exercises/NN_name.py ({min(EXERCISES)} to {max(EXERCISES)})",
+            file=sys.stderr,
+        )
         return 2
     try:
         print(check(Path(arguments[0])))

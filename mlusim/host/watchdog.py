@@ -90,10 +90,9 @@ class Watch:
             while not self._stop.wait(_PERIOD_S):
                 periods += 1
                 now = (len(self._chip.log), self._chip.environment.now)
-                quiet_s = quiet_s + _PERIOD_S if now == seen else 0.0
+                # What a debugger holds is not quiet, and has all of `stall_s` once it is let go.
+                quiet_s = quiet_s + _PERIOD_S if now == seen and not _in_debugger(runner) else 0.0
                 seen = now
-                if quiet_s >= self._stall_s and _in_debugger(runner):
-                    quiet_s = 0.0
                 if quiet_s >= self._stall_s:
                     stall = stalls.pop(0) if len(stalls) > 1 else stalls[0]
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(stall))

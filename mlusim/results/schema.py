@@ -19,6 +19,7 @@ import numpy as np
 from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError
 from mlusim.log import NONE, PIPES, Log
+from mlusim.memory.kinds import MemoryKind
 from mlusim.planning.plan import Plan
 from mlusim.records import COLUMNS
 
@@ -151,6 +152,7 @@ def check_log(log: Log) -> None:
             raise ValueError(message)
     for allocation in log.allocations:
         dtype_of(allocation.dtype)
+        MemoryKind(allocation.memory)
 
 
 def check_tasks(task: Array) -> None:

@@ -304,13 +304,13 @@ def test_wrong_arguments_show_the_callers_line_alone():
 def test_a_debugger_may_hold_a_kernel(debugger):
     # A module of that name on the stack is what a debugger looks like from another thread.
     names = {"__name__": debugger, "time": time}
-    exec("def wait():\n    time.sleep(1.2)\n", names)  # noqa: S102
+    exec("def wait():\n    time.sleep(3)\n", names)  # noqa: S102
 
     async def held(core, x, out):
         names["wait"]()
         await rows(core, x, out)
 
-    assert verify(held, X, Output.like(X), stall_s=0.3, **ONE).ok
+    assert verify(held, X, Output.like(X), stall_s=1, **ONE).ok
 
 
 async def chain(core, x, out):

@@ -75,6 +75,7 @@ WRONG = {
     "09": "collect rows in NRAM, store once",
     "10": "race: mul reads nram buffer 1 before memcpy is known to have written it",
     "11": "the aim is 70 %: larger tiles, and two buffers",
+    "12": "let load i \\+ 1, matmul i and store i - 1 share a step",
 }
 
 
@@ -102,6 +103,8 @@ CHANGES = [
     ("04", "await core.sync_cluster()", "pass", "race:"),
     ("08", "await core.memcpy(out, held)", "await core.memcpy(out[: len(rows) - 1], held[: len(rows) - 1])", ""),
     ("11", "core.memcpy_async(out[start", "await core.memcpy(out[start", "pass: "),
+    ("12", "await core.sync()", "pass", "race:"),
+    ("12", "core.memcpy(right, weights)", "core.memcpy(right[1:], weights[1:])", "uninitialised"),
     ("01", "core.mul(held, held, 2.0)", "1 / 0", "ZeroDivisionError"),
     ("01", "core.mul(held, held, 2.0)", "core.mul(held, held, ", "line 10: '\\(' was never closed"),
     ("01", "async def kernel", "async def kernal", "there is no `async def kernel"),
