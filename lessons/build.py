@@ -1,10 +1,11 @@
 """Run the lessons and write their pages: prose, code, what it prints, and pictures.
 
-    python lessons/build.py           all of them
-    python lessons/build.py 03 07     these
+    python lessons/build.py                all of them
+    python lessons/build.py 03 07          these
+    python lessons/build.py --notebooks    the notebooks, nothing is run; needs `pip install '.[lessons]'`
 
-A lesson is a Python script in the percent format, which editors also open as a notebook: a cell begins with `# %%`, a
-cell of prose with `# %% [markdown]`. Pages and pictures are the same bytes on every machine.
+A lesson is a Python script in the percent format: a cell begins with `# %%`, a cell of prose with `# %% [markdown]`.
+Pages, pictures and notebooks are the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -78,8 +79,27 @@ def _title(figure: Figure) -> str:
     )
 
 
+def notebook(lesson: Path) -> str:
+    """A lesson as a notebook, without outputs. Raises `ImportError` where jupytext is not installed."""
+    import jupytext
+
+    book = jupytext.reads(lesson.read_text(encoding="utf-8"), fmt="py:percent")
+    book.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for number, cell in enumerate(book.cells):
+        cell.id = f"{lesson.stem}-{number}"
+    text: str = jupytext.writes(book, fmt="ipynb")
+    return text
+
+
 def main(chosen: list[str]) -> None:
-    """Write pages and pictures."""
+    """Write pages and pictures, or the notebooks."""
+    if "--notebooks" in chosen:
+        for lesson in LESSONS:
+            lesson.with_suffix(".ipynb").write_text(notebook(lesson), encoding="utf-8")
+        return
     figures_folder = PAGES / "figures"
     figures_folder.mkdir(parents=True, exist_ok=True)
     for lesson in LESSONS:

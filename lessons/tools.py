@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -168,9 +169,16 @@ def _draw_bars(axes: Axes, records: Records, mine: Spans, lanes: list[int], end_
 
 
 def show(figure: Figure, name: str) -> None:
-    """Give a figure to whoever renders the lesson; as a script, write it to `<name>.svg` in a folder of its own."""
+    """Show a figure: on the page that is built, in a notebook, or as a file that a script names."""
     if _FIGURES is not None:
         _FIGURES.append((name, figure))
+        return
+    if "ipykernel" in sys.modules:
+        from IPython.display import SVG, display
+
+        picture = io.StringIO()
+        figure.savefig(picture, format="svg")
+        display(SVG(picture.getvalue()))
         return
     target = Path(tempfile.gettempdir()) / "mlusim-lessons"
     target.mkdir(exist_ok=True)

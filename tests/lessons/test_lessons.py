@@ -47,6 +47,34 @@ def test_a_lesson_prints_what_its_page_shows(lesson, lesson_modules):
     assert "## Exercise" in page
 
 
+@pytest.mark.parametrize("lesson", lesson_params())
+def test_a_notebook_is_its_lesson(lesson, lesson_modules):
+    pytest.importorskip("jupytext")
+    # Out of date? `python lessons/build.py --notebooks`.
+    assert lesson.with_suffix(".ipynb").read_text(encoding="utf-8") == lesson_modules["build"].notebook(lesson)
+
+
+def run_notebook(lesson):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    book = nbformat.read(lesson.with_suffix(".ipynb"), as_version=4)
+    nbclient.NotebookClient(book, resources={"metadata": {"path": str(LESSONS)}}).execute()
+    return [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+
+
+@pytest.mark.filterwarnings("ignore")  # of the notebook server's libraries
+def test_a_lesson_runs_as_a_notebook_and_shows_its_pictures():
+    outputs = run_notebook(LESSONS / "01_one_core.py")
+    assert [output for output in outputs if "image/svg+xml" in output.get("data", {})]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("lesson", lesson_params())
+def test_every_lesson_runs_as_a_notebook(lesson):
+    assert run_notebook(lesson)
+
+
 def test_the_index_and_every_page_link_to_files():
     for page in (LESSONS / "README.md", *(LESSONS / "pages").glob("*.md")):
         targets = re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8"))
