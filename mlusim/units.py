@@ -58,6 +58,14 @@ def format_bytes(count: int) -> str:
     return text
 
 
+def short_bytes(count: int) -> str:
+    """Bytes for a table, rounded to four digits: `640 KiB`."""
+    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} B"
+
+
 def format_ns(time_ps: int) -> str:
     """A time in nanoseconds for messages: `1 840 ns`, with the fraction only where there is one."""
     nanoseconds, rest = divmod(time_ps, PS_PER_NS)

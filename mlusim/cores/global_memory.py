@@ -59,6 +59,8 @@ COMPARE_AND_SWAP = "cas"
 FETCHING = frozenset(f"atomic_{name}" for name in (*ATOMICS, COMPARE_AND_SWAP))
 REDUCING = frozenset(f"atomic_reduce_{name}" for name in (*ATOMICS, COMPARE_AND_SWAP))
 ATOMIC_NAMES = FETCHING | REDUCING
+# An exchange whose old value nobody gets reads nothing.
+BLIND_ATOMICS = frozenset({"atomic_reduce_exch"})
 SET_NAMES = ("gdramset", "sramset", "ldramset", "nramset", "nramset_async")
 
 

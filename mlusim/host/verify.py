@@ -12,6 +12,7 @@ import numpy as np
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
+from mlusim.host.host_data import HostData
 from mlusim.host.run import Uploaded, parameter_names, upload
 from mlusim.log import Log
 from mlusim.memory.view import View
@@ -89,6 +90,8 @@ def verify(  # noqa: PLR0913
     except (InputError, LaunchError, AllocationError, BoardError) as error:
         # The caller's own line is what there is to see.
         raise error.with_traceback(None) from None
+    plain = zip(parameter_names(kernel, len(arguments)), run.given, strict=True)
+    around = HostData(kernel, {name: value for name, value in plain if not isinstance(value, View)})
     stopped: BaseException | None = None
     try:
         on.synchronize()
@@ -106,12 +109,12 @@ def verify(  # noqa: PLR0913
     result = on.result(report.name, theory_ops=theory_ops)
     result.plan = plan
     result.repeat = repeat
-    wrong: list[Finding] = []
+    wrong: list[Finding] = around.find() if len(on.log.tasks) > 1 else []
     results: dict[str, Array] = {}
     if stopped is None and data:
         results = {name: on.download(view) for name, view in run.outputs.items()}
         try:
-            wrong = _against(on.log, run.outputs, expected, results, tolerance, repeat)
+            wrong += _against(on.log, run.outputs, expected, results, tolerance, repeat)
         except InputError as error:
             raise error.with_traceback(None) from None
         if len(results) == 1:

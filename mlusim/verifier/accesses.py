@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.cores.global_memory import FETCHING
+from mlusim.cores.global_memory import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
 from mlusim.log import NONE, Log
 from mlusim.verifier.boxes import Geometry, Integers, geometry_of, geometry_of_rows
 
@@ -84,6 +84,12 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
         rows = np.flatnonzero(columns[f"{name}_alloc"] != NONE)
         place = (columns[f"{name}_{part}"][rows] for part in ("alloc", "offset", "box"))
         sides.append(np.stack([rows, *place, np.full(len(rows), write), np.full(len(rows), "dab".index(name[0]))]))
+    # An atomic reads what it combines with.
+    combining = [code for code, name in enumerate(log.ops) if name in ATOMIC_NAMES - BLIND_ATOMICS]
+    if combining:
+        rows = np.flatnonzero(np.isin(columns["op"], combining))
+        place = (columns[f"dst_{part}"][rows] for part in ("alloc", "offset", "box"))
+        sides.append(np.stack([rows, *place, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]))
     # Of one operation the further operands are written.
     gives_more = {COLLECT_BINS, *FETCHING}
     writes = np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name in gives_more])

@@ -18,50 +18,12 @@ from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.order import LANES, Order
+from mlusim.verifier.overwrites import Overwrites
 from mlusim.verifier.planned import describe_tile, is_output, misplaced, planned_output, tile_text, tiles_as_accesses
+from mlusim.verifier.tensor_use import TensorUse, untouched
 
 # What an access in the cells of a tensor stands for.
 _RUN, _TILE, _WINDOW, _REPEAT = range(4)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorUse:
-    """What a run did with one tensor of the host.
-
-    Attributes:
-        name, shape, dtype, nbytes: the tensor.
-        is_input: the host gave its bytes, and no kernel may write them.
-        bytes_read, bytes_written: by all operations together.
-        least_reads, most_reads: of any byte.
-        unread_bytes, unwritten_bytes, rewritten_bytes: never read, never written, written more than once.
-        expected_bytes: bytes that the launches were given to write: all but the gaps of a pitch.
-        known: False where a timing-only run does not know which rows were touched: these are left out.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    nbytes: int
-    is_input: bool
-    bytes_read: int
-    bytes_written: int
-    least_reads: int
-    most_reads: int
-    unread_bytes: int
-    unwritten_bytes: int
-    rewritten_bytes: int
-    expected_bytes: int
-    known: bool = True
-
-    @property
-    def times_read(self) -> float:
-        """Bytes read over the size: 1 is the compulsory minimum of an input."""
-        return self.bytes_read / self.nbytes if self.nbytes else 0.0
-
-    @property
-    def times_written(self) -> float:
-        """Bytes written over the size: 1 is the compulsory minimum of an output."""
-        return self.bytes_written / self.nbytes if self.nbytes else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +54,7 @@ class Coverage:
             some = np.flatnonzero(self.accesses.alloc == identity)
             given = identity in self.log.windows and is_output(allocation) and identity not in self.log.host_writes
             if not len(some) and identity != output and not given:
-                use = _untouched(allocation)
+                use = untouched(allocation)
             else:
                 use, more = self._tensor(identity, allocation, some, self.plan if identity == output else None)
                 found += more
@@ -126,6 +88,13 @@ class Coverage:
             times[kind == _REPEAT] = extra
             more = cells.count(times)
             writes, again = writes + more, again + more
+        allowed = self.rewrites is True or (self.rewrites is not False and allocation.name in self.rewrites)
+        several = again > 1
+        if several.any() and not (allowed or allocation.read_only or allocation.workspace):
+            overwrites = Overwrites(self.log, self.accesses, self.order)
+            again = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several)
+            if len(repeats):
+                again += more
         # What no launch was given is not for them to write.
         wanted = cells.count(kind == _WINDOW) > 0 if len(windows) else np.ones(len(cells), bool)
         use = TensorUse(
@@ -141,6 +110,7 @@ class Coverage:
             unread_bytes=cells.total(reads == 0),
             unwritten_bytes=cells.total((writes == 0) & wanted),
             rewritten_bytes=cells.total(again > 1),
+            updated_bytes=cells.total(several & (again <= 1)),
             expected_bytes=cells.total(wanted),
             known=identity not in self.accesses.vague,
         )
@@ -149,7 +119,6 @@ class Coverage:
             return use, found
         if use.unwritten_bytes and identity not in self.log.host_writes:
             found.append(self._never(allocation, cells, (writes == 0) & wanted, some, plan))
-        allowed = self.rewrites is True or (self.rewrites is not False and allocation.name in self.rewrites)
         if use.rewritten_bytes and not allowed:
             found.append(self._again(allocation, cells, again, some, plan))
         if tiles and plan is not None:
@@ -276,24 +245,6 @@ class Coverage:
                 fields={"task": self.log.tasks[int(actual[cell])].task_id, "planned_task": int(wanted[cell])},
             )
         ]
-
-
-def _untouched(allocation: AllocationRecord) -> TensorUse:
-    return TensorUse(
-        name=allocation.name,
-        shape=allocation.shape,
-        dtype=allocation.dtype,
-        nbytes=allocation.nbytes,
-        is_input=allocation.read_only,
-        bytes_read=0,
-        bytes_written=0,
-        least_reads=0,
-        most_reads=0,
-        unread_bytes=allocation.nbytes,
-        unwritten_bytes=allocation.nbytes,
-        rewritten_bytes=0,
-        expected_bytes=allocation.nbytes,
-    )
 
 
 def _join(one: Accesses, other: Accesses) -> Accesses:

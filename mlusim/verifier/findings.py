@@ -27,6 +27,7 @@ KINDS = {
     "race": "two operations of one task touch the same bytes, and nothing orders them",
     "release": "a buffer is given back while a transfer may still use it",
     "task-race": "two tasks touch the same bytes, and nothing orders them",
+    "host-data": "tasks pass values through Python objects of the host",
     "uninitialised": "bytes that nobody has written reach an output, a register or an address",
     "never-written": "bytes of an output are never written",
     "written-again": "bytes of an output are written more than once",

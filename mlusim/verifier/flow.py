@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.cores.global_memory import ATOMIC_NAMES, FETCHING
 from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.log import IO, MOVE, NONE, SCALAR, Box, Log
@@ -150,6 +151,9 @@ class Flow:
             return
         if dst[0] == NONE:
             return
+        if name in ATOMIC_NAMES:
+            self._atomic(record, name, dst, sources, more)
+            return
         marks = [self._elements(operand) for operand in ([*sources, *more] if name != COLLECT_BINS else sources)]
         marked = [one for one in marks if one is not None and one.any()]
         targets = [dst, *(more if name == COLLECT_BINS else ())]
@@ -174,6 +178,28 @@ class Flow:
                 else:
                     result = max(int(one.max()) for one in marked)
             self._assign(record, target, result)
+
+    def _atomic(
+        self,
+        record: int,
+        name: str,
+        dst: tuple[int, ...],
+        sources: Iterable[tuple[int, ...]],
+        more: Iterable[tuple[int, ...]],
+    ) -> None:
+        """The target combines with the operands element by element; what it held goes to the result, if any."""
+        box = self._log.boxes[dst[2]]
+        size = int(np.prod(box.shape, dtype=np.int64))
+        held = self._elements(dst)
+        given = [one for one in map(self._elements, sources) if one is not None]
+        combined = given if name.endswith("_exch") or held is None else [held, *given]
+        before = np.zeros(size, np.int32) if held is None else held.reshape(-1).copy()
+        result: Any = 0
+        if combined:
+            result = np.maximum.reduce([one.reshape(-1) for one in combined]).reshape(box.shape)
+        self._assign(record, dst, result)
+        for old in more if name in FETCHING else ():
+            self._assign(record, old, before.reshape(self._log.boxes[old[2]].shape))
 
     def _reshaped(self, source: tuple[int, ...], box: Box) -> Any:
         """Marks of a copy between element sizes, by element of the destination: those of any of its bytes."""

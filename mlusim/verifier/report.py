@@ -10,10 +10,10 @@ from typing import Any
 
 from mlusim.errors import InputError, VerificationError
 from mlusim.log import Log
-from mlusim.units import GIB, KIB, MIB, group_digits
+from mlusim.units import group_digits, short_bytes
 from mlusim.verifier.balance import Balance, LineTraffic
-from mlusim.verifier.coverage import TensorUse
 from mlusim.verifier.findings import ERROR, HINT, Finding
+from mlusim.verifier.tensor_use import TensorUse
 
 _SHOWN_LINES = 8
 _GREEN, _RED, _BOLD, _END = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
@@ -149,18 +149,18 @@ class Report:
     def _proof(self) -> Iterator[str]:
         yield "split proof" + (", of what ran until it stopped" if self.stopped else "")
         for use in self.tensors:
-            yield f"  {'input' if use.is_input else 'output':<8} {use.name} {use.dtype} {list(use.shape)}: {_use(use)}"
+            yield f"  {'input' if use.is_input else 'output':<8} {use.name} {use.dtype} {list(use.shape)}: {use.text()}"
         if self.balance is not None and self.balance.tasks:
             yield from _balance(self.balance)
         compulsory = sum(use.nbytes for use in self.tensors)
         on_bus = sum(line.bus_bytes for line in self.traffic)
         if on_bus and compulsory:
             yield (
-                f"  dram     {_size(on_bus)} on the bus, {on_bus / compulsory:.2f} x every tensor once "
-                f"({_size(compulsory)})"
+                f"  dram     {short_bytes(on_bus)} on the bus, {on_bus / compulsory:.2f} x every tensor once "
+                f"({short_bytes(compulsory)})"
             )
         moved = [
-            f"{memory.upper()} read {_size(read)}, written {_size(written)}"
+            f"{memory.upper()} read {short_bytes(read)}, written {short_bytes(written)}"
             for memory, (read, written) in self.memories.items()
             if read + written
         ]
@@ -170,50 +170,25 @@ class Report:
             if line.bus_bytes:
                 yield (
                     f"  line     {line.place:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
-                    f"{_size(line.bytes_requested)} for {_size(line.bus_bytes)} on the bus: "
+                    f"{short_bytes(line.bytes_requested)} for {short_bytes(line.bus_bytes)} on the bus: "
                     f"{100 * line.efficiency:.1f} % useful"
                 )
             else:
                 yield (
                     f"  line     {line.place:<24} {line.operation:<12} {group_digits(line.operations):>9} times  "
-                    f"{_size(line.bytes_requested)} on chip"
+                    f"{short_bytes(line.bytes_requested)} on chip"
                 )
-
-
-def _size(nbytes: int) -> str:
-    """Bytes in short; the JSON has them all."""
-    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if nbytes >= size:
-            return f"{nbytes / size:.4g} {unit}"
-    return f"{nbytes} B"
-
-
-def _use(use: TensorUse) -> str:
-    if not use.known:
-        return "a timing-only run does not know which rows were touched"
-    if use.is_input:
-        if not use.bytes_read:
-            return "never read"
-        reads = f"read {use.times_read:.2f} times, each byte {use.least_reads} to {use.most_reads}"
-        return reads + (f"; {100 * use.unread_bytes / use.nbytes:.1f} % never" if use.unread_bytes else "")
-    faults = []
-    if use.unwritten_bytes:
-        faults.append(f"{_size(use.unwritten_bytes)} never written")
-    if use.rewritten_bytes:
-        faults.append(f"{_size(use.rewritten_bytes)} written more than once")
-    text = ", ".join(faults) or f"every byte of {group_digits(use.expected_bytes)} written exactly once"
-    return text + (f"; read back {use.times_read:.2f} times" if use.bytes_read else "")
 
 
 def _balance(balance: Balance) -> Iterator[str]:
     yield (
         f"  balance  {'1 task' if balance.tasks == 1 else f'{balance.tasks} tasks'}, {balance.idle_tasks} idle; "
         f"{balance.cores} cores, {balance.idle_cores} "
-        f"without a task; busiest writes {_size(balance.busiest_bytes)}, mean "
-        f"{_size(round(balance.mean_bytes))}: {100 * balance.evenness:.1f} % even"
+        f"without a task; busiest writes {short_bytes(balance.busiest_bytes)}, mean "
+        f"{short_bytes(round(balance.mean_bytes))}: {100 * balance.evenness:.1f} % even"
     )
     if balance.tiles:
         yield (
-            f"  stores   {group_digits(balance.tiles)} to outputs, most of {_size(balance.tile_bytes)}; "
+            f"  stores   {group_digits(balance.tiles)} to outputs, most of {short_bytes(balance.tile_bytes)}; "
             f"{group_digits(balance.tail_tiles)} smaller"
         )

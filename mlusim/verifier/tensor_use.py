@@ -1,0 +1,89 @@
+"""What a run did with each tensor of the host: how often its bytes were read and written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mlusim.log import AllocationRecord
+from mlusim.units import group_digits, short_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorUse:
+    """What a run did with one tensor of the host.
+
+    Attributes:
+        name, shape, dtype, nbytes: the tensor.
+        is_input: the host gave its bytes, and no kernel may write them.
+        bytes_read, bytes_written: by all operations together.
+        least_reads, most_reads: of any byte.
+        unread_bytes, unwritten_bytes: never read, never written.
+        rewritten_bytes: written again before anybody had read them.
+        updated_bytes: written more than once, each time after a read or a fill: accumulated or changed in place.
+        expected_bytes: bytes that the launches were given to write: all but the gaps of a pitch.
+        known: False where a timing-only run does not know which rows were touched: these are left out.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    is_input: bool
+    bytes_read: int
+    bytes_written: int
+    least_reads: int
+    most_reads: int
+    unread_bytes: int
+    unwritten_bytes: int
+    rewritten_bytes: int
+    expected_bytes: int
+    updated_bytes: int = 0
+    known: bool = True
+
+    @property
+    def times_read(self) -> float:
+        """Bytes read over the size: 1 is the compulsory minimum of an input."""
+        return self.bytes_read / self.nbytes if self.nbytes else 0.0
+
+    @property
+    def times_written(self) -> float:
+        """Bytes written over the size: 1 is the compulsory minimum of an output."""
+        return self.bytes_written / self.nbytes if self.nbytes else 0.0
+
+    def text(self) -> str:
+        """In one line, for a report."""
+        if not self.known:
+            return "a timing-only run does not know which rows were touched"
+        if self.is_input:
+            if not self.bytes_read:
+                return "never read"
+            reads = f"read {self.times_read:.2f} times, each byte {self.least_reads} to {self.most_reads}"
+            return reads + (f"; {100 * self.unread_bytes / self.nbytes:.1f} % never" if self.unread_bytes else "")
+        faults = []
+        if self.unwritten_bytes:
+            faults.append(f"{short_bytes(self.unwritten_bytes)} never written")
+        if self.rewritten_bytes:
+            faults.append(f"{short_bytes(self.rewritten_bytes)} written more than once")
+        text = ", ".join(faults) or f"every byte of {group_digits(self.expected_bytes)} written" + (
+            f", {short_bytes(self.updated_bytes)} updated in place" if self.updated_bytes else " exactly once"
+        )
+        return text + (f"; read back {self.times_read:.2f} times" if self.bytes_read else "")
+
+
+def untouched(allocation: AllocationRecord) -> TensorUse:
+    """The use of a tensor that no operation touches."""
+    return TensorUse(
+        name=allocation.name,
+        shape=allocation.shape,
+        dtype=allocation.dtype,
+        nbytes=allocation.nbytes,
+        is_input=allocation.read_only,
+        bytes_read=0,
+        bytes_written=0,
+        least_reads=0,
+        most_reads=0,
+        unread_bytes=allocation.nbytes,
+        unwritten_bytes=allocation.nbytes,
+        rewritten_bytes=0,
+        expected_bytes=allocation.nbytes,
+    )

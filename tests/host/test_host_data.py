@@ -1,0 +1,127 @@
+"""Values that tasks pass through Python objects are found; constants, notes and counters are not blamed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import Output
+
+X = np.arange(256, dtype=np.float32).reshape(4, 64)
+OUT = Output.like(X)
+
+
+def kinds(kernel, *more):
+    report = mlusim.verify(kernel, X, OUT, *more, dim=4)
+    return [finding.kind for finding in report.errors if finding.kind == "host-data"], report
+
+
+def channel(put, get):
+    """A kernel that hands the row of each task to the next."""
+
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(64, x.dtype, "tile")
+        await core.memcpy(tile, x[core.core_id])
+        put(core.core_id, await core.load_array(tile))
+        await core.sync_all_ipu()
+        core.store_array(out[core.core_id], get((core.core_id + 1) % 4))
+
+    return kernel
+
+
+def test_an_array_of_a_closure():
+    held = np.zeros((4, 64), np.float32)
+
+    def put(who, row):
+        held[who] = row
+
+    found, report = kinds(channel(put, lambda who: held[who]))
+    assert found == ["host-data"]
+    assert "tasks pass values through held, a Python ndarray of the host" in report.text()
+    assert "load them behind a barrier" in report.text()
+    assert "read at test_host_data.py:" in report.text()
+
+
+def test_a_list_and_a_namespace():
+    rows = [None] * 4
+    state = SimpleNamespace(total=0.0)
+
+    def put(who, row):
+        rows[who] = row
+
+    def add(_, row):
+        state.total += float(row[0])
+
+    assert kinds(channel(put, lambda who: rows[who]))[0]
+    assert kinds(channel(add, lambda _: np.full(64, state.total)))[0]
+
+
+def test_a_dictionary_among_the_arguments():
+    async def kernel(core, x, out, rows):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(64, x.dtype, "tile")
+        await core.memcpy(tile, x[core.core_id])
+        rows[core.core_id] = await core.load_array(tile)
+        await core.sync_all_ipu()
+        core.store_array(out[core.core_id], rows[(core.core_id + 1) % 4])
+
+    assert kinds(kernel, {})[0]
+
+
+async def copy(core, x, out):
+    tile = core.nram.alloc(64, x.dtype, "tile")
+    await core.memcpy(tile, x[core.core_id])
+    await core.memcpy(out[core.core_id], tile)
+
+
+@pytest.mark.parametrize("what", ["constants", "notes", "counter", "plan"])
+def test_what_is_no_channel_is_not_blamed(what):
+    order = np.array([2, 0, 3, 1])
+    seen, calls = [], {"copies": 0}
+
+    async def constants(core, x, out):
+        if not core.is_memory_core:
+            tile = core.nram.alloc(64, x.dtype, "tile")
+            row = int(order[core.core_id])
+            await core.memcpy(tile, x[row])
+            await core.memcpy(out[row], tile)
+
+    async def notes(core, x, out):
+        if not core.is_memory_core:
+            seen.append(core.core_id)
+            await copy(core, x, out)
+
+    async def counter(core, x, out):
+        if not core.is_memory_core:
+            calls["copies"] += 1
+            await copy(core, x, out)
+
+    async def plan(core, x, out):
+        if not core.is_memory_core:
+            rows = {core.core_id: 0}
+            rows[core.core_id] += len(order)
+            await copy(core, x, out)
+
+    report = mlusim.verify(
+        {"constants": constants, "notes": notes, "counter": counter, "plan": plan}[what], X, OUT, dim=4
+    )
+    assert report.ok, report.text()
+
+
+def test_one_task_alone_passes_nothing():
+    last = []
+
+    async def kernel(core, x, out):
+        last.append(await core.load(x[0, 0]))
+        tile = core.nram.alloc((4, 64), x.dtype, "tile")
+        core.write_value(tile, last[-1])
+        await core.memcpy(out, tile)
+
+    report = mlusim.verify(kernel, X, OUT, dim=1, kind="BLOCK")
+    assert report.ok, report.text()
