@@ -80,9 +80,7 @@ class Coverage:
         cells = Cells(joined, allocation.nbytes)
         is_run = kind == _RUN
         writes, reads = cells.count(is_run & joined.write), cells.count(is_run & ~joined.write)
-        plain = is_run.copy()
-        plain[: len(run)] &= ~self._atomic(run)
-        again = self._most_in_a_launch(cells, joined, plain, cells.count(plain & joined.write))
+        again = self._most_in_a_launch(cells, joined, is_run, writes)
         if len(repeats):
             times = np.zeros(len(joined), np.int64)
             times[kind == _REPEAT] = extra

@@ -18,6 +18,7 @@ import numpy as np
 from mlusim.cores.global_memory import ATOMIC_NAMES, FETCHING
 from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.vector import STREAM_MOVE
 from mlusim.log import IO, MOVE, NONE, SCALAR, Box, Log
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS, Accesses
 from mlusim.verifier.boxes import Integers
@@ -46,6 +47,11 @@ def elementwise(name: str) -> bool:
         return False
     by_size = instruction.geometry is same_size or name in ("convert", "select")
     return by_size and name not in _NOT_ELEMENTWISE
+
+
+def is_copy(name: str, pipe: int) -> bool:
+    """Whether an operation moves bytes in order: by a DMA pipe, or within NRAM by the vector pipe."""
+    return pipe in (IO, MOVE) or name in ("memcpy", STREAM_MOVE)
 
 
 def _by_channel(name: str, source: Marks, box: Box) -> bool:
@@ -162,10 +168,11 @@ class Flow:
             size = int(np.prod(box.shape, dtype=np.int64))
             result: Any = 0
             if marked:
-                by_element = elementwise(name) or (pipe in (IO, MOVE) and len(sources) == 1)
+                copies = is_copy(name, pipe) and len(sources) == 1
+                by_element = elementwise(name) or copies
                 if by_element and all(one.size == size for one in marked):
                     result = np.maximum.reduce([one.reshape(-1) for one in marked]).reshape(box.shape)
-                elif pipe in (IO, MOVE) and len(sources) == 1:
+                elif copies:
                     result = self._reshaped(sources[0], box)
                 elif name == "transpose" and marked[0].ndim == 2 and marked[0].shape[::-1] == box.shape:  # noqa: PLR2004
                     result = marked[0].T

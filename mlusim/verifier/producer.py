@@ -9,7 +9,7 @@ import numpy as np
 from mlusim.log import NONE, SCALAR, VECTOR, Log
 from mlusim.verifier.accesses import BY_ROWS, Accesses
 from mlusim.verifier.boxes import Geometry, Integers, element_starts, shared
-from mlusim.verifier.flow import elementwise
+from mlusim.verifier.flow import elementwise, is_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _source_byte(log: Log, columns: dict[str, Integers], record: int, side: str,
     name, pipe = log.ops[int(columns["op"][record])], int(columns["pipe"][record])
     if columns[f"{side}_alloc"][record] == NONE or name in BY_ROWS or pipe == SCALAR:
         return None
-    if pipe == VECTOR and not elementwise(name):
+    if pipe == VECTOR and not elementwise(name) and not is_copy(name, pipe):
         return None
     dst, src = (log.boxes[int(columns[f"{one}_box"][record])] for one in ("dst", side))
     starts = int(columns["dst_offset"][record]) + element_starts(dst)
@@ -80,7 +80,7 @@ def _source_byte(log: Log, columns: dict[str, Integers], record: int, side: str,
     if not len(hit):
         return None
     position = int(hit[0])
-    if pipe != VECTOR:
+    if is_copy(name, pipe):
         # Bytes in order: elements may have other sizes on the two sides.
         position = (position * dst.itemsize + byte - int(starts[position])) // src.itemsize
     origins = int(columns[f"{side}_offset"][record]) + element_starts(src)

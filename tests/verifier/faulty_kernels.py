@@ -247,7 +247,7 @@ async def move_pipe_copy_not_waited_for(core, x, out):
 
 
 @fault("race")
-async def sync_io_for_a_move(core, x, out):
+async def stored_before_the_copy_within_nram_is_done(core, x, out):
     if core.is_memory_core:
         return
     tile, copy = (core.nram.alloc((4, 64), x.dtype, name) for name in ("tile", "copy"))
@@ -255,8 +255,34 @@ async def sync_io_for_a_move(core, x, out):
     await core.memcpy(tile, x[rows])
     core.memcpy_async(copy, tile)
     await core.sync_io()
-    core.add(copy, copy, 1.0)
-    await core.memcpy(out[rows], copy)
+    core.memcpy_async(out[rows], copy)
+    await core.sync()
+
+
+@fault("task-race", arguments=(X, InOut(np.zeros(64, np.float32))))
+async def two_locks_for_one_sum(core, x, total):
+    if core.is_memory_core:
+        return
+    tile, held = (core.nram.alloc(64, x.dtype, name) for name in ("tile", "held"))
+    await core.memcpy(tile, x[core.core_id])
+    await core.lock(core.core_id % 2)
+    await core.memcpy(held, total)
+    core.add(held, held, tile)
+    await core.memcpy(total, held)
+    await core.unlock(core.core_id % 2)
+
+
+@fault("task-race", arguments=(X, InOut(np.zeros(64, np.float32))))
+async def loaded_before_the_lock(core, x, total):
+    if core.is_memory_core:
+        return
+    tile, held = (core.nram.alloc(64, x.dtype, name) for name in ("tile", "held"))
+    await core.memcpy(tile, x[core.core_id])
+    await core.memcpy(held, total)
+    await core.lock(0)
+    core.add(held, held, tile)
+    await core.memcpy(total, held)
+    await core.unlock(0)
 
 
 @fault("race")

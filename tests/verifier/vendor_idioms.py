@@ -367,6 +367,32 @@ async def sum_by_atomics_on_a_cleared_output(core, x, total):
         await core.atomic_reduce_add(total, tile)
 
 
+@idiom(X, InOut(np.zeros(64, np.float32)), reference=X.sum(axis=0))
+async def sum_under_a_lock(core, x, total):
+    if core.is_memory_core:
+        return
+    tile, held = (core.nram.alloc(64, x.dtype, name) for name in ("tile", "held"))
+    for row in range(core.task_id, 24, core.task_dim):
+        await core.memcpy(tile, x[row])
+        await core.lock(0)
+        await core.memcpy(held, total)
+        core.add(held, held, tile)
+        await core.memcpy(total, held)
+        await core.unlock(0)
+
+
+@idiom(X[:, :50], Output((24, 50)), reference=2 * X[:, :50])
+async def copies_within_nram_in_the_compute_stream(core, x, out):
+    if core.is_memory_core:
+        return
+    tile, copy = (core.nram.alloc(64, x.dtype, name) for name in ("tile", "copy"))
+    for row in range(core.task_id, 24, core.task_dim):
+        await core.memcpy(tile[0:50], x[row])
+        core.memcpy_async(copy, tile)
+        core.add(copy, copy, tile)
+        await core.memcpy(out[row], copy[0:50])
+
+
 @idiom(X, TOTAL, reference=X.sum(axis=0))
 async def sum_by_atomics_after_a_clear(core, x, total):
     if core.core_id == 0:
