@@ -9,7 +9,8 @@
 # %%
 import numpy as np
 
-from tools import draw_causes, draw_pipes, run, show, table
+import mlusim
+from tools import draw_causes, draw_pipes, draw_steps, run, show, table
 
 COUNT, TILE = 1 << 18, 8192
 rng = np.random.default_rng(0)
@@ -20,7 +21,7 @@ b = rng.standard_normal(COUNT, np.float32)
 async def add_blocking(core, a, b, out):
     if core.is_memory_core:  # it runs every kernel too, and has nothing to do here
         return
-    left, right = core.nram.alloc(TILE, a.dtype), core.nram.alloc(TILE, a.dtype)
+    left, right = core.nram.alloc(TILE, a.dtype, "left"), core.nram.alloc(TILE, a.dtype, "right")
     for start in range(0, a.size, TILE):
         await core.memcpy(left, a[start : start + TILE])
         await core.memcpy(right, b[start : start + TILE])
@@ -39,8 +40,18 @@ assert np.array_equal(step.output, a + b)
 table({"one core, blocking": step}, causes=4)
 
 # %% [markdown]
-# Far below the 307 GB/s that the DRAM of this board does. Look at what the core did in its first microseconds:
-# nothing ever happens at the same time as anything else.
+# One tile, step by step. `mlusim.verify` can say what memory held at any moment of the run; blue is what each operation
+# wrote.
+
+# %%
+small = [np.arange(64, dtype=np.float32), np.arange(100, 164, dtype=np.float32)]
+TILE = 32
+report = mlusim.verify(add_blocking, *small, mlusim.Output.like(small[0]), dim=1, kind="BLOCK")
+show(draw_steps(report.result, 4, "The way of one tile: from GDRAM to NRAM, the sum, and back"), "01_steps")
+
+# %% [markdown]
+# The large run stays far below the 307 GB/s of this board's DRAM. Look at what the core did in its first
+# microseconds: nothing ever happens at the same time as anything else.
 
 # %%
 show(draw_pipes({"one core, blocking": step}, "The first tiles", until_us=12), "01_pipes")

@@ -17,7 +17,7 @@ from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.records import Records
 from mlusim.analysis.spans import KINDS, LANES, Spans, spans
 from mlusim.analysis.style import CAUSE_COLOURS, drawing
-from mlusim.units import PS_PER_US
+from mlusim.units import PS_PER_NS, PS_PER_US
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # As narrow as a page's column.
 _WIDTH_IN = 9.0
+# What an operation leaves alone, and what it wrote.
+STEPPED = ("#ececec", "#9ecae1")
 # Width of a letter beside the axis, and the sum of red, green and blue from which letters are black.
 _LETTER, _BRIGHT = 0.0085, 380
 
@@ -139,6 +141,53 @@ def draw_pipes(steps: Mapping[str, Step], title: str, *, until_us: float | None 
             ncols=5,
         )
     return figure
+
+
+def draw_steps(result: Result, count: int, title: str) -> Figure:
+    """What the buffers of core 0 hold after each of its first `count` operations that write memory: a tile's way.
+
+    The result is that of `mlusim.verify`, which can give values.
+    """
+    records = Records(result.log, result.board)
+    writes = np.flatnonzero((records.task == 0) & (records.dst_alloc >= 0))[:count]
+    moments = [(int(record), result.memory_at(int(records.end_ps[record]) / PS_PER_NS, 0)) for record in writes]
+    names = [buffer.name for buffer in moments[0][1].buffers]
+    tensors = [one.name for one in result.log.allocations if one.memory == "gdram" and one.name]
+    with drawing():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(_WIDTH_IN, 0.9 + 0.42 * (len(names) + len(tensors))), layout="constrained")
+        axes = figure.subplots()
+        rows = [*tensors, *names]
+        for column, (record, moment) in enumerate(moments):
+            written = result.log.allocations[records.dst_alloc[record]].name
+            for row, name in enumerate(rows):
+                colour = STEPPED[1] if name == written else STEPPED[0]
+                axes.barh(row, 0.94, left=column + 0.03, height=0.86, color=colour)
+                if name in names:
+                    buffer = moment[name]
+                    text = "not written" if buffer.written is None else _few(buffer.values)
+                    axes.text(column + 0.5, row, text, ha="center", va="center", fontsize=8)
+                elif name == written:
+                    axes.text(column + 0.5, row, "the tile is stored", ha="center", va="center", fontsize=8)
+        labels = [
+            f"{result.log.ops[records.op[record]]}\ndone at {records.end_ps[record] / PS_PER_NS:.0f} ns"
+            for record in writes
+        ]
+        axes.set_xticks([column + 0.5 for column in range(len(writes))], labels)
+        axes.set_yticks(range(len(rows)), [*(f"GDRAM {name}" for name in tensors), *(f"NRAM {name}" for name in names)])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_xlim(0, len(writes))
+        axes.grid(visible=False)
+        axes.tick_params(length=0)
+        figure.suptitle(title, x=0.01, ha="left", weight="bold")
+    return figure
+
+
+def _few(values: np.ndarray[Any, Any] | None) -> str:
+    """The first elements of a buffer."""
+    assert values is not None
+    return " ".join(f"{value:.3g}" for value in values.reshape(-1)[:4].tolist()) + " ..."
 
 
 def _spans(step: Step, task: int) -> tuple[Records, Spans]:
