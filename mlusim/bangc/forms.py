@@ -37,7 +37,12 @@ _CONVERSIONS = (
     "uint",
 )
 _ROUNDINGS = ("", "_tz", "_rn", "_rd", "_dn", "_up", "_oz", "_rm")
-_FUSIONS = ("FMA", "FMS", "FAM", "FSM", "FAA", "FAS", "FSA", "FSS")
+# Attributes that C gives by the members of an enumeration, in their order.
+_ENUMERATIONS = {
+    "operation": ("FMA", "FMS", "FAM", "FSM", "FAA", "FAS", "FSS", "FSA"),
+    "overlap": ("ACC", "COVER"),
+    "mode": ("EQ", "NE", "LT", "LE", "GT", "GE"),
+}
 
 
 def vector_intrinsics() -> dict[str, list[Form]]:
@@ -64,6 +69,9 @@ def _with_registers(forms: list[Form]) -> list[Form]:
     return forms + [one for one in shorter if all(len(one.arguments) != len(other.arguments) for other in forms)]
 
 
+_STRIDED_CONVERSIONS, _STRIDED_FILL = (6, 7), 7
+
+
 def result_types(forms: list[Form]) -> dict[int, str]:
     """The C++ type of what an intrinsic gives back, by its number of arguments."""
     instruction = forms[0].instruction
@@ -76,26 +84,55 @@ def result_types(forms: list[Form]) -> dict[int, str]:
             given = "element" if instruction.name == "sum" else "uint32_t"
         for count in range(form.fewest, len(form.arguments) + 1):
             found.setdefault(count, given)
+    if instruction.name == "convert":
+        found |= dict.fromkeys(_STRIDED_CONVERSIONS, "void")
+    if instruction.name == "write_value":
+        found[_STRIDED_FILL] = "void"
     return found
 
 
 def form_handler(forms: list[Form]) -> Callable[..., Awaitable[None] | None]:
     """The crossing of an intrinsic."""
     known: dict[Any, tuple[Form, list[tuple[int, Any]], list[Any]]] = {}
-    instruction = forms[0].instruction
 
     def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
         key = (*codes, *[value for code, value in zip(codes, values, strict=True) if code < _POINTER])
         plan = known.get(key)
         if plan is None:
+            segments = _segments(forms, values)
+            if segments is not None:
+                for first in segments:
+                    handler(bridge, line, codes[: len(first)], first)
+                return None
             plan = known[key] = _plan(_choose(forms, codes), codes, values)
         form, operands, attributes = plan
         codes = _typed_by_values(form, codes)
         given = [value if place < 0 else bridge.view(codes[place], values[place], value) for place, value in operands]
-        waiting = vector.call(bridge.issuer, line, instruction, (*given, *attributes), {})
+        waiting = vector.call(bridge.issuer, line, form.instruction, (*given, *attributes), {})
         return None if waiting is None else bridge.give_later(waiting)
 
     return handler
+
+
+def _segments(forms: list[Form], values: list[Any]) -> list[list[Any]] | None:
+    """The calls that one with strides stands for, a segment each; None for a call without strides.
+
+    A conversion ends in the strides of dst and src in bytes and the number of segments less one; a fill in (stride,
+    repetitions less one) of two loops. ASSUMED: each segment costs an instruction.
+    """
+    name = forms[0].instruction.name
+    if name == "convert" and len(values) in _STRIDED_CONVERSIONS:
+        *rest, to_stride, from_stride, more = values
+        dst, src, *numbers = rest
+        return [[dst + k * to_stride, src + k * from_stride, *numbers] for k in range(int(more) + 1)]
+    if name == "write_value" and len(values) == _STRIDED_FILL:
+        dst, count, value, inner_stride, inner, outer_stride, outer = values
+        return [
+            [dst + j * outer_stride + k * inner_stride, count, value]
+            for j in range(int(outer) + 1)
+            for k in range(int(inner) + 1)
+        ]
+    return None
 
 
 def _choose(forms: list[Form], codes: list[int]) -> Form:
@@ -103,7 +140,7 @@ def _choose(forms: list[Form], codes: list[int]) -> Form:
     fitting = [form for form in forms if form.fewest <= len(codes) <= len(form.arguments)]
     for form in fitting:
         pairs = zip(form.arguments, codes, strict=False)
-        if all(code >= _POINTER if one.shape and not one.number else True for one, code in pairs):
+        if all(one.number or (code >= _POINTER) == bool(one.shape) for one, code in pairs):
             return form
     return fitting[0]
 
@@ -128,9 +165,10 @@ def _plan(form: Form, codes: list[int], values: list[Any]) -> tuple[Form, list[t
         if argument.shape is not None and codes[place] >= _POINTER
     }
     shapes, attributes = form.bind(values, itemsizes)
-    if instruction.name == "fusion":
-        number = attributes["operation"]
-        attributes["operation"] = _FUSIONS[number] if 0 <= number < len(_FUSIONS) else number
+    for name, words in _ENUMERATIONS.items():
+        number = attributes.get(name)
+        if isinstance(number, int) and 0 <= number < len(words):
+            attributes[name] = words[number]
     operands: list[tuple[int, Any]] = []
     for operand in instruction.operands:
         shape = shapes.get(operand.name)
@@ -138,4 +176,7 @@ def _plan(form: Form, codes: list[int], values: list[Any]) -> tuple[Form, list[t
             operands.append((places[operand.name], shape))
         elif operand.name in shapes:
             operands.append((-1, shape))
+        elif operand.number:
+            # One that this list of arguments leaves out, as the bias of a product.
+            operands.append((-1, 0))
     return form, operands, [attributes[name] for name in instruction.attributes]

@@ -93,9 +93,11 @@ typedef enum {
     FUSION_FSM,
     FUSION_FAA,
     FUSION_FAS,
-    FUSION_FSA,
     FUSION_FSS,
+    FUSION_FSA,
 } mluFusionOpCode;
+
+enum mluPoolBPOverlap { OVERLAP_ACC, OVERLAP_COVER };
 
 #include "mlusim/math.h"
 #include "cnrt.h"

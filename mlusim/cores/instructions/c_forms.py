@@ -147,7 +147,12 @@ def forms_of(intrinsic: str) -> list[Form]:
         return []
     # The functions of the vector library take the count first.
     count_first = intrinsic.startswith("__cn_vector_")
-    return [Form(entry, _parse(_count_first(form) if count_first else form), {}) for form in entry.forms]
+    return [
+        Form(one, _parse(_count_first(form) if count_first else form), {})
+        for one in INSTRUCTIONS.values()
+        if intrinsic in one.intrinsics
+        for form in one.forms
+    ]
 
 
 def _count_first(form: str) -> str:

@@ -156,7 +156,13 @@ CONVERSION: list[Instruction] = [
         group="Conversion",
         compute=_convert,
         intrinsics=("__bang_float2half_rn", "__bang_half2float", "__bang_float2int32", "__bang_int322float"),
-        forms=("dst[n] src[n] n", "dst[n] src[n] n position", "dst[n] src[n] n dst_position src_position"),
+        forms=(
+            "dst[n] src[n] n",
+            "dst[n] src[n] n position",
+            # Older headers give some of them room to work in.
+            "dst[n] src[n] src_addition[n] n",
+            "dst[n] src[n] n dst_position src_position",
+        ),
         operands=(Operand("dst", Match.FREE, ANY), Operand("src")),
         attributes=("rounding", "position"),
         defaults={"rounding": None, "position": 0},

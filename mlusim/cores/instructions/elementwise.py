@@ -15,6 +15,7 @@ import numpy as np
 from mlusim.cores.instructions.conversion import narrow
 from mlusim.cores.instructions.cost import function
 from mlusim.cores.instructions.record import (
+    ARCH_322,
     DST,
     FLOATS,
     INTEGERS,
@@ -25,6 +26,8 @@ from mlusim.cores.instructions.record import (
     Extent,
     Instruction,
     Operand,
+    Overlap,
+    same_size,
 )
 from mlusim.dtypes import BOOL
 
@@ -130,6 +133,31 @@ def sign(a: Array) -> Array:
     return np.where(a >= 0, 1, -1)
 
 
+def _round(a: Array) -> Array:
+    whole = np.trunc(a)
+    return np.asarray(whole + np.copysign(np.abs(a - whole) >= 0.5, a).astype(a.dtype))  # noqa: PLR2004
+
+
+def _compare(result: Array, a: Array, b: Array, *, mode: str) -> None:
+    binary(_COMPARISONS[mode])(result, a, b)
+
+
+def _known_mode(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    if attributes["mode"] not in _COMPARISONS:
+        return f"the mode is one of {', '.join(_COMPARISONS)}"
+    return same_size(operands, attributes)
+
+
+_COMPARISONS: dict[str, Ufunc] = {
+    "EQ": np.equal,
+    "NE": np.not_equal,
+    "LT": np.less,
+    "LE": np.less_equal,
+    "GT": np.greater,
+    "GE": np.greater_equal,
+}
+
+
 def _relu(a: Array) -> Array:
     values: Array = np.maximum(a, a.dtype.type(0))
     return values
@@ -155,9 +183,8 @@ def _pair(
         group=group,
         compute=binary(operation),
         intrinsics=spellings,
-        forms=("dst[n] src0[n] src1[n]|number n",),
         operands=(DST, SRC0, SRC1),
-        **more,
+        **({"forms": ("dst[n] src0[n] src1[n]|number n",)} | more),
     )
     if not cycles:
         return [main]
@@ -213,6 +240,8 @@ ARITHMETIC: list[Instruction] = [
         "dst = src0 / src1; integers truncate",
         _A,
         intrinsics=("__bang_div", "__cn_vector_div_f32_rn"),
+        # On arch 372 it takes room to work in.
+        forms=("dst[n] src0[n] src1[n]|number n", "dst[n] src0[n] src1[n]|number src_addition[n] n"),
         cycles=False,
         cost=function("divide"),
     ),
@@ -279,6 +308,15 @@ ARITHMETIC: list[Instruction] = [
     _alone("neg", np.negative, "dst = -src", _A),
     _alone("floor", np.floor, "dst = src rounded down", _A, types=FLOATS, since=SERIES_3XX),
     _alone("ceil", np.ceil, "dst = src rounded up", _A, types=FLOATS, since=SERIES_3XX),
+    _alone(
+        "round",
+        _round,
+        "dst = src rounded to the nearest integer, halves away from zero",
+        _A,
+        types=FLOATS,
+        since=SERIES_3XX,
+        overlap=Overlap.APART,
+    ),
     _alone("relu", _relu, "dst = the larger of src and 0", _A, intrinsics=("__bang_relu", "__bang_active_relu")),
     _alone(
         "sign",
@@ -308,6 +346,22 @@ COMPARISON: list[Instruction] = [
         _C,
         types={**NUMBERS, BOOL: SERIES_2XX},
         intrinsics=(f"__bang_{name}", f"__bang_{name}_scalar", *(("__bang_ge_const",) if name == "ge" else ())),
+    )
+]
+
+COMPARISON += [
+    Instruction(
+        name="fcmpfilter",
+        summary="dst = 1 where src0 and src1 compare as mode says (EQ, NE, LT, LE, GT or GE), else 0",
+        group=_C,
+        compute=_compare,
+        intrinsics=("__bang_fcmpfilter",),
+        forms=("mode dst[n] src0[n] src1[n]|number n",),
+        operands=(DST, SRC0, SRC1),
+        attributes=("mode",),
+        types=FLOATS,
+        geometry=_known_mode,
+        since=ARCH_322,
     )
 ]
 

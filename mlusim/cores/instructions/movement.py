@@ -68,11 +68,20 @@ def _same_shape(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
     return ""
 
 
-def _pad(result: Array, source: Array, *, pad_top: int, pad_bottom: int, pad_left: int, pad_right: int) -> None:
+def _pad(
+    result: Array,
+    source: Array,
+    *,
+    pad_top: int,
+    pad_bottom: int,
+    pad_left: int,
+    pad_right: int,
+    pad_value: Any = 0,
+) -> None:
     del pad_bottom, pad_right
     height, width, _ = source.shape
     values = source.copy()
-    result.view(f"V{result.dtype.itemsize}")[...] = np.zeros((), f"V{result.dtype.itemsize}")
+    _fill(result, value=pad_value)
     result[pad_top : pad_top + height, pad_left : pad_left + width] = values
 
 
@@ -170,6 +179,14 @@ _PAD_FORMS = (
         "channel height width pad_top pad_bottom pad_left pad_right"
     ),
     (
+        "dst[height+pad_top+pad_bottom,width+pad_left+pad_right,channel] src[height,width,channel] "
+        "channel height width pad_top pad_bottom pad_left pad_right pad_value"
+    ),
+    (
+        "dst[height+pad_height+pad_height,width+pad_width+pad_width,channel] src[height,width,channel] "
+        "channel height width pad_height:pad_top,pad_bottom pad_width:pad_left,pad_right pad_value"
+    ),
+    (
         "dst[height+pad_height+pad_height,width+pad_width+pad_width,channel] src[height,width,channel] "
         "channel height width pad_height:pad_top,pad_bottom pad_width:pad_left,pad_right"
     ),
@@ -193,12 +210,13 @@ LAYOUT: list[Instruction] = [
     ),
     Instruction(
         name="pad",
-        summary="dst = src (height, width, channel) with rows and columns of zeros around it",
+        summary="dst = src (height, width, channel) with rows and columns of pad_value around it",
         group=_L,
         compute=_pad,
         intrinsics=("__bang_pad",),
         forms=_PAD_FORMS,
-        attributes=("pad_top", "pad_bottom", "pad_left", "pad_right"),
+        attributes=("pad_top", "pad_bottom", "pad_left", "pad_right", "pad_value"),
+        defaults={"pad_value": 0},
         types=ANY,
         geometry=_padded,
         overlap=Overlap.APART,
@@ -255,7 +273,12 @@ _WRITE_VALUE = Instruction(
     summary="every element of dst = value",
     group="Fills",
     compute=_fill,
-    intrinsics=("__bang_write_value", "__nramset", "__nramset_half", "__memset_nram"),
+    intrinsics=(
+        "__bang_write_value",
+        "__nramset",
+        "__memset_nram",
+        *(f"__nramset_{kind}" for kind in ("half", "float", "short", "int", "unsigned_short", "unsigned_int")),
+    ),
     forms=("dst[n] n value~dst",),
     operands=(DST,),
     attributes=("value",),

@@ -36,10 +36,17 @@ def strides_of(attributes: Mapping[str, Any]) -> tuple[int, int, int, int]:
     return high, wide, high if down is None else int(down), wide if across is None else int(across)
 
 
+def dilation_of(attributes: Mapping[str, Any]) -> tuple[int, int]:
+    """Steps within a window: (height, width)."""
+    return int(attributes.get("in_dh", 1)), int(attributes.get("in_dw", 1))
+
+
 def pooled_shape(shape: Shape, attributes: Mapping[str, Any]) -> Shape:
     """Shape of the result of a pool over (height, width, channel)."""
     high, wide, down, across = strides_of(attributes)
-    return (shape[0] - high) // down + 1, (shape[1] - wide) // across + 1, shape[2]
+    below, beside = dilation_of(attributes)
+    rows = (shape[0] - (high - 1) * below - 1) // down + 1
+    return rows, (shape[1] - (wide - 1) * beside - 1) // across + 1, shape[2]
 
 
 def _complaint(shape: Shape, attributes: Mapping[str, Any]) -> str:
@@ -48,6 +55,12 @@ def _complaint(shape: Shape, attributes: Mapping[str, Any]) -> str:
     high, wide, down, across = strides_of(attributes)
     if min(high, wide, down, across) < 1:
         return "windows and strides are positive"
+    below, beside = dilation_of(attributes)
+    if min(below, beside) < 1:
+        return "dilations are 1 or more"
+    if attributes.get("out_dh", 1) != 1 or attributes.get("out_dw", 1) != 1:
+        return "a dilated result (out_dh, out_dw) is not modelled: write it with 1, then spread it with a strided copy"
+    high, wide = (high - 1) * below + 1, (wide - 1) * beside + 1
     if high > shape[0] or wide > shape[1]:
         return f"the window of {high} x {wide} is larger than {shape[0]} x {shape[1]}"
     return ""
@@ -78,7 +91,10 @@ def _backward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
 def windows(source: Array, attributes: Mapping[str, Any]) -> Array:
     """Windows of the source: (out height, out width, kernel_height * kernel_width, channel)."""
     high, wide, down, across = strides_of(attributes)
-    view = np.lib.stride_tricks.sliding_window_view(source, (high, wide), axis=(0, 1))[::down, ::across]
+    below, beside = dilation_of(attributes)
+    reach = ((high - 1) * below + 1, (wide - 1) * beside + 1)
+    view = np.lib.stride_tricks.sliding_window_view(source, reach, axis=(0, 1))[::down, ::across]
+    view = view[..., ::below, ::beside]
     return view.transpose(0, 1, 3, 4, 2).reshape(*view.shape[:2], high * wide, source.shape[2])
 
 
@@ -230,9 +246,17 @@ _PAIR_FORM = (
     "*((width-kernel_width+stride_width)//stride_width)*channel*itemsize)//itemsize] src[height,width,channel] "
     f"{_ARGUMENTS} stride_width stride_height value_index_stride"
 )
+_DILATED_FORM = (
+    _PAIR_FORM.replace("-kernel_height+", "-(kernel_height-1)*in_dh-1+").replace(
+        "-kernel_width+", "-(kernel_width-1)*in_dw-1+"
+    )
+    + " in_dh in_dw out_dh out_dw"
+)
+_DILATION = ("in_dh", "in_dw", "out_dh", "out_dw")
 _PAIRED: dict[str, Any] = {
-    "forms": (_PAIR_FORM,),
-    "attributes": (*_WINDOW[:2], "value_index_stride", *_WINDOW[2:]),
+    "forms": (_PAIR_FORM, _DILATED_FORM),
+    "attributes": (*_WINDOW[:2], "value_index_stride", *_WINDOW[2:], *_DILATION),
+    "defaults": _DEFAULTS | dict.fromkeys(_DILATION, 1),
     "geometry": _pair_fits,
     "since": SERIES_3XX,
 }

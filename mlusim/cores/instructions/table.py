@@ -39,7 +39,7 @@ _ALL: list[Instruction] = [
 
 INSTRUCTIONS: Mapping[str, Instruction] = MappingProxyType({entry.name: entry for entry in _ALL})
 BY_INTRINSIC: Mapping[str, Instruction] = MappingProxyType(
-    {spelling: entry for entry in _ALL for spelling in entry.intrinsics}
+    {spelling: entry for entry in reversed(_ALL) for spelling in entry.intrinsics}
 )
 
 assert len(INSTRUCTIONS) == len(_ALL), "two instructions of one name"  # noqa: S101

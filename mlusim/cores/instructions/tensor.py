@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from mlusim.cores.instructions.cost import Work
 from mlusim.cores.instructions.movement import LANES, filters_from
 from mlusim.cores.instructions.record import (
+    ARCH_322,
     SERIES_2XX,
     SERIES_3XX,
     Array,
@@ -63,6 +65,11 @@ def _convolution(board: Board, work: Work) -> int:
     return _cycles(board, work, work.sizes[0] * work.count)
 
 
+def _triangle(board: Board, work: Work) -> int:
+    """Every block of 64 B by a square matrix."""
+    return _cycles(board, work, work.sizes[1] * (_BLOCK_BYTES // work.itemsizes[1]))
+
+
 def _depth(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
     del types
     window = int(attributes["kernel_height"]) * int(attributes["kernel_width"])
@@ -105,7 +112,7 @@ def conv_shape(source: Shape, attributes: Mapping[str, Any]) -> tuple[int, int]:
     return (source[0] - reach_down) // down + 1, (source[1] - reach_across) // across + 1
 
 
-def _conv(result: Array, source: Array, weight: Array, *, fix_position: int = 0, **attributes: Any) -> None:
+def _convolved(result: Array, source: Array, weight: Array, *, fix_position: int = 0, **attributes: Any) -> Array:
     """Filters (channel_output, kernel_height, kernel_width, channel_input) over (height, width, channel_input)."""
     high, wide = int(attributes["kernel_height"]), int(attributes["kernel_width"])
     down, across = int(attributes["stride_height"]), int(attributes["stride_width"])
@@ -122,7 +129,17 @@ def _conv(result: Array, source: Array, weight: Array, *, fix_position: int = 0,
             first_column : first_column + (columns - 1) * across + 1 : across,
         ]
         total = total + _multiply(window.reshape(rows * columns, -1), filters[:, place], 0)
-    _store(result, np.ldexp(total.astype(np.float64), fix_position) if fix_position else total)
+    return np.ldexp(total.astype(np.float64), fix_position) if fix_position else np.asarray(total)
+
+
+def _conv(result: Array, source: Array, weight: Array, **attributes: Any) -> None:
+    _store(result, _convolved(result, source, weight, **attributes))
+
+
+def _conv_plus(result: Array, source: Array, weight: Array, addend: Array, **attributes: Any) -> None:
+    """`addend` has the result's shape, or an element for each of its channels."""
+    values = _convolved(result, source, weight, **attributes).reshape(-1, result.shape[2]).astype(np.float64)
+    _store(result, values + addend.reshape(-1, result.shape[2]).astype(np.float64))
 
 
 def _matmul_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
@@ -155,6 +172,8 @@ def _conv_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
         return f"channel_input is src's last axis, {source[2]}"
     if not all(1 <= int(attributes[name]) <= _MOST_STRIDE for name in _STEPS):
         return f"strides and dilations are from 1 to {_MOST_STRIDE}"
+    if any(int(attributes[name]) != 1 for name in _SPREAD):
+        return "a dilated result (outdilation) is not modelled: write it with 1, then spread it with a strided copy"
     expected = (*conv_shape(source, attributes), result[2])
     if min(expected) < 1 or result != expected:
         return f"dst is {list(expected)}"
@@ -164,10 +183,69 @@ def _conv_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
 
 
 _STEPS = ("stride_width", "stride_height", "dilation_width", "dilation_height")
+_SPREAD = ("outdilation_width", "outdilation_height")
 _SRC = Operand("src")
 _CONV_RESULT = "dst[(height-kernel_height)//stride_height+1,(width-kernel_width)//stride_width+1,channel_output]"
+_REACHED = (
+    "[(height-(kernel_height-1)*indilation_height-1)//stride_height+1,"
+    "(width-(kernel_width-1)*indilation_width-1)//stride_width+1,channel_output]"
+)
 _CONV_KERNEL = "kernel[lanes(channel_output),kernel_height,kernel_width,channel_input]"
 _CONV_ARGUMENTS = "channel_input height width kernel_height kernel_width stride_width stride_height channel_output"
+
+_BLOCK_BYTES, _KERNEL_BYTES = 64, 4096
+
+
+def _integral(result: Array, source: Array, kernel: Array, *, fix_position: int = 0) -> None:
+    """Block by block: the kernel's square matrix times 64 B of the source, plus the last sum of the block before."""
+    side = _BLOCK_BYTES // source.dtype.itemsize
+    matrix = kernel.reshape(-1)[: side * side].reshape(side, side).astype(np.float64)
+    blocks = source.reshape(-1, side).astype(np.float64) @ matrix.T
+    before = np.concatenate(([0.0], np.cumsum(blocks[:-1, -1])))
+    _store(result, np.ldexp(blocks + before[:, None], fix_position))
+
+
+def _integral_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    result, source, kernel = operands
+    if result.size != source.size:
+        return "dst and src have as many elements"
+    if source.nbytes % _BLOCK_BYTES:
+        return f"src is a multiple of {_BLOCK_BYTES} B"
+    return "" if kernel.nbytes == _KERNEL_BYTES else f"the kernel has {_KERNEL_BYTES} B"
+
+
+_KERNEL = Operand("kernel", Match.FREE, _SOURCES, memory="wram")
+_CONV_ATTRIBUTES = ("channel_input", "kernel_height", "kernel_width", *_STEPS, "fix_position", *_SPREAD)
+
+
+def _conv_forms(addend: str = "") -> tuple[str, ...]:
+    """Argument lists of a convolution; `{}` in `addend` stands for the shape of the result."""
+    plain = _CONV_RESULT.removeprefix("dst")
+    spread = "outdilation_width outdilation_height"
+    dilated = "indilation_width:dilation_width indilation_height:dilation_height"
+    return tuple(
+        " ".join(
+            f"dst{shape} src[height,width,channel_input] {_CONV_KERNEL} {addend.format(shape)} {_CONV_ARGUMENTS} "
+            f"{more}".split()
+        )
+        for shape, more in (
+            (plain, ""),
+            (plain, "fix_position"),
+            (_REACHED, f"fix_position {dilated}"),
+            (_REACHED, f"{dilated} {spread}"),
+            (_REACHED, f"fix_position {dilated} {spread}"),
+        )
+    )
+
+
+def _conv_plus_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    result, addend = operands[0], operands[3]
+    wanted = (result.size, result.shape[-1])
+    if addend.size not in wanted:
+        return f"the addend has {wanted[0]} elements, or {wanted[1]}, one for each channel"
+    return _conv_sizes(operands[:3], attributes)
+
 
 TENSOR: list[Instruction] = [
     Instruction(
@@ -193,9 +271,9 @@ TENSOR: list[Instruction] = [
         compute=_mlp,
         intrinsics=("__bang_mlp",),
         forms=(
-            "dst[width] src[height] bias[width] weight[width,height] height width fix_position",
-            "dst[width] src[height] weight[width,height] height width fix_position",
-            "dst[width] src[height] weight[width,height] height width",
+            "dst[height] src[width] bias[height] weight[height,width] height width fix_position",
+            "dst[height] src[width] weight[height,width] height width fix_position",
+            "dst[height] src[width] weight[height,width] height width",
         ),
         operands=(_RESULT, _SRC, _WEIGHTS, _BIAS),
         attributes=("fix_position",),
@@ -212,18 +290,53 @@ TENSOR: list[Instruction] = [
         group="Tensor",
         compute=_conv,
         intrinsics=("__bang_conv",),
-        forms=(
-            f"{_CONV_RESULT} src[height,width,channel_input] {_CONV_KERNEL} {_CONV_ARGUMENTS}",
-            f"{_CONV_RESULT} src[height,width,channel_input] {_CONV_KERNEL} {_CONV_ARGUMENTS} fix_position",
-        ),
-        operands=(_RESULT, _SRC, Operand("kernel", Match.FREE, _SOURCES, memory="wram")),
-        attributes=("channel_input", "kernel_height", "kernel_width", *_STEPS, "fix_position"),
-        defaults=dict.fromkeys(_STEPS, 1) | {"fix_position": 0},
+        forms=_conv_forms(),
+        operands=(_RESULT, _SRC, _KERNEL),
+        attributes=_CONV_ATTRIBUTES,
+        defaults=dict.fromkeys((*_STEPS, *_SPREAD), 1) | {"fix_position": 0},
         types=_SOURCES,
         geometry=_conv_sizes,
         overlap=Overlap.APART,
         cost=_convolution,
         count=_depth,
         tensor=True,
+    ),
+]
+TENSOR += [
+    Instruction(
+        name="integral",
+        summary="dst[i] = src[0] + ... + src[i], where kernel is a lower triangle of ones, 64 B a row",
+        group="Tensor",
+        compute=_integral,
+        intrinsics=("__bang_integral",),
+        forms=(
+            "dst[n] src[n] kernel[4096//itemsize] n",
+            "dst[n] src[n] kernel[4096//itemsize] n fix_position",
+        ),
+        operands=(_RESULT, _SRC, _KERNEL),
+        attributes=("fix_position",),
+        defaults={"fix_position": 0},
+        types=_SOURCES,
+        geometry=_integral_sizes,
+        overlap=Overlap.APART,
+        cost=_triangle,
+        since=ARCH_322,
+        tensor=True,
+    ),
+    *(
+        replace(
+            TENSOR[-1],
+            name=name,
+            summary=f"dst = the convolution of src with kernel, as `conv`, plus {addend}",
+            compute=_conv_plus,
+            intrinsics=(intrinsic,),
+            forms=_conv_forms(form),
+            operands=(_RESULT, _SRC, _KERNEL, Operand(operand, Match.FREE, _RESULTS)),
+            geometry=_conv_plus_sizes,
+        )
+        for name, intrinsic, operand, form, addend in (
+            ("conv_bias", "__bang_conv", "bias", "bias[channel_output]", "bias, one element for each channel"),
+            ("conv_partial", "__bang_conv_partial", "partial", "partial{}", "partial, of dst's shape"),
+        )
     ),
 ]

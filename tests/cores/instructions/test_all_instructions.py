@@ -77,6 +77,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "neg": lambda a: -a,
     "floor": math.floor,
     "ceil": math.ceil,
+    "round": lambda a: math.copysign(math.floor(abs(a) + 0.5), a),
     "relu": lambda a: max(a, 0),
     "sign": lambda a: 1 if a >= 0 else -1,
     "not_": lambda a: int(not a),
@@ -140,7 +141,7 @@ SPECIAL = {
     *("reshape_nhwc2nchw", "reshape_nchw2nhwc", "reshape_filter", "lut", "write_value", "fill", "write_zero", "incseq"),
     *("sumpool", "avgpool", "maxpool", "minpool", "maxpool_index", "minpool_index", "maxpool_value_index"),
     *("minpool_value_index", "maxpool_bp", "avgpool_bp", "unpool", "expand_channel_mul", "expand_channel_mul_add"),
-    *("matmul", "mlp", "conv"),
+    *("matmul", "mlp", "conv", "conv_bias", "conv_partial", "integral", "fcmpfilter"),
 }
 CYCLES = {f"cycle_{name.rstrip('_')}": name for name in (*EXACT, *BITWISE)}
 BITINDEX = {f"{name}_bitindex": EXACT[name] for name in ("lt", "le", "gt", "ge", "eq", "ne")}
@@ -466,6 +467,9 @@ def test_pad_and_layouts() -> None:
     got = run("pad", np.full((5, 6, 4), 9, np.int16), a, pad_top=1, pad_bottom=2, pad_left=3, pad_right=0)
     assert got[1:3, 3:6].tolist() == a.tolist()
     assert got.sum() == a.sum()
+    got = run("pad", np.empty((3, 3, 4), np.int16), a, pad_top=0, pad_bottom=1, pad_left=0, pad_right=0, pad_value=-7)
+    assert got[:2].tolist() == a.tolist()
+    assert set(got[2].reshape(-1).tolist()) == {-7}
     b = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
     nchw = run("reshape_nhwc2nchw", np.zeros((2, 5, 3, 4), np.float32), b)
     assert all(nchw[n, c, h, w] == b[n, h, w, c] for n, h, w, c in np.ndindex(*b.shape))
@@ -529,6 +533,23 @@ def test_pools(kind: str, window: tuple[int, int], stride: tuple[int, int] | Non
         got = run("avgpool", np.zeros(shape, a.dtype), a, **arguments)
         means = [sum(pixels(*at)) / (window[0] * window[1]) for at in np.ndindex(*shape)]
         close(got.reshape(-1), means, kind)
+
+
+def test_dilated_pools_with_index() -> None:
+    a = values(7 * 8 * 2, "float32").reshape(7, 8, 2)
+    arguments = {"kernel_height": 2, "kernel_width": 3, "stride_height": 2, "stride_width": 1, "in_dh": 3, "in_dw": 2}
+    rows, columns = (7 - 4) // 2 + 1, 8 - 5 + 1
+    nbytes = rows * columns * 2 * 4
+    pair = run("maxpool_value_index", np.zeros(2 * nbytes, np.uint8), a, value_index_stride=nbytes, **arguments)
+    best = pair[:nbytes].view(np.float32).reshape(rows, columns, 2)
+    for i, j, c in np.ndindex(rows, columns, 2):
+        assert best[i, j, c] == max(a[2 * i + 3 * y, j + 2 * x, c] for y in range(2) for x in range(3))
+    lengths = [len(one.arguments) for one in forms_of("__bang_maxpool_value_index")]
+    assert lengths == [10, 14]
+    shapes, _ = forms_of("__bang_maxpool_value_index")[1].bind(
+        [0, 0, 2, 7, 8, 2, 3, 1, 2, nbytes, 3, 2, 1, 1], {"dst": 4, "src": 4}
+    )
+    assert shapes["dst"] == (2 * rows * columns * 2,)
 
 
 @pytest.mark.parametrize("overlap", ["ACC", "COVER"])
@@ -618,6 +639,52 @@ def test_conv(dilation: int) -> None:
             for y, x, c in np.ndindex(2, 3, inputs)
         )
         assert got[i, j, o] == expected
+
+
+@pytest.mark.parametrize(("name", "shape"), [("conv_bias", (64,)), ("conv_partial", (2, 3, 64))])
+def test_a_convolution_plus_what_was_there(name: str, shape: tuple[int, ...]) -> None:
+    a, filters = values(4 * 4 * 2, "float32").reshape(4, 4, 2), values(64 * 2 * 2 * 2, "float32").reshape(64, 2, 2, 2)
+    kernel = run("reshape_filter", np.empty(filters.size, np.float32), filters)
+    given = {"channel_input": 2, "kernel_height": 2, "kernel_width": 2, "stride_height": 2}
+    plain = run("conv", np.empty((2, 3, 64), np.float32), a, kernel, **given)
+    addend = values(math.prod(shape), "float32").reshape(shape)
+    got = run(name, np.empty((2, 3, 64), np.float32), a, kernel, addend, **given)
+    assert got.tolist() == (plain + addend).tolist()
+
+
+def test_argument_lists_of_products_and_convolutions() -> None:
+    """The height of mlp's weights is that of its result; the fourth pointer of conv is the bias."""
+    numbers = [128, 12, 3]
+    shapes, attributes = form("__bang_mlp", 7).bind([0, 0, 0, 0, *numbers], dict.fromkeys(("dst", "src", "bias"), 4))
+    assert (shapes["dst"], shapes["src"], shapes["bias"]) == ((128,), (12,), (128,))
+    assert attributes["fix_position"] == 3
+    lists = [(one.instruction.name, len(one.arguments)) for one in forms_of("__bang_conv")]
+    assert lists == [("conv", n) for n in (11, 12, 14, 15, 16)] + [("conv_bias", n) for n in (12, 13, 15, 16, 17)]
+    dilated = forms_of("__bang_conv")[2]
+    shapes, _ = dilated.bind([0, 0, 0, 8, 9, 10, 3, 2, 1, 2, 64, 0, 3, 2], {"dst": 4, "src": 4, "kernel": 4})
+    assert shapes["dst"] == ((9 - 5) // 2 + 1, (10 - 4) // 1 + 1, 64)
+
+
+@pytest.mark.parametrize(("kind", "target"), [("int16", "int32"), ("float32", "float32"), ("int8", "int16")])
+def test_integral(kind: str, target: str) -> None:
+    source = values(192, kind, low=-2, high=2)
+    side = 64 // source.dtype.itemsize
+    kernel = np.zeros(4096 // source.dtype.itemsize, source.dtype)
+    kernel[: side * side] = np.tril(np.ones((side, side))).reshape(-1)
+    got = run("integral", np.empty(192, dtype_of(target)), source, kernel)
+    total = 0.0
+    for x, y in zip(source.tolist(), got.tolist(), strict=True):
+        total += x
+        assert y == total
+
+
+@pytest.mark.parametrize("mode", ["EQ", "NE", "LT", "LE", "GT", "GE"])
+def test_comparison_by_mode(mode: str) -> None:
+    a, b = values(40, "float32", low=-2, high=2), values(40, "float32", low=-2, high=2)
+    got = run("fcmpfilter", np.empty(40, np.float32), a, b, mode=mode)
+    assert got.tolist() == run(mode.lower(), np.empty(40, np.float32), a, b).tolist()
+    got = run("fcmpfilter", np.empty(40, np.float32), a, np.float32(0.5), mode=mode)
+    assert got.tolist() == run(mode.lower(), np.empty(40, np.float32), a, np.full(40, 0.5, np.float32)).tolist()
 
 
 def test_expansion_of_channels() -> None:
@@ -728,7 +795,7 @@ def test_forms_name_the_operands_and_attributes(name: str, one: Form) -> None:
     for attribute in entry.attributes:
         assert attribute in stands or attribute in entry.defaults or attribute in one.fixed, name
     pointers = [argument for argument in one.arguments if argument.shape is not None]
-    assert {argument.name for argument in pointers} <= {operand.name for operand in entry.operands}
+    assert {argument.name for argument in pointers} <= {operand.name for operand in entry.operands} | {"src_addition"}
 
 
 def test_a_call_becomes_shapes_and_attributes() -> None:
@@ -747,7 +814,11 @@ def test_a_call_becomes_shapes_and_attributes() -> None:
     padded = form("__bang_pad", 7)
     shapes, attributes = padded.bind([0, 0, 4, 5, 6, 1, 2], {"dst": 4, "src": 4})
     assert shapes["dst"] == (7, 10, 4)
-    assert attributes == {"pad_top": 1, "pad_bottom": 1, "pad_left": 2, "pad_right": 2}
+    assert attributes == {"pad_top": 1, "pad_bottom": 1, "pad_left": 2, "pad_right": 2, "pad_value": 0}
+    valued = form("__bang_pad", 10)
+    shapes, attributes = valued.bind([0, 0, 4, 5, 6, 1, 2, 3, 4, 7], {"dst": 4, "src": 4})
+    assert shapes["dst"] == (8, 13, 4)
+    assert attributes["pad_value"] == 7
     both = form("__bang_int322int16", 5)
     assert both.bind([0, 0, 8, 3, 1], {"dst": 2, "src": 4})[1]["position"] == 2
 

@@ -63,6 +63,18 @@ using ::mlusim_exit;
 }
 #define exit(status) mlusim_exit(status)
 
+namespace mlusim {
+template <class T> inline void dump(T value) {
+    if constexpr (std::is_integral<T>::value && std::is_unsigned<T>::value)
+        mlusim_printf("breakdump: %llu\n", static_cast<unsigned long long>(value));
+    else if constexpr (std::is_integral<T>::value || std::is_enum<T>::value)
+        mlusim_printf("breakdump: %lld\n", static_cast<long long>(value));
+    else mlusim_printf("breakdump: %g\n", double(float(value)));
+}
+}  // namespace mlusim
+// Registers on the terminal, one a line.
+template <class... A> inline void __breakdump_scalar(A... values) { (::mlusim::dump(values), ...); }
+
 #define __bang_printf(...) mlusim_printf(__VA_ARGS__)
 #define printf(...) mlusim_printf(__VA_ARGS__)
 #undef assert
