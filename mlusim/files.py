@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and whether a file there is one that mlusim wrote."""
+"""Atomic writes of files, and recognition of files that mlusim wrote."""
 
 from __future__ import annotations
 

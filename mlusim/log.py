@@ -1,4 +1,4 @@
-"""The log: one record per operation, in columns of integers. Everything that is reported is computed from it.
+"""The log: one record per operation, in columns of integers. All reports are computed from it.
 
 A record is appended when an operation is issued and completed when it ends, so records of one task stand in program
 order. Operands are boxes: an allocation, a byte offset in it, and an interned geometry (shape, strides, item size).

@@ -1,4 +1,4 @@
-"""What a run's log says: metrics, tables, pictures, traces. Reads logs and runs nothing.
+"""Analysis of a run's log: metrics, tables, pictures, traces. It reads logs and runs nothing.
 
 Only functions in here import matplotlib, and only when a picture is asked for.
 """

@@ -1,4 +1,4 @@
-"""How far the model is off the measurements, as a picture."""
+"""The accuracy picture: simulated against measured times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time went: every picosecond of every MLU core to one cause, without remainder.
+"""Time attribution: every picosecond of every MLU core has one cause, without remainder.
 
 The causes are layers. A layer gets what of a core's time it covers and no layer before it does; the last one covers
 everything, so the sum is the number of cores times the run's time, exactly. Work comes before waiting:

@@ -1,4 +1,4 @@
-"""Where the time went by source line of the kernel: the causes of `breakdown`, each with who covered the time.
+"""Time attribution by source line of the kernel.
 
 Within a cause a core's picosecond belongs to the operation that began first. Time that is no operation's (issue,
 launch, idle) has no line. The sum over lines is the breakdown, exactly.

@@ -1,4 +1,4 @@
-"""The demo's picture: frames of a clip before and after tin_shift, and the photograph that they are cut from."""
+"""The picture of the demo: frames of a clip before and after tin_shift, and the photograph they are cut from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The floor beside the estimate: the time that no split or schedule could beat, and where the rest went.
+"""The lower bound of a run's time, and the attribution of the time above it.
 
 The floor is the larger of two: the compulsory bytes (`Metrics.compulsory_bytes`) at the DRAM's nominal bandwidth, and
 the operator's operations, where they are declared, on all cores' vector pipes. What the simulated

@@ -1,4 +1,4 @@
-"""Sets of time intervals on many tracks at once: union and length, in integers, by sorting.
+"""Sets of time intervals on many tracks: union and length, in integers, by sorting.
 
 A set is an int64 array (intervals, 3) of track, start and stop.
 """

@@ -1,4 +1,4 @@
-"""What is known of the model's error on a run: the measurements nearest to it, and a band that holds on those.
+"""The known error of the model for a run: the nearest measurements, and a 90 % band.
 
 A run is of a kind: what it does, read from its log (`kind_of`). Its neighbours are the measurements of that kind
 on that family of boards. Their errors are those of predictions that did not see them (`hardware/calibrated.json`), and

@@ -1,4 +1,4 @@
-"""One launch out of a log of many, as the log that a device of its own would have written.
+"""The log of one launch, extracted from the log of many.
 
 A net and a host program run many kernels on one device. Every figure and picture is made for one operator at a time,
 with inputs and an output that are the host's allocations; here is that log for each launch.

@@ -1,4 +1,4 @@
-"""The figures of a run, computed from its log: time, bytes, efficiencies, peaks, where the time went.
+"""The metrics of a run, computed from its log: time, bytes, efficiencies, peaks, time by cause.
 
 Definitions of io_efficiency and compute_efficiency, and the bar of 60 % and 30 %: the vendor's acceptance standard
 for operators and its test framework (docs/hardware.md, P and T).

@@ -1,4 +1,4 @@
-"""How a result shows itself in a notebook: key figures and two small charts, as HTML and SVG without scripts."""
+"""Results in a notebook: key figures and two small charts, as HTML and SVG without scripts."""
 
 from __future__ import annotations
 

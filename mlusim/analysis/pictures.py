@@ -1,4 +1,4 @@
-"""Everything that `--report` writes: pictures as PNG and SVG, report.html, summary.json, trace.json."""
+"""The files that `--report` writes: pictures as PNG and SVG, report.html, summary.json, trace.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the figures of a run come from: everything that decides them, as JSON has it, without paths of this machine."""
+"""Provenance of a run: everything that determines its figures, as JSON, without local paths."""
 
 from __future__ import annotations
 

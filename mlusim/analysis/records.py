@@ -1,4 +1,4 @@
-"""The log as arrays, with what every report asks of it: which unit, which engine, from when to when."""
+"""The log as NumPy arrays, with derived columns that every analysis uses: unit, engine, start, end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pipes of each unit did when: spans on lanes, exact or summed up in bins of time."""
+"""Spans of the pipes of each unit over time, exact or summed in bins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How pictures look, and how a figure becomes the same bytes every time.
+"""The style of all pictures, and their reproducible output: the same figure gives the same bytes.
 
 Colours are Okabe and Ito's, which colour-blind people tell apart. matplotlib is imported by the functions, never by
 the module, and pyplot not at all: nothing global changes.

@@ -1,4 +1,4 @@
-"""A sweep's figures against one of its axes: a line for each combination of the others, the tier boundaries marked.
+"""The picture of a sweep: a line for each combination of the other axes, with tier boundaries.
 
 Where all lines change tier at the same place the tiers are bands of the background, named above it; where they differ
 each change is a line in its colour. The marker of a point is its tier.

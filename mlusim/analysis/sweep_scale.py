@@ -1,4 +1,4 @@
-"""The axis that a sweep is drawn against: where its values stand, and what they are called."""
+"""The axis of a sweep's picture: positions and labels of its values."""
 
 from __future__ import annotations
 

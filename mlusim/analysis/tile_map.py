@@ -1,4 +1,4 @@
-"""The tile map: which core, and which of its iterations, wrote which part of the output."""
+"""The tile map: the core, and its iteration, that wrote each part of the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which task wrote which part of the output, looked up on a grid of sample elements.
+"""The task that wrote each part of the output, on a grid of sample elements.
 
 Tiles of a plan and destination boxes of copies are both sets of contiguous runs in the output's bytes. A tensor of
 any size is looked at through at most a few hundred thousand of its elements.

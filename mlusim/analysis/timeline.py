@@ -1,4 +1,4 @@
-"""The timeline: what each pipe of each core did when.
+"""The timeline: the operations of each pipe of each core over time.
 
 A run with few spans is drawn span by span. One with more is summed up in bins, the colour of a pipe as strong as it
 was busy; and where a bin holds whole iterations, each core is one row of stacked shares. A second panel magnifies a

@@ -1,4 +1,4 @@
-"""Bytes by direction, against the least that any implementation must move."""
+"""Bytes by direction, beside the compulsory bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CINN's NetBuilder on the simulated board: a net of operators is built, checked as it is written, and executed."""
+"""CINN's NetBuilder on the simulated board: nets of operators."""
 
 from mlusim.cinn.builder import NetBuilder
 from mlusim.cinn.net import Instruction, Variable

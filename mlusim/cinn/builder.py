@@ -1,4 +1,4 @@
-"""NetBuilder: a net is written operator by operator, and every shape, type and argument is checked as it is written."""
+"""NetBuilder: builds a net operator by operator, and checks every shape, type and argument at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a net is made of: variables, and the instructions that compute them."""
+"""The parts of a net: variables, and the instructions that compute them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A built net, and how it runs: on one device, its inputs uploaded once, what it computes kept in GDRAM."""
+"""A built net and its execution on one device: inputs are uploaded once, intermediates stay in GDRAM."""
 
 from __future__ import annotations
 

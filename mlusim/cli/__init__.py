@@ -1,4 +1,4 @@
-"""The command line: everything behind `mlusim`.
+"""The command line, `mlusim`.
 
 click and rich are imported here and nowhere else but for the progress bar. The simulator is imported by the commands
 when they run, so that `mlusim --help` answers at once.

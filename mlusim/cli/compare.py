@@ -1,4 +1,4 @@
-"""`mlusim compare OPERATOR`: its strategies side by side, on one input, their results checked equal."""
+"""`mlusim compare OPERATOR`: its strategies side by side on one input; the results must be equal."""
 
 from __future__ import annotations
 

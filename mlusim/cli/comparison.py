@@ -1,4 +1,4 @@
-"""What `mlusim compare` prints: ways to run one operation, side by side."""
+"""The tables that `mlusim compare` prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mlusim completion SHELL`: the script with which a shell completes commands, operators, boards, strategies, files."""
+"""`mlusim completion SHELL`: completion of commands, operators, boards, strategies and files."""
 
 from __future__ import annotations
 

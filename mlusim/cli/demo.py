@@ -1,4 +1,4 @@
-"""`mlusim demo`: tin_shift on frames of a real photograph, so that there is something to see at once."""
+"""`mlusim demo`: tin_shift on frames of a photograph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mlusim devices`: the boards, and where each number of one comes from."""
+"""`mlusim devices`: the boards, and the source of each of their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that a command writes: checked before anything runs, written whole or not at all."""
+"""Output files of a command: checked before anything runs, and written whole or not at all."""
 
 from __future__ import annotations
 

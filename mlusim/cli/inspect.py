@@ -1,4 +1,4 @@
-"""`mlusim inspect RUN --at TIME`: what a core's memories held at one moment."""
+"""`mlusim inspect RUN --at TIME`: the memories of a core at one moment."""
 
 from __future__ import annotations
 

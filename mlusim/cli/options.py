@@ -1,4 +1,4 @@
-"""Options that commands share, and what they take: shapes, lists of axes, element types."""
+"""Options that several commands share, and their types: shapes, axes, element types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mlusim run OPERATOR`: an operator on arrays from files, or made up at random."""
+"""`mlusim run OPERATOR`: an operator on arrays from files, or on random ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands print: tables by rich, in colour on a terminal only; JSON for programs."""
+"""Console output: tables by rich, colour on a terminal only, JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of `mlusim sweep`: those of one run, each for several values, and what is a sweep's own."""
+"""The options of `mlusim sweep`: those of a run with several values each, and its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mlusim tune OPERATOR`: the strategy and the tiles that are fastest for a shape on a board, and why."""
+"""`mlusim tune OPERATOR`: the fastest strategy and tiles for a shape on a board, with the reason."""
 
 from __future__ import annotations
 

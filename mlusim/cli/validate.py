@@ -1,4 +1,4 @@
-"""`mlusim validate`: real measurements against the model."""
+"""`mlusim validate`: the model against measurements of real boards."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Cores: what a kernel sees of the machine, and how its tasks are run."""
+"""Cores: the machine as a kernel sees it, and the execution of its tasks."""

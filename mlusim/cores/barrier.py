@@ -1,4 +1,4 @@
-"""Barriers with the hardware's fixed counts: a participant that has returned leaves the others waiting for ever."""
+"""Barriers with the hardware's fixed counts: a task that has returned is still counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversions of the vector unit: what the bits become, and in how many steps.
+"""Conversions of the vector unit: values, rounding, and number of steps.
 
 Rules (those of the operator `cast`). The same type is a bit copy. To bool: x != 0. From bool: any byte but 0 is 1.
 Integer to integer wraps in two's complement. To a float: round to nearest even, overflow to infinity (float8_e4m3fn

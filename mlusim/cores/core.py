@@ -1,4 +1,4 @@
-"""`Core`: what a kernel gets as its first argument. BANG C's names, without the underscores.
+"""`Core`: the first argument of every kernel. BANG C's names, without the underscores.
 
 Each method issues one instruction with the line of the kernel that called it. Methods that return nothing never
 suspend. Methods to `await` are where the task may stop, exactly where BANG C stops: blocking copies, scalar loads,

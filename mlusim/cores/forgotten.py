@@ -1,4 +1,4 @@
-"""Coroutines that a kernel makes and never awaits: what they stand for never happens.
+"""Detection of coroutines that a kernel creates and never awaits.
 
 Methods of the core look after themselves (`mlusim.cores.waiting`). For a kernel's own coroutine functions there are two
 checks, and neither changes the state of the process: before a launch, calls in the kernel's code whose result is

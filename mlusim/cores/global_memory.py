@@ -1,4 +1,4 @@
-"""Instructions on memory that are no copies: sets of any memory, and atomics on GDRAM.
+"""Instructions on memory other than copies: sets of any memory, and atomics on GDRAM.
 
 A set writes one value all over; an atomic reads, combines and writes each element of GDRAM in one step that no other
 core comes between. Both go through the pipe of a copy to the same place. ASSUMED: an atomic is in order with its core

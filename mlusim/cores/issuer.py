@@ -1,4 +1,4 @@
-"""The door through which instructions are issued, and what all of them share: counting, issue cost, records, reach.
+"""`Issuer`: the common entry of all instructions. It counts, charges the issue, and writes the record.
 
 The functions of `copies`, `vector`, `scalar`, `row_copies`, `counted` and `syncs` issue one instruction each. They take
 an `Issuer`, the operands, and the number of a source line in the log. `Core` calls them with the line of the kernel

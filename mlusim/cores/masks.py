@@ -1,4 +1,4 @@
-"""Instructions that choose elements by a mask, and the loop of them that sorts elements into bins."""
+"""Instructions that select elements by a mask, and a loop of them that sorts elements into bins."""
 
 from __future__ import annotations
 

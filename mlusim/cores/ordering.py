@@ -1,4 +1,4 @@
-"""How the instructions of one core are ordered: what each waits for, and when its effect counts.
+"""The order of a core's instructions: what each waits for, and when its effect counts.
 
 The simulator and the checker read the same table. Sources: the guide's pages on the pipes and on `sync` (G 3.3), and
 the public header (B) for scalar stores, which are posted.

@@ -1,4 +1,4 @@
-"""Rows by offsets: `__gather` and `__scatter`, and the transfer that stands for many row copies."""
+"""Rows by offsets: `__gather`, `__scatter`, and one transfer in place of many row copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counted operations check and how they move rows: the parts that need no core."""
+"""Checks and row moves of the counted operations that need no core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On-chip memory and LDRAM as a kernel sees them: alloc, scope, how much there is."""
+"""On-chip memory and LDRAM as a kernel sees them: alloc, scope, capacity."""
 
 from __future__ import annotations
 

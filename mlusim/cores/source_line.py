@@ -1,4 +1,4 @@
-"""Which line of a kernel a message is about.
+"""The source line of a kernel that issued an operation, for records and messages.
 
 Errors come up through the simulator's own frames and through libraries that the kernel calls; a message names the
 innermost line that the kernel's author wrote.

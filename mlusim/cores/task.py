@@ -1,4 +1,4 @@
-"""A task: one coroutine of a kernel on one unit, driven by callbacks of SimPy events.
+"""A task: one coroutine of a kernel on one unit, driven by SimPy events.
 
 The driver is the only thing that runs kernel code. It catches the kernel's exceptions where they happen, refuses
 foreign awaitables, and knows what the task waits for.

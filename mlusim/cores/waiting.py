@@ -1,4 +1,4 @@
-"""What a kernel awaits: the one awaitable that the waiting methods of `Core` give."""
+"""The awaitable that the waiting methods of `Core` return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many simulations: `sweep` over every combination of shapes, boards and strategies, `tune` for the best of one.
+"""Many simulations: `sweep` over all combinations of shapes, boards and strategies, `tune` for the fastest.
 
 Sits on the operators and their entries in the command line; what it runs are single, ordinary runs. matplotlib,
 pandas, pyarrow and dask are imported where a call needs them.

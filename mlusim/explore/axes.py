@@ -1,4 +1,4 @@
-"""What `sweep` takes as axes: names looked up, texts read, lists made of single values, all checked."""
+"""The axes of a sweep: names looked up, texts parsed, single values made lists, all checked."""
 
 from __future__ import annotations
 

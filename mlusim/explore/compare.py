@@ -1,4 +1,4 @@
-"""Strategies of one operator side by side, on the same input, with results checked equal bit for bit."""
+"""Strategies of one operator side by side, on the same input, with results compared bit for bit."""
 
 from __future__ import annotations
 

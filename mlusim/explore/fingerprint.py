@@ -1,4 +1,4 @@
-"""A digest of a function and of everything that it computes with, for the key of a sweep's points.
+"""A digest of a function and of all that it depends on, for the key of a sweep's points.
 
 Two functions with one digest do the same. What goes in, by value: bytecode, default arguments, closed-over variables,
 the globals that the code names and, through them, helper functions, classes, arrays and modules. Code that is

@@ -1,4 +1,4 @@
-"""From axes to points: every combination of the values given, each with its board made and its key.
+"""The points of a sweep: all combinations of the axes' values, each with its board and its key.
 
 A list (or a range) is an axis of several values; anything else, a tuple too, is one value.
 """

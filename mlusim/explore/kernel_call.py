@@ -1,4 +1,4 @@
-"""A kernel of the user's own with what it is called with: the one way in which commands, sweeps and tuning run it."""
+"""A user's kernel with its arguments, as commands, sweeps and tuning run it."""
 
 from __future__ import annotations
 

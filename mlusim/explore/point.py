@@ -1,4 +1,4 @@
-"""One point of a sweep: what is asked for, its key, and how it is run; in whatever process, it is the same.
+"""One point of a sweep: its settings, its key, and its execution in any process.
 
 What goes to another process are plain values, so that any machine with the same mlusim can run it.
 """

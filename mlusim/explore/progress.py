@@ -1,4 +1,4 @@
-"""A progress bar over points, with the time left: on standard error, on a terminal only."""
+"""The progress bar of a sweep: on standard error, on a terminal only."""
 
 from __future__ import annotations
 

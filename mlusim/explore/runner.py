@@ -1,4 +1,4 @@
-"""Where points run: in this process, on all cores of this machine, or on a cluster through its Dask client.
+"""Execution of points: in this process, on all cores of this machine, or on a cluster through Dask.
 
 No more points are handed out than keep the workers busy, so that little is lost when one dies. Which point it died of
 nobody says: those that were out run again one by one, and the one whose process dies alone is to blame.

@@ -1,4 +1,4 @@
-"""How `tune` looks for the best: which plans it tries, and when it stops.
+"""The search of `tune`: the plans it tries, and when it stops.
 
 Every strategy is planned with all the NRAM there is, then with limits that make its tiles smaller: half of what the
 last plan took, and so on, until it does not fit, or has become slower twice in a row. Between the limits around the

@@ -1,4 +1,4 @@
-"""What a point depends on besides its numbers: the simulator's own source, and a user's kernel.
+"""The sources that a point depends on: the simulator's and the user's kernel.
 
 A kernel named as `file.py:function` goes to another process as the text of its file; a function is pickled, by value.
 Its digest (`mlusim.explore.fingerprint`) holds all that it computes with, and a worker computes it again: what runs

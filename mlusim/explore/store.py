@@ -1,4 +1,4 @@
-"""Finished points in an SQLite file, each written as it finishes: what is in it survives a kill at any moment.
+"""Finished points in an SQLite file. Each is committed when it finishes, so a killed sweep can be resumed.
 
 Two sweeps may use one file at once; whoever comes second to a point writes the same again. Each row has a checksum: a
 damaged one counts as missing, is named, and is computed again. Where the file itself is damaged, its good rows go to a

@@ -1,4 +1,4 @@
-"""`mlusim.sweep`: an operator or a user's kernel over every combination of shapes, boards and what else there is."""
+"""`mlusim.sweep`: an operator or a user's kernel over all combinations of shapes, boards and settings."""
 
 from __future__ import annotations
 

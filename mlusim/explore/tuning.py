@@ -1,4 +1,4 @@
-"""`mlusim.tune`: the strategy and the tiles that are fastest for one shape on one board, by simulation."""
+"""`mlusim.tune`: the fastest strategy and tiles for one shape on one board, by simulation."""
 
 from __future__ import annotations
 

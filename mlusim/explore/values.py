@@ -1,4 +1,4 @@
-"""Values of an axis as people write them: lists, ranges, and numbers with the unit that a parameter's name ends with.
+"""Parsing of an axis' values: lists, ranges, and numbers with units.
 
     64KiB,256KiB,1MiB      several values
     16KiB..1MiB*2          16, 32, ... 1024 KiB: each twice the one before, up to the second

@@ -1,4 +1,4 @@
-"""The boards: presets, a user's own from TOML, and where each number comes from."""
+"""The boards: presets, users' own from TOML, and the source of each number."""
 
 from __future__ import annotations
 

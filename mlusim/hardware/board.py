@@ -1,4 +1,4 @@
-"""What a board is: one frozen record, with the unit in each name and the origin of each value.
+"""`Board`: one frozen record, with the unit in each name and the origin of each value.
 
 Not modelled: the L2/LLC (its size is recorded only), clock changes under load, the tensor pipe's instructions (its
 peak is recorded), the host link.

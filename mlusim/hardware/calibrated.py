@@ -1,4 +1,4 @@
-"""Fitted parameters, and what the fit says of measurements that it did not see: `calibrated.json` beside this file.
+"""Fitted parameters and left-out errors, read from `calibrated.json`.
 
 `python -m mlusim.validation.calibrate` writes the file: data, not to be edited by hand.
 """

@@ -1,4 +1,4 @@
-"""Boards as rows of text, for whoever prints tables."""
+"""Boards as rows of text for tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boards that come with mlusim: one table of what differs between them, and below it what they share.
+"""The boards that come with mlusim: a table of their differences, and below it what they share.
 
 A value is a fact with its source, a measurement, or ASSUMED with the reasoning. Where a source speaks of some boards
 only, the others inherit the value as an assumption and say from whom. The timing parameters are estimates by plain

@@ -1,1 +1,1 @@
-"""What a host program holds: the device, its watchdog and progress line, and `verify`."""
+"""The host side: the device, its watchdog and progress line, and `verify`."""

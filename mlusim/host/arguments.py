@@ -1,4 +1,4 @@
-"""Arguments of a kernel as text, the same for every front end that launches one.
+"""Kernel arguments as text, the same for every front end.
 
     x=x.npy                a tensor from a file, also file.npz:key
     x=random:float32:1000  random elements

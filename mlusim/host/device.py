@@ -1,4 +1,4 @@
-"""A simulated board that a host program uses: memory, launches, queues, one log.
+"""`Device`: a simulated board with memory, launches, queues and a log.
 
 device = Device("mlu370-x4")
 x = device.upload(array)

@@ -1,4 +1,4 @@
-"""Random tensors: the same seed gives the same numbers."""
+"""Random tensors from a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A progress bar for a run that lasts: on standard error, on a terminal only.
+"""The progress bar of a run: on standard error, on a terminal only.
 
 One thread owns the bar, the one that watches the run; what it reads of the run are numbers that only grow.
 """

@@ -1,4 +1,4 @@
-"""`mlusim.verify`: run a kernel on a device of its own, and say what is wrong with it and its split."""
+"""`mlusim.verify`: runs a kernel on a device of its own and checks the kernel and its split."""
 
 from __future__ import annotations
 

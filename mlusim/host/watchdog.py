@@ -1,4 +1,4 @@
-"""Watches a run from a second thread: stops a kernel that loops without issuing anything, shows progress."""
+"""The watchdog of a run, a second thread: it stops a kernel that issues nothing, and shows progress."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The operators as a kernel engineer writes them, and the planners that split them over the cores."""
+"""The kernels of the operators."""

@@ -1,4 +1,4 @@
-"""Copying bits on the board: bitcast_convert where a copy is asked for, cast to the same type, reverse of no axis.
+"""Copies of bits: bitcast_convert, cast to the same type, reverse of no axis.
 
     copy_tiles   (x, out, plan): out has the bytes of x
 

@@ -1,4 +1,4 @@
-"""Boxes of tensors as kernels copy them: by as few strided copies as the instruction's loops allow."""
+"""Boxes of tensors, copied by as few strided copies as the instruction's loops allow."""
 
 from __future__ import annotations
 

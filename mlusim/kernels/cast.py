@@ -1,4 +1,4 @@
-"""cast on the board: tiles go to NRAM, the vector unit converts them, and they go back.
+"""The kernel of cast: tiles go to NRAM, the vector unit converts them, and they go back.
 
     cast_tiles   (x, out, plan): a conversion, of one step or two
 

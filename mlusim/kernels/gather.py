@@ -1,4 +1,4 @@
-"""gather and gather_nd on the board: out[lookup] = x[where the index says].
+"""The kernels of gather and gather_nd: out[lookup] = x[index[lookup]].
 
     gather_slab   loads the slab of x that a tile's index can address, and selects within NRAM
     gather_rows   goes to GDRAM for each lookup

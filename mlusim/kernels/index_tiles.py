@@ -1,4 +1,4 @@
-"""The index on one core: its NRAM, and the row numbers that vector instructions make of it for `__gather`.
+"""The index on one core: its NRAM, and the row numbers that vector instructions compute from it.
 
 Before arch 592 the loops that copy work out their addresses themselves (`mlusim.memory.addresses`). From then on the
 vector pipe does, for a whole tile: convert to one width, take the columns apart, wrap negative values, multiply and

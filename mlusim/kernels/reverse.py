@@ -1,4 +1,4 @@
-"""reverse on the board: tiles come from their mirrored place in GDRAM, turned round on the way or on chip.
+"""The kernel of reverse: tiles come from the mirrored position in GDRAM and are mirrored by copies or on chip.
 
     reverse_tiles   (x, out, plan): out[i] = x[j], j counted from the end on the axes reversed
 

@@ -1,4 +1,4 @@
-"""reverse_sequence on the board: the first L rows of each batch entry are turned round, the others stay.
+"""The kernel of reverse_sequence: the first L rows of each batch entry are reversed, the others copied.
 
     reverse_sequence_tiles   (x, lengths, out, plan): out[b, s] = x[b, L - 1 - s] for s < L, else x[b, s]
 

@@ -1,4 +1,4 @@
-"""scatter and scatter_nd on the board: a copy of x in which each lookup replaces what the index names.
+"""The kernels of scatter and scatter_nd: a copy of x in which updates replace what the index names.
 
     scatter_slab   updates boxes of the output within NRAM and stores each once
     scatter_rows   copies x to the output, then goes to GDRAM for each update

@@ -1,4 +1,4 @@
-"""The two kernels of scatter by strategy "bins"; what they do, and why in two launches, is in `scatter_bins_plan`.
+"""The two kernels of scatter by strategy "bins"; `planning.scatter_bins` explains the two launches.
 
     scatter_sort     deals the updates out to bins, one for each region of x
     scatter_regions  lets the updates of each region happen within NRAM

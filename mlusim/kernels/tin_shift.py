@@ -1,4 +1,4 @@
-"""tin_shift on the board: each group of channels moves along time by its own shift, and zeros move in.
+"""The kernels of tin_shift: each group of channels moves along time by its own shift, and zeros move in.
 
 The shift is applied while rows go from GDRAM to NRAM; what lies in NRAM then goes back to GDRAM as it is. Row t of the
 output is row t - shift of the input where there is one, else zeros. Four kernels follow the plans of

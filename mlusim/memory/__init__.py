@@ -1,1 +1,1 @@
-"""Memories: bytes, allocations, views, copy geometry, bus rules, shared links. Knows nothing of cores or kernels."""
+"""Memories: bytes, allocations, views, copy geometry, bus rules, shared links. Independent of cores and kernels."""

@@ -1,4 +1,4 @@
-"""Row numbers that a loop works out from index tuples in NRAM: what gathers and scatters by scalar code address.
+"""Row numbers that a scalar loop computes from index tuples in NRAM.
 
 The arithmetic is part of the loop's instructions (`mlusim.memory.loops` has its cost); here are its numbers, all at
 once. Not modelled: an overflow of the registers, which hold 64 bits.

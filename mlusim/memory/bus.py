@@ -1,4 +1,4 @@
-"""What an access costs on the DRAM bus: 64 B units, alignment, read-modify-write (G 5.3).
+"""The cost of an access on the DRAM bus: 64 B units, alignment, read-modify-write (G 5.3).
 
 Each segment of a copy is charged on its own: the bus moves whole aligned units, so a segment that begins or ends
 inside a unit moves all of it, and a store of part of a unit first reads that unit. Not modelled: caches and write

@@ -1,4 +1,4 @@
-"""Simulated time: SimPy's environment counting integer picoseconds, and events that ring again and again."""
+"""Simulated time: SimPy's environment counting integer picoseconds, and reusable events."""
 
 from __future__ import annotations
 

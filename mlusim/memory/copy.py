@@ -1,4 +1,4 @@
-"""The geometry of one `__memcpy`: segments, loops, bus bytes, and what the hardware forbids.
+"""The geometry of one `__memcpy`: segments, loops, bus bytes, and the limits of the hardware.
 
 By views, the common shape of both sides is coalesced into contiguous segments and at most two loops over them: the
 1-D, 2-D and 3-D forms of the instruction. In the byte form the caller gives sizes and strides, and each side may

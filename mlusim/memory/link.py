@@ -1,4 +1,4 @@
-"""Bandwidth shared between the transfers in flight: processor sharing, max-min fair.
+"""Bandwidth shared by the transfers in flight: processor sharing, max-min fair.
 
 A link is a chip's DRAM or a cluster's SRAM. A transfer (`Flow`) never goes faster than its own port, nor than its
 fair share of its cluster's port, nor than its fair share of the link. Rates change only when a transfer joins or

@@ -1,4 +1,4 @@
-"""What loops of many equal small instructions cost on a board: address arithmetic, element and row copies.
+"""The cost of loops of equal small instructions: address arithmetic, element and row copies.
 
 Planners use these functions as the simulator does. A turn of a loop pays for each column of its index a scalar load,
 the comparison with 0 and the add that wrap a negative value, the multiplication by the row length and its add; two

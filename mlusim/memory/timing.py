@@ -1,4 +1,4 @@
-"""What a copy costs on a board: work on the DRAM, the fastest its port lets it go, latency.
+"""The cost of a copy on a board: start-up, work on the DRAM, and the rate of the ports.
 
 Planners use these functions as the simulator does; under contention the simulator's `Link` decides the rest.
 """

@@ -1,4 +1,4 @@
-"""Views and pointers: how a kernel names bytes.
+"""Views and pointers: typed, strided ranges of an allocation.
 
 A `View` has a dtype, a shape and strides in bytes, as a NumPy array has; slicing one gives another and moves
 nothing. It is stricter than NumPy: an index or slice outside the shape is an error, never clamped, and nothing counts

@@ -1,4 +1,4 @@
-"""How a refusal is said: a status for the program, and the reason in the log `mlusim.mluop` for people."""
+"""Refusals of mluOp: a status for the program, and the reason in the log `mlusim.mluop`."""
 
 from __future__ import annotations
 

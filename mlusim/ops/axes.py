@@ -1,4 +1,4 @@
-"""Axes as users give them: integers that may count from the end, and lists of them."""
+"""Axes as users give them: integers that may count from the end, and sequences of them."""
 
 from __future__ import annotations
 

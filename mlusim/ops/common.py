@@ -1,4 +1,4 @@
-"""What all operators share: the options of a run, and the way from arrays through a plan and a launch to a result."""
+"""The common part of all operators: the options of a run, and the run itself, from arrays to a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gather and scatter check: axes, shapes in both modes, and the values of an index, coordinate by coordinate."""
+"""The checks of gather and scatter: axes, shapes in both modes, and index values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One record for each operator, so that its function, NetBuilder, mluOp and the command line do the same.
+"""`Operator`: one schema from which its function, NetBuilder, mluOp and the command line come.
 
 An operator is inferred from what is known before anything runs (names, shapes, element types), and prepared, its index
 values checked and its split planned, when its inputs are there. `apply` does both and runs the call on a device of its

@@ -1,4 +1,4 @@
-"""What an operator takes: its tensors, its attributes, and how example inputs for it are drawn.
+"""The parts of a schema: tensors, attributes, and example inputs.
 
 Everything that has to list, read or check the arguments of an operator uses these records: the functions of
 `mlusim.ops`, `mlusim.plan`, NetBuilder, sweeps, and the command line.

@@ -1,4 +1,4 @@
-"""How the time of a run moves when a parameter without a public source does."""
+"""Sensitivity of a run's time to the parameters without a public source."""
 
 from __future__ import annotations
 

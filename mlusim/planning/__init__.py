@@ -1,1 +1,1 @@
-"""How an operator is split: plans, tiles, planners and predicted times. Needs no core."""
+"""Planners: plans, tiles, splits and predicted times. Independent of cores."""

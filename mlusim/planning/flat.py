@@ -1,4 +1,4 @@
-"""How work on every element by itself is split: cast, and the copy of bits.
+"""The planner of elementwise work: cast, and copies of bits.
 
 The tensor is one row of elements in C order. Its unit is what one core has to do. Tier 1: that fits in NRAM at once;
 tier 2: it is cut into tiles of as many elements as fit. There is no third tier, because a row of single elements can be

@@ -1,4 +1,4 @@
-"""How gather and gather_nd are split.
+"""The planner of gather and gather_nd.
 
 slab   A core loads the slab of x that a tile's index can address and selects within NRAM. Tier 1 where a unit, that is
        the slab and the lookups of one coordinate of the leading tied axes, goes whole; tier 2 where it is cut, along

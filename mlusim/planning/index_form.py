@@ -1,4 +1,4 @@
-"""What a core makes of index tuples, and the NRAM and vector cycles that it takes."""
+"""Address arithmetic on index tuples: its NRAM and its vector cycles."""
 
 from __future__ import annotations
 

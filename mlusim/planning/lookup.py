@@ -1,4 +1,4 @@
-"""What the planners of gather and scatter share: what they are asked, candidates, and the choice between them."""
+"""The common part of the planners of gather and scatter: the job, the candidates, and the choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gather and scatter share: which lookup reaches which element of x.
+"""The geometry of gather and scatter: which lookup reaches which element of x.
 
 A *lookup* is one tuple of the index; a *value* is one element of what a gather gives or a scatter takes. Both modes of
 the operators come down to one picture:

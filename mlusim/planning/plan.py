@@ -1,4 +1,4 @@
-"""A split as data: which task writes which box of the output, when, in how much NRAM, and why.
+"""`Plan`: a split as data. It says which task writes which box of the output, when, in how much NRAM, and why.
 
 Planners make it, kernels follow it, and everyone else prints, draws, proves or compares it. A *unit* is what one core
 would best hold at once. Three tiers, for all operators: whole units; a unit cut along its outer axis; a row cut in

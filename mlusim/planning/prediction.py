@@ -1,4 +1,4 @@
-"""How long a split will take, by the board's own cost functions: what planners choose by.
+"""Predicted time of a split, by the board's own cost functions. Planners choose by it.
 
 A tile is loaded, computed and stored. The busiest task cannot be faster than its chain of these at the speed of its
 ports, and all tasks together not faster than the DRAM. Not predicted: how the transfers of different cores meet. Tasks

@@ -1,4 +1,4 @@
-"""What an operator was asked for: enough to plan it again on another board, and plain enough for a file."""
+"""`Request`: the arguments of an operator, to plan it again on another board, and to save it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How reverse is split, and by which of the board's means each axis is turned round.
+"""The planner of reverse, and the method by which each axis is reversed.
 
 The axes are merged to groups, reversed and not in turn (`reverse_groups`). A tile is a range of one group, the pivot,
 with all of the groups inside it: contiguous in the output, and contiguous in the input, at the mirrored place.

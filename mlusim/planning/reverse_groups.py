@@ -1,4 +1,4 @@
-"""The axes of a reverse as groups, and the means by which each group is turned round.
+"""The axes of a reverse in groups, and the method by which each group is reversed.
 
 Axes of one element go away, and adjacent axes that are both reversed, or both not, are one: reversing two is reversing
 the merged one. What is left are groups, reversed and not in turn.

@@ -1,4 +1,4 @@
-"""How reverse_sequence is split, batch entry by batch entry.
+"""The planner of reverse_sequence, one batch entry at a time.
 
 An *entry* is one place along the batch axis and along the axes that lie between it and the sequence axis or, where the
 batch axis comes first, before it: S rows of Q elements, the first L of which are reversed. Tier 1: whole entries fit in

@@ -1,4 +1,4 @@
-"""How scatter and scatter_nd are split: by what they write, so that each place has one core and keeps the last update.
+"""The planner of scatter and scatter_nd. It splits the output, so that one core keeps the last update of each element.
 
 slab   A core loads a box of x, lets the updates that reach it happen in NRAM, and stores it. Tier 1 where a unit, that
        is all of the indexed axes at one coordinate of the leading tied ones, stays whole; tier 2 where it is cut.

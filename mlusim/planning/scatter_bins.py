@@ -1,4 +1,4 @@
-"""How scatter is split by strategy "bins": sort the updates by the region of x that they reach, then apply them there.
+"""The planner of scatter by strategy "bins": sort the updates by region of x, then apply them region by region.
 
 Two launches, the end of the first being the barrier between all cores. x and the output are flat.
 

@@ -1,4 +1,4 @@
-"""What a core of scatter takes of the updates at once, by strategies "slab" and "rows": sizes, NRAM, time, words."""
+"""A chunk of updates of scatter, by strategies "slab" and "rows": sizes, NRAM, predicted time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every operator's planner is made of: which tier fits, who takes what, which grid, and the boxes as columns.
+"""The parts of every planner: tiers, shares of the tasks, grids, and boxes as columns.
 
 A *unit* is what one core would best hold at once; it has rows, and a row has elements. A planner says how many bytes
 each of these takes, and gets back what fits in a buffer of NRAM, in numbers and in words.

@@ -1,4 +1,4 @@
-"""How tin_shift is split: the tin_shift document's three tiers, and four variants of it.
+"""The planner of tin_shift: the three tiers of its design document, and four variants.
 
 A unit is one channel of one batch entry, T rows of HW elements. Tier 1: a core holds whole units; tier 2: a unit is
 cut along time into segments of as many rows as fit, the last one short; tier 3: one core walks a row in chunks.

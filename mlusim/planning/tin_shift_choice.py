@@ -1,4 +1,4 @@
-"""Which of tin_shift's strategies is fastest on a board: what strategy "auto" does."""
+"""The choice of tin_shift's fastest strategy on a board: strategy "auto"."""
 
 from __future__ import annotations
 

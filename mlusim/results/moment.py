@@ -1,4 +1,4 @@
-"""What a core's memories held at one moment of a run: which buffers, who wrote them last, what was in flight.
+"""The memories of a core at one moment: its buffers, the last writer of each, and operations in flight.
 
 From the log alone; the values of the bytes need a run that can be repeated (`mlusim.verify` keeps what it needs).
 """

@@ -1,4 +1,4 @@
-"""What a run gives: the result, the log, and everything that is computed from the log."""
+"""`Result`: the output of a run, its log, and everything that is computed from the log."""
 
 from __future__ import annotations
 

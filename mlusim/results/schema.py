@@ -1,4 +1,4 @@
-"""What a saved run may hold: sizes before anything is allocated, kinds and bounds of every value before it is used.
+"""Validation of saved runs: sizes before anything is allocated, then the type and bounds of every value.
 
 Whoever sends a file may have written anything into it, with checksums that are right. What passes here refers to
 nothing that is not there, so that figures, pages and retiming need no checks of their own.

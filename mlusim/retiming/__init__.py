@@ -1,1 +1,1 @@
-"""A saved log as the program of another board."""
+"""Retiming: a saved log as the program of another board."""

@@ -1,4 +1,4 @@
-"""A log as the program of a device: its operations again, without the kernels and without data.
+"""Replay of a log on a device: the same operations again, without kernels and without data.
 
 Every task issues what the log says that it issued, in that order, through the very methods of `Core` that its kernel
 called, and waits where it waited. So pipes, links, barriers, launches and waves, and the rules of copies and

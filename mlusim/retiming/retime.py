@@ -1,4 +1,4 @@
-"""A run timed again on another board, or with other parameters, from its log: no kernel runs and no data is needed.
+"""Retiming of a run on another board, or with other parameters, from its log alone.
 
     mlusim.retime("run.zip", "mlu590-h8")
     mlusim.retime(result, dram_bandwidth_bytes_per_s=614_400_000_000)

@@ -1,4 +1,4 @@
-"""The measured kernels, as they are known.
+"""The measured kernels.
 
 Vendor kernels of known shape share one template, `pipelined`: every core takes an equal slice in tiles that fill its
 NRAM, double buffered. It was written before any parameter was fitted. The others follow their published source.

@@ -1,4 +1,4 @@
-"""The measurements: what ran on a real board, how, how long it took, and who says so.
+"""The measurements: kernel, board, launch, time and source of each.
 
 `measured.csv` holds the facts as they were published. What this file adds is how each is used, with the reason.
 """

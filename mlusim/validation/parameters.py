@@ -1,4 +1,4 @@
-"""The parameters that are fitted: what each stands for, the boards that take its value, and its bounds."""
+"""The fitted parameters: the boards that share each, its bounds, and the measurements behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each measurement as a run on the simulated board: which kernel, which tensors, which launch."""
+"""Each measurement as a run on the simulated board: its kernel, tensors and launch."""
 
 from __future__ import annotations
 

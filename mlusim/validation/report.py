@@ -1,4 +1,4 @@
-"""How far the model is off: every measurement against its re-creation."""
+"""The validation report: every measurement against its simulation."""
 
 from __future__ import annotations
 

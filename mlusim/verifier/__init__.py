@@ -1,4 +1,4 @@
-"""Verification of a kernel and its split: pure functions of the log after a run, and `verify`, which makes the run.
+"""Verification of a kernel and its split: pure functions of the log.
 
 boxes       which bytes an operand touches; whether two operands share one, exactly
 accesses    every operand of the log as a row of a table

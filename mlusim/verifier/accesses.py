@@ -1,4 +1,4 @@
-"""Every operand of the log as a row of a table: who touches which bytes of what, and whether it writes them."""
+"""Every operand of the log as a row of a table: the bytes that an operation reads or writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How even the split is, and what it moved over the compulsory minimum."""
+"""Balance of the split, and its traffic over the compulsory bytes."""
 
 from __future__ import annotations
 

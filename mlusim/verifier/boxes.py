@@ -1,4 +1,4 @@
-"""Which bytes an operand touches, and whether two operands share one: exact, on runs and strides, never byte by byte.
+"""The bytes of an operand, and whether two operands overlap: exact, by runs and strides.
 
 A *geometry* is relative to an operand's first byte. A strided one is a run of bytes under nested loops; one that came
 from row numbers is a list of runs.

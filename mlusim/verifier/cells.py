@@ -1,4 +1,4 @@
-"""How often, and by whom, each byte of a tensor is touched.
+"""Counts of the accesses to each byte of a tensor, and their tasks.
 
 A tensor is cut into *cells*, where accesses begin and end, so that each access touches a cell wholly or not at all.
 Counts are sums over cells of what is added where a run begins and taken off where it ends: the work follows the number

@@ -1,4 +1,4 @@
-"""The whole verification over one log: a pure function, after the run."""
+"""The whole verification of one log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An output against its reference: how many elements differ, where, and who wrote the first of them."""
+"""An output against its reference: how many elements differ, which, and who wrote the first."""
 
 from __future__ import annotations
 

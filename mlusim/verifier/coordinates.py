@@ -1,4 +1,4 @@
-"""Bytes of an allocation in coordinates of its tensor, for people: `out[2, 0:3, 17, 0:784]`."""
+"""Bytes of an allocation as coordinates of its tensor: `out[2, 0:3, 17, 0:784]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ended a run early: hangs, with who waits where and who has returned, and the errors of a kernel."""
+"""Runs that ended early: hangs, with the tasks that wait and those that returned, and errors of a kernel."""
 
 from __future__ import annotations
 

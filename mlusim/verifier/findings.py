@@ -1,4 +1,4 @@
-"""A finding: what happened, where, the numbers, the rule of the hardware and the remedy. As text and as JSON."""
+"""`Finding`: what happened, where, the numbers, the rule and the remedy, as text and as JSON."""
 
 from __future__ import annotations
 

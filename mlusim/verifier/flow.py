@@ -1,4 +1,4 @@
-"""Where bytes that nobody has written flow to: what ends in an output, a register or an address counts, nothing else.
+"""The flow of unwritten bytes: it counts where they reach an output, a register or an address.
 
 Vector code often computes on a rounded-up length and stores only what it means: then the lanes beyond read whatever is
 in the buffer, and nobody sees it. So each byte read too early gets a mark; copies and instructions pass marks on,

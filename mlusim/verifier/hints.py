@@ -1,4 +1,4 @@
-"""Syncs that order nothing: without them no two operations that touch the same bytes would be unordered."""
+"""Redundant syncs: without them the same operations would be ordered."""
 
 from __future__ import annotations
 

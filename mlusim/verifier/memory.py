@@ -1,4 +1,4 @@
-"""Bytes that are read and that nobody wrote; allocations that no one uses or gives back.
+"""Uninitialised reads, and allocations that nothing uses or frees.
 
 On chip and in GDRAM alike, a byte is known when an operation before has written it, or the host. What a fresh buffer
 holds is not its content, whatever it is.

@@ -1,4 +1,4 @@
-"""Happens-before over a log: what is complete before what begins, on the board as on paper, whatever the clock said.
+"""Happens-before over a log: what is complete before what begins, by the hardware's rules and never by the clock.
 
 The rules (HARDWARE: the machine, BANG C semantics):
 - a task issues in program order; an operation begins after it was issued;

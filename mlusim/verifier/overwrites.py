@@ -1,4 +1,4 @@
-"""Writes that destroy what an earlier write of the same launch left, before anybody has read it.
+"""Lost writes: bytes that are overwritten within a launch before anything reads them.
 
 A second write is no fault where it is meant to follow the first: an update reads what it replaces (an atomic, or a
 load, an addition and a store), and a fill with one value is there to be written over.

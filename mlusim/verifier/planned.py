@@ -1,4 +1,4 @@
-"""A run against its plan: which tensor the plan splits, who writes which tile, how much NRAM each task takes."""
+"""A run against its plan: the planned tensor, the writer of each tile, and the NRAM of each task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operation made the bytes that a store took from NRAM, and what it read: one step back from a wrong value."""
+"""The producer of a wrong value: the operation that made the bytes of a store, and what it read."""
 
 from __future__ import annotations
 

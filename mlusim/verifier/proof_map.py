@@ -1,4 +1,4 @@
-"""The split proof as numbers of a picture: who wrote each sampled element of a tensor, or nobody, or several."""
+"""The split proof as numbers of a picture: the writers of each sampled element of a tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Races as findings: what shares which bytes, who they are, and which sync would order them."""
+"""Races as findings: the two operations, the bytes they share, and the sync that would order them."""
 
 from __future__ import annotations
 

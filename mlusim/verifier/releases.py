@@ -1,4 +1,4 @@
-"""Buffers that a scope gives back while a transfer may still use them: what comes next there shares their bytes."""
+"""Buffers released while a transfer may still use them."""
 
 from __future__ import annotations
 

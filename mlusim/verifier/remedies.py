@@ -1,4 +1,4 @@
-"""Which sync waits for what is on a lane."""
+"""Remedies: the sync that waits for an operation on a pipe."""
 
 from __future__ import annotations
 

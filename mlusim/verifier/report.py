@@ -1,4 +1,4 @@
-"""All findings and figures of a run: as text, in colour for a terminal, as JSON, as a picture of the outputs."""
+"""`Report`: all findings and figures of a run, as text, in colour, as JSON, and as a picture."""
 
 from __future__ import annotations
 

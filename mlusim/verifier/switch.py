@@ -1,4 +1,4 @@
-"""What is verified where the call does not say: operators inside `checked()`, devices inside `watched()`."""
+"""Verification by default: operators inside `checked()`, devices inside `watched()`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run did with each tensor of the host: how often its bytes were read and written."""
+"""How often each byte of the host's tensors was read and written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of a run as one HTML page that opens without a network: what is shown, and how little of it is kept.
+"""The report of a run as one HTML page that opens without a network.
 
 `html.page` writes it; the other modules give the numbers of one chart each, as Python numbers that tests compare with
 the log. plotly's own bundle, embedded in the page, draws them in the reader's browser; nothing here imports more of it.

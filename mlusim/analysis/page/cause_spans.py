@@ -1,4 +1,4 @@
-"""The timeline of the page: each core's time by cause without remainder, and what its pipes did, as spans on lanes.
+"""The data of the page's timeline: the time of each core by cause, and the spans of its pipes.
 
 The causes are those of `breakdown`. A unit has one lane on which every picosecond belongs to one cause, and below it
 a lane for each pipe that worked; loads and stores of the io pipe have a lane each.

@@ -1,4 +1,4 @@
-"""plotly figures, as plotly's JSON has them: what the numbers of this room look like.
+"""The charts of the page as plotly figures.
 
 Dictionaries and not plotly's classes: those take longer to import than the charts to make. The tests check them
 against plotly's own schema.

@@ -1,4 +1,4 @@
-"""diff.html: two runs on one page, their timelines above each other on one scale of time."""
+"""diff.html: two runs on one page, with both timelines on one scale of time."""
 
 from __future__ import annotations
 

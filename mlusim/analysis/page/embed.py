@@ -1,4 +1,4 @@
-"""How numbers and scripts get into a page: packed columns, JSON that no text can break out of, plotly's own bundle."""
+"""Data and scripts inside a page: packed columns, safe JSON, plotly's own bundle."""
 
 from __future__ import annotations
 

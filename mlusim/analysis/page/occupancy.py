@@ -1,4 +1,4 @@
-"""What was allocated on chip, when, and under which name: for each NRAM, WRAM and SRAM that a run used."""
+"""Occupancy of the on-chip memories over time, by buffer name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The roofs over a run: operations against bytes where it computes, bytes against time where it only moves."""
+"""The roofline of a run: the compute roof and the bandwidth roof."""
 
 from __future__ import annotations
 

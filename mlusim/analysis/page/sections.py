@@ -1,4 +1,4 @@
-"""The sections of a run's page: each as HTML, and the data that its chart is drawn from."""
+"""The sections of a run's page: the HTML of each, and the data of its chart."""
 
 from __future__ import annotations
 

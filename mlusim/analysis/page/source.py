@@ -1,4 +1,4 @@
-"""The kernel's source with what each of its lines cost: time by cause, bytes asked for, bytes on the bus."""
+"""The kernel's source with the cost of each line: time by cause, bytes requested, bytes on the bus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What moved for each tensor in off-chip memory, beside the least that any implementation must move."""
+"""Traffic by tensor in off-chip memory, beside the compulsory bytes."""
 
 from __future__ import annotations
 

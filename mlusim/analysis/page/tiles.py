@@ -1,4 +1,4 @@
-"""The tile map of the page: cells of the flattened output, and for each the tile of the plan that writes it."""
+"""The tile map of the page: cells of the flattened output, and the tile that writes each of them."""
 
 from __future__ import annotations
 

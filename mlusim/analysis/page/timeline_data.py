@@ -1,4 +1,4 @@
-"""What page.js draws the timeline and the tile map from."""
+"""The JSON from which page.js draws the timeline and the tile map."""
 
 from __future__ import annotations
 
