@@ -1,36 +1,38 @@
-"""What ends a kernel before its time: wild addresses, signals, loops without end, `abort`."""
+"""What ends compiled code before its time: wild addresses, signals, loops without end, `abort`, exceptions."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from mlusim.bangc.image import ARENA_BYTES, LEFT, PLACED, SIGNAL, WILD
+from mlusim.bangc.bridge import text_at
+from mlusim.bangc.image import ARENA_BYTES, GUARD_BYTES, LEFT, PLACED, SIGNAL, WILD
 from mlusim.bangc.lines import raise_at
-from mlusim.errors import AccessError, KernelError, MissingDataError, OperationLimitError
+from mlusim.errors import AccessError, KernelError, MissingDataError, MlusimError, OperationLimitError
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
-    from mlusim.bangc.image import Runtime
-    from mlusim.cores.core import Core
+    from mlusim.bangc.image import Image, Runtime
+    from mlusim.bangc.module import Module
 
-_LIMIT_S = 20
-
-
-def limit_ticks(core: Core) -> int:
-    """Seconds of processor time that C++ may run without a word."""
-    del core
-    return _LIMIT_S
+# Seconds of processor time that a kernel's C++ may run without a word, and a program's between two calls of CNRT.
+KERNEL_LIMIT_S = 20
+PROGRAM_LIMIT_S = 600
+# Where the values of a call record begin.
+FIRST = 5 + 32
+NULL_BYTES = 1 << 16
+# What `mlusim_leave` says.
+_ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED = range(6)
+Place = tuple[str, int]
 
 
 @contextmanager
 def guarded(runtime: Runtime) -> Iterator[None]:
-    """Take the signals of faults while a kernel runs."""
+    """Take the signals of faults while compiled code runs."""
     runtime.library.mlusim_guard(1)
     try:
         yield
@@ -38,34 +40,67 @@ def guarded(runtime: Runtime) -> Iterator[None]:
         runtime.library.mlusim_guard(0)
 
 
-def print_text(bridge: Bridge) -> None:
-    """What the kernel prints."""
-    sys.stdout.write(bridge.text(bridge.image.words[5 + 32]))
+def print_text(image: Image) -> None:
+    """What compiled code prints."""
+    sys.stdout.write(text_at(image.words[FIRST]))
+    sys.stdout.flush()
 
 
 def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
-    """Raise the error of a fault at the C++ line."""
-    first, second, third = (bridge.image.words[5 + 32 + k] for k in range(3))
-    file, line, name = str(bridge.module.path), 1, function
+    """Raise the error of a kernel's fault at the C++ line."""
+    image, module = bridge.image, bridge.module
+    first, second, third = (image.words[FIRST + k] for k in range(3))
+    place: Place | None = None
     if why == WILD:
-        file, line, name = bridge.module.line_of(second - bridge.image.base) or (file, line, name)
-        error: Exception = _wild(bridge, first, third)
+        place = place_of(module, second - image.base)
+        error: MlusimError = _wild(bridge, first, third)
     elif why == SIGNAL:
-        file, line, name = bridge.module.line_of(third - bridge.image.base) or (file, line, name)
-        error = _signal(bridge, first, second)
+        place = fault_place(module, image)
+        error = signal_error(image, "the kernel", KERNEL_LIMIT_S, bridge.wild_text)
     elif why == LEFT:
-        kind, line = first & 0xFF, first >> 8
-        file = bridge.text(third) if third else file
-        error = KernelError(f"assertion failed: {bridge.text(second)}" if kind else "the kernel called abort()")
+        error, place = left(module, image, "the kernel")
     elif why == PLACED:
-        error = KernelError(f"{bridge.text(second)}: an array with a memory space in a function that the host calls")
+        error = KernelError(f"{text_at(second)}: an array with a memory space in a function that the host calls")
     else:
         error = KernelError(f"the kernel ended with {why}")
-    del name
-    raise_at(file, line, function, error)
+    raise_at(*(place or (str(module.path), 1)), function, error)
 
 
-def _wild(bridge: Bridge, address: int, flags: int) -> Exception:
+def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | None]:
+    """The error of what called `mlusim_leave`, and its line."""
+    first, second, third = (image.words[FIRST + k] for k in range(3))
+    kind, line = first & 0xFF, first >> 8
+    text = text_at(second)
+    place = (text_at(third), line) if line else fault_place(module, image)
+    words = {
+        _ABORT: f"{who} called abort()",
+        _ASSERTION: f"assertion failed: {text}",
+        EXIT: f"{who} called exit({text}): only a program's main may",
+        _EXCEPTION: f"{who} threw an exception that nothing caught: {text}",
+        _UNDEFINED: f"{who} called {text}, which no file defines: name its source file too",
+        _STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or one below",
+    }
+    return KernelError(words[kind]), place
+
+
+def fault_place(module: Module, image: Image) -> Place | None:
+    """The line where it ended: of the instruction, or of the innermost call of the user's that had not returned."""
+    fault = image.runtime.fault
+    place = place_of(module, fault.pc - image.base) if fault.pc else None
+    # The first word of the stack that is an address in the user's own code is where the innermost call returns to.
+    for word in () if place else fault.words[: fault.count]:
+        if 0 < word - image.base < image.size:
+            place = place or place_of(module, word - image.base - 1)
+    return place
+
+
+def place_of(module: Module, offset: int) -> Place | None:
+    """The line of an address of the binary that is in a file of the user's."""
+    found = module.line_of(offset)
+    return None if found is None or "/bangc/include/" in found[0] else found[:2]
+
+
+def _wild(bridge: Bridge, address: int, flags: int) -> MlusimError:
     write, size = flags & 1, flags >> 1
     verb = "writes" if write else "reads"
     for kind, base in enumerate(bridge.bases):
@@ -97,24 +132,47 @@ def _wild(bridge: Bridge, address: int, flags: int) -> Exception:
     )
 
 
-def _signal(bridge: Bridge, number: int, address: int) -> Exception:
-    record: Any = bridge.image.record
+def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int], str]) -> MlusimError:
+    """The error of a signal.
+
+    Args:
+        image: in which it came.
+        who: runs there.
+        limit_s: seconds of processor time that it may run without a call.
+        describe: says what there is at an address.
+    """
+    fault = image.runtime.fault
+    number, address, pc = int(fault.number), int(fault.address), int(fault.pc)
+    if number == 0:
+        return KernelError(f"{who} calls the board's runtime from a thread of its own: only main's thread may")
     if number == signal.SIGVTALRM:
         return OperationLimitError(
-            f"the kernel's C++ ran {record.limit_ticks} s of processor time without calling the simulator: an endless "
-            "loop?"
+            f"{who} ran {limit_s} s of processor time without a call of the simulator: an endless loop?"
         )
     if number in (signal.SIGSEGV, signal.SIGBUS):
-        stack, size = bridge.stack()
-        if stack <= address < stack + (1 << 16):
-            return AccessError(
-                f"stack overflow: the stack of a task has {group_digits(size)} B; make local arrays smaller, or give "
-                "them a memory space"
-            )
-        return AccessError(f"segmentation fault: the kernel touches {bridge.wild_text(address)}")
-    if number == signal.SIGFPE:
-        return KernelError("division by zero, or of the least integer by -1: the board gives no defined result")
-    if number == signal.SIGABRT:
-        return KernelError("the kernel called abort()")
+        return AccessError(_segmentation(image, who, address, pc, describe))
+    words = {
+        signal.SIGFPE: "division by zero, or of the least integer by -1: the board gives no defined result",
+        signal.SIGABRT: f"{who} was aborted by the C or C++ library, which says why on the terminal",
+    }
     name = signal.Signals(number).name
-    return KernelError(f"the kernel stopped with {name}: {Path(bridge.module.path).name} did what C++ leaves undefined")
+    return KernelError(
+        words.get(signal.Signals(number), f"{who} stopped with {name}: it did what C++ leaves undefined")
+    )
+
+
+def _segmentation(image: Image, who: str, address: int, pc: int, describe: Callable[[int], str]) -> str:
+    top = image.stack + image.stack_size
+    if image.stack <= address < image.stack + GUARD_BYTES:
+        return (
+            f"stack overflow: {who} has a stack of {group_digits(image.stack_size)} B; make local arrays smaller, "
+            "give them a memory space, or end a recursion"
+        )
+    if top - GUARD_BYTES <= address < top:
+        return f"{who} wrote beyond a local array, and past the end of its stack"
+    if address == pc or not pc:
+        return (
+            f"{who} jumped to address {pc:#x}, where there is no code: a function pointer that was never set, or "
+            "a write beyond a local array over the stack"
+        )
+    return f"segmentation fault: {describe(address)}"

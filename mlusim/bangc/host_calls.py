@@ -18,7 +18,8 @@ cnrtSetDevice 1|cnrtGetDevice 1|cnrtGetDeviceCount 1|cnrtGetDeviceProperties 2|c
 cnrtDestroy 0|cnrtGetDeviceHandle 2|cnrtSetCurrentDevice 1|cnrtGetLastError 0|cnrtPeekAtLastError 0
 cnrtRuntimeGetVersion 1|cnrtGetLibVersion 3|cnrtInvokeKernel 6|cnrtDeviceReset 0|cnrtCreateQueue 1
 cnrtDestroyQueue 1|cnrtSyncQueue 1|cnrtCreateNotifier 1|cnrtDestroyNotifier 1
-cnrtMallocHost 2|cnrtQueryQueue 1|cnrtCastDataType_V2 7
+cnrtMallocHost 2|cnrtQueryQueue 1|cnrtCastDataType_V2 7|cnrtCastDataType 6|cnrtConvertFloatToHalf 2
+cnrtConvertHalfToFloat 2|cnrtQueueCreateWithFlags 2|cnrtHostMallocWithFlags 3
 """
 _DRIVER = """
 cnInit 1|cnDeviceGet 2|cnDeviceGetAttribute 3|cnDeviceGetCount 1|cnCtxGetCurrent 1|cnCtxGetDevice 1|cnCtxCreate 3
@@ -26,6 +27,31 @@ cnGetCtxMaxParallelUnionTasks 3|cnGetCtxConfigParam 3|cnCtxGetConfigParam 3|cnQu
 cnInvokeKernelEx 3|cnCtxDestroy 1|cnCtxSetCurrent 1|cnDeviceGetName 3|cnGetVersion 1|cnGetErrorString 2
 cnQueueIsCapturing 2
 """
+
+# Functions that do what another one does.
+SAME = {
+    **dict.fromkeys(("cnrtSyncQueue", "cnrtQueueQuery", "cnrtQueryQueue", "cnQueueSync"), "cnrtQueueSync"),
+    **dict.fromkeys(("cnrtCreateQueue", "cnrtQueueCreateWithPriority", "cnrtQueueCreateWithFlags"), "cnrtQueueCreate"),
+    "cnrtDestroyQueue": "cnrtQueueDestroy",
+    **dict.fromkeys(("cnrtCreateNotifier", "cnrtNotifierCreateWithFlags"), "cnrtNotifierCreate"),
+    "cnrtDestroyNotifier": "cnrtNotifierDestroy",
+    "cnrtQueryNotifier": "cnrtWaitNotifier",
+    "cnrtMallocConstant": "cnrtMalloc",
+    **dict.fromkeys(("cnrtMallocHost", "cnrtHostMallocWithFlags"), "cnrtHostMalloc"),
+    "cnrtMemcpyAsync_V2": "cnrtMemcpyAsync",
+    **dict.fromkeys(("cnrtMemsetAsync", "cnrtMemsetD8"), "cnrtMemset"),
+    "cnrtCastDataType_V2": "cnrtCastDataType",
+    "cnrtGetErrorName": "cnrtGetErrorStr",
+    **dict.fromkeys(("cnrtGetDeviceHandle", "cnDeviceGet", "cnCtxGetDevice"), "cnrtGetDevice"),
+    "cnrtSetCurrentDevice": "cnrtSetDevice",
+    "cnDeviceGetCount": "cnrtGetDeviceCount",
+    "cnDeviceGetAttribute": "cnrtDeviceGetAttribute",
+    "cnCtxCreate": "cnCtxGetCurrent",
+    "cnCtxGetConfigParam": "cnGetCtxConfigParam",
+    "cnGetVersion": "cnrtRuntimeGetVersion",
+}
+# Functions that have nothing to do on a simulated board.
+NOTHING_TO_DO = frozenset(("cnInit", "cnrtInit", "cnrtDestroy", "cnrtDeviceReset", "cnCtxDestroy", "cnCtxSetCurrent"))
 
 # `cnrtRet_t`, as `cnrt.h` has it.
 STATUS = {

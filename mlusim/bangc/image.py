@@ -29,7 +29,8 @@ ARENA_BYTES = 1 << 28
 _STACK_BYTES = 1 << 20
 _HOST_STACK_BYTES = 1 << 23
 _RUNS = 1 << 15
-# Ticks of a second of processor time without a word from the kernel before it counts as endless.
+# The ends of a stack that nothing may touch.
+GUARD_BYTES = 1 << 16
 _WORD = ctypes.c_uint64
 
 
@@ -101,6 +102,18 @@ class Fibre(ctypes.Structure):
     )
 
 
+class Fault(ctypes.Structure):
+    """What a signal left behind; a loop without end is number SIGVTALRM, a foreign thread 0."""
+
+    _fields_ = (
+        ("number", _WORD),
+        ("address", _WORD),
+        ("pc", _WORD),
+        ("count", _WORD),
+        ("words", _WORD * 4096),
+    )
+
+
 class EntryRecord(ctypes.Structure):
     """A registered entry."""
 
@@ -147,9 +160,12 @@ class Runtime:
         self.library.mlusim_resume.argtypes = (ctypes.c_void_p,)
         self.library.mlusim_start.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         self.library.mlusim_free.argtypes = (ctypes.c_void_p,)
-        self.library.mlusim_loading.argtypes = (ctypes.c_void_p,)
+        self.library.mlusim_loading.argtypes = (ctypes.c_void_p, ctypes.c_int)
         self.library.mlusim_guard.argtypes = (ctypes.c_int,)
+        self.library.mlusim_fault.restype = ctypes.POINTER(Fault)
+        self.library.mlusim_fault.argtypes = (ctypes.c_int,)
         self.resume: Any = self.library.mlusim_resume
+        self.fault: Any = self.library.mlusim_fault(0).contents
 
 
 @lru_cache(maxsize=4)
@@ -191,11 +207,11 @@ class Image:
         with tempfile.TemporaryDirectory(prefix="mlusim-") as folder:
             copy = Path(folder) / f"{binary.stem}.so"
             copy.write_bytes(binary.read_bytes())
-            runtime.library.mlusim_loading(ctypes.cast(arenas, ctypes.c_void_p))
+            runtime.library.mlusim_loading(ctypes.cast(arenas, ctypes.c_void_p), int(not host))
             try:
                 self.library: Any = _open(copy)
             finally:
-                runtime.library.mlusim_loading(None)
+                runtime.library.mlusim_loading(None, 0)
             self.base, self.size = _mapped(copy)
         self.library.mlusim_entries.restype = ctypes.POINTER(EntryRecord)
         self.unit = (ctypes.c_int32 * len(UNIT_VARIABLES)).in_dll(self.library, "mlusim_unit")

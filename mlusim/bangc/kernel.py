@@ -15,10 +15,11 @@ import numpy as np
 from mlusim.bangc import faults
 from mlusim.bangc.accesses import drain
 from mlusim.bangc.bridge import Bridge, GdramMap, dtype_of_code
+from mlusim.bangc.entry_points import EntryPoint, Parameter, signature_of
 from mlusim.bangc.image import DRAIN, FINISHED, PLACED, PRINT, SETTLE
 from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.lines import entry_function, raise_at
-from mlusim.bangc.module import EntryPoint, Kernel, Module, Parameter, signature_of
+from mlusim.bangc.module import Kernel, Module
 from mlusim.cores.waiting import SUSPEND
 from mlusim.errors import KernelError, MlusimError
 from mlusim.memory.view import Pointer, View
@@ -74,7 +75,7 @@ async def execute(
     ctypes.memmove(start, blob, len(blob))
     library, resume, address = module.runtime.library, module.runtime.resume, image.address
     record = image.record
-    record.limit_ticks = faults.limit_ticks(core)
+    record.limit_ticks = faults.KERNEL_LIMIT_S
     library.mlusim_start(address, image.base + body, image.base + function, start)
     table = intrinsics()
     with faults.guarded(module.runtime):
@@ -103,7 +104,7 @@ async def execute(
             elif why == PLACED:
                 bridge.place_arrays()
             elif why == PRINT:
-                faults.print_text(bridge)
+                faults.print_text(image)
             else:
                 faults.raise_fault(bridge, why, name)
 

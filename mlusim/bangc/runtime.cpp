@@ -2,6 +2,7 @@
 //
 // A task's C++ runs on a stack of its own until it needs the simulator: it fills a Call and switches back to whoever
 // resumed it. One library for all images; one image (a copy of the kernel's shared object) for each core.
+#include <csetjmp>
 #include <csignal>
 #include <cstdarg>
 #include <cstdint>
@@ -11,13 +12,14 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <unistd.h>
 #include <ucontext.h>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 typedef uint64_t Word;
 
 static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
-enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4 };
+enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4 };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
 
@@ -39,27 +41,35 @@ struct Fibre {
     Word stack_size, used_slots;
     uint16_t order[SLOTS];
     Slot slots[SLOTS];
-    ucontext_t here, back;
+    jmp_buf here, back;
+    ucontext_t first;
+    Word started;
     void (*body)(void *, char *);
     void *function;
     char *arguments;
 };
 
+// What a signal left behind, with the top of the stack; shared with the process that started a program's own one.
+struct Fault { Word number, address, pc, count, words[STACK_WORDS]; };
+
 static Fibre *current;
 static Arena *loading[KINDS];
 static pthread_t runner;
-static volatile Word ticks, resumed, last_seen;
+static volatile Word ticks, resumed, last_seen, foreign;
+static Fault *fault;
+static bool own_process, muted;
 extern "C" __attribute__((visibility("default"))) Call *mlusim_call_record = nullptr;
 
-static void back(Fibre *f, int64_t why) {
-    f->call.op = why;
-    swapcontext(&f->here, &f->back);
+// From a fibre to whoever resumed it. `swapcontext` would ask the kernel for the mask of signals at every switch.
+static void cross(Fibre *f) {
+    if (!_setjmp(f->here)) _longjmp(f->back, 1);
 }
 
+static void back(Fibre *f, int64_t why) { f->call.op = why, cross(f); }
+
 static void flush_slot(Fibre *f, Slot &slot) {
-    if (!slot.run.count) return;
-    if (f->run_count == f->run_capacity) back(f, DRAIN);
-    f->runs[f->run_count++] = slot.run;
+    if (slot.run.count && f->run_count == f->run_capacity) back(f, DRAIN);
+    if (slot.run.count) f->runs[f->run_count++] = slot.run;
     slot.run.count = 0;
 }
 
@@ -70,24 +80,32 @@ static void flush(Fibre *f) {
 
 EXPORT void mlusim_switch() {
     Fibre *f = current;
+    if (!pthread_equal(pthread_self(), runner)) {  // a thread of the program's own: the runner ends it all
+        foreign = 1;
+        for (pthread_kill(runner, SIGVTALRM);;) pause();
+    }
     f->pending = 1;
     if (f->used_slots) {
         Call saved = f->call;
-        flush(f);
-        f->call = saved;
+        flush(f), f->call = saved;
     }
-    swapcontext(&f->here, &f->back);
+    cross(f);
 }
 
 [[noreturn]] static void leave(int64_t why, Word first, Word second, Word third) {
     Fibre *f = current;
-    f->call.op = why;
-    f->call.value[0] = first, f->call.value[1] = second, f->call.value[2] = third;
-    setcontext(&f->back);
-    __builtin_trap();
+    f->call.op = why, f->call.value[0] = first, f->call.value[1] = second, f->call.value[2] = third;
+    _longjmp(f->back, 1);
 }
 
-// -- plain C++ accesses ----------------------------------------------------------------------------------------------
+static void remember(Word number, Word address, Word pc, Word sp) {
+    Word low = Word(current->stack) + GUARD;
+    if (sp < low && sp > low - 2 * GUARD) sp = low;
+    Word rest = low + current->stack_size - 2 * GUARD - sp;
+    fault->number = number, fault->address = address, fault->pc = pc;
+    fault->count = rest > current->stack_size ? 0 : rest / 8 < STACK_WORDS ? rest / 8 : STACK_WORDS;
+    memcpy(fault->words, (void *)sp, fault->count * 8);
+}
 
 static int64_t range_of(const Fibre *f, Word address) {
     Word low = 0, high = f->range_count;
@@ -100,7 +118,11 @@ static int64_t range_of(const Fibre *f, Word address) {
 
 static void touch(Word address, Word size, Word write, Word pc) {
     Fibre *f = current;
-    if (!f || !f->device || address - Word(f->stack) < f->stack_size || address - f->image < f->image_size) return;
+    if (!f || address - Word(f->stack) < f->stack_size || address - f->image < f->image_size) return;
+    if (!f->device) {  // a program's own code: all but the board's memory is its own
+        if (f->range_count && range_of(f, address) >= 0) leave(WILD, address, pc, write | size << 1);
+        return;
+    }
     Word kind = KINDS, range = 0, read_only = 0;
     for (Word k = 0; k < KINDS; ++k)
         if (f->arenas[k] && address - f->arenas[k]->base <= NRAM_BYTES_MASK) kind = k;
@@ -111,27 +133,19 @@ static void touch(Word address, Word size, Word write, Word pc) {
         if (found < 0) leave(WILD, address, pc, write | size << 1);
         const Range &hit = f->ranges[found];
         if (address - hit.base + size > hit.size) leave(WILD, address, pc, write | size << 1);
-        range = Word(found);
-        read_only = hit.read_only & 1;
+        range = Word(found), read_only = hit.read_only & 1;
         if ((read_only && write) || hit.read_only & 2) leave(WILD, address, pc, write | size << 1);
     }
-    if (f->pending && !(read_only && !write)) {
-        back(f, SETTLE);
-        f->pending = 0;
-    }
+    if (f->pending && !(read_only && !write)) back(f, SETTLE), f->pending = 0;
     ++f->accesses;
     Word meta = size | write << 8 | kind << 9 | range << 16;
     Word number = (pc * 0x9E3779B97F4A7C15ull) >> 55;
     Slot &slot = f->slots[number];
     if (slot.run.count) {
         if (slot.run.pc == pc && slot.run.meta == meta) {
-            if (slot.run.count == 1) {
-                slot.run.stride = int64_t(address - slot.run.address);
-                slot.next = address;
-            }
+            if (slot.run.count == 1) slot.run.stride = int64_t(address - slot.run.address), slot.next = address;
             if (address == slot.next) {
-                ++slot.run.count;
-                slot.next += slot.run.stride;
+                ++slot.run.count, slot.next += slot.run.stride;
                 return;
             }
         }
@@ -152,21 +166,13 @@ static void touch(Word address, Word size, Word write, Word pc) {
 SIZES(1) SIZES(2) SIZES(4) SIZES(8) SIZES(16)
 EXPORT void __tsan_read_range(void *a, Word n) { if (n) touch(Word(a), n, 0, HERE); }
 EXPORT void __tsan_write_range(void *a, Word n) { if (n) touch(Word(a), n, 1, HERE); }
-EXPORT void __tsan_vptr_update(void **, void *) {}
-EXPORT void __tsan_vptr_read(void **) {}
-EXPORT void __tsan_func_entry(void *) {}
-EXPORT void __tsan_func_exit() {}
-EXPORT void __tsan_init() {}
+EXPORT void __tsan_vptr_update(void **, void *) {} EXPORT void __tsan_vptr_read(void **) {}
+EXPORT void __tsan_func_entry(void *) {} EXPORT void __tsan_func_exit() {} EXPORT void __tsan_init() {}
 #define MOVES(name) EXPORT void *__tsan_##name(void *to, const void *from, Word n) { \
     if (n) touch(Word(from), n, 0, HERE), touch(Word(to), n, 1, HERE); \
     return name(to, from, n); }
 MOVES(memcpy) MOVES(memmove)
-EXPORT void *__tsan_memset(void *to, int value, Word n) {
-    if (n) touch(Word(to), n, 1, HERE);
-    return memset(to, value, n);
-}
-
-// -- arrays with a memory space --------------------------------------------------------------------------------------
+EXPORT void *__tsan_memset(void *to, int value, Word n) { return __tsan_write_range(to, n), memset(to, value, n); }
 
 // Gives an array its bytes: when its image is loaded, or when its function first runs.
 EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const void *initial) {
@@ -179,122 +185,115 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
                 return (char *)arena->base + known.offset;
         }
     Word offset = (arena->used + arena->alignment - 1) / arena->alignment * arena->alignment;
-    if (arena->count == ARRAYS || offset + size > NRAM_BYTES_MASK) abort();
+    if (arena->count == ARRAYS) abort();
     arena->arrays[arena->count++] = Array{kind, name, offset, size, file, Word(line), initial};
     arena->used = offset + size;
     if (current) back(current, PLACED);
-    return (char *)arena->base + offset;
+    return (char *)arena->base + (arena->used > NRAM_BYTES_MASK ? 0 : offset);  // what is too large is never used
 }
 
-EXPORT void mlusim_loading(Arena **arenas) {
+EXPORT void mlusim_loading(Arena **arenas, int mute) {
     for (int k = 0; k < KINDS; ++k) loading[k] = arenas ? arenas[k] : nullptr;
+    muted = mute;  // static initializers run once for each image
 }
-
-// -- output and the end of a program ---------------------------------------------------------------------------------
 
 EXPORT int mlusim_print(const char *format, va_list list) {
-    char text[4096];
-    int length = vsnprintf(text, sizeof text, format, list);
-    if (!current) return fputs(text, stdout), length;
-    flush(current);
+    char *text;
+    if (!current) return muted ? 0 : vprintf(format, list);
+    int length = vasprintf(&text, format, list);
+    fflush(stdout), flush(current);
     current->call.value[0] = Word(text);
     back(current, PRINT);
-    return length;
+    return free(text), length;
 }
 
 EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int line) {
-    if (!current) _Exit(1);
+    current ? remember(0, 0, 0, Word(__builtin_frame_address(0))) : _Exit(1);
     leave(LEFT, Word(kind) | Word(line) << 8, Word(text), Word(file));
 }
 
-// -- fibres ----------------------------------------------------------------------------------------------------------
+static const int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGVTALRM, SIGINT};
+enum { COUNT = sizeof SIGNALS / sizeof *SIGNALS };
+static struct sigaction before[COUNT];
 
 static void on_signal(int number, siginfo_t *info, void *context) {
     if (!current || !pthread_equal(pthread_self(), runner)) {
-        if (number == SIGVTALRM) return;
-        signal(number, SIG_DFL);
-        raise(number);
+        if (number == SIGINT) before[COUNT - 1].sa_handler(number);
+        if (number != SIGVTALRM && number != SIGINT) signal(number, SIG_DFL), raise(number);
         return;
     }
-    if (number == SIGVTALRM) {
-        ticks = last_seen == resumed ? ticks + 1 : 0;
-        last_seen = resumed;
+    if (number == SIGVTALRM && !foreign) {
+        ticks = last_seen == resumed ? ticks + 1 : 0, last_seen = resumed;
         if (ticks < current->limit_ticks) return;
-        ticks = 0;
     }
-#if defined(__x86_64__)
-    Word pc = Word(((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP]);
+    const mcontext_t &machine = ((ucontext_t *)context)->uc_mcontext;
+#ifdef __x86_64__
+    Word pc = Word(machine.gregs[REG_RIP]), sp = Word(machine.gregs[REG_RSP]);
 #else
-    Word pc = Word(((ucontext_t *)context)->uc_mcontext.pc);
+    Word pc = Word(machine.pc), sp = Word(machine.sp);
 #endif
-    leave(SIGNAL, Word(number), number == SIGVTALRM ? 0 : Word(info->si_addr), pc);
+    remember(foreign ? 0 : number, number == SIGVTALRM || number == SIGINT ? 0 : Word(info->si_addr), pc, sp);
+    foreign = 0;
+    own_process && !current->device && number != SIGINT ? _exit(1) : leave(SIGNAL, number, 0, 0);
+}
+
+// A program in a process of its own ends with it: the heap may be broken, its locks held.
+EXPORT Fault *mlusim_fault(int own) {
+    own_process = own;
+    if (!fault) fault = (Fault *)mmap(nullptr, sizeof(Fault), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return fault;
 }
 
 // Take the signals of a fault, and a tick a second of processor time; or give them back.
 EXPORT void mlusim_guard(int on) {
-    static const int numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGVTALRM};
-    static struct sigaction before[sizeof numbers / sizeof *numbers];
     static stack_t own, old;
-    static char *room;
+    static char room[1 << 16];
     static int depth;
     if (on ? depth++ : --depth) return;
     itimerval period = {{on, 0}, {on, 0}};
     if (on) {
-        if (!room) room = (char *)malloc(1 << 16);
-        own = {};
-        own.ss_sp = room, own.ss_size = 1 << 16;
+        own.ss_sp = room, own.ss_size = sizeof room;
         sigaltstack(&own, &old);
         runner = pthread_self();
-        struct sigaction action;
-        memset(&action, 0, sizeof action);
+        struct sigaction action = {};
         action.sa_sigaction = on_signal;
         action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
-        for (unsigned k = 0; k < sizeof numbers / sizeof *numbers; ++k) sigaction(numbers[k], &action, &before[k]);
-        setitimer(ITIMER_VIRTUAL, &period, nullptr);
-        return;
+        for (int k = 0; k < COUNT; ++k) sigaction(SIGNALS[k], &action, &before[k]);
     }
     setitimer(ITIMER_VIRTUAL, &period, nullptr);
-    for (unsigned k = 0; k < sizeof numbers / sizeof *numbers; ++k) sigaction(numbers[k], &before[k], nullptr);
-    sigaltstack(&old, nullptr);
+    for (int k = 0; !on && k < COUNT; ++k) sigaction(SIGNALS[k], &before[k], nullptr), sigaltstack(&old, nullptr);
 }
 
 static void begin() {
-    Fibre *f = current;
-    f->body(f->function, f->arguments);
-    flush(f);
-    back(f, FINISHED);
+    current->body(current->function, current->arguments);
+    flush(current), back(current, FINISHED);
 }
 
 EXPORT Fibre *mlusim_fibre(Word stack_bytes, Word run_capacity) {
     Fibre *f = (Fibre *)calloc(1, sizeof(Fibre));
     f->runs = (Run *)malloc(run_capacity * sizeof(Run));
-    f->run_capacity = run_capacity;
-    // Its lowest page is not to be touched: a stack that overflows is seen.
+    f->run_capacity = run_capacity, f->stack_size = stack_bytes;
+    // Its ends are not to be touched: a stack that overflows is seen, and a write beyond its first frame.
     f->stack = (char *)mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    f->stack_size = stack_bytes;
-    mprotect(f->stack, 1 << 16, PROT_NONE);
+    mprotect(f->stack, GUARD, PROT_NONE), mprotect(f->stack + stack_bytes - GUARD, GUARD, PROT_NONE);
     return f;
 }
 
 EXPORT void mlusim_free(Fibre *f) { munmap(f->stack, f->stack_size), free(f->runs), free(f); }
 
 EXPORT void mlusim_start(Fibre *f, void (*body)(void *, char *), void *function, char *arguments) {
-    getcontext(&f->here);
-    f->here.uc_stack.ss_sp = f->stack, f->here.uc_stack.ss_size = f->stack_size;
-    f->here.uc_link = nullptr;
-    f->body = body, f->function = function, f->arguments = arguments;
+    getcontext(&f->first);
+    f->first.uc_stack.ss_sp = f->stack, f->first.uc_stack.ss_size = f->stack_size - GUARD, f->first.uc_link = nullptr;
+    f->body = body, f->function = function, f->arguments = arguments, f->started = 0;
     f->pending = f->run_count = f->used_slots = f->accesses = 0;
     for (int k = 0; k < SLOTS; ++k) f->slots[k].run.count = 0;
-    makecontext(&f->here, begin, 0);
+    makecontext(&f->first, begin, 0);
 }
 
 EXPORT int64_t mlusim_resume(Fibre *f) {
     Fibre *outer = current;
-    current = f;
-    mlusim_call_record = &f->call;
-    ++resumed;
-    swapcontext(&f->back, &f->here);
-    current = outer;
-    mlusim_call_record = outer ? &outer->call : nullptr;
+    current = f, ++resumed, mlusim_call_record = &f->call;
+    if (!_setjmp(f->back)) f->started++ ? _longjmp(f->here, 1) : (void)setcontext(&f->first);
+    f = current, current = outer, mlusim_call_record = outer ? &outer->call : nullptr;
     return f->call.op;
 }

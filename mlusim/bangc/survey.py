@@ -73,9 +73,9 @@ def survey(
             module = compile_file(path, device, syntax_only=True, **options)
         except CompileError as error:
             return Surveyed(str(path), compiles=False, error=error.message)
-        known = tuple(sorted(set(module.rewritten.calls) & intrinsics.names()))
+        known = tuple(sorted(set(module.calls) & intrinsics.names()))
         missing = tuple(sorted(module.missing))
-        return Surveyed(str(path), True, tuple(module.entries), module.rewritten.has_main, known, missing)
+        return Surveyed(str(path), True, tuple(module.entries), module.has_main, known, missing)
 
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(look, files_of(paths))

@@ -26,7 +26,20 @@ from mlusim.hardware import Board
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
 _TIMEOUT_S = 600
-_COMMON = ("-fPIC", "-O2", "-g1", "-fvisibility=hidden", "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-w")
+_COMMON = (
+    "-fPIC",
+    "-O2",
+    "-g1",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fwrapv",
+    "-w",
+    # What goes wrong is to be seen, not to be optimized away.
+    "-fstack-protector-strong",
+    "-fno-delete-null-pointer-checks",
+    "-fno-finite-loops",
+)
 _GNU = (
     "-fno-gnu-unique",
     "-fno-tree-vectorize",

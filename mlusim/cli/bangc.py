@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -22,6 +23,7 @@ from mlusim.cli.run import help_if_alone
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
+    from mlusim.bangc.host import Program
     from mlusim.bangc.module import Module
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -60,7 +62,7 @@ def _compile_options(function: Function) -> Function:
 
 _SECTIONS = {
     "Entry and arguments": ("entry", "arg", "settings", "shape", "dtype", "seed"),
-    "Compilation": ("include", "define", "std", "compiler"),
+    "Compilation": ("sources", "include", "define", "std", "compiler"),
     "Board and launch": ("device", "dim", "kind"),
     "What is done": ("check", "no_data", "dma"),
     "Output": ("out", "report", "save_run", "as_json", "quiet"),
@@ -69,6 +71,8 @@ _SECTIONS = {
 
 @bangc.command("run", cls=SectionedCommand, sections=_SECTIONS)
 @click.argument("file", metavar="FILE")
+@click.argument("words", nargs=-1, metavar="[-- ARGUMENTS...]")
+@click.option("--with", "sources", multiple=True, metavar="FILE", help="A further source file. May be repeated.")
 @click.option(
     "--entry", "-e", metavar="NAME", help="The kernel: name, or 'name<float, 4>'. [default: main, or the only]"
 )
@@ -104,14 +108,17 @@ def run(
     Examples:
       mlusim bangc run kernel.mlu --entry add --arg a=a.npy --arg b=b.npy --arg out=float32:1000 --arg 1000 --check
       mlusim bangc run kernel.mlu --entry 'fill<float, 4>' --arg out=float32:64 --arg 1.5 --dim 4 --kind UNION1
-      mlusim bangc run program.mlu
+      mlusim bangc run program.mlu --with kernel.mlu -- 3 input.txt
     """
     from mlusim.bangc.module import compile as compile_file
 
     check_directory("--report", options["report"])
-    module = compile_file(file, device, include=include, define=define, std=std, compiler=compiler)
-    if entry is None and module.rewritten.has_main:
-        return _program(module, device, **options)
+    words, sources = options.pop("words"), options.pop("sources")
+    module = compile_file(file, device, sources=sources, include=include, define=define, std=std, compiler=compiler)
+    if entry is None and module.has_main:
+        return _program(module, device, words=words, **options)
+    if words:
+        raise InputError(f"{' '.join(words)}: arguments are for a program's main; give a kernel its own with --arg")
     if entry is None:
         if len(module.entries) != 1 or "<" in module.entries[0]:
             raise InputError(f"{file}: name one of its entries with --entry: {', '.join(module.entries) or 'none'}")
@@ -165,9 +172,9 @@ def _entry(module: Module, entry: str, device: Any, **options: Any) -> int:
 
 
 def _program(module: Module, device: Any, **options: Any) -> int:
-    from mlusim.bangc.host import run_program
+    from mlusim.bangc.host import Program
+    from mlusim.bangc.own_process import run_apart
     from mlusim.cli.files import check_file
-    from mlusim.cli.run import finish as finish_run
     from mlusim.host.device import Device
 
     if options["arg"] or options["out"] or options["no_data"]:
@@ -176,7 +183,16 @@ def _program(module: Module, device: Any, **options: Any) -> int:
         )
     saved = check_file("--save-run", options["save_run"]) if options["save_run"] is not None else None
     on = Device(device, dma=options["dma"])
-    status = run_program(module, on)
+    running = Program(module, on, tuple(options["words"]))
+    return run_apart(running, partial(_run_program, running, saved=saved, **options))
+
+
+def _run_program(running: Program, *, saved: Any, **options: Any) -> int:
+    """Run a program, then verify it and write what was asked for; returns its status."""
+    from mlusim.cli.run import finish as finish_run
+
+    on, module = running.device, running.module
+    status = running.run()
     if options["check"] or options["report"] or saved or options["as_json"]:
         result = on.result(module.path.stem, theory_ops=options["theory_ops"])
         if options["check"]:
@@ -189,7 +205,7 @@ def _program(module: Module, device: Any, **options: Any) -> int:
             as_json=options["as_json"],
             quiet=options["quiet"],
             checked=options["check"],
-            title=f"{module.path.name} on {device.name}\n",
+            title=f"{module.path.name} on {on.board.name}\n",
             more={"status": status},
         )
     return status

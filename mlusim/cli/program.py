@@ -32,7 +32,7 @@ from mlusim.cli.sweep import sweep
 from mlusim.cli.tune import tune
 from mlusim.cli.validate import validate
 from mlusim.cli.verify import verify
-from mlusim.errors import BoardError, InputError, MlusimError, VerificationError, nearest
+from mlusim.errors import BoardError, CompileError, InputError, MlusimError, VerificationError, nearest
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -110,14 +110,14 @@ class _ReaderLeftError(Exception):
 
 
 def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
-    """An error of a command as one line, and its exit code. The report of a verification is of many lines."""
+    """An error of a command as one line, and its exit code. Reports of a verification and a compiler have many."""
     match error:
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else command
             found = f"{_one_line(error.format_message()).rstrip('.')}; see `{path} --help`", USAGE
         case click.ClickException():
             found = _one_line(error.format_message()), error.exit_code
-        case VerificationError():
+        case VerificationError() | CompileError():
             found = str(error), FAILED
         case MlusimError():
             found = _one_line(str(error)), USAGE if isinstance(error, InputError | BoardError) else FAILED

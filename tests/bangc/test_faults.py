@@ -32,7 +32,7 @@ def module() -> bangc.Module:
         ("null", (None,), AccessError, r"faults\.mlu:14, .*reads 4 B: address 0xc is a null pointer"),
         ("beyond", (), AccessError, r"faults\.mlu:19, .*\[65\] elements of float32 at byte 0 of tile, which has 256 B"),
         ("local", (), AccessError, r"faults\.mlu:25, .*instructions do not take local variables"),
-        ("overflow", (), AccessError, r"faults\.mlu:3\d, .*stack overflow: the stack of a task has 1 048 576 B"),
+        ("overflow", (), AccessError, r"faults\.mlu:3\d, .*stack overflow: the kernel has a stack of 1 048 576 B"),
         ("divide", (0,), KernelError, r"faults\.mlu:46, .*division by zero"),
         ("stops", (), KernelError, r"faults\.mlu:58, .*the kernel called abort\(\)"),
         ("asserts", (2,), KernelError, r"faults\.mlu:63, .*assertion failed: n > 3"),
@@ -62,7 +62,7 @@ def test_an_input_is_not_written(module: bangc.Module) -> None:
 
 
 def test_a_loop_without_end_is_stopped(module: bangc.Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faults, "_LIMIT_S", 1)
+    monkeypatch.setattr(faults, "KERNEL_LIMIT_S", 1)
     device = Device()
     device.launch(module["endless"], device.alloc(4, "int32"), dim=4)
     with pytest.raises(OperationLimitError, match=r"faults\.mlu:5\d, .*an endless loop\?"):

@@ -49,9 +49,17 @@ def test_run_writes_the_output_of_an_entry(tmp_path: Path, capsys: pytest.Captur
     assert np.array_equal(np.load(tmp_path / "y.npy"), x)
 
 
-def test_run_of_a_program_returns_its_status(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_of_a_program_returns_its_status(capfd: pytest.CaptureFixture[str]) -> None:
     assert _mlusim("bangc", "run", KERNELS / "program.mlu") == 3
-    assert "0 wrong" in capsys.readouterr().out
+    assert "0 wrong" in capfd.readouterr().out
+
+
+def test_a_program_gets_its_arguments_and_links_with_other_files(capfd: pytest.CaptureFixture[str]) -> None:
+    assert _mlusim("bangc", "run", KERNELS / "host_faults.mlu", "--", "exit") == 5
+    assert _mlusim("bangc", "run", KERNELS / "language.mlu", "--with", KERNELS / "language_helper.mlu") == 0
+    assert "linked" in capfd.readouterr().out
+    assert _mlusim("bangc", "run", KERNELS / "host_faults.mlu", "--", "null") == 1
+    assert "error: main, host_faults.mlu:" in capfd.readouterr().err
 
 
 def test_run_asks_for_an_entry_where_there_are_several(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <exception>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -156,7 +157,10 @@ MLUSIM_PLAIN inline void unpack(void (*function)(P...), char *bytes, std::index_
         bytes + Layout<typename std::decay<P>::type...>::offset(I)))...);
 }
 
+[[noreturn]] inline void terminated();
+
 template <class... P> MLUSIM_PLAIN inline void body(void *function, char *bytes) {
+    std::set_terminate(&terminated);
     unpack(reinterpret_cast<void (*)(P...)>(function), bytes, std::index_sequence_for<P...>{});
 }
 
@@ -203,14 +207,14 @@ MLUSIM_PLAIN inline Registered<R, P...> *enter(R (*kernel)(P...), const char *na
 }  // namespace mlusim
 
 extern "C" {
-__attribute__((visibility("default"), used)) mlusim::Entry *mlusim_entries() { return mlusim::entries(); }
+__attribute__((visibility("default"), used, weak)) mlusim::Entry *mlusim_entries() { return mlusim::entries(); }
 
 // What a task reads of itself; set when it starts.
 struct mlusim_unit_variables {
     int task_id, task_id_x, task_id_y, task_id_z, task_dim, task_dim_x, task_dim_y, task_dim_z;
     int core_id, core_dim, cluster_id, cluster_dim, is_memory_core;
 };
-__attribute__((visibility("default"), used)) mlusim_unit_variables mlusim_unit;
+__attribute__((visibility("default"), used, weak)) mlusim_unit_variables mlusim_unit;
 }
 
 #define taskId (mlusim_unit.task_id)

@@ -4,6 +4,13 @@
 
 namespace mlusim {
 
+// A grid: a `cnrtDim3_t`, a `dim3`, or tasks in x alone.
+struct Grid {
+    unsigned x, y, z;
+    template <class D, class = decltype(D::x)> Grid(const D &dim) : x(dim.x), y(dim.y), z(dim.z) {}
+    Grid(int tasks) : x(unsigned(tasks)), y(1), z(1) {}
+};
+
 // Where a launch stands, and how it is made.
 struct Launch {
     const char *name, *file;
@@ -28,6 +35,7 @@ MLUSIM_PLAIN inline void call_functor(F *none, char *bytes, std::index_sequence<
 }
 
 template <class F, class... A> MLUSIM_PLAIN inline void functor_body(void *none, char *bytes) {
+    std::set_terminate(&terminated);
     call_functor<F, A...>(static_cast<F *>(none), bytes, std::index_sequence_for<A...>{});
 }
 
@@ -46,16 +54,16 @@ template <class F> struct FunctorLauncher {
     }
 };
 
-template <class R, class... P, class D, class Q = void *>
-inline FunctionLauncher<R, P...> launcher(const char *name, R (*kernel)(P...), D dim, int kind, Q queue = Q(),
+template <class R, class... P, class Q = void *>
+inline FunctionLauncher<R, P...> launcher(const char *name, R (*kernel)(P...), Grid dim, int kind, Q queue = Q(),
                                           const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {{name, file, line, {unsigned(dim.x), unsigned(dim.y), unsigned(dim.z)}, kind, (void *)(queue)}, kernel};
+    return {{name, file, line, {dim.x, dim.y, dim.z}, kind, (void *)(queue)}, kernel};
 }
 
-template <class F, class D, class Q = void *, class = typename std::enable_if<std::is_class<F>::value>::type>
-inline FunctorLauncher<F> launcher(const char *name, F, D dim, int kind, Q queue = Q(),
+template <class F, class Q = void *, class = typename std::enable_if<std::is_class<F>::value>::type>
+inline FunctorLauncher<F> launcher(const char *name, F, Grid dim, int kind, Q queue = Q(),
                                    const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {{name, file, line, {unsigned(dim.x), unsigned(dim.y), unsigned(dim.z)}, kind, (void *)(queue)}};
+    return {{name, file, line, {dim.x, dim.y, dim.z}, kind, (void *)(queue)}};
 }
 
 }  // namespace mlusim

@@ -4,6 +4,12 @@
 
 #include <stdarg.h>
 
+// These undefine what is defined below: they come first.
+#include <cassert>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
 extern "C" {
 int mlusim_print(const char *format, va_list list);
 void mlusim_leave(int64_t kind, const char *text, const char *file, int line);
@@ -35,15 +41,33 @@ namespace mlusim {
 inline void checked(bool condition, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     if (!condition) failed("__assert", file, line);
 }
-[[noreturn]] inline void ended(int status) {
+[[noreturn]] inline void ended(int status, const char *file = "", int line = 0) {
     static char text[16];
     snprintf(text, sizeof text, "%d", status);
-    mlusim_leave(2, text, "", 0);
+    mlusim_leave(2, text, file, line);
+    __builtin_unreachable();
+}
+
+// What becomes of an exception that nothing catches; the stack is as it was at the `throw`.
+[[noreturn]] MLUSIM_PLAIN inline void terminated() {
+    const char *what = "it is no std::exception";
+    if (!mlusim_call_record) __builtin_trap();
+    if (std::exception_ptr thrown = std::current_exception()) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const std::exception &one) {
+            what = one.what();
+        } catch (...) {
+        }
+        mlusim_leave(3, what, "", 0);
+    }
+    mlusim_leave(0, "", "", 0);
     __builtin_unreachable();
 }
 
 // A program's `main`, whatever it takes.
 template <class F> inline void run_main(F *function, int count, char **words) {
+    std::set_terminate(&terminated);
     if constexpr (std::is_invocable_r<int, F, int, char **>::value) ended(function(count, words));
     else if constexpr (std::is_invocable_r<int, F, int, const char **>::value)
         ended(function(count, const_cast<const char **>(words)));
@@ -52,7 +76,9 @@ template <class F> inline void run_main(F *function, int count, char **words) {
 
 }  // namespace mlusim
 
-[[noreturn]] inline void mlusim_exit(int status) { ::mlusim::ended(status); }
+[[noreturn]] inline void mlusim_exit(int status, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+    ::mlusim::ended(status, file, line);
+}
 [[noreturn]] inline void mlusim_abort(const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     ::mlusim::stop(file, line);
 }
@@ -60,7 +86,15 @@ template <class F> inline void run_main(F *function, int count, char **words) {
 namespace std {
 using ::mlusim_abort;
 using ::mlusim_exit;
+using ::mlusim_printf;
 }
+
+// The compiler calls this where a function finds its frame overwritten.
+extern "C" __attribute__((visibility("hidden"), weak, used, noreturn, no_stack_protector)) void __stack_chk_fail() {
+    mlusim_leave(4, "", "", 0);
+    __builtin_unreachable();
+}
+
 #define exit(status) mlusim_exit(status)
 
 namespace mlusim {

@@ -1,0 +1,216 @@
+"""CNRT and CNDRV for a program: each method is the function of that name, on the simulated board.
+
+Copies, notifiers and `cnrtQueueSync` first run what is queued. What a real program would crash on, such as a copy
+beyond device memory, is an error here; what it would be told, such as memory that ran out, is a status.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from mlusim.bangc.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
+from mlusim.bangc.host_memory import HostMemory
+from mlusim.errors import InputError, KernelError
+from mlusim.units import PS_PER_US
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mlusim.host.device import Device
+
+_HANDLE = 0x10000
+_MAX_UNION_KIND = 4
+
+
+class Cnrt(HostMemory):
+    """The runtime of one program.
+
+    Attributes:
+        queued: the launches of each queue, by its handle; 0 is the default queue.
+    """
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self.queued: dict[int, list[Any]] = {}
+        self._queues: dict[int, Any] = {}
+        self._notifiers: dict[int, int | None] = {}
+        self._handles = _HANDLE
+        self._texts: dict[str, Any] = {}
+
+    def function(self, name: str) -> Callable[..., int]:
+        """The function of a name. Raises `KernelError` for one that is not simulated."""
+        if name in NOTHING_TO_DO:
+            return _succeed
+        found: Callable[..., int] | None = getattr(self, SAME.get(name, name), None)
+        if found is None:
+            known = "it is not simulated" if name.startswith("cn") else "it is an instruction of the board, for kernels"
+            raise KernelError(f"{name} in host code: {known}")
+        return found
+
+    def _handle(self) -> int:
+        self._handles += 16
+        return self._handles
+
+    # -- queues and notifiers ------------------------------------------------------------------------------------------
+
+    def queue(self, handle: int) -> Any:
+        """The queue of a handle; None for the default one."""
+        if not handle:
+            return None
+        if handle not in self._queues:
+            raise InputError(f"queue {handle:#x}: cnrtQueueCreate did not give it, or it was destroyed")
+        return self._queues[handle]
+
+    def cnrtQueueCreate(self, target: int, *_: Any) -> int:
+        handle = self._handle()
+        self._queues[handle] = self.device.queue()
+        self.write(target, "<Q", handle)
+        return 0
+
+    def cnrtQueueDestroy(self, handle: int) -> int:
+        self.cnrtQueueSync(handle)
+        self._queues.pop(handle, None)
+        return 0
+
+    def cnrtQueueSync(self, handle: int) -> int:
+        self.queue(handle)
+        self.device.synchronize()
+        return 0
+
+    def cnrtSyncDevice(self) -> int:
+        self.device.synchronize()
+        return 0
+
+    def cnrtNotifierCreate(self, target: int, *_: Any) -> int:
+        handle = self._handle()
+        self._notifiers[handle] = None
+        self.write(target, "<Q", handle)
+        return 0
+
+    def cnrtNotifierDestroy(self, notifier: int) -> int:
+        self._check_notifier(notifier)
+        del self._notifiers[notifier]
+        return 0
+
+    def cnrtWaitNotifier(self, notifier: int) -> int:
+        self._check_notifier(notifier)
+        self.device.synchronize()
+        return 0
+
+    def cnrtPlaceNotifier(self, notifier: int, queue: int) -> int:
+        """Note when what the queue holds by now has ended; so it runs first, and simulated time is known."""
+        self._check_notifier(notifier)
+        self.cnrtQueueSync(queue)
+        ends = [self.device.log.launches[one.index].end_ps for one in self.queued.get(queue, [])]
+        self._notifiers[notifier] = max(ends, default=0)
+        return 0
+
+    def cnrtQueueWaitNotifier(self, notifier: int, queue: int, _: int) -> int:
+        """Nothing is left to wait for: what the notifier stands behind has run."""
+        self._check_notifier(notifier)
+        self.queue(queue)
+        return 0
+
+    def cnrtNotifierDuration(self, start: int, end: int, target: int) -> int:
+        """Microseconds between two notifiers."""
+        return self._duration(start, end, target, 1)
+
+    def cnrtNotifierElapsedTime(self, start: int, end: int, target: int) -> int:
+        """Milliseconds between two notifiers."""
+        return self._duration(start, end, target, 1000)
+
+    def _duration(self, start: int, end: int, target: int, microseconds: int) -> int:
+        self._check_notifier(start)
+        self._check_notifier(end)
+        first, last = self._notifiers[start], self._notifiers[end]
+        if first is None or last is None:
+            return self.failed("cnrtErrorNotReady")
+        self.write(target, "<f", (last - first) / PS_PER_US / microseconds)
+        return 0
+
+    def _check_notifier(self, handle: int) -> None:
+        if handle not in self._notifiers:
+            raise InputError(f"notifier {handle:#x}: cnrtNotifierCreate did not give it, or it was destroyed")
+
+    # -- the device ----------------------------------------------------------------------------------------------------
+
+    def cnrtSetDevice(self, number: int) -> int:
+        return 0 if number == 0 else self.failed("cnrtErrorArgsInvalid")
+
+    def cnrtGetDevice(self, target: int, *_: Any) -> int:
+        self.write(target, "<i", 0)
+        return 0
+
+    def cnrtGetDeviceCount(self, target: int) -> int:
+        self.write(target, "<i", 1)
+        return 0
+
+    def cnrtRuntimeGetVersion(self, target: int) -> int:
+        self.write(target, "<i", 0)
+        return 0
+
+    def cnrtGetLibVersion(self, major: int, minor: int, patch: int) -> int:
+        for target in (major, minor, patch):
+            self.write(target, "<i", 0)
+        return 0
+
+    def cnrtDeviceGetAttribute(self, target: int, attribute: int, _: int) -> int:
+        value = ATTRIBUTES.get(attribute)
+        if value is None:
+            return self.failed("cnrtErrorArgsInvalid")
+        self.write(target, "<i", value(self.device.board))
+        return 0
+
+    def cnrtGetDeviceProperties(self, target: int, _: int) -> int:
+        board = self.device.board
+        name = board.name.upper().encode()[:63]
+        self.write(target, "<64s3i", name, board.clusters, board.cores_per_cluster, board.max_union)
+        return 0
+
+    def cnDeviceGetName(self, target: int, size: int, _: int) -> int:
+        name = self.device.board.name.upper().encode()[: max(size - 1, 0)]
+        self.write(target, f"<{len(name) + 1}s", name)
+        return 0
+
+    def cnCtxGetCurrent(self, target: int, *_: Any) -> int:
+        self.write(target, "<Q", _HANDLE)
+        return 0
+
+    def cnGetCtxConfigParam(self, _: int, kind: int, target: int) -> int:
+        board = self.device.board
+        value = {1: board.max_union * _MAX_UNION_KIND, 2: (1 << board.clusters) - 1, 3: board.clusters}.get(kind)
+        if value is None:
+            return self.failed("cnrtErrorArgsInvalid")
+        self.write(target, "<Q", value)
+        return 0
+
+    def cnGetCtxMaxParallelUnionTasks(self, _: int, kind: int, target: int) -> int:
+        board = self.device.board
+        self.write(target, "<i", board.cores if kind == 1 else board.clusters // max(kind // _MAX_UNION_KIND, 1))
+        return 0
+
+    def cnQueueIsCapturing(self, _: int, target: int) -> int:
+        self.write(target, "<i", 0)
+        return 0
+
+    # -- statuses ------------------------------------------------------------------------------------------------------
+
+    def cnrtGetLastError(self) -> int:
+        found, self.last_error = self.last_error, 0
+        return found
+
+    def cnrtPeekAtLastError(self) -> int:
+        return self.last_error
+
+    def cnrtGetErrorStr(self, status: int) -> int:
+        name = next((name for name, value in STATUS.items() if value == status), f"status {status}")
+        return ctypes.addressof(self._texts.setdefault(name, ctypes.create_string_buffer(name.encode())))
+
+    def cnGetErrorString(self, status: int, target: int) -> int:
+        self.write(target, "<Q", self.cnrtGetErrorStr(status))
+        return 0
+
+
+def _succeed(*_: Any) -> int:
+    return STATUS["cnrtSuccess"]

@@ -1,0 +1,110 @@
+"""From a `.mlu` file to a shared object: preprocess, compile, link; the compiler's messages at the user's lines."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlusim.bangc import toolchain
+from mlusim.bangc.entries import MAIN
+from mlusim.bangc.linking import link
+from mlusim.bangc.loading import check_that_it_loads
+from mlusim.errors import CompileError
+
+if TYPE_CHECKING:
+    from mlusim.bangc.rewriting import Rewritten
+    from mlusim.hardware import Board
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a file is compiled with: header folders, macros, the standard, the compiler."""
+
+    include: tuple[str, ...]
+    define: tuple[str, ...]
+    std: str
+    compiler: toolchain.Compiler
+
+
+def preprocess(path: Path, on: Board, options: Options) -> str:
+    """The text of a file with its headers and macros. Raises `CompileError` at the user's line."""
+    command = [*options.compiler.command, f"-std={options.std}", *toolchain.board_defines(on)]
+    command += [f"-D{one}" for one in options.define]
+    own = [str(toolchain.INCLUDE), str(toolchain.generated_headers())]
+    folders = [str(path.parent), *options.include, *own]
+    command += [word for folder in folders for word in ("-I", folder)]
+    command += ["-include", "mlu.h", "-E", "-x", "c++", str(path)]
+    done = toolchain.run(command)
+    if done.returncode:
+        raise CompileError(_compiler_text(done.stderr, path))
+    return done.stdout
+
+
+def check(path: Path, rewritten: Rewritten, options: Options) -> None:
+    """Let the compiler read the text, no more."""
+    compiler = options.compiler
+    command = [
+        *compiler.command,
+        f"-std={options.std}",
+        *compiler.options,
+        "-fsyntax-only",
+        "-x",
+        compiler.language,
+        "-",
+    ]
+    done = toolchain.run(command, rewritten.text)
+    if done.returncode:
+        raise CompileError(_compiler_text(done.stderr, path))
+
+
+def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -> Path:
+    """The shared object of some files, from the cache where it is there."""
+    compiler = options.compiler
+    folder = toolchain.cache_folder()
+    words = (f"-std={options.std}", *compiler.options, *compiler.seen)
+    whole = "\0".join(one.text for one in texts)
+    key = toolchain.content_key(whole, compiler.language, *words, *compiler.command, compiler.version)
+    target = folder / f"{key}.so"
+    failed = folder / f"{key}.json"
+    if target.exists():
+        return target
+    if failed.exists():
+        raise CompileError(json.loads(failed.read_text())["message"])
+    with tempfile.TemporaryDirectory() as work:
+        objects: list[Path] = []
+        linked = Path(work) / "kernel.so"
+        for number, (path, text) in enumerate(zip(paths, texts, strict=True)):
+            source, made = Path(work) / f"kernel{number}.cpp", Path(work) / f"kernel{number}.o"
+            source.write_text(text.text)
+            command = [*compiler.command, *words, "-x", compiler.language, "-c", str(source), "-o", str(made)]
+            done = toolchain.run(command)
+            if done.returncode:
+                message = _compiler_text(done.stderr, path)
+                toolchain.publish(failed, json.dumps({"message": message}).encode())
+                raise CompileError(message)
+            objects.append(made)
+        runtime = toolchain.runtime(compiler)
+        done = link(objects, linked, runtime, lambda *words: toolchain.run([*compiler.command, *words]))
+        if done.returncode:
+            raise CompileError(_compiler_text(done.stderr, paths[0]))
+        check_that_it_loads(paths[0], linked, runtime)
+        toolchain.publish(target, linked.read_bytes())
+    return target
+
+
+_MOST_LINES = 40
+
+
+def _compiler_text(text: str, path: Path) -> str:
+    """The compiler's messages, from the first error on."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    first = next((index for index, line in enumerate(lines) if "error" in line), 0)
+    context = first
+    while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
+        context -= 1
+    shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main")
+    return f"{path.name} does not compile:\n{shown}"

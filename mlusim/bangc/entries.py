@@ -1,0 +1,153 @@
+"""Entries: functions that the host may launch, and `main`. They are registered by name at the end of the file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from mlusim.bangc.source import Source, Token, joined, quoted, split_at_commas
+
+ENTRY_WORD = "__mlusim_entry"
+MAIN = "mlusim_main"
+
+
+@dataclass(slots=True)
+class Entry:
+    """A function that the host may launch.
+
+    Attributes:
+        name: as it is written; `launch_name` is what it is known by.
+        scopes: the namespaces around it; an empty name for one without.
+        parameters: names of its parameters.
+        types: their declarations, without default values.
+        file, line: of its definition.
+        template: how many parameters the template has; 0 for a function.
+        launch_name: the name, with namespaces or types where another entry has the same; empty for a member.
+    """
+
+    name: str
+    scopes: tuple[str, ...]
+    parameters: tuple[str, ...]
+    types: tuple[str, ...]
+    file: str
+    line: int
+    template: int = 0
+    launch_name: str = ""
+
+    @property
+    def qualified(self) -> str:
+        """The name with its namespaces."""
+        return "::".join([*(scope for scope in self.scopes if scope), self.name])
+
+
+def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | None:
+    """The entry of the word at `position`, which goes; None for a declaration without a body."""
+    tokens = source.tokens
+    source.replace(position, position, "")
+    opening = _next_opening(tokens, position + 1)
+    while opening < len(tokens) and tokens[opening - 1].text in ("__attribute__", "__launch_bounds__"):
+        opening = _next_opening(tokens, source.matching(opening) + 1)
+    if opening >= len(tokens) or tokens[opening].text != "(":
+        return None
+    name = tokens[opening - 1]
+    close = source.matching(opening)
+    if close + 1 >= len(tokens) or tokens[close + 1].text != "{":
+        return None
+    before = tokens[source.start_of_statement(position) : position]
+    template = 0
+    if before and before[0].text == "template":
+        template = max(_parameters_of_template(before), 1)
+    parts = [part for part in split_at_commas(tokens[opening + 1 : close]) if part]
+    if len(parts) == 1 and joined(parts[0]) == "void":
+        parts = []
+    return Entry(
+        name.text,
+        scopes,
+        tuple(_parameter_name(part) for part in parts),
+        tuple(joined(_without_default(part)) for part in parts),
+        name.file,
+        name.line,
+        template,
+    )
+
+
+def _next_opening(tokens: list[Token], position: int) -> int:
+    while position < len(tokens) and tokens[position].text not in ("(", ";", "{"):
+        position += 1
+    return position
+
+
+def _parameters_of_template(tokens: list[Token]) -> int:
+    close = next((index for index in range(len(tokens) - 1, 0, -1) if tokens[index].text == ">"), len(tokens))
+    return len(split_at_commas(tokens[2:close]))
+
+
+def _without_default(tokens: list[Token]) -> list[Token]:
+    return tokens[: next((index for index, token in enumerate(tokens) if token.text == "="), len(tokens))]
+
+
+def _parameter_name(tokens: list[Token]) -> str:
+    end = next((index for index, token in enumerate(tokens) if token.text in ("=", "[")), len(tokens))
+    words = [token.text for token in tokens[:end] if token.kind == "word"]
+    return words[-1] if words else ""
+
+
+def name_entries(entries: list[Entry]) -> None:
+    """Give each entry the shortest name that no other one has: its own, with namespaces, with types."""
+    names = Counter(entry.name for entry in entries)
+    qualified = Counter(entry.qualified for entry in entries)
+    for entry in entries:
+        if names[entry.name] == 1:
+            entry.launch_name = entry.name
+        elif qualified[entry.qualified] == 1 or entry.template:
+            entry.launch_name = entry.qualified
+        else:
+            types = ", ".join(map(_type_alone, entry.types, entry.parameters))
+            entry.launch_name = (
+                f"{entry.name if names[entry.name] == qualified[entry.qualified] else entry.qualified}({types})"
+            )
+
+
+def _type_alone(declaration: str, name: str) -> str:
+    words = declaration.split()
+    return " ".join(words[:-1]) if len(words) > 1 and words[-1] == name else declaration
+
+
+def rewrite_main(source: Source, position: int) -> bool:
+    """The program's own `main` by another name, with the return that C++ grants it alone."""
+    opening = source.matching(position + 1) + 1
+    if opening >= len(source.tokens) or source.tokens[opening].text != "{":
+        return False
+    source.replace(position, position, MAIN)
+    source.insert(source.matching(opening), "return 0; ")
+    return True
+
+
+def registrations(entries: list[Entry], instantiate: tuple[str, ...], *, has_main: bool) -> str:
+    """The end of the file: an object for each entry, in the entry's own namespace, which says what it is."""
+    lines = ['\n# 1 "<entries>"\n']
+    for number, entry in enumerate(entries):
+        if not entry.template:
+            pointer = f"static_cast<void (*)({', '.join(entry.types)})>(&{entry.name})"
+            lines.append(_registration(number, entry, pointer, entry.launch_name))
+    for number, wanted in enumerate(instantiate, len(entries)):
+        base, arguments = wanted.split("<", 1)
+        for entry in entries:
+            if entry.template and base.strip() in (entry.name, entry.qualified, entry.launch_name):
+                lines.append(_registration(number, entry, f"&{entry.name}<{arguments}", wanted))
+                break
+    if has_main:
+        lines.append(
+            "static void mlusim_run_main(int count, char **words) "
+            f"{{ ::mlusim::run_main(&::{MAIN}, count, words); }}\n"
+            'static void *mlusim_entry_main = ::mlusim::enter(&mlusim_run_main, "main", "argc,argv", "", 0);\n'
+        )
+    return "".join(lines)
+
+
+def _registration(number: int, entry: Entry, pointer: str, name: str) -> str:
+    head = "".join(f"namespace {scope} {{ " for scope in entry.scopes)
+    return (
+        f"{head}static void *mlusim_entry_{number} = ::mlusim::enter({pointer}, {quoted(name)}, "
+        f'"{",".join(entry.parameters)}", {quoted(entry.file)}, {entry.line});{" }" * len(entry.scopes)}\n'
+    )

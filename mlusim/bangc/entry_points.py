@@ -1,0 +1,67 @@
+"""Entries of a binary: where each is, what it takes, and its signature as a kernel."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any
+
+from mlusim.errors import MlusimError
+
+if TYPE_CHECKING:
+    from mlusim.bangc.image import Image
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of an entry: its name, the code of its type, its bytes."""
+
+    name: str
+    code: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPoint:
+    """An entry as every image has it: where it is, what it takes."""
+
+    name: str
+    file: str
+    line: int
+    function: int
+    body: int
+    parameters: tuple[Parameter, ...]
+
+
+def entry_point(image: Image, record: Any) -> EntryPoint:
+    """The entry of a record of an image."""
+    names = [name for name in record.parameters.decode().split(",") if name]
+    count = int(record.count)
+    names += [f"argument{number}" for number in range(len(names), count)]
+    parameters = tuple(
+        Parameter(names[k] or f"argument{k}", int(record.codes[k]), int(record.sizes[k])) for k in range(count)
+    )
+    return EntryPoint(
+        record.name.decode(),
+        record.file.decode(),
+        int(record.line),
+        int(record.function) - image.base,
+        int(record.body) - image.base,
+        parameters,
+    )
+
+
+def signature_of(point: EntryPoint) -> inspect.Signature:
+    """The signature of a kernel: `core` and the entry's own parameters."""
+    seen: dict[str, int] = {}
+    parameters = [inspect.Parameter("core", inspect.Parameter.POSITIONAL_ONLY)]
+    for one in point.parameters:
+        usable = one.name.isidentifier() and not iskeyword(one.name) and one.name not in ("core", *seen)
+        name = one.name if usable else f"{one.name}_" if iskeyword(one.name) else f"{one.name}_{len(seen)}"
+        seen[name] = 1
+        parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD))
+    try:
+        return inspect.Signature(parameters)
+    except ValueError as error:
+        raise MlusimError(f"{point.name}: its parameters {list(seen)} are no names: {error}") from error

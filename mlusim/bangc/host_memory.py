@@ -1,0 +1,203 @@
+"""The memory functions of CNRT: a program's device memory, copies, sets, and conversions on the host."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.bangc.host_calls import STATUS
+from mlusim.bangc.image import Range
+from mlusim.dtypes import BFLOAT16
+from mlusim.errors import AllocationError, InputError
+from mlusim.units import group_digits
+
+if TYPE_CHECKING:
+    from mlusim.host.device import Device
+    from mlusim.memory.view import View
+
+_DIRECTIONS = ("HostToDev", "DevToHost", "DevToDev", "HostToHost")
+# `cnrtDataType_V2_t`, as `cnrt.h` has it.
+_DTYPES: dict[int, Any] = {
+    0x12: np.float16,
+    0x13: np.float32,
+    0x14: np.float64,
+    0x18: BFLOAT16,
+    0x21: np.int8,
+    0x22: np.int16,
+    0x23: np.int32,
+    0x24: np.int64,
+    0x31: np.uint8,
+    0x32: np.uint16,
+    0x33: np.uint32,
+    0x41: np.bool_,
+}
+# `cnrtRoundingMode_t`: half up, to zero, away from zero, up, down, to nearest even.
+_ROUNDINGS: tuple[Any, ...] = (
+    lambda x: np.floor(x + 0.5),
+    np.trunc,
+    lambda x: np.copysign(np.ceil(np.abs(x)), x),
+    np.ceil,
+    np.floor,
+    np.rint,
+)
+
+
+class HostMemory:
+    """A program's memory on the device.
+
+    Attributes:
+        device: the simulated board.
+        last_error: the status of the last function that failed.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.last_error = 0
+        self._memory: dict[int, View] = {}
+        self._host: dict[int, Any] = {}
+        self._count = 0
+
+    def failed(self, name: str) -> int:
+        """A status, which is remembered."""
+        self.last_error = STATUS[name]
+        return self.last_error
+
+    def write(self, target: int, layout: str, *values: Any) -> None:
+        """Values for the program, at an address that it gave; none for a null pointer."""
+        if target:
+            content = struct.pack(layout, *values)
+            ctypes.memmove(target, content, len(content))
+
+    def ranges(self) -> tuple[Any, int]:
+        """Device memory by address, in order."""
+        found = sorted((base, view.nbytes) for base, view in self._memory.items())
+        return (Range * max(len(found), 1))(*[Range(base, size, 0) for base, size in found]), len(found)
+
+    def at(self, address: int) -> tuple[View, int] | None:
+        """The device memory that an address lies in, and the byte of it."""
+        for base, view in self._memory.items():
+            if base <= address < base + view.nbytes:
+                return view, address - base
+        return None
+
+    def cnrtMalloc(self, target: int, size: int) -> int:
+        if size <= 0 or not target:
+            return self.failed("cnrtErrorArgsInvalid")
+        try:
+            view = self.device.alloc(size, "uint8", f"device memory {self._count}", workspace=True)
+        except AllocationError:
+            return self.failed("cnrtErrorNoMem")
+        self._count += 1
+        address = int(view.allocation.bytes().ctypes.data)
+        self._memory[address] = view
+        self.write(target, "<Q", address)
+        return 0
+
+    def cnrtFree(self, address: int) -> int:
+        if address:
+            view = self._memory.pop(address, None)
+            if view is None:
+                raise InputError(f"cnrtFree of {address:#x}: cnrtMalloc did not give this address, or it was freed")
+            self.device.synchronize()
+            self.device.free(view)
+        return 0
+
+    def cnrtHostMalloc(self, target: int, size: int, *_: Any) -> int:
+        memory = ctypes.create_string_buffer(max(size, 1))
+        self._host[ctypes.addressof(memory)] = memory
+        self.write(target, "<Q", ctypes.addressof(memory))
+        return 0
+
+    def cnrtFreeHost(self, address: int) -> int:
+        if address and self._host.pop(address, None) is None:
+            raise InputError(f"cnrtFreeHost of {address:#x}: cnrtHostMalloc did not give this address, or it was freed")
+        return 0
+
+    def _side(self, address: int, size: int, call: str) -> View | None:
+        """The device memory that a call names; None for memory of the host. Raises `InputError` beyond its end."""
+        found = self.at(address)
+        if found is None:
+            if address == 0 and size > 0:
+                raise InputError(f"{call} of {group_digits(size)} B at a null pointer")
+            return None
+        view, offset = found
+        if offset + size > view.nbytes:
+            raise InputError(
+                f"{call} of {group_digits(size)} B at byte {group_digits(offset)} of {view.allocation.name}, which has "
+                f"{group_digits(view.nbytes)} B"
+            )
+        return view
+
+    def cnrtMemcpy(self, dst: int, src: int, size: int, direction: int) -> int:
+        if size < 0:
+            return self.failed("cnrtErrorArgsInvalid")
+        self.device.synchronize()
+        target, source = self._side(dst, size, "cnrtMemcpy"), self._side(src, size, "cnrtMemcpy")
+        sides = {0: (True, False), 1: (False, True), 2: (True, True), 3: (False, False)}.get(direction)
+        if sides is not None and sides != (target is not None, source is not None):
+            where = " from ".join("device memory" if one is not None else "host memory" for one in (target, source))
+            raise InputError(
+                f"cnrtMemcpy says {_DIRECTIONS[direction]} but copies to {where}: correct the direction or the pointers"
+            )
+        if size:
+            ctypes.memmove(dst, src, size)
+        if target is not None:
+            self.device.log.host_writes.add(target.allocation.identity)
+        return 0
+
+    def cnrtMemcpyAsync(self, dst: int, src: int, size: int, _: int, direction: int) -> int:
+        return self.cnrtMemcpy(dst, src, size, direction)
+
+    def cnrtMemset(self, dst: int, value: int, size: int, *_: Any) -> int:
+        return self._set(dst, struct.pack("<B", value & 0xFF), size)
+
+    def cnrtMemsetD32(self, dst: int, value: int, count: int) -> int:
+        return self._set(dst, struct.pack("<I", value & 0xFFFFFFFF), count)
+
+    def _set(self, dst: int, element: bytes, count: int) -> int:
+        self.device.synchronize()
+        target = self._side(dst, count * len(element), "cnrtMemset")
+        if target is None:
+            raise InputError(f"cnrtMemset of {dst:#x}, which is no device memory")
+        content = element * max(count, 0)
+        ctypes.memmove(dst, content, len(content))
+        self.device.log.host_writes.add(target.allocation.identity)
+        return 0
+
+    def cnrtMemGetInfo(self, free: int, total: int) -> int:
+        board = self.device.board
+        self.write(free, "<Q", board.gdram_bytes - sum(view.nbytes for view in self._memory.values()))
+        self.write(total, "<Q", board.gdram_bytes)
+        return 0
+
+    # -- conversions on the host ---------------------------------------------------------------------------------------
+
+    def cnrtCastDataType(
+        self, src: int, src_type: int, dst: int, dst_type: int, count: int, parameter: int, rounding: int = 5
+    ) -> int:
+        """Elements of one type as another; quantization parameters are not simulated."""
+        if parameter:
+            raise InputError("cnrtCastDataType with quantization parameters is not simulated: give a null pointer")
+        if src_type not in _DTYPES or dst_type not in _DTYPES or not 0 <= rounding < len(_ROUNDINGS) or count < 0:
+            return self.failed("cnrtErrorArgsInvalid")
+        source, target = np.dtype(_DTYPES[src_type]), np.dtype(_DTYPES[dst_type])
+        values = np.frombuffer(ctypes.string_at(src, count * source.itemsize), source)
+        with np.errstate(all="ignore"):
+            if target.kind in "iu" and source.kind not in "iub":
+                limits = np.iinfo(target)
+                values = np.clip(_ROUNDINGS[rounding](values.astype(np.float64)), limits.min, limits.max)
+            content = values.astype(target).tobytes()
+        ctypes.memmove(dst, content, len(content))
+        return 0
+
+    def cnrtConvertFloatToHalf(self, target: int, value: float) -> int:
+        with np.errstate(all="ignore"):
+            self.write(target, "<2s", np.float16(value).tobytes())
+        return 0
+
+    def cnrtConvertHalfToFloat(self, target: int, bits: int) -> int:
+        self.write(target, "<f", float(np.array(bits & 0xFFFF, np.uint16).view(np.float16)))
+        return 0

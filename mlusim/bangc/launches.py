@@ -1,0 +1,102 @@
+"""`name<<<dim, type, queue>>>(arguments)` as an object that launches."""
+
+from __future__ import annotations
+
+from mlusim.bangc.entries import Entry
+from mlusim.bangc.source import Source, Token, quoted
+
+_OPENING, _CLOSING = "([{", ")]}"
+_JOINTS = ("::", ".", "->")
+
+
+def rewrite_launch(source: Source, position: int, entries: list[Entry]) -> None:
+    """Rewrite the launch of the `<<<` at `position`."""
+    tokens = source.tokens
+    start = _start_of_callee(source, position)
+    close = _end_of_configuration(tokens, position)
+    if start < 0 or close < 0:
+        return
+    name = " ".join(source.text[tokens[start].start : tokens[position].start].split())
+    plain = name.split("<", maxsplit=1)[0].rsplit("::", maxsplit=1)[-1].strip()
+    supplied = arguments_of_template(tokens[start:position])
+    known = [entry for entry in entries if entry.name == plain]
+    deduced = len(known) > 1 or any(entry.template > supplied for entry in known)
+    head = f"::mlusim::launcher({quoted(name)}, "
+    middle = ", "
+    if deduced:
+        head += "[](auto... mlusim_a) { "
+        middle = "(mlusim_a...); }, "
+    source.insert(start, head)
+    source.replace(position, position, middle)
+    source.replace(close, close + 2, ")")
+
+
+def _start_of_callee(source: Source, position: int) -> int:
+    """Where the expression before `<<<` begins: a name, `name<...>`, `table[i]`, `(a ? b : c)`; -1 for none."""
+    tokens = source.tokens
+    index = position - 1
+    start = -1
+    while index >= 0:
+        if tokens[index].kind == "other" and tokens[index].text in (">", ")", "]"):
+            closing = tokens[index].text
+            opening = source.opening(index)
+            if opening < 0:
+                break
+            index = opening - 1
+            if not _ends_an_operand(tokens, index):
+                start = opening if closing == ")" else -1
+                break
+            continue
+        if tokens[index].kind != "word":
+            break
+        start = index
+        if tokens[index - 1].text == "template" and index:
+            index -= 1
+        if not index or tokens[index - 1].text not in _JOINTS:
+            break
+        start = index - 1  # a leading ::, where nothing else stands before it
+        index -= 2
+        if index < 0 or not _ends_an_operand(tokens, index):
+            break
+    return start
+
+
+def _ends_an_operand(tokens: list[Token], index: int) -> bool:
+    """Whether a token ends what a bracket or a joint may follow, as a name does."""
+    if index < 0:
+        return False
+    if tokens[index].kind == "word":
+        return tokens[index].text not in ("return", "else", "do", "if", "while", "for", "switch")
+    return tokens[index].text in (">", ")", "]")
+
+
+def arguments_of_template(tokens: list[Token]) -> int:
+    """How many arguments stand between the first angle brackets; 0 without any."""
+    depth = count = 0
+    for token in tokens:
+        if token.text == "<":
+            depth += 1
+            count = max(count, 1)
+        elif token.text == ">":
+            depth -= 1
+        elif token.text == "," and depth == 1:
+            count += 1
+    return count
+
+
+def _end_of_configuration(tokens: list[Token], position: int) -> int:
+    """The first token of the `>>>`, or -1."""
+    depth = 0
+    for index in range(position + 1, len(tokens) - 2):
+        text = tokens[index].text
+        if tokens[index].kind != "other":
+            continue
+        if text in _OPENING:
+            depth += 1
+        elif text in _CLOSING:
+            depth -= 1
+        elif text == ";":
+            return -1
+        elif text == ">" and depth == 0 and tokens[index + 1].text == ">" and tokens[index + 2].text == ">":
+            return index
+    return -1

@@ -1,0 +1,85 @@
+"""Linking: functions that no file defines become functions that end with an error where they are called.
+
+Kernel files often come with host code that calls functions of other files. A kernel needs none of them, so the file
+loads without them; a call of one must not end the process, as the dynamic linker would.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+from mlusim.bangc.image import load_runtime
+from mlusim.bangc.source import quoted
+
+_UNDEFINED = 5
+
+
+def link(objects: list[Path], target: Path, runtime: Path, call: Callable[..., CompletedProcess[str]]) -> Any:
+    """Link objects into a shared object; gives the compiler's last run.
+
+    Args:
+        objects: to link.
+        target: the shared object to make.
+        runtime: the library of fibres, which defines what compiled code calls.
+        call: runs the compiler with some words.
+    """
+    done = call("-shared", *map(str, objects), "-o", str(target))
+    missing = [] if done.returncode else _undefined(target, runtime)
+    if missing:
+        stubs = target.with_name("undefined.cpp")
+        stubs.write_text("".join(_stub(number, name) for number, name in enumerate(missing)))
+        made = stubs.with_suffix(".o")
+        done = call("-fPIC", "-O1", "-w", "-c", str(stubs), "-o", str(made))
+        if not done.returncode:
+            done = call("-shared", *map(str, objects), str(made), "-o", str(target))
+    return done
+
+
+def _stub(number: int, symbol: str) -> str:
+    name = f"mlusim_undefined_{number}"
+    return (
+        'extern "C" void mlusim_leave(long, const char *, const char *, int);\n'
+        f'extern "C" __attribute__((visibility("hidden"))) void {name}() __asm__({quoted(symbol)});\n'
+        f'void {name}() {{ mlusim_leave({_UNDEFINED}, {quoted(_demangled(symbol))}, "", 0); }}\n'
+    )
+
+
+def _undefined(binary: Path, runtime: Path) -> list[str]:
+    """Symbols that a binary needs, and that neither the runtime nor the libraries it names have."""
+    try:
+        from elftools.elf.elffile import ELFFile
+    except ImportError:
+        return []
+    with binary.open("rb") as file:
+        elf: Any = ELFFile(file)
+        symbols = elf.get_section_by_name(".dynsym")
+        dynamic = elf.get_section_by_name(".dynamic")
+        names = [
+            one.name
+            for one in symbols.iter_symbols()
+            if one.name and one["st_shndx"] == "SHN_UNDEF" and one["st_info"]["bind"] == "STB_GLOBAL"
+        ]
+        needed = [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")]
+    libraries: list[Any] = [load_runtime(runtime).library, ctypes.CDLL(None)]
+    for name in needed:
+        try:
+            libraries.append(ctypes.CDLL(name))
+        except OSError:
+            continue
+    return [name for name in names if not any(hasattr(library, name) for library in libraries)]
+
+
+def _demangled(symbol: str) -> str:
+    """The C++ name of a symbol, where the C++ library is loaded."""
+    try:
+        demangle: Any = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
+    except (OSError, AttributeError):
+        return symbol
+    demangle.restype = ctypes.c_void_p
+    demangle.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+    found = demangle(symbol.encode(), None, None, None)
+    return ctypes.string_at(found).decode(errors="replace") if found else symbol

@@ -1,0 +1,115 @@
+"""Declarations with a memory space, such as `__nram__ float tile[64];`, as references to bytes of the simulator's."""
+
+from __future__ import annotations
+
+from mlusim.bangc.source import Source, Token, joined, quoted, split_at_commas, without_attributes
+
+SPACES = {"__mlusim_nram": 0, "__mlusim_wram": 1, "__mlusim_shared": 2, "__mlusim_ldram": 3}
+_STORAGE = ("static", "extern", "inline", "constexpr", "constinit")
+_TYPE_WITH_PARENTHESES = ("decltype", "typeof", "__typeof__")
+_START_OF_BOUNDS = ("[", "=", "{")
+
+
+class MemoryArrays:
+    """Rewrites the declarations of one file."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._placed: dict[tuple[str, str], str] = {}
+        self._number = 0
+
+    def rewrite(self, position: int, scope: str, *, at_file_scope: bool, in_class: bool) -> int:
+        """Rewrite the declaration of the word at `position`; gives the position to go on at.
+
+        Args:
+            position: of the space's word.
+            scope: the namespaces around it.
+            at_file_scope: outside of every function and class.
+            in_class: a member.
+        """
+        source, tokens = self._source, self._source.tokens
+        start = self._start(position)
+        stop = source.end_of_declaration(position)
+        body = without_attributes(tokens[start:stop])
+        if stop >= len(tokens) or in_class or not _is_variable(body):
+            # A parameter, a pointer or a member: the space says where it points, and the address says that too.
+            source.replace(position, position, "")
+            return position + 1
+        kind = next(SPACES[token.text] for token in body if token.text in SPACES)
+        external = any(token.text == "extern" for token in body)
+        words = [token for token in body if token.text not in SPACES and token.text not in _STORAGE]
+        declarators = split_at_commas(words)
+        base, first = _base_and_declarator(declarators[0])
+        marker = tokens[position]
+        new = []
+        for declarator in (first, *declarators[1:]):
+            if declarator[0].text in ("*", "&"):
+                new.append(f"{base} {joined(declarator)};")
+            elif not at_file_scope or self._is_new(scope, declarator, external=external):
+                new.append(self._reference(kind, base, declarator, marker))
+        source.replace(start, stop, " ".join(new) or ";")
+        return stop + 1
+
+    def _start(self, position: int) -> int:
+        """The first token of the declaration: after a label, where there is one."""
+        start = self._source.start_of_statement(position)
+        for index in range(position - 1, start - 1, -1):
+            if self._source.tokens[index].text == ":":
+                return index + 1
+        return start
+
+    def _is_new(self, scope: str, declarator: list[Token], *, external: bool) -> bool:
+        """Whether a name of the file's is declared for the first time: `extern` may come before and after."""
+        key, bounds = (scope, declarator[0].text), joined(declarator[1 : _end_of_bounds(declarator)])
+        initial = _end_of_bounds(declarator) < len(declarator)
+        if self._placed.get(key) == bounds:
+            return False
+        if external and not initial:
+            self._placed.setdefault(key, bounds)
+        else:
+            self._placed[key] = bounds
+        return True
+
+    def _reference(self, kind: int, base: str, declarator: list[Token], marker: Token) -> str:
+        name = declarator[0].text
+        end = _end_of_bounds(declarator)
+        bounds, initial = joined(declarator[1:end]), declarator[end:]
+        self._number += 1
+        number = self._number
+        where = f'{kind}, "{name}", {quoted(marker.file)}, {marker.line}'
+        if initial:
+            # At function scope the value is set whenever the declaration is reached.
+            made = f"static {base} mlusim_i{number} {bounds} {joined(initial)}; typedef decltype(mlusim_i{number}) "
+            made += f"mlusim_t{number}; static mlusim_t{number} &{name} = *::mlusim::place<mlusim_t{number}>({where}, "
+            return made + f"&mlusim_i{number});"
+        return (
+            f"typedef {base} mlusim_t{number} {bounds}; "
+            f"static mlusim_t{number} &{name} = *::mlusim::place<mlusim_t{number}>({where});"
+        )
+
+
+def _is_variable(body: list[Token]) -> bool:
+    """Whether a declaration is of arrays or plain variables, and not of a pointer, a function or a type."""
+    texts = [token.text for token in body]
+    if "typedef" in texts or "using" in texts:
+        return False
+    depth = 0
+    head = []
+    for index, text in enumerate(texts):
+        if not depth and text in _START_OF_BOUNDS:
+            return text == "[" or "*" not in head
+        if text == "(" and not depth and not (index and texts[index - 1] in _TYPE_WITH_PARENTHESES):
+            return False
+        depth += (text == "(") - (text == ")")
+        head.append(text)
+    return "*" not in head
+
+
+def _base_and_declarator(tokens: list[Token]) -> tuple[str, list[Token]]:
+    """The type of a declaration, and its first declarator: from the last word before its bounds on."""
+    end = next((index for index, token in enumerate(tokens) if token.text in _START_OF_BOUNDS), len(tokens))
+    return joined(tokens[: end - 1]), tokens[end - 1 :]
+
+
+def _end_of_bounds(declarator: list[Token]) -> int:
+    return next((index for index, token in enumerate(declarator) if token.text in ("=", "{")), len(declarator))

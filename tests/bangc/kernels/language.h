@@ -1,0 +1,3 @@
+#pragma once
+enum class Mode { DOWN, UP };
+const char *helper();

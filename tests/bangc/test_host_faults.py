@@ -1,0 +1,76 @@
+"""A program that goes wrong ends with an error at its line, in a process of its own; ours lives on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.bangc import faults
+from mlusim.bangc.host import Program
+from mlusim.bangc.own_process import run_apart
+from mlusim.errors import InputError, MlusimError
+
+FILE = Path(__file__).parent / "kernels" / "host_faults.mlu"
+
+
+@pytest.fixture(scope="module")
+def module() -> bangc.Module:
+    return bangc.compile(FILE)
+
+
+def _line(part: str) -> int:
+    return next(number for number, line in enumerate(FILE.read_text().splitlines(), 1) if part in line)
+
+
+@pytest.mark.parametrize(
+    ("what", "part", "message"),
+    [
+        ("null", '"null"', "segmentation fault: main uses address 0x0, a null pointer or near it"),
+        ("divide", '"divide"', "division by zero"),
+        ("abort", '"abort"', r"main called abort\(\)"),
+        ("assert", '"assert"', "assertion failed: zero == 4"),
+        ("throw", '"throw"', "main threw an exception that nothing caught: no such tensor"),
+        ("recurse", "", "stack overflow: main has a stack of 8 388 608 B"),
+        ("smash", "", "main wrote beyond a local array"),
+        ("heap", "", "main was aborted by the C or C"),
+        ("device", '"device"', "writes byte 4 of device memory 0 directly: it lies on the board"),
+        ("beyond", '"beyond"', "cnrtMemcpy of 32 B at byte 0 of device memory 0, which has 16 B"),
+        ("direction", '"direction"', "cnrtMemcpy says DevToHost but copies to device memory from host memory"),
+        ("queue", '"queue"', "queue 0x1234: cnrtQueueCreate did not give it"),
+        ("grid", '"grid"', r"nothing: dim\.x = 3 for UNION1"),
+        ("thread", '"thread"', "main calls the board's runtime from a thread of its own"),
+    ],
+)
+def test_a_fault_of_a_program_is_an_error_at_its_line(module: bangc.Module, what: str, part: str, message: str) -> None:
+    program = Program(module, Device(), (what,))
+    where = rf"main, host_faults\.mlu:{_line(part)}: " if part else r"main, host_faults\.mlu:\d+: "
+    with pytest.raises(MlusimError, match=where + message):
+        run_apart(program, program.run)
+
+
+def test_a_program_of_its_own_process_gives_its_status(module: bangc.Module) -> None:
+    for what, status in (("exit", 5), ("nothing", 0)):
+        program = Program(module, Device(), (what,))
+        assert run_apart(program, program.run) == status
+
+
+def test_a_main_without_end_is_stopped(module: bangc.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "PROGRAM_LIMIT_S", 1)
+    program = Program(module, Device(), ("endless",))
+    with pytest.raises(MlusimError, match=r"host_faults\.mlu:\d+: main ran 1 s of processor time .*endless loop"):
+        run_apart(program, program.run)
+
+
+def test_faults_that_leave_the_memory_whole_are_errors_in_this_process_too(module: bangc.Module) -> None:
+    for what in ("null", "throw", "device"):
+        line = _line(f'"{what}"')
+        with pytest.raises(MlusimError, match=rf"host_faults\.mlu:{line}: "):
+            Program(module, Device(), (what,)).run()
+
+
+def test_errors_of_input_stay_errors_of_input(module: bangc.Module) -> None:
+    program = Program(module, Device(), ("beyond",))
+    with pytest.raises(InputError):
+        run_apart(program, program.run)

@@ -1,0 +1,76 @@
+"""C++ around the words of BANG C: the rewriter finds what is meant, in one file and in several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.bangc.host import run_program
+from mlusim.errors import CompileError, InputError, KernelError
+
+KERNELS = Path(__file__).parent / "kernels"
+
+
+@pytest.fixture(scope="module")
+def module() -> bangc.Module:
+    return bangc.compile(KERNELS / "language.mlu", sources=[KERNELS / "language_helper.mlu"])
+
+
+def test_a_program_of_two_files_runs(module: bangc.Module, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_program(module, Device()) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["7 8", "1 66 9 0.5 4", "3"]
+    assert lines[3:5] == [
+        "name<<<dim, type>>>(x); __nram__ float y[3]; __bang_nothing(",
+        'name<<<1, 2>>> "__nram__ float z[3]; ',
+    ]
+    assert lines[5] == f"{float(np.float16(0.1)):g} -2.5"
+    assert lines[6] == "cnrtErrorNoMem 1 linked"
+
+
+def test_entries_of_one_name_are_told_apart(module: bangc.Module) -> None:
+    assert module.entries == [
+        "first::same",
+        "scaled",
+        "second::same",
+        "typed(float *)",
+        "typed(int *, int)",
+        "filled<...>",
+        "pointed",
+        "elsewhere",
+    ]
+    device = Device()
+    y = device.alloc(4, "int32")
+    device.launch(module["typed(int *, int)"], y, 5, dim=1, kind="BLOCK")
+    device.launch(module["second::same"], y, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(y).tolist()[1:3] == [66, 5]
+    with pytest.raises(InputError, match=r"has no entry 'typed'; .*its entries: .*typed\(float \*\)"):
+        module["typed"]
+
+
+def test_an_entry_may_have_a_name_of_the_c_library(tmp_path: Path) -> None:
+    file = tmp_path / "named.mlu"
+    file.write_text("__mlu_entry__ void fdiv(float *y, float by) { if (!__is_mpu()) y[0] = y[0] / by; }\n")
+    device = Device()
+    y = device.upload(np.array([3], np.float32), writable=True)
+    device.launch(bangc.compile(file)["fdiv"], y, 2.0, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(y).tolist() == [1.5]
+
+
+def test_a_call_of_what_no_file_defines_is_an_error_at_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "alone.mlu"
+    file.write_text('#include "language.h"\nint main() {\n  printf("%s\\n", helper());\n}\n')
+    with pytest.raises(KernelError, match=r"alone\.mlu:3: main called helper\(\), which no file defines"):
+        run_program(bangc.compile(file, include=[KERNELS]), Device())
+
+
+def test_static_initializers_that_fail_are_an_error_of_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "initial.mlu"
+    file.write_text("struct Bad { Bad() { *(volatile int *)nullptr = 1; } } bad;\nint main() {}\n")
+    with pytest.raises(CompileError, match=r"initial\.mlu: static initializers .* end with SIGSEGV"):
+        bangc.compile(file)
