@@ -27,6 +27,7 @@ FIRST = 5 + 32
 NULL_BYTES = 1 << 16
 # What `mlusim_leave` says.
 _ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED = range(6)
+_SYSTEM = ("/usr/", sys.prefix)
 Place = tuple[str, int]
 
 
@@ -86,16 +87,19 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | N
 def fault_place(module: Module, image: Image) -> Place | None:
     """The line where it ended: of the instruction, or of the innermost call of the user's that had not returned."""
     fault = image.runtime.fault
-    place = place_of(module, fault.pc - image.base) if fault.pc else None
-    # The first word of the stack that is an address in the user's own code is where the innermost call returns to.
-    for word in () if place else fault.words[: fault.count]:
-        if 0 < word - image.base < image.size:
-            place = place or place_of(module, word - image.base - 1)
-    return place
+    # A word of the stack that is an address in the binary is where a call returns to.
+    returns = (word - image.base - 1 for word in fault.words[: fault.count] if 0 < word - image.base < image.size)
+    first = None
+    for offset in ((fault.pc - image.base) if fault.pc else -1, *returns):
+        place = place_of(module, offset)
+        if place is not None and not place[0].startswith(_SYSTEM):
+            return place
+        first = first or place
+    return first
 
 
 def place_of(module: Module, offset: int) -> Place | None:
-    """The line of an address of the binary that is in a file of the user's."""
+    """The line of an address of the binary, where it is in no header of ours."""
     found = module.line_of(offset)
     return None if found is None or "/bangc/include/" in found[0] else found[:2]
 
