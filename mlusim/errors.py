@@ -43,7 +43,7 @@ class MlusimError(Exception):
 
     @property
     def message(self) -> str:
-        """What happened, the rule and the remedy, without the place."""
+        """The message without its place: what happened, the rule and the remedy."""
         return str(self.args[0])
 
     @property

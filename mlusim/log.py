@@ -31,7 +31,7 @@ ASYNCHRONOUS, BLOCKING = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """Where and when one task ran. `end_ps` is -1 while it runs."""
+    """One task: its core, and its times. `end_ps` is -1 while it runs."""
 
     launch: int
     task_id: int
@@ -77,7 +77,7 @@ class AllocationRecord:
 
 @dataclass(frozen=True, slots=True)
 class LoopRecord:
-    """What the time of a counted loop hangs on besides its operands: enough to time it again on another board.
+    """The settings of a counted loop besides its operands: enough to time it again on another board.
 
     `how` is `blocking`, `queued` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop element by
     element, `empty` for one that found no row to copy. `loads`, `operations` and `additions` are the scalar
@@ -151,7 +151,7 @@ class Log:
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return self.records.count
 
     def op(self, name: str) -> int:

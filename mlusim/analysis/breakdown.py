@@ -76,7 +76,7 @@ class Layer(NamedTuple):
 
 
 def layers(records: Records) -> list[Layer]:
-    """What covers a core's time, first come first served."""
+    """The layers that cover a core's time; the first that covers a moment counts."""
     unit, pipe = records.unit, records.pipe
     issue, start, end = records.issue_ps, records.start_ps, records.end_ps
     moving, alone_end = records.moving_ps, records.moving_ps + records.moving_alone_ps

@@ -61,7 +61,7 @@ def _first_come(track: Integers, start: Integers, stop: Integers, low: int, high
 
 
 def _overlap(covered: Integers, track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:
-    """How much of each interval a disjoint, sorted set covers; 0 for an empty interval."""
+    """The part of each interval that a disjoint, sorted set covers; 0 for an empty interval."""
     if not len(covered):
         return np.zeros(len(track), np.int64)
     lift = high - low + 1

@@ -49,12 +49,12 @@ def lengths(disjoint: Integers, tracks: int) -> Integers:
 
 
 def clip(some: Integers, low: int, high: int) -> Integers:
-    """What of the intervals lies in [low, high)."""
+    """The parts of the intervals within [low, high)."""
     return intervals(some[:, 0], np.maximum(some[:, 1], low), np.minimum(some[:, 2], high))
 
 
 def gaps(disjoint: Integers, tracks: int, low: int, high: int) -> Integers:
-    """What a set, sorted and disjoint as `union` gives it, leaves free of [low, high) on each track."""
+    """The complement of a set, sorted and disjoint as `union` returns it, within [low, high) on each track."""
     inside = clip(disjoint, low, high)
     every = np.arange(tracks)
     track = np.concatenate([every, inside[:, 0]])

@@ -98,7 +98,7 @@ def _strided_part(records: Records) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the error of one run.
+    """The known error of one run.
 
     Attributes:
         kind: of kernel; see `kind_of`.
@@ -145,7 +145,7 @@ class Known:
 
 
 def known_of(records: Records, metrics: Metrics, floor: Floor) -> Known:
-    """What measurements say of the time of a run."""
+    """The known error of a run's time, from measurements."""
     board = records.board
     kind = kind_of(records, metrics)
     size = sum(metrics.bus_bytes.values())
@@ -232,7 +232,7 @@ def quantile(sizes: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many measurements the bands of the other kinds hold.
+    """The number of measurements that the bands of the other kinds hold.
 
     Attributes:
         level: of the bands.

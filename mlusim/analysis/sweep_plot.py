@@ -317,7 +317,7 @@ def _title(rows: Rows, column: str, panels: list[_Metric]) -> str:
 
 
 def _about(rows: Rows, axes: Sequence[str]) -> str:
-    """What all points have in common."""
+    """The settings that all points share."""
     shown = []
     for name in ("shape", "dtype", "input_dtype", "device", "strategy"):
         values = {row.get(name) for row in rows}

@@ -35,7 +35,7 @@ class Scale:
             self.limits = (first - room, last + room)
 
     def place(self, value: Any) -> float:
-        """Where a value stands."""
+        """The position of a value."""
         return self._places[value]
 
     def between(self, one: float, other: float) -> float:
@@ -75,7 +75,7 @@ _AXIS_WORDS: dict[str, str] = {
 
 
 def axis_words(column: str) -> str:
-    """What an axis is called."""
+    """The label of an axis."""
     if column.startswith("shape_"):
         return f"extent of axis {column.removeprefix('shape_')} of the shape"
     return _AXIS_WORDS.get(column, column.replace("_", " "))

@@ -85,7 +85,7 @@ def core_of_task(records: Records, plan: Plan) -> Integers:
 
 
 def verdict(same: float, unwritten: float, logged: Owners) -> str:
-    """How far the log agrees with the plan, in words."""
+    """The agreement of the log with the plan, in words."""
     if same == 1:
         return "by the log each part is written by the core that the plan names"
     text = f"by the log {100 * (1 - same):.1f} % is written by another core than planned"

@@ -110,7 +110,7 @@ def _samples(extent: int, most: int) -> Integers:
 
 
 def planned_owners(grid: Grid, tiles: Tiles) -> Owners:
-    """Who writes each sample by the plan."""
+    """The task that writes each sample by the plan."""
     painter = _Painter(grid, 1)
     strides = [math.prod(grid.shape[axis + 1 :]) for axis in range(len(grid.shape))]
     boxes = tiles.stop - tiles.start
@@ -122,7 +122,7 @@ def planned_owners(grid: Grid, tiles: Tiles) -> Owners:
 
 
 def logged_owners(grid: Grid, records: Records, output: int, itemsize: int) -> Owners:
-    """Who wrote each sample by the log: copies and scalar stores to allocation `output`; the last to end counts."""
+    """The task that wrote each sample by the log: the last copy or scalar store to allocation `output`."""
     painter = _Painter(grid, itemsize)
     writes = np.flatnonzero(records.dst_alloc == output)
     # Bytes move when a copy completes, and a task's own time may run ahead of the others': the log is in neither order.

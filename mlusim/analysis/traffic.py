@@ -54,7 +54,7 @@ def _unit(nbytes: int) -> tuple[str, int]:
 
 
 def _places(bars: list[tuple[str, str, int, int]]) -> list[float]:
-    """Where the bars stand: a gap before each side."""
+    """The positions of the bars, with a gap before each side."""
     places: list[float] = []
     at = 0.0
     for position, (label, _, _, least) in enumerate(bars):

@@ -43,7 +43,7 @@ class Variable:
 
     @property
     def tensor(self) -> Tensor:
-        """What an operator infers from."""
+        """The inputs from which an operator infers its output."""
         return Tensor(self.name, self.shape, self.dtype)
 
     def __repr__(self) -> str:

@@ -227,7 +227,7 @@ def check(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Which .mlu files compile, their entries, the intrinsics they call, and those that are missing.
+    """Check .mlu files: which compile, their entries, the intrinsics they call, and the missing ones.
 
     Exit code 0 where every file compiles and nothing is missing, else 1.
     """

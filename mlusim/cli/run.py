@@ -307,7 +307,7 @@ def _run(  # noqa: PLR0913 - the options of the command
 
 
 def made_by() -> dict[str, Any]:
-    """What `Result.made_by` holds: the command without folders of this machine, today's date, the seed."""
+    """The contents of `Result.made_by`: the command without local folders, today's date, the seed."""
     from datetime import UTC, datetime
     from shlex import join
 

@@ -280,7 +280,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
 def _plotter(
     axes: Axes, plot: str | None, against: str | None, picture: str | None, output: str | None
 ) -> Callable[[Sweep], Any] | None:
-    """What draws the picture, checked before anything runs; None where none is asked for."""
+    """The function that draws the picture, checked before anything runs; None without --picture."""
     from pathlib import Path
 
     from mlusim.analysis.sweep_plot import check_plot

@@ -97,7 +97,7 @@ SECTIONS = {
 
 
 def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tuple) -> list[click.Parameter]:
-    """What every sweep may vary; of an operator its strategies and plans, too."""
+    """The axes of every sweep; an operator has its strategies and plans as well."""
     options = [
         click.Option(
             ["--shape"],
@@ -163,7 +163,7 @@ def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tu
 
 
 def run_options() -> list[click.Parameter]:
-    """How a sweep runs, and what becomes of its points."""
+    """The options for running a sweep and for its output."""
     return [
         click.Option(
             ["--data"], is_flag=True, help="Run on real bytes. By default timing only: the same figures, sooner."

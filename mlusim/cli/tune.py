@@ -75,7 +75,7 @@ def _make_tune(command: Command) -> click.Command:
 
 
 def tune_options() -> list[Any]:
-    """How tuning runs and what it prints, for operators and kernels."""
+    """The options of tuning, for operators and kernels."""
     return [
         click.Option(
             ["--db"],
@@ -159,7 +159,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
 
 
 def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
-    """What tuning found: a table and the best command, or JSON."""
+    """Prints the result of tuning: a table and the best command, or JSON."""
     from mlusim.analysis.table import us_text
     from mlusim.units import PS_PER_US
 

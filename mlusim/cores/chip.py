@@ -23,7 +23,7 @@ MEMORY_CORE_ID = 0x80
 
 
 def sram_name(board: str, cluster: int) -> str:
-    """What messages and the log call the SRAM of a cluster."""
+    """The name of a cluster's SRAM in messages and in the log."""
     return f"the SRAM of cluster {cluster} of {board}"
 
 

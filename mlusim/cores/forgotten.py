@@ -113,7 +113,7 @@ def _is_coroutine_function(names: tuple[str, ...], function: FunctionType, code:
 
 
 def _value(name: str, function: FunctionType) -> Any:
-    """What a name that is not local to a function stands for."""
+    """The value of a name that is not local to a function."""
     if name in function.__code__.co_freevars and function.__closure__:
         try:
             return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents

@@ -226,7 +226,7 @@ def _transfer(
 
 
 def _shape(issuer: Issuer, dst: View, direction: Any, *, rereads: bool) -> CopyShape:
-    """What the transfer moves: rows of `dst`, each a segment; an atomic reads every unit that it writes."""
+    """The traffic of the transfer: rows of `dst`, each a segment; an atomic reads every unit that it writes."""
     flat = dst.is_contiguous
     loops = () if flat else tuple(zip(dst.shape[:-1], dst.strides[:-1], strict=True))
     segment = dst.nbytes if flat else dst.shape[-1] * dst.itemsize

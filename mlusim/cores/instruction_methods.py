@@ -74,7 +74,7 @@ def set_method(name: str) -> Callable[..., Any]:
 
 
 class InstructionMethods:
-    """What `Core` inherits: the instructions of the table, under BANG C's names."""
+    """The base class of `Core`: the instructions of the table, under BANG C's names."""
 
     issuer: Issuer
 

@@ -34,7 +34,7 @@ Kernel = Callable[..., Coroutine[Any, None, None]]
 
 
 class Job:
-    """What is placed at once: one BLOCK task, or one union of clusters."""
+    """A unit of placement: one BLOCK task, or one union of clusters."""
 
     def __init__(self, launch: Launch, clusters: list[Cluster]) -> None:
         chip = launch.chip

@@ -120,7 +120,7 @@ def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
 
 
 def rows_shape(dst: View, src: View, loop: Loop, direction: Direction, count: int, unit_bytes: int) -> CopyShape:
-    """What `count` rows of a loop move, and on which bus units."""
+    """The bytes that `count` rows of a loop move, and their bus units."""
     row_bytes = row_bytes_of("rows", dst)
 
     def on_bus(view: View, rows: Indices | None) -> tuple[int, int]:

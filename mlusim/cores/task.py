@@ -107,7 +107,7 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Who it is, for messages: `task 3 (cluster 0, core 3)`."""
+        """The name of the task in messages: `task 3 (cluster 0, core 3)`."""
         who = "memory core of" if self.unit.is_memory_core else f"task {self.linear_id}"
         if self.unit.is_memory_core:
             return f"{who} cluster {self.unit.cluster.index}"
@@ -326,7 +326,7 @@ class Task:
         )
 
     def here(self, line: int, what: str) -> str:
-        """What it does, at which line, since when: for a message about a task that has not failed itself."""
+        """The current operation, its line and its start, for a message about a task that has not failed itself."""
         file, number, _ = self.chip.log.lines[line]
         return f"{what} at {Path(file).name}:{number} since {format_ns(self.now_ps)}"
 

@@ -260,7 +260,7 @@ def _enqueue(
 
 
 def _geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> _Geometry:
-    """What the shapes of the operands decide: duration, widest operand, elements of the first, boxes; and the count."""
+    """The values that depend on operand shapes alone: duration, widest operand, elements of the first, boxes, count."""
     widest = max(view.nbytes for view in views)
     work = Work(widest, tuple(view.size for view in views), tuple(view.itemsize for view in views), count)
     cost = stream if instruction is None else instruction.cost

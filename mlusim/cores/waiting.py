@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _Suspend:
-    """What a kernel's coroutine yields to give the board time."""
+    """The object that a kernel's coroutine yields to let simulated time pass."""
 
     __slots__ = ()
 
@@ -23,7 +23,7 @@ _ONCE = (SUSPEND,)
 
 
 class Waiting:
-    """What a waiting method of `Core` returns, to be awaited at once.
+    """The awaitable that a waiting method of `Core` returns. It must be awaited at once.
 
     Args:
         task: the task that waits; its `unawaited` record is cleared by the `await`.

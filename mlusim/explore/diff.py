@@ -42,7 +42,7 @@ class MetricChange(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """What a change would bring at the most, by retiming the run on a board without the loss: a prediction.
+    """The most that a change could gain, predicted by retiming the run on a board without the loss.
 
     Attributes:
         loss: the loss that it is about, as in `Floor.losses_ps`.

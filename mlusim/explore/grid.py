@@ -27,7 +27,7 @@ _COLUMN_OF_NRAM = "nram_usable_bytes"
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """What is swept: each a list of values.
+    """The axes of a sweep, each a list of values.
 
     Attributes:
         operator: name.

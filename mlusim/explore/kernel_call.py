@@ -50,7 +50,7 @@ class KernelCall:
     theory_ops: int | None = None
 
     def values(self, *, data: bool = True) -> dict[str, Any]:
-        """What each parameter is given, by name: arrays, `Output`, numbers. Raises `InputError`."""
+        """The arguments by parameter name: arrays, `Output`, numbers. Raises `InputError`."""
         kernel = self.kernel
         given = assign(
             kernel.name,

@@ -48,7 +48,7 @@ _REFUSALS = (PlanError, AllocationError, BoardError, InputError, LaunchError)
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """What is asked for.
+    """The settings of one run.
 
     Attributes:
         operator: as in `mlusim run NAME`, or the name of the user's function.
@@ -107,7 +107,7 @@ class Point:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def outcome(self, status: str, message: str, figures: Mapping[str, Any], host_s: float = 0.0) -> Outcome:
-        """What came of it, as a row."""
+        """The outcome as a row."""
         return Outcome(status, message, {**self.asked, **figures}, host_s)
 
 

@@ -43,7 +43,7 @@ CREATE TABLE points (
 
 
 class Outcome(NamedTuple):
-    """What came of a point.
+    """The outcome of a point.
 
     Attributes:
         status: DONE; IMPOSSIBLE: it does not fit the board, or breaks a rule; FAILED: it ran into an error; DIED: its
@@ -164,11 +164,11 @@ class Store:
         return {key for key, outcome in self._read(keys) if outcome.status in settled}
 
     def read(self, keys: Iterable[str]) -> dict[str, Outcome]:
-        """What came of each of the keys that are there."""
+        """The outcomes of the given keys that are in the file."""
         return dict(self._read(keys))
 
     def all(self) -> list[Outcome]:
-        """What came of every point in the file, by key; damaged rows are left out."""
+        """The outcome of every point in the file, by key; damaged rows are left out."""
         found = (self._outcome(row) for row in self._rows(f"{_SELECT} ORDER BY key", ()))
         return [outcome for outcome in found if outcome is not None]
 
@@ -210,7 +210,7 @@ class Store:
             raise self._trouble(error) from None
 
     def _outcome(self, row: Any) -> Outcome | None:
-        """What a row says; None where it is damaged, which is written down once."""
+        """The outcome in a row; None where it is damaged, which is noted once."""
         if not _is_good(row):
             text = f"{self.path}: the checksum of {_name(row)} is wrong, so it runs again"
             if text not in self.damaged:

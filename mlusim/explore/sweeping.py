@@ -31,7 +31,7 @@ class SweepInterrupt(KeyboardInterrupt):
 
 
 class Sweep:
-    """What came of a sweep: a row for each point, in the order of its axes.
+    """The result of a sweep: a row for each point, in the order of its axes.
 
     Attributes:
         rows: what was asked for, `status`, `message`, and the figures of the points that are done.

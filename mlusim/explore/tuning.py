@@ -32,7 +32,7 @@ _WORTH_A_WORD = 1.25
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Tuning:
-    """What `tune` found.
+    """The result of `tune`.
 
     Attributes:
         operator, board: what was tuned, and where.
@@ -63,7 +63,7 @@ class Tuning:
 
     @property
     def as_good(self) -> int:
-        """How many others are within 2 % of the best: the model does not tell them apart."""
+        """The number of others within 2 % of the best: the model cannot tell them apart."""
         return sum(row["time_ps"] <= NEAR * self.best["time_ps"] for row in self.rows[1:])
 
     def run(self, *, data: bool = True, progress: bool = False) -> Result:
@@ -236,7 +236,7 @@ def _check_single(axes: Axes, allowed: Sequence[str] = ("strategy",)) -> None:
 
 
 def _tuning(search: Search, device: Any) -> Tuning:
-    """What was found. Raises `MlusimError` where nothing fits."""
+    """The result. Raises `MlusimError` where nothing fits."""
     axes, board = search.axes, search.board
     if not search.tried:
         message = search.refused[0][2] if search.refused else "no strategy"

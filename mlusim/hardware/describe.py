@@ -55,7 +55,7 @@ def overview_rows() -> list[OverviewRow]:
 
 
 def field_meanings() -> dict[str, str]:
-    """What each parameter means, one line each, from the docstring of `Board`."""
+    """The meaning of each parameter in one line, from the docstring of `Board`."""
     return {name: meaning for name, (_, meaning) in _documented().items()}
 
 

@@ -36,7 +36,7 @@ SOURCES: dict[str, str] = {
 
 
 class _Row(NamedTuple):
-    """What sets a board apart from its family."""
+    """The differences of a board from its family."""
 
     name: str
     family: str
@@ -444,7 +444,7 @@ def preset(name: str, *, fitted: bool = True) -> Board:
 
 
 def _mixing_ps(values: dict[str, Any]) -> int:
-    """How far apart cores that are not in step load and store: as long as it takes to fill the NRAM of all of them."""
+    """The mixing window of reads and writes: the time that the DRAM takes to fill the NRAM of all cores."""
     cores = values["clusters"] * values["cores_per_cluster"]
     nbytes = cores * (values["nram_bytes"] - values["nram_reserved_bytes"])
     efficiency = values["dram_write_efficiency"] * values["dram_mixed_efficiency"]
@@ -452,7 +452,7 @@ def _mixing_ps(values: dict[str, Any]) -> int:
 
 
 def _fitted(family: str) -> _Layer:
-    """What the calibration says of a family: parameters of every board, then the family's own."""
+    """The fitted parameters of a family: those of every board, then the family's own."""
     return {
         fit.field: _Entry(fit.value, f"fitted: {fit.source}", fit.known_on)
         for fit in fitted_parameters()

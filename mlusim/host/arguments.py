@@ -163,7 +163,7 @@ def assign(
     dtype: Any = "float32",
     optional: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What each parameter of a kernel is given, in the order of the parameters.
+    """The arguments of a kernel in the order of its parameters.
 
     Args:
         kernel: its name, for messages.

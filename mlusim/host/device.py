@@ -89,7 +89,7 @@ class Device:
 
     @property
     def chip(self) -> Chip:
-        """What is simulated: clusters, cores, memories, links and clock."""
+        """The simulated chip: clusters, cores, memories, links and clock."""
         return self._chip
 
     @property

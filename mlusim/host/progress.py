@@ -20,7 +20,7 @@ _TO_GDRAM = [code for direction, code in DIRECTION_CODES.items() if direction.de
 
 
 class Progress:
-    """How far a run is: bytes that its copies to GDRAM were issued for, of those that its outputs have.
+    """The progress of a run: bytes of issued copies to GDRAM, of the bytes of its outputs.
 
     An estimate: a kernel may write an output twice, or a part of it. Make it before the run begins.
 

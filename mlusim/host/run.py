@@ -118,7 +118,7 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
 
 
 def parameter_names(kernel: Kernel, count: int) -> list[str]:
-    """What a kernel calls its arguments after `core`."""
+    """The names of a kernel's parameters after `core`."""
     try:
         parameters = list(inspect.signature(kernel).parameters.values())[1:]
     except (TypeError, ValueError):

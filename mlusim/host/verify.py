@@ -132,7 +132,7 @@ def _against(
     tolerance: float,
     repeat: Repeat | None,
 ) -> list[Finding]:
-    """What differs from the reference."""
+    """The differences from the reference."""
     found = (
         differs(log, views[name], results[name], np.asarray(wanted), tolerance, repeat)
         for name, wanted in expected.items()
@@ -141,7 +141,7 @@ def _against(
 
 
 def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> Mapping[str, Array]:
-    """What the outputs should be, by name. Raises `InputError` where the reference does not say which it means."""
+    """The expected outputs by name. Raises `InputError` where a reference does not name its output."""
     if reference is None:
         return {}
     wanted: Any = reference(*inputs) if callable(reference) else reference

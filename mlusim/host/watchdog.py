@@ -21,7 +21,7 @@ _DEBUGGERS = frozenset({"bdb", "pdb", "ipdb", "pudb", "debugpy", "pydevd", "_pyd
 
 
 def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseException]]:
-    """What to raise in the running thread, and again where the kernel catches it.
+    """The exceptions to raise in the running thread: the second one where the kernel catches the first.
 
     Python takes a class there and makes the object itself, without arguments.
     """

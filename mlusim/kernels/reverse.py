@@ -105,7 +105,7 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
 
 
 def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
-    """Where a tile comes from: gives for each tile a view of x, in the order in which its elements lie in NRAM.
+    """Maps a tile to its source, a view of x in the order in which the elements lie in NRAM.
 
     The last axis is a contiguous segment. The axes before it are loops over segments, backward where they are reversed.
     """

@@ -147,7 +147,7 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
 
 
 def kept_rows(source: int, rows: int, time: int) -> tuple[int, int]:
-    """Which of `rows` rows the input fills, when the first of them is its row `source`, inside it or not.
+    """The range of `rows` rows that the input fills, when the first is row `source` of the input, inside it or not.
 
     The other rows are vacated: some at the front for a shift to later times, some at the back for one to earlier times.
     The border lies on that of the segment, inside it, or the segment lies wholly on one side: with the short last
@@ -177,7 +177,7 @@ def blocks_in(buffer: View) -> Callable[[int, int, int], View]:
 
 
 def vacated_part(board: Board, block: View, first: int, last: int) -> View:
-    """What to clear of a block at the front of its buffer when rows [first, last) are kept and others are not.
+    """The parts of a block at the front of its buffer to clear when only rows [first, last) are loaded.
 
     Exactly the other rows, or, on the boards whose vector operands are aligned, these rounded out in the buffer.
     """

@@ -126,7 +126,7 @@ class Addresses:
         return rows[kept], kept
 
     def _places(self) -> Indices:
-        """What base and place give, for all lookups, or as one number where it is the same for all."""
+        """The sum of base and place for all lookups, or one number where it is the same for all."""
         if self.axes and not self.positional:
             return np.full(1, self.base, np.int64)
         rows = np.full(self.shape, self.base, np.int64)

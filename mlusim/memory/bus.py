@@ -34,7 +34,7 @@ def unit_counts(phase: int, segment_bytes: int, loops: Loops, unit_bytes: int) -
 
 
 def _phases(phase: int, loops: Loops, unit_bytes: int) -> dict[int, int]:
-    """How many segments begin at each offset within a unit."""
+    """The number of segments that begin at each offset within a unit."""
     phases = {phase % unit_bytes: 1}
     for count, stride in loops:
         period = unit_bytes // math.gcd(stride, unit_bytes)

@@ -24,7 +24,7 @@ class Clock(simpy.Environment):
 
 
 class Alarm:
-    """What `simpy.Environment.step` needs of an event: callbacks, which it takes away, and success.
+    """An event as `simpy.Environment.step` needs it: callbacks, which the step removes, and success.
 
     `Environment.timeout` makes an event object and a list for every ring. The links and pipes ring millions of times,
     so they hand one object to `Environment.schedule` each time: a third of the cost.

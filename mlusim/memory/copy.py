@@ -25,7 +25,7 @@ _MAX_LOOPS = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CopyShape:
-    """What one copy moves, independent of addresses beyond their place in a bus unit.
+    """The geometry of one copy. Of the addresses only the offset within a bus unit matters.
 
     Attributes:
         direction: source and destination memory.

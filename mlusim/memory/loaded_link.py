@@ -18,7 +18,7 @@ from mlusim.memory.link import Flow, Link
 
 
 def carried(offered: float, capacity: float, growth: float) -> float:
-    """What a link of `capacity` carries of the rates that its transfers would have unloaded, `offered` together.
+    """The rate that a link of `capacity` carries, when its transfers would have `offered` together unloaded.
 
     The utilisation u solves u (1 + growth u / (1 - u)) = offered / capacity.
     """

@@ -44,7 +44,7 @@ class Turn(NamedTuple):
 
 
 def address_turn(columns: int, narrowed: int = 0, *, positional: bool = False) -> Turn:
-    """What one address takes, from `columns` index values in NRAM, `narrowed` of them within a window."""
+    """The cost of one address from `columns` index values in NRAM, `narrowed` of them within a window."""
     return Turn(columns, 2 * columns + 2 * narrowed, 2 * columns + positional)
 
 

@@ -109,7 +109,7 @@ class View:
         return f"<view of {self.allocation.name} ({self.memory.value}): {dtype_name(self.dtype)} {list(self.shape)}>"
 
     def __str__(self) -> str:
-        """What it is, and the values that memory holds now; within a kernel `core.peek(view)` is up to date."""
+        """The view and the values in memory now; within a kernel `core.peek(view)` is up to date."""
         if self.allocation.buffer is None:
             return repr(self)
         return f"{self!r}\n{np.array2string(self.typed(), threshold=64)}"

@@ -232,7 +232,7 @@ def _size(nbytes: Any) -> int | None:
 
 
 def _kind(given: Any) -> str:
-    """What an argument is, for a message."""
+    """A description of an argument for a message."""
     if given is None:
         return "NULL"
     memory = ", memory of the host" if isinstance(given, np.ndarray | bytes | bytearray | memoryview) else ""

@@ -29,7 +29,7 @@ from mlusim.dtypes import (
 
 
 class mluOpStatus_t(IntEnum):
-    """What every mluOp function returns."""
+    """The status that every mluOp function returns."""
 
     MLUOP_STATUS_SUCCESS = 0
     MLUOP_STATUS_NOT_INITIALIZED = 1
@@ -81,7 +81,7 @@ class mluOpTensorLayout_t(IntEnum):
 
 
 class cnrtRet_t(IntEnum):
-    """What the memory functions return."""
+    """The status that the memory functions return."""
 
     cnrtSuccess = 0
     cnrtErrorArgsInvalid = 100006

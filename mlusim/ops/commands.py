@@ -30,7 +30,7 @@ class Command:
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """A summary in one line."""
         return self.operators[0].summary
 
     @property
@@ -67,7 +67,7 @@ class Command:
 
     @property
     def example_attributes(self) -> tuple[Attribute, ...]:
-        """What example inputs look like, beside their shape and element type."""
+        """The values of the example inputs, in words."""
         return self.operators[0].example_attributes
 
     def options(self, given: Options) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def _lookups_nd(x: Tensor, index: Tensor, *, axes: Sequence[int] | None, mode: s
 
 
 def _functions(operator: str, lookups_of: Callable[..., Lookups]) -> dict[str, Any]:
-    """How either operator is inferred, checked, planned and called, from its geometry."""
+    """Inference, checks, plan and call of both operators, from the geometry."""
 
     def infer(x: Tensor, index: Tensor, **attributes: Any) -> tuple[tuple[int, ...], Dtype]:
         return lookups_of(x, index, **attributes).value_shape, x.dtype

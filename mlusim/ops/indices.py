@@ -123,7 +123,7 @@ def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int,
 
 
 def _aligned_problem(x: Tensor, index: Tensor, src: Tensor | None, axes: Extents) -> str | None:
-    """What does not fit mode aligned, in words; None where all does."""
+    """The reason why shapes do not fit mode aligned; None where they do."""
     shapes = f"{x.name} has shape {list(x.shape)}, {index.name} {list(index.shape)}"
     if src is None:
         if len(index.shape) != len(x.shape) + 1:
@@ -138,7 +138,7 @@ def _aligned_problem(x: Tensor, index: Tensor, src: Tensor | None, axes: Extents
 
 
 def _standard_problem(x: Tensor, index: Tensor, src: Tensor | None) -> str | None:
-    """What does not fit mode standard, in words; None where all does."""
+    """The reason why shapes do not fit mode standard; None where they do."""
     wanted = (*index.shape[:-1], *x.shape[index.shape[-1] :])
     if src is None or src.shape == wanted:
         return None
@@ -149,7 +149,7 @@ def _standard_problem(x: Tensor, index: Tensor, src: Tensor | None) -> str | Non
 
 
 def _extents_problem(x: Tensor, name: str, positions: Extents, axes: Extents) -> str | None:
-    """Where an index leaves x along an axis that it does not choose on."""
+    """The extents by which an index exceeds x along axes that it does not choose on."""
     for axis, (count, extent) in enumerate(zip(positions, x.shape, strict=True)):
         if axis not in axes and count > extent:
             return (

@@ -242,7 +242,7 @@ def _limited(board: Board, nram_limit_bytes: int) -> Board:
 
 
 def tensor_of(given: Input) -> Tensor:
-    """What is known of an input before anything runs. Raises `InputError` for an element type the board has not."""
+    """Name, shape and element type of an input. Raises `InputError` for an element type the board has not."""
     return Tensor(given.name, given.array.shape, dtype_of(given.array.dtype))
 
 

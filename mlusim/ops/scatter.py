@@ -156,7 +156,7 @@ def _lookups_nd(x: Tensor, index: Tensor, src: Tensor, *, axes: Sequence[int] | 
 
 
 def _functions(operator: str, geometry_of: Callable[..., Lookups]) -> dict[str, Any]:
-    """How either operator is inferred, checked, planned and called, from its geometry."""
+    """Inference, checks, plan and call of both operators, from the geometry."""
 
     def lookups_of(x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Lookups:
         if x.dtype != src.dtype:

@@ -24,7 +24,7 @@ MAX_RANK = 64
 
 
 class Tensor(NamedTuple):
-    """What is known of a tensor before anything runs: its name in messages, its shape and its element type."""
+    """A tensor before anything runs: its name in messages, its shape and its element type."""
 
     name: str
     shape: tuple[int, ...]

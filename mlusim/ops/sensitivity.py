@@ -14,7 +14,7 @@ _NEAR = 1e-6
 
 
 class Sensitivity(NamedTuple):
-    """What one parameter does to the time.
+    """The effect of one parameter on the time.
 
     Attributes:
         field: of `Board`.

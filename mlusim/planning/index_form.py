@@ -9,7 +9,7 @@ from mlusim.hardware import Board
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexForm:
-    """What a core makes of index tuples, which decides the NRAM that they take.
+    """The address arithmetic on index tuples, which decides the NRAM they take.
 
     Attributes:
         columns: index values of a lookup.

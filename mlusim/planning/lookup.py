@@ -22,7 +22,7 @@ _WIDE = 1 << 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a planner of gather or scatter is asked.
+    """The job of a planner of gather or scatter.
 
     Attributes:
         board: the board's record.
@@ -39,7 +39,7 @@ class Job:
     operator: str
 
     def form(self, *, positional: bool, narrowed: int = 0) -> IndexForm:
-        """What a core makes of the index."""
+        """The address arithmetic on the index."""
         # Row numbers, and the extents that negative values wrap by, may need more than 32 bits.
         wide = math.prod(self.lookups.x_shape) >= _WIDE
         return IndexForm(columns=self.lookups.columns, positional=positional, narrowed=narrowed, wide=wide)

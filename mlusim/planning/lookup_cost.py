@@ -40,7 +40,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What the operations of one task cost on a board of which `tasks` are at work."""
+    """Costs of the operations of one task while `tasks` tasks run on the board."""
 
     board: Board
     tasks: int

@@ -119,7 +119,7 @@ def pivot_cuts(
 
 
 def tiles_in_words(board: Board, cut: Cut, buffers: int) -> str:
-    """How many tiles there are, and of what size."""
+    """The number of tiles, and their size."""
     return (
         f"usable NRAM {group_digits(board.nram_usable_bytes)} B in {buffers} buffer{'s'[: buffers != 1]}: "
         f"{group_digits(cut.tiles)} tile{'s'[: cut.tiles != 1]} of up to {group_digits(cut.elements)} elements"

@@ -100,7 +100,7 @@ def _corners(bounds: Any, count: int) -> Integers:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """How one operator on one shape is split on one board.
+    """The split of one operator on one shape and one board.
 
     Attributes:
         operator, strategy: names; strategy is what the user may choose.
@@ -362,7 +362,7 @@ def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
 
 
 def _times_covered(tiles: Tiles, shape: Sequence[int]) -> tuple[Integers, list[Integers]]:
-    """How often each cell is covered, on the grid of all the cuts that the tiles make."""
+    """The number of tiles over each cell, on the grid of all cuts between tiles."""
     rank = len(shape)
     cuts = [np.unique(np.concatenate([tiles.start[:, d], tiles.stop[:, d], [0, shape[d]]])) for d in range(rank)]
     # A difference array: +1 and -1 at the corners of each box, then sums along each axis.

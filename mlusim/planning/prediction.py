@@ -23,7 +23,7 @@ NEAR = 1.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileCost:
-    """What one tile costs.
+    """The cost of one tile.
 
     Attributes:
         load, store: one copy of each stage.

@@ -225,7 +225,7 @@ def _choose(candidates: list[_Candidate]) -> _Candidate:
 
 
 def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int, capacity: int) -> _Tier:
-    """What is cut, and why: an axis for which there is no room, or one for which there are cores to spare."""
+    """The axis that is cut, and the reason: it does not fit, or cores would be idle."""
     unit = f"a slice of {_n(unit_elements * itemsize)} B"
     if cut.pivot < first or (cut.pivot == first and cut.parts == 1):
         return 1, f"{unit} fits, up to {_n(cut.elements // unit_elements)} in a tile"

@@ -20,7 +20,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
-    """How the groups inside a tile are reversed.
+    """The methods by which the groups inside a tile are reversed.
 
     Attributes:
         name: the strategy.
@@ -54,7 +54,7 @@ def coalesce(shape: Sequence[int], axes: Sequence[int]) -> tuple[Group, ...]:
 
 
 def means_of(groups: tuple[Group, ...], pivot: int, name: str) -> Means:
-    """How the groups from the pivot on are reversed by a strategy."""
+    """The methods of a strategy for the groups from the pivot on."""
     last = len(groups) - 1
     if name == "mirror":
         segment = pivot

@@ -190,7 +190,7 @@ def plan_reverse_sequence(
 
 
 def _buffers(name: str, *, overlapped: bool) -> int:
-    """What is loaded and what is stored are two buffers when entries are moved within NRAM."""
+    """The number of buffers: two where entries are moved within NRAM, since load and store differ there."""
     return (2 if name == "staged" else 1) * (1 + overlapped)
 
 

@@ -282,7 +282,7 @@ def _sizes(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Extents:
 
 
 def _form(job: Job, sizes: Extents, *, in_whole: bool = False) -> IndexForm:
-    """What boxes of these sizes make of the index; `in_whole`: addressed in all of x."""
+    """The address arithmetic for boxes of these sizes; `in_whole`: addressed in all of x."""
     lookups = job.lookups
     tied = any(to is not None and (in_whole or sizes[to] > 1) for to in lookups.tied_to[: len(lookups.positions)])
     return job.form(positional=tied, narrowed=sum(sizes[axis] < lookups.x_shape[axis] for axis in lookups.axes))

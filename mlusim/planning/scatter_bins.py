@@ -40,7 +40,7 @@ _REGION_PART = 15 / 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binning:
-    """What both launches work with.
+    """The common sizes of both launches.
 
     Attributes:
         size, bins: rows of a region, and regions.

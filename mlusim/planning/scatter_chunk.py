@@ -15,7 +15,7 @@ from mlusim.units import ceil_div, group_digits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """What a core takes of the updates at once.
+    """The updates that a core handles at once.
 
     Attributes:
         sizes: values along each axis, at most.
@@ -130,7 +130,7 @@ def words_of(job: Job, chunk: Chunk, form: IndexForm, buffers: list[int], how: s
 
 
 def boxes_in(shape: Extents, sizes: Extents) -> int:
-    """How many boxes of these sizes a shape is cut into."""
+    """The number of boxes of these sizes in a shape."""
     return math.prod(ceil_div(extent, size) for extent, size in zip(shape, sizes, strict=True))
 
 

@@ -26,7 +26,7 @@ MAX_SEGMENTS = MAX_SEGNUM + 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What one buffer of NRAM takes.
+    """The size of one NRAM buffer.
 
     Attributes:
         tier: 1 whole units, 2 a unit cut into segments of rows, 3 a row cut into chunks of elements.

@@ -78,7 +78,7 @@ def tile_cost(
     busiest: float = 1.0,
     mean: float = 1.0,
 ) -> TileCost:
-    """What a tile of (rows, channels, elements) costs; `shifts`: tiles for each shift that is loaded."""
+    """The cost of a tile of (rows, channels, elements); `shifts`: tiles for each shift that is loaded."""
     rows, wide, elements = tile
     segment = wide * elements * itemsize
     loops = ((rows, shape[2] * shape[3] * itemsize),) if rows > 1 else ()

@@ -10,7 +10,7 @@ from mlusim.units import PS_PER_US
 
 
 class RunFigures(ABC):
-    """What has `metrics` has these too."""
+    """The common figures of everything that has `metrics`."""
 
     @property
     @abstractmethod

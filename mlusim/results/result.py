@@ -76,7 +76,7 @@ class Result(RunFigures):
         self.outputs: Mapping[str, np.ndarray[Any, Any]] = {}
 
     def memory_at(self, time_ns: float, core: int = 0) -> Moment:
-        """What a core's memories hold at a moment, who wrote it last and what is in flight.
+        """The memories of a core at a moment: buffers, their last writers, operations in flight.
 
         Args:
             time_ns: the moment, in nanoseconds of simulated time, as reports show it.
@@ -99,7 +99,7 @@ class Result(RunFigures):
 
     @cached_property
     def known(self) -> Known:
-        """What measurements of real boards say about the model's error on this run."""
+        """The known error of the model for this run, from measurements of real boards."""
         return known_of(Records(self.log, self.board), self.metrics, self.floor)
 
     @cached_property

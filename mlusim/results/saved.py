@@ -64,7 +64,7 @@ _TABLES = _RECORDS | {"loops": LoopRecord}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Saved:
-    """What a file holds of a run: see `mlusim.results.result.Result` for each."""
+    """The parts of a run in a file: see `mlusim.results.result.Result` for each."""
 
     operator: str
     board: Board

@@ -327,7 +327,7 @@ class _HostTimes:
 
 
 def _nothing() -> None:
-    """What a scalar load reads when it is timed again."""
+    """The value that a replayed scalar load returns."""
 
 
 def _byte_strides(dst: View, src: View) -> tuple[int, ...]:

@@ -94,7 +94,7 @@ class Fit:
         )
 
     def cost(self, values: Values) -> float:
-        """What the fit makes least."""
+        """The residuals that the fit minimises."""
         misses = self.residuals(values) / _ROW_DOUBT
         pulls = [
             math.log(value / first) / item.doubt

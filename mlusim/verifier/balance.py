@@ -46,7 +46,7 @@ class Balance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineTraffic:
-    """What one source line moved.
+    """The bytes that one source line moved.
 
     Attributes:
         file, line, operation: the line.
@@ -124,7 +124,7 @@ def memory_traffic(log: Log, accesses: Accesses) -> dict[str, tuple[int, int]]:
 
 
 def traffic_of(log: Log, columns: dict[str, Integers]) -> list[LineTraffic]:
-    """What each source line moved, the most bus bytes first."""
+    """The bytes that each source line moved, the most bus bytes first."""
     moved = np.flatnonzero(np.isin(columns["pipe"], (IO, MOVE, SCALAR)) & (columns["bytes_requested"] > 0))
     if not len(moved):
         return []

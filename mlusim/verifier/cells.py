@@ -210,7 +210,7 @@ class Cells:
 
 
 def _edges(geometry: Geometry, step: int) -> list[tuple[Any, int]]:
-    """Where the segments of a geometry begin (1) and end (-1), in cells: (first of the loops,), or all of them."""
+    """The cells in which segments of a geometry begin (1) and end (-1): (first of the loops,), or all of them."""
     if geometry.listed is None and nested(geometry.run, geometry.loops):
         return [((geometry.start // step,), 1), (((geometry.start + geometry.run) // step,), -1)]
     starts, stops = geometry.segments()

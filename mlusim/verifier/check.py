@@ -96,7 +96,7 @@ def sort_findings(found: Iterable[Finding]) -> list[Finding]:
 
 
 def prove(plan: Plan) -> list[Finding]:
-    """What is wrong with a plan before anything runs: tiles that miss, overlap, leave the output or do not fit."""
+    """The findings on a plan before anything runs: tiles that miss, overlap, leave the output or do not fit."""
     try:
         plan.check()
     except PlanError as error:

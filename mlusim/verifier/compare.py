@@ -86,7 +86,7 @@ def _unequal(result: Array, expected: Array, tolerance: float) -> Array:
 def _origin(
     log: Log, identity: int, byte: int, nbytes: int, repeat: Callable[[int], Mapping[int, Array]] | None
 ) -> tuple[tuple[Site, ...], str]:
-    """Who wrote an element last, who made the bytes that it stored, and what that one read."""
+    """The last writer of an element, the operation that made the bytes it stored, and what that one read."""
     columns = log.columns()
     accesses = accesses_of(log, columns)
     store = last_writer(accesses, identity, byte, nbytes, len(log))

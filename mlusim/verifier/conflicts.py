@@ -28,7 +28,7 @@ _SHARED_MEMORIES = ("gdram", "sram")
 
 
 class Space:
-    """Where bytes are the same bytes: by allocation, its space and the address of its first byte there.
+    """The identity of bytes: for each allocation its space and the address of its first byte there.
 
     An allocation of GDRAM or SRAM is a space of its own. Within a task NRAM, WRAM and LDRAM are one each, because a
     scope gives addresses back while a copy may still use them.

@@ -45,7 +45,7 @@ class Coverage:
     planned: str = ""
 
     def look(self) -> tuple[list[TensorUse], list[Finding]]:
-        """What happened to each tensor, and what is wrong with it."""
+        """The use of each tensor, and its findings."""
         output, found = planned_output(self.log, self.plan, self.planned)
         uses = []
         for identity, allocation in enumerate(self.log.allocations):
@@ -124,7 +124,7 @@ class Coverage:
         return use, found
 
     def _atomic(self, run: Accesses) -> Flags:
-        """Which accesses are those of atomics."""
+        """A mask of the accesses by atomics."""
         atomic = np.array([name in ATOMIC_NAMES for name in self.log.ops], bool)
         return np.asarray(atomic[self.order.op[self.order.place[run.record]]], bool)
 
@@ -262,7 +262,7 @@ def _join(one: Accesses, other: Accesses) -> Accesses:
 
 
 def _repeats(run: Accesses) -> tuple[Accesses, Integers]:
-    """What single operations write more than once, as accesses, and how many times beyond the first."""
+    """Accesses of single operations that write bytes more than once, and how many times beyond the first."""
     geometries, offsets, extra = [], [], []
     several = [number for number, one in enumerate(run.geometries) if one.touched_bytes > one.nbytes]
     if several:

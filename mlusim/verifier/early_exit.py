@@ -112,7 +112,7 @@ def _written(line: str, log: Log | None = None, traceback: TracebackType | None 
 
 
 def _hang(log: Log, order: Order) -> Finding | None:
-    """Who waits at which barrier, and who of those that it counts has returned."""
+    """The tasks that wait at each barrier, and those counted by it that have returned."""
     open_tasks = [task for task, record in enumerate(log.tasks) if record.end_ps < 0]
     last = order.first[np.array(open_tasks, np.int64) + 1] - 1
     waiting = last[order.is_barrier[last]] if len(log) else last

@@ -42,7 +42,7 @@ def last_writer(accesses: Accesses, alloc: int, byte: int, nbytes: int, before: 
 def producer_of(
     log: Log, columns: dict[str, Integers], accesses: Accesses, store: int, byte: int, nbytes: int
 ) -> Producer | None:
-    """What made an element that a store wrote; None where the store did, or nobody can say.
+    """The operation that made an element which a store wrote; None where it is the store itself, or unknown.
 
     Args:
         log, columns, accesses: of the run.

@@ -196,7 +196,7 @@ class Races:
         )
 
     def _order_them(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
-        """Which sync would order two tasks, or none: name, rule and remedy."""
+        """The sync that would order two tasks, or none: name, rule and remedy."""
         tasks = [int(self.order.task[self.order.place[self.accesses.record[row]]]) for row in (a, b)]
         jobs = [job_of(self.log, task) for task in tasks]
         own_bytes = "give each task bytes of its own"
@@ -260,7 +260,7 @@ def _with(chief: Finding, others: tuple[Finding, ...]) -> Finding:
 
 
 def job_of(log: Log, task: int) -> tuple[int, ...]:
-    """What a task is placed with: launch, and for a union its place in the grid, for a BLOCK task itself."""
+    """The group that a task is placed with: its launch, and its union's position in the grid, or itself for BLOCK."""
     record = log.tasks[task]
     launch = log.launches[record.launch]
     if launch.kind == "BLOCK":

@@ -21,7 +21,7 @@ _GREEN, _RED, _BOLD, _END = "\x1b[32m", "\x1b[31m", "\x1b[1m", "\x1b[0m"
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report:
-    """What the verification of a run found.
+    """The findings and figures of a verified run.
 
     Attributes:
         name: the kernel or operator.

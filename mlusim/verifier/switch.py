@@ -23,7 +23,7 @@ def checked(on: bool = True) -> Iterator[None]:  # noqa: FBT001, FBT002 - a swit
 
 
 def is_checked(choice: bool | None) -> bool:  # noqa: FBT001
-    """What a call chose, or else the default here."""
+    """The choice of a call, or the default."""
     return _default.get() if choice is None else choice
 
 

@@ -10,7 +10,7 @@ from mlusim.units import group_digits, short_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorUse:
-    """What a run did with one tensor of the host.
+    """The use of one tensor of the host in a run.
 
     Attributes:
         name, shape, dtype, nbytes: the tensor.

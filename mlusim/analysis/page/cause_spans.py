@@ -142,7 +142,7 @@ def _strip(some: Integers, cause: int) -> _Piece:
 
 
 def _pipes(records: Records) -> list[_Piece]:
-    """What the pipes did: of a copy its start-up, what it would take alone, and what sharing adds."""
+    """The spans of the pipes; a copy has its start-up, its time alone, and what sharing adds."""
     pipe, start, moving = records.pipe, records.start_ps, records.moving_ps
     alone_end = moving + records.moving_alone_ps
     shared = records.is_copy & (records.moving_alone_ps > 0)

@@ -139,7 +139,7 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
 
 
 def losses(floor: Floor, cores: int) -> Figure:
-    """What the run has above its floor, by cause, of the average core; the floor itself on top."""
+    """The time above the lower bound by cause, per core on average, with the bound itself on top."""
     found = sorted(((total, name) for name, total in floor.losses_ps.items() if total), reverse=True)
     names = ["lower bound", *(LOSSES[name] for _, name in found)]
     times = [floor.time_ps / PS_PER_US, *(total / cores / PS_PER_US for total, _ in found)]

@@ -137,7 +137,7 @@ def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
 
 
 def verification(report: Report | None) -> str:
-    """What the verification found, and the split proof."""
+    """The findings of the verification, and the split proof."""
     if report is None:
         return (
             "<p>This run was not checked. <code>--check</code>, or <code>check=True</code>, proves the split and looks "

@@ -24,7 +24,7 @@ class Roof(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Where the run is."""
+    """The point of the run."""
 
     name: str
     x: float

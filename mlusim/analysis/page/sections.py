@@ -110,7 +110,7 @@ class Sections:
         return f'<dl class="cards">{boxes}</dl>\n<p>{self._sentence()}</p>\n{table(("", "", ""), cells, (1,))}'
 
     def _sentence(self) -> str:
-        """What to look at first."""
+        """The section with the summary."""
         result = self.result
         if not self.ran:
             return "Nothing was launched: there was nothing to do, so no time passed and no byte moved."

@@ -133,7 +133,7 @@ def _fewer(rows: Integers, columns: Integers, most: int) -> tuple[Integers, Inte
 
 
 def _edges(samples: Integers, chosen: Integers, extent: int) -> Integers:
-    """Where each cell begins: half way from the sample before; and where the last one ends."""
+    """The edges of the cells: half way between samples, and the end of the last."""
     middle = (samples[1:] + samples[:-1] + 1) // 2
     starts = np.concatenate([[0], middle])[chosen]
     starts[0] = 0

@@ -70,7 +70,7 @@ class Form:
         return sum(argument.default is None for argument in self.arguments)
 
     def bind(self, values: Sequence[Any], itemsizes: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a call means.
+        """The meaning of a call.
 
         Args:
             values: the arguments as given; those of pointers are not looked at, but for numbers in their place.

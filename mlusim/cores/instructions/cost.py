@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What an instruction works on, as far as its cost depends on it.
+    """The operands of an instruction, as far as its cost depends on them.
 
     Attributes:
         widest_bytes: bytes of its widest operand.

@@ -110,7 +110,7 @@ def _check_type(what: str, board: Board, dtype: np.dtype[Any], types: Types) -> 
 
 
 def extent_of(operand: Operand, value: Value, itemsize: int) -> Extent:
-    """What a value covers; a number counts as one element of the instruction's type."""
+    """The extent of a value; a number counts as one element of the instruction's type."""
     del operand
     if isinstance(value, View):
         return Extent(value.shape, value.itemsize)

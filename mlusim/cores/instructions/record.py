@@ -49,7 +49,7 @@ ANY: Types = dict.fromkeys(ALL, SERIES_2XX)
 
 
 class Overlap(Enum):
-    """Which bytes the result may share with a source."""
+    """The overlap that the result may have with a source."""
 
     SAME = "the result may begin where a source does; otherwise they are apart"
     CONVERT = "the result may share its first byte with a source as wide or wider, or its last byte with a narrower one"
@@ -57,7 +57,7 @@ class Overlap(Enum):
 
 
 class Match(Enum):
-    """How the element type of an operand follows from that of the instruction's first source."""
+    """The rule by which an operand's element type follows from that of the first source."""
 
     SAME = "the same type"
     WIDTH = "a type of the same width"
@@ -88,7 +88,7 @@ SRC = Operand("src")
 
 
 class Extent(NamedTuple):
-    """What an operand covers: its shape and the bytes of an element; a number has the shape ()."""
+    """The extent of an operand: its shape and the bytes of an element; a number has the shape ()."""
 
     shape: Shape
     itemsize: int

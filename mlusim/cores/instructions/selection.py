@@ -37,7 +37,7 @@ def bits_of(mask: Array, count: int) -> Array:
 
 
 def by_elements(mask: Array, count: int) -> Array:
-    """Which elements of a mask are not 0."""
+    """The elements of a mask that are not 0."""
     chosen: Array = mask.reshape(-1)[:count] != 0
     return chosen
 
