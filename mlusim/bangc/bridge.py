@@ -27,7 +27,8 @@ from mlusim.dtypes import BFLOAT16
 from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.allocation import POISON, Allocation, Memory
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.view import Pointer, View, contiguous_strides
+from mlusim.memory.layout import contiguous_strides
+from mlusim.memory.view import Pointer, View
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:

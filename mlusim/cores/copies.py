@@ -99,12 +99,8 @@ def _copy(  # noqa: PLR0913
         key = (
             dst_allocation.memory,
             src_allocation.memory,
-            dst.shape,
-            src.shape,
-            dst.strides,
-            src.strides,
-            dst.itemsize,
-            src.itemsize,
+            dst.layout,
+            src.layout,
             (dst_allocation.address + dst.offset) % issuer.dram_unit_bytes,
             (src_allocation.address + src.offset) % issuer.dram_unit_bytes,
         )
@@ -120,8 +116,11 @@ def _copy(  # noqa: PLR0913
                 shape,
                 issuer.log.box(dst.shape, dst.strides, dst.itemsize),
                 issuer.log.box(src.shape, src.strides, src.itemsize),
+                as_typed=dst.dtype == src.dtype and dst.dtype.isbuiltin == 1,
             )
-        effect = (dst.raw(), src.raw()) if issuer.has_data else None
+        effect = None
+        if issuer.has_data and not (dst_allocation.freed or src_allocation.freed):
+            effect = (dst.typed(), src.typed()) if geometry.as_typed else (dst.raw(), src.raw())
     if dst_allocation.freed or src_allocation.freed or dst_allocation.read_only:
         check_usable(src_allocation, write=False)
         check_usable(dst_allocation, write=True)
@@ -136,8 +135,7 @@ def _copy(  # noqa: PLR0913
     issue_ps = task.now_ps = task.now_ps + issuer.issue_ps
     # A pipe that has nothing to do starts at once; `pipe.start` does the rest for the others.
     waits = blocking and not task.is_idle()
-    starts = pipe.current is None and geometry.has_work and pipe.twin is None and not waits
-    starts = starts and not geometry.by_memory_core
+    starts = pipe.current is None and geometry.has_work and not (waits or geometry.by_memory_core)
     record = issuer.log.records.add(
         geometry.instructions[blocking],
         task.index,
@@ -168,6 +166,8 @@ def _copy(  # noqa: PLR0913
         task.pending_io += pipe is not unit.move
         task.pending_move += pipe is unit.move
         pipe.current = transfer
+        if pipe.twin is not None:
+            pipe.twin.current = transfer
         pipe.link.join(transfer, issue_ps + transfer.latency_ps, issuer.chip.environment.now)
     elif waits:
         task.when_idle(partial(pipe.submit_after_wait, transfer))
@@ -208,7 +208,14 @@ def _copy_in_stream(
 
 
 def _geometry(
-    issuer: Issuer, dst: View | Pointer, src: View | Pointer, shape: CopyShape, dst_box: int, src_box: int
+    issuer: Issuer,
+    dst: View | Pointer,
+    src: View | Pointer,
+    shape: CopyShape,
+    dst_box: int,
+    src_box: int,
+    *,
+    as_typed: bool = False,
 ) -> CopyGeometry:
     """Everything about a copy that its geometry decides."""
     issuer.check_reach(src.allocation.memory)
@@ -216,10 +223,11 @@ def _geometry(
     # Between SRAMs the target is any cluster of the union.
     if shape.direction is not Direction.SRAM2SRAM or all(to is not c.sram for c in issuer.task.job.clusters):
         issuer.check_reach(to)
-    key = (shape, dst_box, src_box, issuer.unit.is_memory_core)
+    key = (shape, dst_box, src_box, issuer.unit.is_memory_core, as_typed)
     geometry: CopyGeometry | None = issuer.chip.copy_geometries.get(key)
     if geometry is None:
-        geometry = issuer.chip.copy_geometries[key] = CopyGeometry(issuer.chip, issuer.unit, shape, dst_box, src_box)
+        geometry = CopyGeometry(issuer.chip, issuer.unit, shape, dst_box, src_box, as_typed=as_typed)
+        issuer.chip.copy_geometries[key] = geometry
     return geometry
 
 
@@ -269,9 +277,14 @@ def _byte_form(
 
 
 class CopyGeometry:
-    """A copy's geometry as the pipes and the log need it."""
+    """A copy's geometry as the pipes and the log need it.
+
+    `as_typed`: both sides have one element type of NumPy's own, which copies bit by bit; else they move as unsigned
+    integers of its width.
+    """
 
     __slots__ = (
+        "as_typed",
         "asynchronous",
         "by_memory_core",
         "cost",
@@ -284,8 +297,11 @@ class CopyGeometry:
         "stream_instruction",
     )
 
-    def __init__(self, chip: Chip, unit: Unit, shape: CopyShape, dst_box: int, src_box: int) -> None:
+    def __init__(
+        self, chip: Chip, unit: Unit, shape: CopyShape, dst_box: int, src_box: int, *, as_typed: bool
+    ) -> None:
         direction = shape.direction
+        self.as_typed = as_typed
         self.direction = direction
         self.cost = copy_cost(chip.board, shape, memory_core=unit.is_memory_core)
         self.has_work = self.cost.work > 0

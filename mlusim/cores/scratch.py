@@ -68,7 +68,11 @@ class Scratch:
             self._memory, extents, element, name or f"{self._memory.kind.value} buffer {len(self._owned)}"
         )
         self._owned.append(allocation)
-        return View.of(allocation, extents, element)
+        view = View.of(allocation, extents, element)
+        if allocation.buffer is not None:
+            # Slices take their arrays from this one, which costs less than making them.
+            view.typed()
+        return view
 
     def adopt(self, allocation: Allocation) -> None:
         """Take charge of an allocation that a front end has placed: it is freed when the task ends."""

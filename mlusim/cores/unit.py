@@ -99,13 +99,18 @@ class Unit:
     def apply_until(self, now: int) -> None:
         """Let every vector instruction that has ended by now act on memory, in order."""
         effects = self.effects
+        if effects and effects[0][0] <= now:
+            self.chip.quiet.run(self._apply_until, now)
+
+    def _apply_until(self, now: int) -> None:
+        effects = self.effects
         while effects and effects[0][0] <= now:
             effects.popleft()[1]()
 
     def apply_all(self) -> None:
         """Let every vector instruction that was issued act on memory, in order."""
-        while self.effects:
-            self.effects.popleft()[1]()
+        if self.effects:
+            self.apply_until(max(end_ps for end_ps, _ in self.effects))
 
     def apply_late(self, *, io: bool = True, move: bool = True) -> None:
         """In late mode: let asynchronous copies that a sync has ordered act on memory."""

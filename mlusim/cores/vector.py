@@ -15,27 +15,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.instructions.cost import Work, stream
 from mlusim.cores.instructions.limits import (
     ALIGNED_SIZE_BYTES,
     Value,
     bind,
     check_aligned,
-    check_geometry,
-    check_overlap,
     check_since,
     check_types,
     main_type,
 )
-from mlusim.cores.instructions.record import Instruction, Match, same_size
+from mlusim.cores.instructions.record import Instruction, Match
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.ordering import COMPUTE_PIPES
 from mlusim.cores.syncs import sync
+from mlusim.cores.vector_call import (
+    Geometry,
+    VectorCall,
+    call_key,
+    check_contiguous,
+    check_memories,
+    check_operand,
+    geometry_of,
+)
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import MissingDataError, OperandError
 from mlusim.log import NO_OPERAND, NONE, VECTOR
-from mlusim.memory.allocation import check_usable
-from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -43,7 +47,6 @@ if TYPE_CHECKING:
 
 # In the log, where "memcpy" is a copy by a DMA engine.
 STREAM_MOVE = "bang_move"
-_Geometry = tuple[int, int, int, tuple[int, ...], int]
 
 
 def call(
@@ -53,12 +56,21 @@ def call(
 
     Without its result an instruction that may answer to a register does so, and gives what to await.
     """
+    if not (named or instruction.counts):
+        # What was called like this before is bound and checked, where the operands lie excepted.
+        known = issuer.chip.vector_calls.get(call_key(instruction, given))
+        if known is not None:
+            _issue(issuer, line, known, given[: len(instruction.operands)])
+            return None
     if instruction.to_register and len(given) == len(instruction.operands) - 1 and not named:
         return issue_to_register(issuer, line, instruction, given)
     operands, attributes = bind(instruction, given, named)
     if instruction.counts:
         return issue_and_count(issuer, line, instruction, operands, attributes)
-    issue(issuer, line, instruction, operands, attributes)
+    known = _known(issuer, instruction, operands, attributes)
+    if not named:
+        issuer.chip.vector_calls[call_key(instruction, given)] = known
+    _issue(issuer, line, known, operands)
     return None
 
 
@@ -100,27 +112,60 @@ def issue(
 
     Raises `OperandError` for a limit that does not hold, `AllocationError` for memory that was freed.
     """
-    views = [value for value in operands if isinstance(value, View)]
-    _check_memories(issuer, instruction, operands)
-    keyed = tuple(attributes.values()) if instruction.geometry is not same_size else ()
-    numbers = tuple(isinstance(value, View) for value in operands)
-    key = (instruction.name, keyed, numbers, *[(view.shape, view.strides, view.dtype) for view in views])
-    geometry = issuer.chip.vector_geometries.get(key)
-    if geometry is None:
-        check_types(instruction, issuer.board, operands)
-        _check_contiguous(instruction.name, views)
-        check_geometry(instruction, operands, attributes)
-        count = instruction.count([view.dtype for view in views], attributes)
-        geometry = issuer.chip.vector_geometries[key] = _geometry_of(issuer, instruction, views, count)
-    check_overlap(instruction, operands)
-    if issuer.board.needs_aligned_vectors:
-        for view in views:
-            check_aligned(instruction.name, instruction.multiple_2xx, issuer.board, view)
+    return _issue(issuer, line, _known(issuer, instruction, operands, attributes), operands, found)
+
+
+def _known(
+    issuer: Issuer, instruction: Instruction, operands: Sequence[Value], attributes: Mapping[str, Any]
+) -> VectorCall:
+    """What the layouts and attributes decide. Raises as `issue`."""
+    check_memories(issuer, instruction, operands)
+    key = call_key(instruction, (*operands, *attributes.items()))
+    known: VectorCall | None = issuer.chip.vector_calls.get(key)
+    if known is None:
+        known = issuer.chip.vector_calls[key] = VectorCall(issuer, instruction, operands, attributes)
+    return known
+
+
+def _issue(
+    issuer: Issuer, line: int, known: VectorCall, operands: Sequence[Value], found: list[int] | None = None
+) -> int:
+    """Issue what has been checked but for where its operands lie; returns its record."""
+    views: Any = [value for value in operands if isinstance(value, View)] if known.has_numbers else operands
+    known.check(issuer, operands, views)
     effect = None
     if issuer.has_data:
-        sources = [_operand_value(instruction, operands, value) for value in operands[1:]]
-        effect = partial(_compute, instruction, views[0], sources, attributes, found)
-    return _enqueue(issuer, line, instruction.name, views, geometry, effect)
+        instruction = known.instruction
+        arrays = [
+            value.typed() if value.__class__ is View else _number(issuer, instruction, operands, value)
+            for value in operands
+        ]
+        effect = partial(instruction.compute, *arrays)
+        if known.attributes:
+            effect = partial(effect, **known.attributes)
+        if found is not None:
+            effect = partial(_count, found, effect)
+    issuer.begin()
+    log, unit, task = issuer.log, issuer.unit, issuer.task
+    issue_ps = start_ps = task.now_ps
+    waited_for = NONE
+    if unit.vector_free_ps > start_ps:
+        start_ps = unit.vector_free_ps
+        waited_for = unit.vector_record
+    end_ps = start_ps + known.duration_ps
+    places: list[int] = []
+    for view in views[:3]:
+        places += (view.allocation.identity, view.offset)
+    record = log.records.add(known.code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *places)
+    if known.more_boxes:
+        log.more_operands[record] = [
+            (view.allocation.identity, view.offset, box) for view, box in zip(views[3:], known.more_boxes, strict=True)
+        ]
+    unit.vector_free_ps = end_ps
+    unit.vector_record = record
+    if effect is not None:
+        unit.effects.append((end_ps, effect))
+    return record
 
 
 def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sources: Sequence[Any]) -> Waiting:
@@ -134,13 +179,13 @@ def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sourc
     if not issuer.has_data:
         raise MissingDataError(f"{name} to a register in a timing-only run, which has no numbers: run with data")
     views = [value for value in operands[1:] if isinstance(value, View)]
-    _check_memories(issuer, instruction, operands)
-    _check_contiguous(name, views)
+    check_memories(issuer, instruction, operands)
+    check_contiguous(name, views)
     result_types = instruction.operands[0].types
     dtype = main_type(instruction, operands) if result_types is None else next(iter(result_types))
     if views[0].dtype not in instruction.types:
         check_types(instruction, issuer.board, (views[0], *views))
-    geometry = _geometry_of(issuer, instruction, views, 1)
+    geometry = geometry_of(issuer, instruction, views, 1)
     register = np.zeros(1, dtype)
     arrays = [view.typed() for view in views]
     record = _enqueue(
@@ -182,9 +227,9 @@ def issue_counted(
     """
     for view in views:
         if view.allocation.memory is not issuer.unit.wram:
-            _check_operand(issuer, name, view, write=view is views[0])
+            check_operand(issuer, name, view, write=view is views[0])
     if name != STREAM_MOVE:
-        _check_contiguous(name, views)
+        check_contiguous(name, views)
     instruction = INSTRUCTIONS.get(name)
     if instruction is not None:
         check_since(instruction, issuer.board)
@@ -192,7 +237,7 @@ def issue_counted(
         multiple = ALIGNED_SIZE_BYTES if instruction is None else instruction.multiple_2xx
         for view in views:
             check_aligned(name, multiple, issuer.board, view)
-    return _enqueue(issuer, line, name, views, _geometry_of(issuer, instruction, views, count), effect)
+    return _enqueue(issuer, line, name, views, geometry_of(issuer, instruction, views, count), effect)
 
 
 def stream_move(issuer: Issuer, line: int, dst: View, src: View) -> int:
@@ -201,11 +246,11 @@ def stream_move(issuer: Issuer, line: int, dst: View, src: View) -> int:
     Raises `OperandError` for other memories or sizes.
     """
     for view in (dst, src):
-        _check_operand(issuer, STREAM_MOVE, view, write=view is dst)
+        check_operand(issuer, STREAM_MOVE, view, write=view is dst)
     if dst.nbytes != src.nbytes or not dst.size:
         raise OperandError(f"{STREAM_MOVE} of {src!r} to {dst!r}: as many bytes on both sides, one or more")
     effect = partial(_move, dst, src) if issuer.has_data else None
-    return _enqueue(issuer, line, STREAM_MOVE, (dst, src), _geometry_of(issuer, None, (dst, src), 1), effect)
+    return _enqueue(issuer, line, STREAM_MOVE, (dst, src), geometry_of(issuer, None, (dst, src), 1), effect)
 
 
 def _move(dst: View, src: View) -> None:
@@ -217,7 +262,7 @@ def _enqueue(
     line: int,
     name: str,
     views: Sequence[View],
-    geometry: _Geometry,
+    geometry: Geometry,
     effect: Callable[[], None] | None,
     *,
     result: bool = True,
@@ -259,72 +304,14 @@ def _enqueue(
     return record
 
 
-def _geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> _Geometry:
-    """The values that depend on operand shapes alone: duration, widest operand, elements of the first, boxes, count."""
-    widest = max(view.nbytes for view in views)
-    work = Work(widest, tuple(view.size for view in views), tuple(view.itemsize for view in views), count)
-    cost = stream if instruction is None else instruction.cost
-    boxes = tuple(issuer.log.box(view.shape, view.strides, view.itemsize) for view in views)
-    return issuer.board.cycles_ps(cost(issuer.board, work)), widest, views[0].size, boxes, count
+def _number(issuer: Issuer, instruction: Instruction, operands: Sequence[Value], value: Any) -> Any:
+    """A number in the instruction's element type."""
+    return issuer.chip.quiet.run(_as_type, value, main_type(instruction, operands))
 
 
-def _operand_value(instruction: Instruction, operands: Sequence[Value], value: Value) -> Any:
-    """A view as it is; a number in the instruction's element type."""
-    if isinstance(value, View):
-        return value
-    with np.errstate(all="ignore"):
-        return np.asarray(value).astype(main_type(instruction, operands))
+def _as_type(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    return np.asarray(value).astype(dtype)
 
 
-def _compute(
-    instruction: Instruction,
-    dst: View,
-    sources: Sequence[Any],
-    attributes: Mapping[str, Any],
-    found: list[int] | None,
-) -> None:
-    arrays = [source.typed() if isinstance(source, View) else source for source in sources]
-    number = instruction.compute(dst.typed(), *arrays, **attributes)
-    if found is not None:
-        found.append(number)
-
-
-def _check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[Value]) -> None:
-    """Raise `OperandError` for an operand outside the core's NRAM, or WRAM where it belongs there."""
-    unit = issuer.unit
-    for operand, value in zip(instruction.operands, operands, strict=True):
-        if not isinstance(value, View):
-            continue
-        allocation = value.allocation
-        if operand.memory == "wram":
-            if allocation.memory is not unit.wram:
-                raise OperandError(
-                    f"{instruction.name} of {value!r}: {operand.name} lies in this core's WRAM; memcpy it there first"
-                )
-            if allocation.freed:
-                check_usable(allocation, write=False)
-        elif allocation.freed or allocation.memory is not unit.nram:
-            _check_operand(issuer, instruction.name, value, write=value is operands[0])
-
-
-def _check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> None:
-    allocation = view.allocation
-    if allocation.memory is not issuer.unit.nram:
-        raise OperandError(
-            f"{name} of {view!r}: vector operands lie in this core's NRAM; memcpy it there first"
-            if view.memory is not MemoryKind.NRAM
-            else f"{name} of {view!r}: it lies in {allocation.memory.name}, not in this core's NRAM"
-        )
-    if allocation.freed:
-        check_usable(allocation, write=write)
-
-
-def _check_contiguous(name: str, views: Sequence[View]) -> None:
-    for view in views:
-        if not view.is_contiguous:
-            raise OperandError(
-                f"{name} of {view!r} with strides {list(view.strides)}: vector operands are contiguous; "
-                "use a contiguous slice, or memcpy to a buffer"
-            )
-        if not view.size:
-            raise OperandError(f"{name} of {view!r}, which has no elements: a count is positive; guard it with `if`")
+def _count(found: list[int], effect: Callable[[], int]) -> None:
+    found.append(effect())

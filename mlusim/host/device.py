@@ -195,7 +195,7 @@ class Device:
             raise InputError(
                 f"download of {view!r} before {self._waiting} has run: a launch only queues; call synchronize() first"
             )
-        array = view.typed()
+        array = view.typed().view()
         if view.allocation.read_only:
             # These may be the very bytes that the caller uploaded.
             array.setflags(write=False)
@@ -399,7 +399,7 @@ class Device:
 def _whole(tensor: View) -> View:
     """A tensor, its array made, so that the arrays of its slices are slices of it: they cost half as much."""
     if tensor.allocation.buffer is not None:
-        tensor.raw()
+        tensor.typed()
     return tensor
 
 

@@ -137,6 +137,8 @@ class Link:
         self._writers = 0
         self._updated_ps = 0
         self._armed_ps = -1
+        # When the timer rings for the end of the one transfer that then has had the link for itself; else -1.
+        self._alone_ps = -1
         self._telling = False
         self._order = 0
         # Ports whose transfers may stand at a wrong limit. That does not matter while the whole link is so full that
@@ -243,6 +245,11 @@ class Link:
 
     def _arm(self, now: int) -> None:
         """Set the timer for the next completion; it may ring too early, never too late."""
+        self._alone_ps = -1
+        if not self._flows:
+            if self._arrivals:
+                self._ring_after(self._first_ahead(now), now)
+            return
         if self._moved:
             self._drop_moved()
         soonest = _INFINITE
@@ -252,14 +259,14 @@ class Link:
             if due < soonest:
                 soonest = due
         arrivals = self._arrivals
-        if arrivals:
-            if arrivals[0][0] - now < soonest:
-                soonest = self._look_ahead(soonest, now)
-        elif not self._flows:
-            return
+        if arrivals and arrivals[0][0] - now < soonest:
+            soonest = self._look_ahead(soonest, now)
         if self._mixed_until - now < soonest:
             # Everybody is faster from then on.
             soonest = self._mixed_until - now
+        self._ring_after(soonest, now)
+
+    def _ring_after(self, soonest: float, now: int) -> None:
         # As units.ceil_ps, inlined for performance.
         due_ps = now + ceil(soonest - TICK_TOLERANCE)
         # A timer that rings too early is set again; only one that would ring too late must be replaced.
@@ -268,6 +275,8 @@ class Link:
                 due_ps = now
             self._armed_ps = due_ps
             self._schedule(self._alarm, 1, due_ps - now)
+        if self._alone_ps >= 0:
+            self._alone_ps = due_ps
 
     def _drop_moved(self) -> None:
         """Take from the tops of the heaps who has another clock by now."""
@@ -283,8 +292,6 @@ class Link:
 
         While the link is full that is worked out; else, at best, nobody slows down for who joins.
         """
-        if not self._flows:
-            return self._first_ahead(now)
         rate = self._common_rate
         weights = self._weight
         added = 0
@@ -295,7 +302,7 @@ class Link:
             work = flow.work / flow.weight
             if not rate:
                 # It has the link for itself at best.
-                alone = ahead + work / min(flow.limit, self._rate)
+                alone = ahead + work / self._alone(flow, self._rate)
                 if alone < soonest:
                     soonest = alone
                 continue
@@ -314,17 +321,30 @@ class Link:
         return soonest
 
     def _first_ahead(self, now: int) -> float:
-        """The same on an empty link: when the first to join is done alone, or things change before."""
+        """The same on an empty link: when the first to join is done alone, or things change before.
+
+        In the first case it leaves `_alone_ps` other than -1: the transfer needs no clock.
+        """
         ready_ps, _, flow = self._arrivals[0]
         other_until = self._writes_until if flow.traffic & READ else self._reads_until
         if ready_ps < other_until or flow.traffic == READ_AND_WRITE:
             rate, until_ps = self._mixed_rate, float(other_until)
         else:
             rate, until_ps = self._rate, _INFINITE
-        soonest = ready_ps - now + flow.work / flow.weight / (flow.limit if flow.limit < rate else rate)
-        if len(self._arrivals) > 1:
-            until_ps = min(until_ps, self._arrivals[1][0])
-        return min(soonest, max(until_ps, ready_ps) - now)
+        soonest = ready_ps - now + flow.work / flow.weight / self._alone(flow, rate)
+        if len(self._arrivals) > 1 and self._arrivals[1][0] < until_ps:
+            until_ps = self._arrivals[1][0]
+        changes = (until_ps if until_ps > ready_ps else ready_ps) - now
+        if soonest > changes:
+            return changes
+        if flow.limit <= self._port_rates[flow.port] * flow.ratio:
+            self._alone_ps = ready_ps
+        return soonest
+
+    def _alone(self, flow: Flow, rate: float) -> float:
+        """Work per picosecond and weight of a transfer that has a link of `rate` for itself."""
+        share = rate / flow.weight
+        return flow.limit if flow.limit < share else share
 
     def _capacity(self, now: int) -> float:
         """Work per picosecond that the link does now."""
@@ -389,6 +409,10 @@ class Link:
         if now != self._armed_ps:
             return
         self._armed_ps = -1
+        if now == self._alone_ps:
+            self._complete_alone(now)
+            self._arm(now)
+            return
         self._admit(now)
         self._serve(now)
         done: list[Flow] = []
@@ -409,6 +433,28 @@ class Link:
             self._share(now)
         self._arm(now)
 
+    def _complete_alone(self, now: int) -> None:
+        """Let the first to join leave: it came to an empty link, nobody has joined since, and it is done.
+
+        It has needed no clock and no port. `_admit`, `_share` and `_complete` would come to the same end.
+        """
+        flow = self._arrivals.pop(0)[2]
+        if flow.traffic & 1:
+            self._reads_until = self._counts_until(flow, self._reads_until, now)
+        if flow.traffic >> 1:
+            self._writes_until = self._counts_until(flow, self._writes_until, now)
+        self._updated_ps = now
+        self._telling = True
+        flow.done(now)
+        self._telling = False
+        self._admit(now)
+
+    def _counts_until(self, flow: Flow, until_ps: int, now: int) -> int:
+        """Until when what has ended counts as in flight, for the mixing of reads and writes."""
+        latest_ps = now + self._mixing_ps
+        counts_ps = flow.work * self._reach_ps + (until_ps if until_ps > now else now)
+        return latest_ps if counts_ps > latest_ps else ceil(counts_ps)
+
     def _complete(self, done: list[Flow], now: int) -> None:
         """Let transfers leave, and tell whom it concerns."""
         if len(done) > 1:
@@ -426,16 +472,12 @@ class Link:
             self._port_flows[port].remove(flow)
             self._unsettled.add(port)
             traffic = flow.traffic
-            latest_ps = now + self._mixing_ps
-            counts_ps = flow.work * self._reach_ps
             if traffic & 1:
                 self._readers -= 1
-                until_ps = counts_ps + (self._reads_until if self._reads_until > now else now)
-                self._reads_until = latest_ps if until_ps > latest_ps else ceil(until_ps)
+                self._reads_until = self._counts_until(flow, self._reads_until, now)
             if traffic >> 1:
                 self._writers -= 1
-                until_ps = counts_ps + (self._writes_until if self._writes_until > now else now)
-                self._writes_until = latest_ps if until_ps > latest_ps else ceil(until_ps)
+                self._writes_until = self._counts_until(flow, self._writes_until, now)
         self._flows -= len(done)
         # Those who are told of the end often begin the next transfer: share once, after all of them.
         self._telling = True

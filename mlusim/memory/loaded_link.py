@@ -56,7 +56,10 @@ class LoadedLink(Link):
         alone = flow.limit / flow.ratio
         if alone > self._fastest:
             self._fastest = alone
-        super().join(flow, ready_ps, now)
+        Link.join(self, flow, ready_ps, now)
+
+    def _alone(self, flow: Flow, rate: float) -> float:
+        return carried(flow.limit * flow.weight, rate, self._growth) / flow.weight
 
     def _settle_ports(self) -> None:
         for port in self._unsettled:

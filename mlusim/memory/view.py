@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from operator import index as as_index
 from types import EllipsisType
 from typing import Any, SupportsIndex
@@ -20,6 +19,7 @@ from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import AccessError
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.layout import Layout, contiguous_strides, layout_of
 
 # What moves without being looked at: bits, by element size.
 _RAW: dict[int, np.dtype[Any]] = {
@@ -30,6 +30,7 @@ _RAW: dict[int, np.dtype[Any]] = {
     16: np.dtype("V16"),
 }
 
+Array = np.ndarray[Any, Any]
 Key = SupportsIndex | slice | EllipsisType
 
 
@@ -39,12 +40,11 @@ class View:
     Attributes:
         allocation: what it looks at.
         offset: byte offset of its first element in the allocation.
-        shape: elements along each axis.
-        strides: bytes from one element to the next along each axis; may be 0 or negative.
-        dtype: element type.
+        layout: shape, strides and element type.
+        elements: the simulator's: what `typed` gives, where it has been made.
     """
 
-    __slots__ = ("_raw", "allocation", "dtype", "itemsize", "offset", "shape", "strides")
+    __slots__ = ("allocation", "elements", "layout", "offset")
 
     def __init__(
         self,
@@ -56,11 +56,8 @@ class View:
     ) -> None:
         self.allocation = allocation
         self.offset = offset
-        self.shape = shape
-        self.strides = strides
-        self.dtype = dtype
-        self.itemsize = dtype.itemsize
-        self._raw: np.ndarray[Any, Any] | None = None
+        self.layout = layout_of(shape, strides, dtype)
+        self.elements: Array | None = None
 
     @classmethod
     def of(cls, allocation: Allocation, shape: Sequence[int], dtype: np.dtype[Any], offset: int = 0) -> View:
@@ -73,19 +70,39 @@ class View:
         return self.allocation.memory.kind
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+        return self.layout.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next along each axis; may be 0 or negative."""
+        return self.layout.strides
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type."""
+        return self.layout.dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return self.layout.itemsize
+
+    @property
     def ndim(self) -> int:
         """Number of axes."""
-        return len(self.shape)
+        return len(self.layout.shape)
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return math.prod(self.shape)
+        return self.layout.size
 
     @property
     def nbytes(self) -> int:
         """Bytes of its elements."""
-        return self.size * self.itemsize
+        return self.layout.nbytes
 
     @property
     def pointer(self) -> Pointer:
@@ -95,15 +112,7 @@ class View:
     @property
     def is_contiguous(self) -> bool:
         """Whether its elements follow each other in C order without gaps."""
-        if self.strides == contiguous_strides(self.shape, self.itemsize) or 0 in self.shape:
-            return True
-        expected = self.itemsize
-        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
-            if extent != 1:
-                if stride != expected:
-                    return False
-                expected *= extent
-        return True
+        return self.layout.is_contiguous
 
     def __repr__(self) -> str:
         return f"<view of {self.allocation.name} ({self.memory.value}): {dtype_name(self.dtype)} {list(self.shape)}>"
@@ -127,21 +136,34 @@ class View:
 
         Raises `AccessError` for an index or a bound outside the axis, too many indices, a step of 0.
         """
-        # Inlined for performance: every copy of every kernel passes here.
-        shape, strides, offset = self.shape, self.strides, self.offset
-        if key.__class__ is int and shape and 0 <= key < shape[0]:
-            view = View(self.allocation, offset + key * strides[0], shape[1:], strides[1:], self.dtype)
-            raw = self._raw
-            if raw is not None and len(shape) > 1:
-                view._raw = raw[key]
-            return view
-        if key.__class__ is slice and len(shape) == 1 and key.step is None:
+        # Hand-tuned, every copy of every kernel passes here: a row, and a part of the first axis, are found without
+        # the loop over axes below, which says the same of them.
+        layout, offset = self.layout, self.offset
+        shape, strides = layout.shape, layout.strides
+        part = None
+        if key.__class__ is int:
+            if shape and 0 <= key < shape[0]:
+                offset += key * strides[0]
+                part = layout.row()
+        elif key.__class__ is slice and key.step is None and shape:
             start, stop = 0 if key.start is None else key.start, key.stop
             if start.__class__ is stop.__class__ is int and 0 <= start < stop <= shape[0]:
-                view = View(self.allocation, offset + start * strides[0], (stop - start,), strides, self.dtype)
-                if self._raw is not None:
-                    view._raw = self._raw[key]
-                return view
+                offset += start * strides[0]
+                part = layout.part(stop - start)
+        if part is None:
+            offset, part = self._sliced(key)
+        view = _new(View)
+        view.allocation = self.allocation
+        view.offset = offset
+        view.layout = part
+        array = self.elements
+        # Cheaper than an array made anew, but for a single element, which would not be one.
+        view.elements = array[key] if array is not None and part.shape else None
+        return view
+
+    def _sliced(self, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
+        """Offset and layout of any slice."""
+        shape, strides, offset = self.shape, self.strides, self.offset
         items: tuple[Any, ...] = key if key.__class__ is tuple else (key,)
         rank = len(shape)
         new_shape: list[int] = []
@@ -152,7 +174,7 @@ class View:
                 if items.count(Ellipsis) > 1:
                     raise AccessError(f"two `...` in one index of {self!r}: at most one stands for the axes left out")
                 missing = (slice(None),) * (rank - len(items) + 1)
-                return self[items[:axis] + missing + items[axis + 1 :]]
+                return self._sliced(items[:axis] + missing + items[axis + 1 :])
             if axis >= rank:
                 raise AccessError(f"{len(items)} indices on {self!r} of rank {rank}; drop {len(items) - rank}")
             extent = shape[axis]
@@ -180,12 +202,7 @@ class View:
         if axis < rank:
             new_shape += shape[axis:]
             new_strides += strides[axis:]
-        view = View(self.allocation, offset, tuple(new_shape), tuple(new_strides), self.dtype)
-        raw = self._raw
-        if raw is not None and new_shape:
-            # Cheaper than an array made anew.
-            view._raw = raw[key]
-        return view
+        return offset, layout_of(tuple(new_shape), tuple(new_strides), self.dtype)
 
     def reshape(self, *shape: int | tuple[int, ...]) -> View:
         """The same elements in another shape; needs contiguous elements. One extent may be -1."""
@@ -241,28 +258,33 @@ class View:
             strides.append(stride if extent == wanted else 0)
         return View(self.allocation, self.offset, shape, tuple(strides), self.dtype)
 
-    def raw(self) -> np.ndarray[Any, Any]:
-        """The bytes as unsigned integers of the element's width: what moves without being looked at.
+    def raw(self) -> Array:
+        """The bytes as unsigned integers of the element's width: what moves without being looked at."""
+        array = self.elements
+        if array is None:
+            array = self._made()
+        return array.view(_RAW[self.layout.itemsize])
+
+    def typed(self) -> Array:
+        """The elements as a NumPy array on the simulated bytes. The simulator's own; kernels have no use for it.
 
         A slice of a view whose array has been made takes its own from it.
         """
-        if self._raw is None:
-            buffer: Any = self.allocation.buffer
-            if buffer is None or 0 in self.shape:
-                return self._array(_RAW[self.itemsize])
-            self._raw = np.ndarray(self.shape, _RAW[self.itemsize], buffer, self.offset, self.strides)
-        return self._raw
+        array = self.elements
+        if array is None or self.allocation.buffer is None:
+            return self._made()
+        return array
 
-    def typed(self) -> np.ndarray[Any, Any]:
-        """The elements as a NumPy array on the simulated bytes. The simulator's own; kernels have no use for it."""
-        return self._array(self.dtype)
-
-    def _array(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    def _made(self) -> Array:
         buffer: Any = self.allocation.bytes()
         if 0 in self.shape:
             # NumPy checks the strides of an empty array too, and those of a reversed one point before the buffer.
-            return np.empty(self.shape, dtype)
-        return np.ndarray(self.shape, dtype, buffer, self.offset, self.strides)
+            return np.empty(self.shape, self.dtype)
+        self.elements = np.ndarray(self.shape, self.dtype, buffer, self.offset, self.strides)
+        return self.elements
+
+
+_new = View.__new__
 
 
 class Pointer:
@@ -296,17 +318,6 @@ class Pointer:
 
     def __repr__(self) -> str:
         return f"<{dtype_name(self.dtype)}* into {self.allocation.name} ({self.memory.value}) at byte {self.offset}>"
-
-
-@lru_cache(maxsize=4096)
-def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes of a C-contiguous array."""
-    strides = []
-    stride = itemsize
-    for extent in reversed(shape):
-        strides.append(stride)
-        stride *= extent
-    return tuple(reversed(strides))
 
 
 def _extents(given: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:

@@ -317,4 +317,4 @@ def _array_of(view: View) -> np.ndarray[Any, Any]:
     """The elements on the simulated bytes; in a timing-only run, where there are none, their shape and dtype only."""
     if view.allocation.buffer is None:
         return np.broadcast_to(np.empty((), view.dtype), view.shape)
-    return view.typed()
+    return view.typed().view()

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mlusim.memory.addresses import Addresses, IndexedAxis
-from mlusim.memory.view import View, contiguous_strides
+from mlusim.memory.layout import contiguous_strides
+from mlusim.memory.view import View
 
 Extents = tuple[int, ...]
 Box = tuple[Extents, Extents]

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from mlusim.log import NONE, AllocationRecord, Box, Log
-from mlusim.memory.view import contiguous_strides
+from mlusim.memory.layout import contiguous_strides
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from mlusim import dtypes
 from mlusim.errors import AccessError, InputError
+from mlusim.host.device import Device
 from mlusim.memory.allocation import Memory
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View, contiguous_strides
@@ -325,3 +326,22 @@ def test_sizes(shape: tuple[int, ...]) -> None:
 def test_repr_says_where_and_what() -> None:
     view, _ = view_and_array((2, 3), np.float16, "column")
     assert repr(view) == "<view of column (nram): float16 [2, 3]>"
+
+
+@given(st.integers(0, 4), st.integers(0, 4), st.sampled_from(["float32", "bool", "bfloat16"]))
+def test_the_quick_ways_of_slicing_say_what_the_plain_one_says(start, stop, dtype):
+    device = Device("mlu370-x4")
+    view = device.alloc((5, 3, 2), dtype)
+    view.typed().view(np.uint8).reshape(-1)[:] = np.arange(view.nbytes) % 256
+    for key in (start, slice(start, max(start, stop) + 1), slice(None, stop + 1), slice(start, start)):
+        sliced = view[key]
+        offset, layout = view._sliced(key)
+        assert (sliced.offset, sliced.shape, sliced.strides) == (offset, layout.shape, layout.strides)
+        assert sliced.raw().tobytes() == view.raw()[key].tobytes()
+
+
+def test_layouts_are_one_object_for_each_combination():
+    view = Device("mlu370-x4").alloc((6, 4), "float32")
+    assert view[1].layout is view[5].layout is view[2:3][0].layout
+    assert view[1:3].layout is view[2:4].layout is not view[1:4].layout
+    assert view[:, 1:3].layout is view[:, 2:4].layout

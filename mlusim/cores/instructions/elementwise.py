@@ -42,20 +42,29 @@ def binary(function_of_two: Ufunc) -> Callable[..., None]:
     """Numerics of `result[i] = f(a[i], b[i])`; b may be a number."""
 
     def compute(result: Array, a: Array, b: Array) -> None:
-        with np.errstate(all="ignore"):
-            values = function_of_two(a.reshape(-1), b.reshape(-1) if b.ndim else b)
+        values = function_of_two(a.reshape(-1), b.reshape(-1) if b.ndim else b)
         np.copyto(result.reshape(-1), values, casting="unsafe")
 
-    return compute
+    def compute_in_place(result: Array, a: Array, b: Array) -> None:
+        # Hand-tuned: the same without an array between, where shapes and types allow it, as most calls do.
+        shape = a.shape
+        if result.shape == shape and (b.shape == shape or not b.ndim):
+            try:
+                function_of_two(a, b, out=result)
+            except TypeError:
+                pass
+            else:
+                return
+        compute(result, a, b)
+
+    return compute_in_place if isinstance(function_of_two, np.ufunc) else compute
 
 
 def unary(function_of_one: Ufunc) -> Callable[..., None]:
     """Numerics of `result[i] = f(a[i])`."""
 
     def compute(result: Array, a: Array) -> None:
-        with np.errstate(all="ignore"):
-            values = function_of_one(a.reshape(-1))
-        np.copyto(result.reshape(-1), values, casting="unsafe")
+        np.copyto(result.reshape(-1), function_of_one(a.reshape(-1)), casting="unsafe")
 
     return compute
 
@@ -64,8 +73,7 @@ def cycle(function_of_two: Ufunc) -> Callable[..., None]:
     """Numerics of `result[i] = f(a[i], segment[i % m])`."""
 
     def compute(result: Array, a: Array, segment: Array) -> None:
-        with np.errstate(all="ignore"):
-            values = function_of_two(a.reshape(-1, segment.size), segment.reshape(-1))
+        values = function_of_two(a.reshape(-1, segment.size), segment.reshape(-1))
         np.copyto(result.reshape(-1), values.reshape(-1), casting="unsafe")
 
     return compute

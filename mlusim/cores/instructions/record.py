@@ -146,7 +146,8 @@ class Instruction:
         counts: whether it gives the task a number besides its result: `compute` returns it, the task waits for it.
         tensor: whether the tensor pipe does it.
         exact: False where the board approximates and the simulator computes in IEEE.
-        compute: (result, *sources, **attributes): writes the result in place. The result has the destination's shape
+        compute: (result, *sources, **attributes): writes the result in place, where NumPy's warnings of overflow and
+            the like are off. The result has the destination's shape
             and type, sources have theirs or are numbers of the first source's type.
     """
 

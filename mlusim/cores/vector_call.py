@@ -1,0 +1,179 @@
+"""Cost and checks of an instruction for operands of certain layouts, worked out once.
+
+A kernel issues the same instruction on the same layouts again and again. Types, shapes, attributes, cost and the part
+of the record that they decide are checked and computed for the first of these calls, and found again by their key:
+the name, the layouts, and attributes by value. Where operands lie differs from call to call and is checked each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from mlusim.cores.instructions.cost import Work, stream
+from mlusim.cores.instructions.limits import (
+    ALIGNED_ADDRESS_BYTES,
+    Value,
+    check_aligned,
+    check_geometry,
+    check_overlap,
+    check_types,
+)
+from mlusim.cores.instructions.record import Instruction, Overlap
+from mlusim.errors import OperandError
+from mlusim.log import NONE, VECTOR
+from mlusim.memory.allocation import check_usable
+from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.view import View
+
+if TYPE_CHECKING:
+    from mlusim.cores.issuer import Issuer
+
+Geometry = tuple[int, int, int, tuple[int, ...], int]
+_layout = attrgetter("layout")
+# Operands that a record itself has room for.
+_RECORDED = 3
+
+
+class VectorCall:
+    """An instruction on operands of certain layouts, with certain attributes.
+
+    Attributes:
+        instruction, attributes: what is called.
+        duration_ps: of the compute pipe.
+        code: what a record has of it, by number.
+        more_boxes: of the views beyond the first three, which stand beside the log.
+        has_numbers: whether an operand is a number.
+    """
+
+    __slots__ = (
+        "_multiple",
+        "_same_start",
+        "attributes",
+        "code",
+        "duration_ps",
+        "has_numbers",
+        "instruction",
+        "more_boxes",
+    )
+
+    def __init__(
+        self, issuer: Issuer, instruction: Instruction, operands: Sequence[Value], attributes: Mapping[str, Any]
+    ) -> None:
+        views = [value for value in operands if isinstance(value, View)]
+        check_types(instruction, issuer.board, operands)
+        check_contiguous(instruction.name, views)
+        check_geometry(instruction, operands, attributes)
+        self.instruction = instruction
+        self.attributes = attributes
+        count = instruction.count([view.dtype for view in views], attributes)
+        self.duration_ps, widest, size, boxes, count = geometry_of(issuer, instruction, views, count)
+        recorded = (*boxes, NONE, NONE)[:_RECORDED]
+        log = issuer.log
+        code = (log.op(instruction.name), VECTOR, NONE, count, widest, 0, 0, self.duration_ps, size, *recorded)
+        self.code = log.records.instruction(*code)
+        self.more_boxes = boxes[_RECORDED:]
+        self.has_numbers = len(views) < len(operands)
+        self._multiple = instruction.multiple_2xx if issuer.board.needs_aligned_vectors else 0
+        # Otherwise the plain check looks at every call.
+        self._same_start = instruction.overlap is Overlap.SAME and all(
+            operand.memory == "nram" for operand in instruction.operands
+        )
+
+    def check(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:
+        """Raise `OperandError` or `AllocationError` where operands must not lie where they do.
+
+        Hand-tuned: most operands pass a quick look. Where one does not, `check_plainly` decides.
+        """
+        nram, multiple = issuer.unit.nram, self._multiple
+        result = views[0]
+        home, start = result.allocation, result.offset
+        fine = self._same_start
+        for view in views:
+            allocation, offset = view.allocation, view.offset
+            if allocation.memory is not nram or allocation.freed or (allocation is home and offset != start):
+                fine = False
+            if multiple and ((allocation.address + offset) % ALIGNED_ADDRESS_BYTES or view.layout.nbytes % multiple):
+                fine = False
+        if not fine:
+            self.check_plainly(issuer, operands, views)
+
+    def check_plainly(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:
+        """The whole of `check`."""
+        check_memories(issuer, self.instruction, operands)
+        check_overlap(self.instruction, operands)
+        if self._multiple:
+            for view in views:
+                check_aligned(self.instruction.name, self._multiple, issuer.board, view)
+
+
+def call_key(instruction: Instruction, given: Sequence[Any]) -> tuple[Any, ...]:
+    """The key of a call: layouts of views, types of numbers, values of attributes.
+
+    `given` has every operand, then attributes.
+    """
+    operands = len(instruction.operands)
+    if len(given) == operands:
+        try:
+            return (instruction.name, *map(_layout, given))
+        except AttributeError:
+            pass
+    return (
+        instruction.name,
+        *[value.layout if isinstance(value, View) else type(value) for value in given[:operands]],
+        # What has no hash is never found again.
+        *[(type(value), value if value.__hash__ is not None else object()) for value in given[operands:]],
+    )
+
+
+def geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> Geometry:
+    """The values that depend on operand shapes alone: duration, widest operand, elements of the first, boxes, count."""
+    widest = max(view.nbytes for view in views)
+    work = Work(widest, tuple(view.size for view in views), tuple(view.itemsize for view in views), count)
+    cost = stream if instruction is None else instruction.cost
+    boxes = tuple(issuer.log.box(view.shape, view.strides, view.itemsize) for view in views)
+    return issuer.board.cycles_ps(cost(issuer.board, work)), widest, views[0].size, boxes, count
+
+
+def check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[Value]) -> None:
+    """Raise `OperandError` for an operand outside the core's NRAM, or WRAM where it belongs there."""
+    unit = issuer.unit
+    for operand, value in zip(instruction.operands, operands, strict=True):
+        if not isinstance(value, View):
+            continue
+        allocation = value.allocation
+        if operand.memory == "wram":
+            if allocation.memory is not unit.wram:
+                raise OperandError(
+                    f"{instruction.name} of {value!r}: {operand.name} lies in this core's WRAM; memcpy it there first"
+                )
+            if allocation.freed:
+                check_usable(allocation, write=False)
+        elif allocation.freed or allocation.memory is not unit.nram:
+            check_operand(issuer, instruction.name, value, write=value is operands[0])
+
+
+def check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> None:
+    """Raise `OperandError` for a view outside the core's NRAM, `AllocationError` where it was freed."""
+    allocation = view.allocation
+    if allocation.memory is not issuer.unit.nram:
+        raise OperandError(
+            f"{name} of {view!r}: vector operands lie in this core's NRAM; memcpy it there first"
+            if view.memory is not MemoryKind.NRAM
+            else f"{name} of {view!r}: it lies in {allocation.memory.name}, not in this core's NRAM"
+        )
+    if allocation.freed:
+        check_usable(allocation, write=write)
+
+
+def check_contiguous(name: str, views: Sequence[View]) -> None:
+    """Raise `OperandError` for a view with gaps or without elements."""
+    for view in views:
+        if not view.is_contiguous:
+            raise OperandError(
+                f"{name} of {view!r} with strides {list(view.strides)}: vector operands are contiguous; "
+                "use a contiguous slice, or memcpy to a buffer"
+            )
+        if not view.size:
+            raise OperandError(f"{name} of {view!r}, which has no elements: a count is positive; guard it with `if`")
