@@ -297,9 +297,7 @@ class CopyGeometry:
         "stream_instruction",
     )
 
-    def __init__(
-        self, chip: Chip, unit: Unit, shape: CopyShape, dst_box: int, src_box: int, *, as_typed: bool
-    ) -> None:
+    def __init__(self, chip: Chip, unit: Unit, shape: CopyShape, dst_box: int, src_box: int, *, as_typed: bool) -> None:
         direction = shape.direction
         self.as_typed = as_typed
         self.direction = direction
