@@ -73,8 +73,12 @@ async def _one(
         return
     size, write = meta & 0xFF, bool(meta >> 8 & 1)
     dtype = _DTYPES.get(size, _BYTE)
-    low = address + sum(min(0, (count - 1) * stride) for count, stride in loops)
-    high = address + sum(max(0, (count - 1) * stride) for count, stride in loops) + size
+    low, high = address, address + size
+    for count, stride in loops:
+        if stride < 0:
+            low += (count - 1) * stride
+        else:
+            high += (count - 1) * stride
     line = bridge.line_at(pc, function)
     allocation, offset = _inside(bridge, line, low, high - low, write=write)
     total = 1

@@ -89,6 +89,7 @@ class Bridge:
         self._offsets: list[list[int]] = [[] for _ in KINDS]
         self._absent: dict[int, Memory] = {}
         self._pcs: dict[int, int] = {}
+        self._literals: dict[int, str] = {}
         self._views: dict[tuple[int, int, Any], View] = {}
         self.bases = [room.base if room is not None else -1 for room in image.rooms]
         record = image.record
@@ -271,6 +272,13 @@ class Bridge:
     def text(self, address: int) -> str:
         """A string of the kernel's."""
         return text_at(address)
+
+    def literal(self, address: int) -> str:
+        """A statement of assembly: its words with one blank between them, and a semicolon at its end."""
+        known = self._literals.get(address)
+        if known is None:
+            known = self._literals[address] = f"{' '.join(text_at(address).split()).rstrip('; ')};"
+        return known
 
     def line(self, file: int, line: int, function: str) -> int:
         """Number of a C++ line in the log: the file by the address of its name."""

@@ -11,6 +11,7 @@ import _ctypes
 import ctypes
 import mmap
 import os
+import struct
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -212,7 +213,7 @@ class Image:
                 self.library: Any = _open(copy)
             finally:
                 runtime.library.mlusim_loading(None, 0)
-            self.base, self.size = _mapped(copy)
+            self.base, self.size = _base(self.library._handle), _extent(binary)  # noqa: SLF001 - ctypes has no other way
         self.library.mlusim_entries.restype = ctypes.POINTER(EntryRecord)
         self.unit = (ctypes.c_int32 * len(UNIT_VARIABLES)).in_dll(self.library, "mlusim_unit")
         self.fibre: Any = runtime.library.mlusim_fibre(_HOST_STACK_BYTES if host else _STACK_BYTES, _RUNS)
@@ -262,19 +263,25 @@ def _open(path: Path) -> Any:
 _CALL_WORDS = ctypes.sizeof(Call) // 8
 
 
-def _mapped(path: Path) -> tuple[int, int]:
-    """Where a library lies: lowest address, and how far it reaches."""
-    low, high = 1 << 63, 0
-    name = str(path)
-    previous_end = 0
-    with open("/proc/self/maps", encoding="utf-8") as maps:  # noqa: PTH123
-        for line in maps:
-            span, _, rest = line.partition(" ")
-            start, stop = (int(part, 16) for part in span.split("-"))
-            named = rest.rstrip("\n").split(None, 4)[-1] if rest.count("/") else ""
-            if named == name:
-                low, high = min(low, start), max(high, stop)
-            elif high and start == high and not named and previous_end == high:
-                high = stop  # what is all zeros has no file behind it
-            previous_end = stop
-    return low, high - low
+def _base(handle: int) -> int:
+    """The address that a library's own addresses are relative to: the first word of the loader's record of it."""
+    return int(_WORD.from_address(handle).value)
+
+
+@lru_cache(maxsize=32)
+def _extent(binary: Path) -> int:
+    """How many bytes of addresses a library takes: up to the end of its last segment."""
+    content = binary.read_bytes()
+    offset, size, count = (struct.unpack_from(layout, content, at)[0] for layout, at in _PROGRAM_HEADERS)
+    end = 0
+    for number in range(count):
+        kind, _, _, address, _, _, in_memory, _ = struct.unpack_from("<IIQQQQQQ", content, offset + number * size)
+        if kind == _LOADED:
+            end = max(end, address + in_memory)
+    page = mmap.PAGESIZE
+    return -(-end // page) * page
+
+
+# Where an ELF file of 64 bits says where its program headers are, their size and how many; the kind of a segment.
+_PROGRAM_HEADERS = (("<Q", 32), ("<H", 54), ("<H", 56))
+_LOADED = 1

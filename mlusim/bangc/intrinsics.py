@@ -211,12 +211,14 @@ def _sync_copies(bridge: Bridge, line: int, codes: list[int], values: list[Any])
     return syncs.sync(bridge.issuer, line, "sync_io_move_compute", IO_PIPE | MOVE_PIPE)
 
 
+_SYNCS = ("sync;", "barrier.sync.local;")
+
+
 @_intrinsic("__mlusim_assembly", *range(1, 9), returns="unsigned")
 def _assembly(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
     del codes
-    text = bridge.text(values[0])
-    word = text.split()[0].rstrip(";") if text.split() else ""
-    if word in ("sync", "barrier.sync.local"):
+    text = bridge.literal(values[0])
+    if text.startswith(_SYNCS):
         return syncs.sync(bridge.issuer, line)
     if run_statement(bridge, line, text, values[1:]):
         return None

@@ -12,7 +12,7 @@ from mlusim.cores.shared_copy import SharedCopy
 from mlusim.errors import CopyError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, VECTOR
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.copy import CopyShape, pointer_copy_shape, view_copy_shape
+from mlusim.memory.copy import CopyShape, check_inside, pointer_copy_shape, view_copy_shape
 from mlusim.memory.kinds import DIRECTION_CODES, Direction, MemoryKind
 from mlusim.memory.timing import copy_cost
 from mlusim.memory.view import Pointer, View
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.unit import Unit
     from mlusim.cores.waiting import Waiting
+
+_UINT8 = np.dtype(np.uint8)
 
 
 def copy_and_wait(
@@ -249,30 +251,35 @@ def _byte_form(
             "memcpy between pointers, or of a size, needs its direction: "
             "memcpy(dst, src, size, Direction.GDRAM2NRAM); between views their shape says the size"
         )
-    shape = pointer_copy_shape(dst, src, size, direction, strides, issuer.board.arch, issuer.dram_unit_bytes)
-    dst_view, src_view = (
-        View(
-            end.allocation,
-            end.offset,
-            (*(count for count, _ in loops), size),
-            (*(stride for _, stride in loops), 1),
-            np.dtype(np.uint8),
+    # What follows from sizes, memories and phases alone is worked out once; bounds are looked at each time.
+    unit_bytes = issuer.dram_unit_bytes
+    key = (
+        direction,
+        size,
+        strides,
+        dst.allocation.memory,
+        src.allocation.memory,
+        (dst.allocation.address + dst.offset) % unit_bytes,
+        (src.allocation.address + src.offset) % unit_bytes,
+    )
+    known = None if direction is Direction.SRAM2SRAM else issuer.copy_geometries.get(key)
+    if known is None:
+        shape = pointer_copy_shape(dst, src, size, direction, strides, issuer.board.arch, unit_bytes)
+        sides = tuple(
+            ((*(count for count, _ in loops), size), (*(stride for _, stride in loops), 1), loops)
+            for loops in (shape.dst_loops, shape.src_loops)
         )
-        for end, loops in ((dst, shape.dst_loops), (src, shape.src_loops))
-    )
-    geometry = _geometry(
-        issuer,
-        dst,
-        src,
-        shape,
-        issuer.log.box(dst_view.shape, dst_view.strides, 1),
-        issuer.log.box(src_view.shape, src_view.strides, 1),
-    )
+        boxes = (issuer.log.box(extents, steps, 1) for extents, steps, _ in sides)
+        known = issuer.copy_geometries[key] = (_geometry(issuer, dst, src, shape, *boxes), *sides)
+    geometry, (dst_shape, dst_strides, dst_loops), (src_shape, src_strides, src_loops) = known
+    check_inside(dst, size, dst_loops, "writes")
+    check_inside(src, size, src_loops, "reads")
     issuer.log.byte_copies.append(issuer.log.count)
-    effect = None
+    effect: Any = None
     if issuer.has_data:
-        to, origin = dst_view.raw(), src_view.raw()
-        effect = partial(_copy_reshaped, to, origin)
+        to = View(dst.allocation, dst.offset, dst_shape, dst_strides, _UINT8).raw()
+        origin = View(src.allocation, src.offset, src_shape, src_strides, _UINT8).raw()
+        effect = (to, origin) if dst_shape == src_shape else partial(_copy_reshaped, to, origin)
     return dst, src, effect, geometry
 
 

@@ -165,8 +165,13 @@ def pointer_copy_shape(
 
 def check_inside(pointer: Pointer, segment_bytes: int, loops: Loops, verb: str) -> None:
     """Raise `AccessError` where a strided access leaves the pointer's allocation."""
-    low = pointer.offset + sum(min(0, (count - 1) * stride) for count, stride in loops)
-    high = pointer.offset + sum(max(0, (count - 1) * stride) for count, stride in loops) + segment_bytes
+    low = pointer.offset
+    high = low + segment_bytes
+    for count, stride in loops:
+        if stride < 0:
+            low += (count - 1) * stride
+        else:
+            high += (count - 1) * stride
     if segment_bytes and (low < 0 or high > pointer.allocation.nbytes):
         raise AccessError(
             f"memcpy {verb} bytes {group_digits(low)}..{group_digits(high)} of {pointer.allocation.name}, which has "
