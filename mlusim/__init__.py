@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         OperandError,
         OperationLimitError,
         PlanError,
+        SimulatedTimeError,
         UnknownNameError,
         VerificationError,
     )
@@ -82,6 +83,7 @@ __all__ = [
     "Pointer",
     "Report",
     "Result",
+    "SimulatedTimeError",
     "Tile",
     "Tiles",
     "UnknownNameError",

@@ -16,6 +16,7 @@
         ├── MissingDataError    a scalar load of bytes that a timing-only run does not have
         ├── AwaitError          a forgotten await, or an await of something foreign
         ├── OperationLimitError a task that does not end
+        ├── SimulatedTimeError  a run that takes longer, on the simulated clock, than the log can hold
         └── HangError           tasks that wait for what never comes
 
 A message says who, when, what, the numbers, the rule and the remedy. The fields are kept in `args`, because SimPy
@@ -120,6 +121,10 @@ class AwaitError(KernelError):
 
 class OperationLimitError(KernelError):
     """A task that issued more operations than the limit, or none for too long."""
+
+
+class SimulatedTimeError(KernelError):
+    """A run that takes more simulated time than the log can hold and add up."""
 
 
 class HangError(KernelError):

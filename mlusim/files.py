@@ -10,6 +10,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
@@ -52,6 +53,20 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         scratch.replace(target)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+def open_input(path: Path) -> BinaryIO:
+    """A file to read. Raises `OSError`, also for devices: some, such as /dev/zero, never end."""
+    mode = path.stat().st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return path.open("rb")
+
+
+def read_text(path: Path, encoding: str = "utf-8") -> str:
+    """The text of a file. Raises `OSError` as `open_input`, `ValueError` where it is no text."""
+    with TextIOWrapper(open_input(path), encoding=encoding) as stream:
+        return stream.read()
 
 
 def _mode(path: Path) -> int | None:

@@ -14,6 +14,15 @@ import numpy as np
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
+# Times are 64-bit integers, and the figures add up the time of every unit of a board, memory cores too.
+_MOST_PS = (1 << 63) - 1
+
+
+def longest_run_ps(units: int) -> int:
+    """The longest time on the clock of a board with so many units whose sums are exact, in picoseconds."""
+    return _MOST_PS // (units + 1)
+
+
 # What a record says, by name.
 COLUMNS = (
     "op",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 PS_PER_S = 10**12
+PS_PER_HOUR = 3600 * PS_PER_S
 PS_PER_US = 10**6
 PS_PER_NS = 10**3
 KIB = 1024

@@ -19,6 +19,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Rooms in the order of the arrows; a module may import from its own room and from those before it.
 ORDER = (
     ("units", "errors", "files", "version"),
+    ("inputs",),
     ("dtypes",),
     ("hardware",),
     ("records",),

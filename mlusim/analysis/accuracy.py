@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlusim.analysis.style import BLUE, GREY, PALE, VERMILION, drawing, legend_below, new_figure, save
 from mlusim.errors import InputError
+from mlusim.inputs import as_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ def draw_accuracy(points: Sequence[Point]) -> Figure:
 
 def save_accuracy(path: str, points: Sequence[Point]) -> None:
     """Draw and write it as .svg or .png. Raises `InputError` where the file cannot be written."""
-    target = Path(path)
+    target = as_path(path)
     with drawing():
         figure = draw_accuracy(points)
         try:

@@ -20,6 +20,7 @@ from mlusim.analysis.trace import stream_trace
 from mlusim.analysis.traffic import draw_traffic
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
+from mlusim.inputs import as_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,7 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
 
     The same run gives the same bytes. Raises `InputError` where the directory cannot be made or written.
     """
-    target = Path(directory)
+    target = as_path(directory)
     try:
         target.mkdir(parents=True, exist_ok=True)
         # All files take their places together, when the last is complete.

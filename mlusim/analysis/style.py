@@ -89,6 +89,8 @@ _RC: dict[Any, Any] = {
     "savefig.dpi": _DPI,
     "figure.dpi": _DPI,
     "image.interpolation": "nearest",
+    # Names of boards, kernels and tensors are shown as they are: a dollar begins no formula.
+    "text.parse_math": False,
     # The ids in an SVG are hashes of this and the content; without it they are random.
     "svg.hashsalt": "mlusim",
 }

@@ -18,6 +18,7 @@ from mlusim.bangc.rewriting import Rewritten, rewrite
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
+from mlusim.inputs import as_file, as_paths, as_text, as_texts
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
@@ -206,17 +207,16 @@ def compile(  # noqa: A001 - what it does
     Raises `CompileError` with the compiler's message at the user's line, `InputError` where there is no such file or no
     compiler. The file is native code: what it does beside its kernels happens on this machine.
     """
-    files = [Path(one) for one in (path, *sources)]
-    for file in files:
-        if not file.is_file():
-            raise InputError(f"{file}: no such file")
+    files = [as_file(path), *map(as_file, as_paths(sources))]
+    if compiler is not None:
+        as_text("compiler", compiler)
     return Module(
         files[0].resolve(),
         device.board if isinstance(device, Device) else board(device),
         options=Options(
-            include=tuple(map(str, include)),
-            define=tuple(define),
-            std=std,
+            include=tuple(map(str, as_paths(include))),
+            define=as_texts("define", define),
+            std=as_text("std", std),
             compiler=toolchain.find_compiler(compiler),
         ),
         sources=tuple(file.resolve() for file in files[1:]),

@@ -12,6 +12,7 @@ from mlusim.bangc import intrinsics
 from mlusim.bangc.module import compile as compile_file
 from mlusim.errors import CompileError, InputError
 from mlusim.hardware import Board
+from mlusim.inputs import as_path
 
 SUFFIX = ".mlu"
 
@@ -46,7 +47,7 @@ def files_of(paths: Iterable[str | Path]) -> list[Path]:
     """The files among the paths, and every `.mlu` file of the folders. Raises `InputError` for what is not there."""
     found: list[Path] = []
     for given in paths:
-        path = Path(given)
+        path = as_path(given)
         if path.is_dir():
             inside = sorted(path.rglob(f"*{SUFFIX}"))
             if not inside:

@@ -90,7 +90,7 @@ def _find(command: str | None) -> Compiler:
     candidates = [tuple(command.split())] if command else [("g++",), ("clang++",), _wheel()]
     reasons = []
     for candidate in candidates:
-        if not candidate or (shutil.which(candidate[0]) is None and not Path(candidate[0]).is_file()):
+        if not candidate or (shutil.which(candidate[0]) is None and not _is_file(candidate[0])):
             reasons.append(f"no {candidate[0]}" if candidate else "no ziglang wheel")
             continue
         probe = run([*candidate, "--version"])
@@ -107,6 +107,13 @@ def _find(command: str | None) -> Compiler:
         f"no C++ compiler for BANG C ({'; '.join(reasons)}): pip install 'mlusim[bangc]' brings one, "
         "or install g++ 12 or clang++ 15, or name one as `compiler`"
     )
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except OSError:  # a name that no file system takes
+        return False
 
 
 _FIRST_GNU = 12

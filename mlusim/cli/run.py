@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from mlusim.hardware import Board
     from mlusim.ops.commands import Command
     from mlusim.ops.common import Call
     from mlusim.ops.sensitivity import Sensitivity
@@ -139,7 +140,9 @@ def input_sections(command: Command) -> dict[str, list[str]]:
     }
 
 
-def read_inputs(command: Command, options: dict[str, Any], *, data: bool = True) -> list[Array]:
+def read_inputs(
+    command: Command, options: dict[str, Any], boards: Iterable[Board], *, data: bool = True
+) -> list[Array]:
     """The operator's inputs: all from files, or all at random. Raises `InputError`."""
     from mlusim.cli.files import read_array
 
@@ -153,7 +156,7 @@ def read_inputs(command: Command, options: dict[str, Any], *, data: bool = True)
         from mlusim.dtypes import FLOAT32
         from mlusim.host.draw import Draw
 
-        draw = Draw(options["seed"] or 0, data=data)
+        draw = Draw(options["seed"] or 0, data=data, boards=boards)
         return command.example(draw, options["shape"], options["random_dtype"] or FLOAT32, options)
     missing = [flags[name] for name in flags if name not in given]
     if missing:
@@ -281,7 +284,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     if saved is not None and dry_run:
         raise InputError("--save-run with --dry-run: nothing runs, so there is nothing to save")
     record, _ = command.choose(own)
-    arrays = read_inputs(command, own, data=not no_data)
+    arrays = read_inputs(command, own, [device], data=not no_data)
     call = command.prepare(own, arrays, device, strategy, nram_limit)
     if (explain or dry_run) and not (as_json or quiet):
         show.print_text(call.plan.explain())

@@ -21,6 +21,7 @@ from mlusim.cores.core import Core
 from mlusim.cores.forgotten import check_calls
 from mlusim.cores.task import Task
 from mlusim.errors import LaunchError
+from mlusim.inputs import as_tuple, shown
 from mlusim.log import LaunchRecord
 from mlusim.memory.view import View
 
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from mlusim.cores.unit import Unit
 
 MAX_GRID = 65535
+UNIONS = {f"UNION{clusters}": clusters for clusters in (1, 2, 4, 8, 16)}
 _AXES = 3
+_GRID = "a grid is three integers (x, y, z), or one"
 Kernel = Callable[..., Coroutine[Any, None, None]]
 
 
@@ -254,6 +257,16 @@ class Queue:
         self.chip.place_all()
 
 
+def grid_of(dim: Any) -> tuple[Any, ...]:
+    """A grid from an integer or a sequence; what is neither is a grid of that alone, which `check_launch` refuses."""
+    if isinstance(dim, int | np.integer) and not isinstance(dim, bool):
+        return (int(dim), 1, 1)
+    given = as_tuple(dim)
+    if not isinstance(given, tuple):
+        return (dim,)
+    return tuple(int(extent) if isinstance(extent, np.integer) else extent for extent in given)
+
+
 def check_launch(
     chip: Chip,
     kernel: Kernel,
@@ -287,15 +300,15 @@ def check_launch(
                 raise LaunchError(f"{name}: {argument!r} is not in this device's GDRAM: upload or allocate it there")
             if argument.allocation.freed:
                 raise LaunchError(f"{name}: {argument!r} was freed; upload or allocate it again")
-    if len(dim) != _AXES or not all(isinstance(extent, int | np.integer) for extent in dim):
-        raise LaunchError(f"{name}: dim {dim!r}: a grid is three integers (x, y, z), or one")
+    if len(dim) != _AXES or not all(isinstance(extent, int) and not isinstance(extent, bool) for extent in dim):
+        raise LaunchError(f"{name}: dim {shown(dim if len(dim) != 1 else dim[0])}: {_GRID}")
     if min(dim) < 1 or max(dim) > MAX_GRID:
         raise LaunchError(f"{name}: dim {dim}: each axis of a grid is 1 to {MAX_GRID}; loop inside the kernel")
     if kind == "BLOCK":
         return 0
-    union = int(kind[5:]) if kind.startswith("UNION") and kind[5:].isdigit() else 0
-    if union not in (1, 2, 4, 8, 16):
-        raise LaunchError(f"{name}: task type {kind!r}: it is BLOCK, UNION1, UNION2, UNION4, UNION8 or UNION16")
+    union = UNIONS.get(kind) if isinstance(kind, str) else None
+    if union is None:
+        raise LaunchError(f"{name}: task type {shown(kind)}: it is BLOCK, {', '.join([*UNIONS][:-1])} or UNION16")
     if union > min(board.max_union, board.clusters):
         raise LaunchError(
             f"{name}: {kind} needs {union} clusters at once; {board.name} takes at most UNION{board.max_union} "

@@ -117,6 +117,10 @@ def access(issuer: Issuer, line: int, name: str, view: View, count: int, *, writ
     return Waiting(issuer.task, stops=stops)
 
 
+# Far from where picoseconds of 64 bits end.
+_MOST_CYCLES = 1 << 48
+
+
 def arithmetic(issuer: Issuer, line: int, cycles: int | None = None, count: int = 1) -> None:
     """Charge scalar arithmetic: `count` operations of `cycles` each (default: the board's ordinary operation).
 
@@ -125,6 +129,10 @@ def arithmetic(issuer: Issuer, line: int, cycles: int | None = None, count: int 
     each = issuer.board.scalar_op_cycles if cycles is None else cycles
     if not (isinstance(each, int | np.integer) and isinstance(count, int | np.integer) and min(each, count) >= 0):
         raise OperandError(f"scalar of {count} operations of {cycles} cycles: both are integers and not negative")
+    if int(each) * int(count) > _MOST_CYCLES or count > _MOST_CYCLES:
+        raise OperandError(
+            f"scalar of {count} operations of {each} cycles: at most {_MOST_CYCLES} cycles in all, days at any clock"
+        )
     issuer.begin()
     task = issuer.task
     start_ps = task.now_ps

@@ -49,7 +49,7 @@ class KernelCall:
     seed: int = 0
     theory_ops: int | None = None
 
-    def values(self, *, data: bool = True) -> dict[str, Any]:
+    def values(self, board: Board | None = None, *, data: bool = True) -> dict[str, Any]:
         """The arguments by parameter name: arrays, `Output`, numbers. Raises `InputError`."""
         kernel = self.kernel
         given = assign(
@@ -60,15 +60,15 @@ class KernelCall:
             dtype=self.dtype,
             optional=tuple(kernel.settings),
         )
-        read = read_inputs(given, seed=self.seed, data=data)
+        read = read_inputs(given, seed=self.seed, data=data, boards=[board] if board else [])
         parameters = list(inspect.signature(kernel.function).parameters.values())[1:]
         chosen = {**self.settings, **read}
         return {one.name: chosen.get(one.name, one.default) for one in parameters if one.kind not in VARIABLE}
 
-    def _call(self, *, data: bool = True) -> tuple[Any, list[Any]]:
+    def _call(self, board: Board, *, data: bool = True) -> tuple[Any, list[Any]]:
         """The kernel and its arguments in order; what is keyword-only is in the kernel already."""
         function = self.kernel.function
-        values = self.values(data=data)
+        values = self.values(board, data=data)
         parameters = inspect.signature(function).parameters
         only = {name: values.pop(name) for name in [*values] if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY}
         if only:
@@ -88,7 +88,7 @@ class KernelCall:
         with beside(self.kernel.file if self.kernel.text else ""):
             if self.kernel.launches:
                 return self._launched(board, data=data, progress=progress)
-            function, values = self._call(data=data)
+            function, values = self._call(board, data=data)
             launch = {**self.launch, "theory_ops": self.theory_ops}
             return run_kernel(function, *values, device=board, data=data, progress=progress, **launch, **options)
 
@@ -97,7 +97,7 @@ class KernelCall:
         if self.kernel.launches:
             raise InputError(f"{self.kernel.name} is a plain function that launches kernels: verify runs one kernel")
         with beside(self.kernel.file if self.kernel.text else ""):
-            function, values = self._call()
+            function, values = self._call(board)
             launch = {**self.launch, "theory_ops": self.theory_ops}
             return verify(
                 function, *values, device=board, reference=reference, tolerance=tolerance, **launch, **options

@@ -159,7 +159,7 @@ def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]
 def _prepare(payload: dict[str, Any], board: Board) -> Call:
     command = command_of(payload["operator"])
     options = {name: _tupled(value) for name, value in payload["options"].items()}
-    draw = Draw(payload["seed"], data=payload["data"])
+    draw = Draw(payload["seed"], data=payload["data"], boards=[board])
     arrays = command.example(draw, tuple(payload["shape"]), dtype_of(payload["dtype"]), options)
     return command.prepare(options, arrays, board, payload["strategy"], payload["nram_limit_bytes"])
 

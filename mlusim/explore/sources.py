@@ -25,6 +25,8 @@ from typing import Any
 
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.fingerprint import fingerprint, installed
+from mlusim.files import read_text
+from mlusim.inputs import as_path
 
 Function = Callable[..., Any]
 
@@ -185,6 +187,7 @@ def described(kernel: Mapping[str, Any]) -> UserKernel:
 
 def function_of(given: str) -> Function:
     """Any function of `file.py:function`, such as a reference. Raises `InputError`."""
+    as_path(given)
     return _from_file(given)[0]
 
 
@@ -197,7 +200,7 @@ def _from_file(given: str) -> tuple[Function, str, dict[str, str]]:
         raise InputError(f"{given}: name a file and a function in it, as in kernels.py:add")
     path = Path(file)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from mlusim.errors import InputError
+from mlusim.inputs import as_path
 
 DONE, IMPOSSIBLE, FAILED, DIED = "done", "impossible", "failed", "died"
 
@@ -69,7 +70,7 @@ class Store:
     """
 
     def __init__(self, path: str | Path | None) -> None:
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else as_path(path)
         self.damaged: list[str] = []
         place = ":memory:" if self.path is None else str(self.path)
         if self.path is not None and not self.path.absolute().parent.is_dir():

@@ -17,6 +17,7 @@ from mlusim.explore.runner import Runner
 from mlusim.explore.sources import check_not_loading
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 from mlusim.explore.table import data_frame, write_table
+from mlusim.inputs import as_file, as_path, as_paths
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,7 +81,7 @@ class Sweep:
 
         Raises `InputError` for another suffix, where pyarrow is missing for Parquet, and where it cannot be written.
         """
-        return write_table(self.rows, Path(path))
+        return write_table(self.rows, as_path(path))
 
     def plot(
         self,
@@ -104,7 +105,7 @@ class Sweep:
         """
         from mlusim.analysis.sweep_plot import plot_sweep
 
-        return plot_sweep(self.rows, self.axes, metrics, against, None if path is None else Path(path), title)
+        return plot_sweep(self.rows, self.axes, metrics, against, None if path is None else as_path(path), title)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {status}" for status, count in self.counts.items() if count)
@@ -202,9 +203,7 @@ def sweep(  # noqa: PLR0913 - what can be swept
 
 def merge_files(store: Store, files: Iterable[str | Path]) -> None:
     """Add the points of other files to a store's. Raises `InputError` for one that is missing, or no sweep's."""
-    for file in files:
-        if not Path(file).is_file():
-            raise InputError(f"{file}: no such file")
+    for file in map(as_file, as_paths(files)):
         with Store(file) as other:
             store.merge(other)
             store.damaged += other.damaged
@@ -266,9 +265,7 @@ def run_axes(
 
 def read_sweep(db: str | Path) -> Sweep:
     """All points of a file, of whatever sweeps. Raises `InputError` for a file that is missing, or none of a sweep."""
-    if not Path(db).is_file():
-        raise InputError(f"{db}: no such file")
-    with Store(db) as store:
+    with Store(as_file(db)) as store:
         found = Sweep(store.all(), damaged=store.damaged)
     _warn(found)
     return found

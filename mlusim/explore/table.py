@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
+from mlusim.inputs import as_path
 from mlusim.version import __version__
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def data_frame(rows: Rows) -> DataFrame:
 
 def check_table(text: str | Path) -> Path:
     """The path of a table, checked before anything runs. Raises `InputError`."""
-    path = Path(text)
+    path = as_path(text)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: a table is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}: name it so")
     if path.suffix.lower() == ".parquet":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import PathLike, fspath
+from os import PathLike
 
 from mlusim.errors import BoardError
 from mlusim.hardware.board import Board
@@ -25,7 +25,7 @@ def board(name_or_path: str | PathLike[str] | Board) -> Board:
     if isinstance(name_or_path, PathLike) or (isinstance(name_or_path, str) and _is_path(name_or_path)):
         from mlusim.hardware.toml_board import board_from_toml
 
-        return board_from_toml(fspath(name_or_path))
+        return board_from_toml(name_or_path)
     if not isinstance(name_or_path, str):
         raise BoardError(
             f"a board is the name of a preset, the path of a .toml file or a Board, not {type(name_or_path).__name__}"

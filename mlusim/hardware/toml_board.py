@@ -23,9 +23,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlusim.errors import BoardError
+from mlusim.errors import BoardError, InputError
+from mlusim.files import read_text
 from mlusim.hardware.board import Board
 from mlusim.hardware.presets import find_preset
+from mlusim.inputs import as_path
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -61,7 +63,10 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
     one without its unit, a value of the wrong type, a key that is missing and has no base to come from, and a value
     that breaks a rule of `Board`.
     """
-    place = Path(path)
+    try:
+        place = as_path(path)
+    except InputError as error:
+        raise BoardError(error.message) from None
     table = _read(place)
     sources = _sources(place, table.pop("sources", {}))
     base = _base(place, table.pop("base", None))
@@ -101,7 +106,7 @@ def _read(place: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        text = place.read_text(encoding="utf-8-sig")
+        text = read_text(place, "utf-8-sig")
     except OSError as error:
         raise BoardError(f"{place}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

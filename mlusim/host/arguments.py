@@ -21,8 +21,10 @@ import numpy as np
 
 from mlusim.dtypes import ALL, dtype_name, dtype_of
 from mlusim.errors import InputError, nearest
+from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
 from mlusim.host.draw import Draw
+from mlusim.inputs import as_array, as_count, as_shape
 
 if TYPE_CHECKING:
     from mlusim.host.device import Device
@@ -54,19 +56,20 @@ class Output:
     @classmethod
     def like(cls, array: Array) -> Output:
         """As an array is."""
+        array = as_array("Output.like: the argument", array)
         return cls(array.shape, array.dtype)
 
     def make(self, device: Device, name: str) -> View:
         """The tensor on a device. Raises `InputError` for a pitch that is less than a row."""
         dtype = dtype_of(self.dtype)
-        if not self.pitch:
-            return device.alloc(self.shape, dtype, name)
-        if not self.shape or self.pitch < self.shape[-1]:
-            raise InputError(
-                f"{name}: a pitch of {self.pitch} elements for {list(self.shape)}: at least the last extent"
-            )
-        whole = device.alloc((*self.shape[:-1], self.pitch), dtype, name)
-        return whole[..., : self.shape[-1]] if self.pitch > self.shape[-1] else whole
+        shape = as_shape(f"{name}: the shape", self.shape)
+        pitch = as_count(f"{name}: pitch", self.pitch, least=0)
+        if not pitch:
+            return device.alloc(shape, dtype, name)
+        if not shape or pitch < shape[-1]:
+            raise InputError(f"{name}: a pitch of {pitch} elements for {list(shape)}: at least the last extent")
+        whole = device.alloc((*shape[:-1], pitch), dtype, name)
+        return whole[..., : shape[-1]] if pitch > shape[-1] else whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,17 +211,20 @@ def assign(
     return {name: named[name] for name in (*parameters, *optional) if name in named}
 
 
-def read_inputs(given: Mapping[str, Any], *, seed: int = 0, data: bool = True) -> dict[str, Any]:
+def read_inputs(
+    given: Mapping[str, Any], *, seed: int = 0, data: bool = True, boards: Iterable[Board] = ()
+) -> dict[str, Any]:
     """The same with arrays in place of files and random inputs.
 
     Args:
         given: from `assign`.
         seed: of the random elements.
         data: False: random inputs have a size and no elements.
+        boards: where they go, as for `Draw`.
 
     Raises `InputError` for a file that cannot be read.
     """
-    draw = Draw(seed, data=data)
+    draw = Draw(seed, data=data, boards=boards)
 
     def read(name: str, value: Any) -> Any:
         match value:

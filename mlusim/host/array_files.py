@@ -18,7 +18,7 @@ import numpy as np
 
 from mlusim.dtypes import ALL, BFLOAT16, Dtype, dtype_name
 from mlusim.errors import InputError
-from mlusim.files import atomic_write
+from mlusim.files import atomic_write, open_input
 
 Array = np.ndarray[Any, Any]
 
@@ -35,7 +35,7 @@ def read_array(option: str, text: str) -> Array:
     path, key = split_key(text)
     where = f"{option} {path}"
     try:
-        with path.open("rb") as stream:
+        with open_input(path) as stream:
             return _named(where, _read(where, path, key, stream))
     except FileNotFoundError:
         raise InputError(f"{where}: no such file") from None

@@ -20,15 +20,18 @@ import numpy as np
 from simpy.core import EmptySchedule
 
 from mlusim.cores.chip import Chip
-from mlusim.cores.launch import Job, Kernel, Launch, Queue
+from mlusim.cores.launch import UNIONS, Job, Kernel, Launch, Queue, grid_of
 from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchError, MlusimError
+from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchError, MlusimError, SimulatedTimeError
 from mlusim.hardware import Board, board
 from mlusim.host.watchdog import Watch
+from mlusim.inputs import as_array, as_count, as_shape, check_seconds
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.view import Pointer, View
+from mlusim.records import longest_run_ps
+from mlusim.units import PS_PER_HOUR
 from mlusim.verifier.switch import note_device
 
 if TYPE_CHECKING:
@@ -67,6 +70,8 @@ class Device:
         stall_s: float = DEFAULT_STALL_S,
         progress: bool = False,
     ) -> None:
+        as_count("max_operations", max_operations)
+        check_seconds("stall_s", stall_s)
         if dma not in ("complete", "late"):
             raise InputError(f"dma={dma!r}: it is 'complete' or 'late'")
         self.board = board(device)
@@ -113,9 +118,10 @@ class Device:
             keep_data: hold its bytes even in a timing-only run, for scalar loads.
             writable: kernels may write it: input and output of a kernel that works in place. It holds a copy.
 
-        Raises `AllocationError` where it does not fit, `InputError` for an element type the board does not know.
+        Raises `AllocationError` where it does not fit, `InputError` for what is no array, and for an element type
+        that the board does not know.
         """
-        array = np.asarray(array)
+        array = as_array(name, array)
         dtype = dtype_of(array.dtype)
         adopt = None
         if self._chip.data or keep_data:
@@ -155,13 +161,10 @@ class Device:
             workspace: it is no output: what launches leave there for later ones, not all of it written.
             keep_data: hold bytes even in a timing-only run, for scalar stores and loads.
 
-        Raises `AllocationError` where it does not fit.
+        Raises `AllocationError` where it does not fit, `InputError` for what is no shape or no element type.
         """
         element = dtype_of(dtype)
-        extents = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
-        extents = tuple(int(extent) for extent in extents)
-        if min(extents, default=0) < 0:
-            raise AllocationError(f"alloc of shape {list(extents)}: an extent is not negative")
+        extents = as_shape(f"{name}: the shape", shape)
         nbytes = math.prod(extents) * element.itemsize
         allocation = self._chip.allocate(
             self._chip.gdram,
@@ -232,9 +235,7 @@ class Device:
         """
         if self._running:
             raise LaunchError("launch inside a kernel: only the host launches; call the other kernel with `await`")
-        if dim is None:
-            dim = self.default_dim(kind)
-        grid: Any = (int(dim), 1, 1) if isinstance(dim, int | np.integer) else tuple(dim)
+        grid = self.default_dim(kind) if dim is None else grid_of(dim)
         if queue is not None and queue.chip is not self._chip:
             raise LaunchError("the queue belongs to another device: make one with this device's queue()")
         if queue is None:
@@ -251,7 +252,7 @@ class Device:
 
     def default_dim(self, kind: str) -> tuple[int, int, int]:
         """One task for every core of the board, as that task type counts them."""
-        union = int(kind[5:]) if kind.startswith("UNION") and kind[5:].isdigit() else 0
+        union = UNIONS.get(kind, 0) if isinstance(kind, str) else 0
         if not union:
             return (self.board.cores, 1, 1)
         return (union * self.board.cores_per_cluster, max(self.board.clusters // union, 1), 1)
@@ -288,6 +289,11 @@ class Device:
                         step()
                 except EmptySchedule:
                     pass
+                except Exception:
+                    # Perhaps of a time that a record cannot hold.
+                    self._check_time()
+                    raise
+                self._check_time()
                 self._check_hang()
         except BaseException as error:
             self._broken = type(error).__name__
@@ -298,6 +304,16 @@ class Device:
             raise
         finally:
             NOTED.reset(token)
+
+    def _check_time(self) -> None:
+        units = self.board.cores + self.board.clusters
+        now, most = self._chip.environment.now, longest_run_ps(units)
+        if now > most:
+            raise SimulatedTimeError(
+                f"the run takes {now / PS_PER_HOUR:.4g} h of simulated time, and the sums over the {units} units of "
+                f"{self.board.name} are exact up to {most / PS_PER_HOUR:.4g} h, as 64-bit picoseconds: give the kernel "
+                "less to do, or the board higher rates"
+            )
 
     def buffers_at(self, time_ps: int) -> dict[int, np.ndarray[Any, Any]]:
         """Run what is queued up to a moment, and no further: the elements of all buffers on chip then, by allocation.

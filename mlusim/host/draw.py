@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from mlusim.errors import AllocationError
+from mlusim.hardware import Board
+from mlusim.inputs import as_shape
+from mlusim.units import format_bytes
+
+_ADDRESSES = (1 << 63) - 1
 Array = np.ndarray[Any, Any]
 
 
@@ -15,15 +23,29 @@ class Draw:
     Args:
         seed: of the generator.
         data: False: tensors that are only moved need no numbers; they take no memory.
+        boards: where the tensors go: one that fits none of them is refused before it takes memory of this machine.
     """
 
-    def __init__(self, seed: int, *, data: bool = True) -> None:
+    def __init__(self, seed: int, *, data: bool = True, boards: Iterable[Board] = ()) -> None:
         # Two generators, so that indices and shifts are the same with and without data.
         self._random, self._indices = (np.random.default_rng([seed, stream]) for stream in range(2))
         self._data = data
+        self._largest = max(boards, key=lambda one: one.gdram_bytes, default=None)
+
+    def _check_size(self, shape: tuple[int, ...], dtype: Any) -> None:
+        """Raise `AllocationError` for a tensor that never fits, `InputError` for what is no shape."""
+        nbytes = math.prod(as_shape("the shape", shape)) * np.dtype(dtype).itemsize
+        most = _ADDRESSES if self._largest is None else self._largest.gdram_bytes
+        if nbytes > most:
+            where = f"GDRAM of {self._largest.name}" if self._largest else "64-bit addresses"
+            raise AllocationError(
+                f"a tensor of {np.dtype(dtype).name} {list(shape)} takes {format_bytes(nbytes)}: it never fits the "
+                f"{format_bytes(most)} of {where}; give a smaller shape or element type"
+            )
 
     def elements(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """Normally distributed numbers, or integers over the whole range of their type."""
+        self._check_size(shape, dtype)
         if not self._data:
             return np.broadcast_to(np.zeros((), dtype), shape)
         if dtype.kind in "iu":
@@ -38,5 +60,6 @@ class Draw:
 
     def integers(self, low: int, high: int, shape: tuple[int, ...], dtype: str = "int32") -> Array:
         """Integers from `low` up to, not including, `high`; always drawn: indices, shifts."""
+        self._check_size(shape, dtype)
         most = np.iinfo(dtype).max
         return self._indices.integers(low, min(max(high, low + 1), most), shape, dtype)

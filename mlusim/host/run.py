@@ -13,6 +13,7 @@ from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
+from mlusim.inputs import as_array, is_tensor
 from mlusim.memory.view import View
 from mlusim.results.result import Result
 
@@ -99,10 +100,11 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
             found.outputs[name] = argument.make(device, name)
             found.given.append(found.outputs[name])
         elif isinstance(argument, InOut):
-            found.inputs[name] = np.array(argument.array)
-            found.outputs[name] = device.upload(argument.array, name, keep_data=True, writable=True)
+            found.inputs[name] = np.array(as_array(name, argument.array))
+            found.outputs[name] = device.upload(found.inputs[name], name, keep_data=True, writable=True)
             found.given.append(found.outputs[name])
-        elif isinstance(argument, np.ndarray):
+        elif isinstance(argument, np.ndarray) or is_tensor(argument):
+            argument = as_array(name, argument)  # noqa: PLW2901 - the same, as NumPy has it
             found.inputs[name] = argument
             # An array of one repeated element stands for a tensor whose values do not matter.
             real = any(argument.strides) or argument.size <= 1
@@ -111,6 +113,10 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
             raise InputError(
                 f"{name} is {argument!r}: the kernel gets a device of its own, so give it arrays and Output(shape, "
                 "dtype); for a device with views of your own launch there, and call device.result() or device.verify()"
+            )
+        elif isinstance(argument, list):
+            raise InputError(
+                f"{name} is a list: give np.array({name}) for a tensor in GDRAM, or a tuple for the kernel itself"
             )
         else:
             found.given.append(argument)
@@ -138,4 +144,4 @@ def tensor_facts(given: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _grid(dim: tuple[int, ...] | int | None) -> Any:
     """A grid of one or two axes as one of three."""
-    return (*dim, 1, 1)[: max(3, len(dim))] if isinstance(dim, tuple) else dim
+    return (*dim, 1, 1)[: max(3, len(dim))] if isinstance(dim, tuple) and dim else dim

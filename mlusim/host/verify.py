@@ -14,6 +14,7 @@ from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.host_data import HostData
 from mlusim.host.run import Uploaded, parameter_names, upload
+from mlusim.inputs import as_array
 from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
@@ -133,10 +134,7 @@ def _against(
     repeat: Repeat | None,
 ) -> list[Finding]:
     """The differences from the reference."""
-    found = (
-        differs(log, views[name], results[name], np.asarray(wanted), tolerance, repeat)
-        for name, wanted in expected.items()
-    )
+    found = (differs(log, views[name], results[name], wanted, tolerance, repeat) for name, wanted in expected.items())
     return [finding for finding in found if finding is not None]
 
 
@@ -146,6 +144,7 @@ def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> 
         return {}
     wanted: Any = reference(*inputs) if callable(reference) else reference
     if not isinstance(wanted, Mapping):
+        wanted = as_array("the reference", wanted)
         if len(outputs) != 1:
             raise InputError(
                 f"a reference of one array for {len(outputs)} outputs: give a mapping by name, {sorted(outputs)}"
@@ -154,4 +153,4 @@ def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> 
     unknown = sorted(set(wanted) - set(outputs))
     if unknown:
         raise InputError(f"the reference names {unknown}, which are no outputs: they are {sorted(outputs)}")
-    return dict(wanted)
+    return {name: as_array(f"the reference of {name}", array) for name, array in wanted.items()}

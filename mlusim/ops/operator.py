@@ -21,6 +21,7 @@ from mlusim.errors import InputError, PlanError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.host.draw import Draw
+from mlusim.inputs import as_array, as_shape
 from mlusim.memory.view import View
 from mlusim.ops.common import Call, Input, RunOptions, check_choice, launch, run, verified
 from mlusim.ops.schema import (
@@ -29,8 +30,6 @@ from mlusim.ops.schema import (
     Options,
     Tensor,
     TensorSchema,
-    as_array,
-    as_shape,
     complete,
 )
 from mlusim.planning.plan import Plan

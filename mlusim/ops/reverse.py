@@ -14,12 +14,13 @@ from mlusim.dtypes import INT32, INT64, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.draw import Draw
+from mlusim.inputs import as_shape
 from mlusim.kernels.reverse import reverse_tiles
 from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
 from mlusim.ops.axes import normal_axes, normal_axis
 from mlusim.ops.common import Call, Input, RunOptions
 from mlusim.ops.operator import Operator, apply, plan
-from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, as_shape, extent, one_tensor
+from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, extent, one_tensor
 from mlusim.planning.plan import Plan
 from mlusim.planning.reverse import STRATEGIES
 from mlusim.planning.reverse import plan_reverse as split

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from operator import index as as_index
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,11 +15,11 @@ import numpy as np
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, nearest
 from mlusim.host.draw import Draw
+from mlusim.inputs import as_tuple
 
 Array = np.ndarray[Any, Any]
 Options = Mapping[str, Any]
 Kind = Literal["integer", "integers", "dtype", "choice", "flag", "shape", "count"]
-MAX_RANK = 64
 
 
 class Tensor(NamedTuple):
@@ -91,58 +90,6 @@ class Attribute:
         if self.kind in {"integers", "shape"}:
             return as_tuple(value)
         return value
-
-
-def as_tuple(value: Any) -> Any:
-    """A sequence or iterator as a tuple, so that nothing that changes or is used up later is kept; others as given."""
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
-        try:
-            return tuple(value)
-        except TypeError:  # an array of rank 0 has __iter__ and cannot be iterated over
-            return value
-    return value
-
-
-def as_shape(what: str, shape: Any) -> tuple[int, ...]:
-    """The extents of a shape. Raises `InputError` for what is none, with `what` as its name."""
-    given = as_tuple(shape)
-    extents = given if isinstance(given, tuple) else (given,)
-    try:
-        found = tuple(as_index(extent) for extent in extents)
-    except TypeError:
-        raise InputError(f"{what} {shape!r:.200} is not a shape: give integers, such as (2, 8, 256, 196)") from None
-    if any(isinstance(extent, bool) for extent in extents):
-        raise InputError(f"{what} {shape!r:.200} is not a shape: its extents are integers, not truth values")
-    if min(found, default=0) < 0:
-        raise InputError(f"{what} {list(found)}: an extent is not negative")
-    if len(found) > MAX_RANK:
-        raise InputError(f"{what} has rank {len(found)}: NumPy arrays have at most {MAX_RANK} dimensions")
-    return found
-
-
-def as_array(what: str, value: Any) -> Array:
-    """An argument as a NumPy array. Raises `InputError` for what is none, such as lists of different lengths."""
-    if isinstance(value, np.ndarray):
-        return value
-    # A tensor of torch that records gradients refuses to become an array, and says so at length.
-    if getattr(value, "requires_grad", False):
-        value = value.detach()
-    try:
-        array = np.asarray(value)
-    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise InputError(f"{what} is no array: {_reason(error)}; give an array or nested lists of equal lengths") from (
-            error
-        )
-    if array.dtype == object:
-        raise InputError(
-            f"{what} is no array of numbers: {type(value).__name__} becomes an array of Python objects; give an array "
-            "with an element type, or nested lists of numbers"
-        )
-    return array
-
-
-def _reason(error: Exception) -> str:
-    return str(error).split(". The detected")[0].rstrip(".") or type(error).__name__
 
 
 def complete(operator: str, attributes: Iterable[Attribute], given: Options) -> dict[str, Any]:

@@ -17,10 +17,11 @@ from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.host.draw import Draw
+from mlusim.inputs import as_shape
 from mlusim.kernels.tin_shift import kernel_of
 from mlusim.ops.common import Call, Input, RunOptions, check_choice
 from mlusim.ops.operator import Operator, apply, plan
-from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, as_shape
+from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema
 from mlusim.planning.plan import Plan
 from mlusim.planning.tin_shift import STRATEGIES
 from mlusim.planning.tin_shift import plan_tin_shift as split

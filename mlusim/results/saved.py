@@ -27,14 +27,15 @@ import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import BoardError, InputError, MlusimError
-from mlusim.files import atomic_write
+from mlusim.files import atomic_write, open_input
 from mlusim.hardware import Board
 from mlusim.hardware.presets import find_preset
+from mlusim.inputs import as_path
 from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
 from mlusim.planning.plan import Plan, Tiles
 from mlusim.planning.request import Request
 from mlusim.records import COLUMNS
-from mlusim.results.schema import check_log, check_plan, check_sizes, check_tasks, checked_path, clean, read_array
+from mlusim.results.schema import check_log, check_on_board, check_plan, check_sizes, check_tasks, clean, read_array
 from mlusim.version import __version__
 
 FORMAT = "mlusim-run"
@@ -80,7 +81,7 @@ class Saved:
 
 def write(run: Saved, path: str | os.PathLike[str]) -> Path:
     """Write a run to a file; gives its path. Raises `InputError` where it cannot be written."""
-    path = checked_path(path)
+    path = as_path(path)
     arrays: dict[str, Array] = {}
     head = {
         "format": FORMAT,
@@ -113,9 +114,9 @@ def read(path: str | os.PathLike[str]) -> Saved:
 
     Raises `InputError` for a file that is missing, none of `write`'s, damaged, or of a newer format.
     """
-    place = checked_path(path)
+    place = as_path(path)
     try:
-        with place.open("rb") as stream:
+        with open_input(place) as stream:
             return _read_zip(place, stream)
     except OSError as error:
         raise InputError(f"{place}: the saved run cannot be read: {error.strerror or error}") from None
@@ -230,13 +231,15 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
     request = head["request"]
     if request is not None:
         request = Request(**_tuples(request))
+    log = _log_of(head["log"], array)
+    check_on_board(log, board)
     sources = {str(file): str(text) for file, text in head["sources"].items()}
     return Saved(
         operator=str(head["operator"]),
         board=board,
         plan=None if head["plan"] is None else _plan_of(head["plan"], board, array),
         request=request,
-        log=_log_of(head["log"], array),
+        log=log,
         theory_ops=None if head["theory_ops"] is None else int(head["theory_ops"]),
         stopped=str(head["stopped"]),
         made_by=dict(head.get("made_by", {})),

@@ -7,40 +7,30 @@ nothing that is not there, so that figures, pages and retiming need no checks of
 from __future__ import annotations
 
 import math
-import os
 import zipfile
 from collections.abc import Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlusim.dtypes import dtype_of
-from mlusim.errors import InputError
+from mlusim.hardware import Board
+from mlusim.inputs import MAX_RANK
 from mlusim.log import NONE, PIPES, Log
 from mlusim.memory.kinds import MemoryKind
 from mlusim.planning.plan import Plan
-from mlusim.records import COLUMNS
+from mlusim.records import COLUMNS, longest_run_ps
 
 Array = np.ndarray[Any, Any]
 
 # A file that unpacks to more than this, and to this many times its size, is none that a run gave.
 _MAX_BYTES = 1 << 30
 _MAX_RATIO = 300
-_MAX_RANK = 64
 _LIMIT = 1 << 62
 _MAX_TASKS = 1 << 24
 # Control characters move a terminal's cursor and colour its text. Lines and tabs may stay.
 _CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
-
-
-def checked_path(path: object) -> Path:
-    """A path that a user gave. Raises `InputError` for what is none: None, numbers, bytes, an empty text, NUL."""
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise InputError(f"{path!r} is no path: give a text such as 'run.zip', or a Path")
-    return Path(text)
 
 
 def check_sizes(archive: zipfile.ZipFile, file_bytes: int) -> None:
@@ -60,7 +50,7 @@ def read_array(archive: zipfile.ZipFile, name: str) -> Array:
         version = np.lib.format.read_magic(stream)
         read_header: Any = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
         shape, _, dtype = read_header[version](stream)
-        if dtype.hasobject or dtype.kind not in "biu" or len(shape) > _MAX_RANK:
+        if dtype.hasobject or dtype.kind not in "biu" or len(shape) > MAX_RANK:
             raise ValueError(f"{name}.npy holds {dtype} of rank {len(shape)}, not integers")
         if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize > member.file_size:
             raise ValueError(f"{name}.npy says that it has shape {list(shape)}, and has {member.file_size} B")
@@ -93,7 +83,7 @@ def check_record(record: Any) -> None:
         value = getattr(record, item.name)
         kind = str(item.type)
         right = (
-            isinstance(value, tuple) and len(value) <= _MAX_RANK and all(type(one) is int for one in value)
+            isinstance(value, tuple) and len(value) <= MAX_RANK and all(type(one) is int for one in value)
             if kind.startswith("tuple")
             else type(value).__name__ == kind
         )
@@ -153,6 +143,24 @@ def check_log(log: Log) -> None:
     for allocation in log.allocations:
         dtype_of(allocation.dtype)
         MemoryKind(allocation.memory)
+
+
+def check_on_board(log: Log, board: Board) -> None:
+    """Raise `ValueError` for units that the board does not have, and times that no run on it has.
+
+    Figures are sums over all units, in 64 bits.
+    """
+    for task in log.tasks:
+        # The memory core of a cluster has the number after its cores.
+        if not (0 <= task.cluster < board.clusters and NONE <= task.core <= board.cores_per_cluster):
+            raise ValueError(f"a task of its log ran on core {task.core} of cluster {task.cluster}")
+    most_ps = longest_run_ps(board.cores + board.clusters)
+    columns = log.columns()
+    times = [columns[name] for name in ("issue_ps", "start_ps", "end_ps", "latency_ps", "alone_ps")]
+    latest = max([int(column.max()) for column in times if len(column)], default=0)
+    latest = max([latest, *(task.end_ps for task in log.tasks), *(launch.end_ps for launch in log.launches)])
+    if latest > most_ps:
+        raise ValueError(f"a time of {latest} ps in its log, which holds {most_ps} ps")
 
 
 def check_tasks(task: Array) -> None:

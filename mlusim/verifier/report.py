@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlusim.errors import InputError, VerificationError
+from mlusim.inputs import as_path
 from mlusim.log import Log
 from mlusim.units import group_digits, short_bytes
 from mlusim.verifier.balance import Balance, LineTraffic
@@ -126,7 +127,7 @@ class Report:
         from mlusim.analysis.style import drawing, save
         from mlusim.verifier.proof_map import proof_maps
 
-        target = Path(path)
+        target = as_path(path)
         if target.suffix not in {".png", ".svg"} or self.log is None:
             raise InputError(f"draw to {target}: it is a .png or .svg file, of a report that has a log")
         with drawing():

@@ -206,7 +206,7 @@ def run_kept() -> list[View]:
 
 @pytest.mark.parametrize("shape", [-3, (-3,), (4, -1)])
 def test_extents_are_not_negative(shape: Any) -> None:
-    with pytest.raises(AllocationError, match=r"^alloc of shape \[.*\]: an extent is not negative$"):
+    with pytest.raises(InputError, match=r"^output: the shape \[.*\]: an extent is not negative$"):
         Device().alloc(shape, np.int8)
 
 

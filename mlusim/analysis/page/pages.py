@@ -14,6 +14,7 @@ from mlusim.analysis.page.parts import esc, head, size_text, table
 from mlusim.analysis.table import percent, us_text
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
+from mlusim.inputs import as_path
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -27,7 +28,7 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
 
     Each file is replaced at once and only when it is complete. Raises `InputError` where they cannot be written.
     """
-    target = Path(directory)
+    target = as_path(directory)
     try:
         target.mkdir(parents=True, exist_ok=True)
         pages = [_write(target / f"{name}.html", page(result, home="index.html")) for name, result in results.items()]

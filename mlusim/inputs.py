@@ -1,0 +1,148 @@
+"""What users hand in, checked once and made what the package works with: shapes, arrays, counts, paths.
+
+Every function takes what the argument is called in messages first, and raises `InputError` with value, rule and remedy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from operator import index as as_index
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mlusim.errors import InputError
+
+Array = np.ndarray[Any, Any]
+MAX_RANK = 64
+_REPR = 200
+
+
+def shown(value: object) -> str:
+    """A value for a message: its repr, cut where it is long, on one line."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a repr may raise anything
+        text = f"<{type(value).__name__}>"
+    return f"{text[:_REPR]}..." if len(text) > _REPR else text
+
+
+def as_tuple(value: Any) -> Any:
+    """A sequence or iterator as a tuple, so that nothing that changes or is used up later is kept; others as given."""
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        try:
+            return tuple(value)
+        except TypeError:  # an array of rank 0 has __iter__ and cannot be iterated over
+            return value
+    return value
+
+
+def as_shape(what: str, shape: Any) -> tuple[int, ...]:
+    """The extents of a shape."""
+    given = as_tuple(shape)
+    extents = given if isinstance(given, tuple) else (given,)
+    try:
+        found = tuple(as_index(extent) for extent in extents)
+    except TypeError:
+        raise InputError(f"{what} {shown(shape)} is not a shape: give integers, such as (2, 8, 256, 196)") from None
+    if any(isinstance(extent, bool) for extent in extents):
+        raise InputError(f"{what} {shown(shape)} is not a shape: its extents are integers, not truth values")
+    if min(found, default=0) < 0:
+        raise InputError(f"{what} {list(found)}: an extent is not negative")
+    if len(found) > MAX_RANK:
+        raise InputError(f"{what} has rank {len(found)}: NumPy arrays have at most {MAX_RANK} dimensions")
+    return found
+
+
+def as_array(what: str, value: Any) -> Array:
+    """An argument as a NumPy array."""
+    if isinstance(value, np.ndarray):
+        return value
+    # A tensor of torch that records gradients refuses to become an array, and says so at length.
+    if getattr(value, "requires_grad", False):
+        value = value.detach()
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise InputError(f"{what} is no array: {_reason(error)}; give an array or nested lists of equal lengths") from (
+            error
+        )
+    if array.dtype == object:
+        raise InputError(
+            f"{what} is no array of numbers: {type(value).__name__} becomes an array of Python objects; give an array "
+            "with an element type, or nested lists of numbers"
+        )
+    return array
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value is an array of another library: it can become one of NumPy, and has a shape and elements."""
+    return hasattr(value, "__array__") and hasattr(value, "shape") and not isinstance(value, np.ndarray | np.generic)
+
+
+def as_count(what: str, value: Any, *, least: int = 1) -> int:
+    """An integer that is at least so much."""
+    try:
+        number = as_index(value)
+    except TypeError:
+        number = None
+    if number is None or isinstance(value, bool) or number < least:
+        raise InputError(f"{what}={shown(value)}: give an integer of at least {least}")
+    return number
+
+
+def check_seconds(what: str, value: Any) -> None:
+    """Raise where a time is no number, or not more than 0; it may be without end."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0:
+        raise InputError(f"{what}={shown(value)}: give seconds, a number above 0")
+
+
+def as_text(what: str, value: object) -> str:
+    """A text without NUL."""
+    if not isinstance(value, str) or "\0" in value:
+        raise InputError(f"{what}={shown(value)} is no text")
+    return value
+
+
+def as_texts(what: str, values: object) -> tuple[str, ...]:
+    """One text or several."""
+    given = (values,) if isinstance(values, str) else as_tuple(values)
+    if not isinstance(given, tuple):
+        raise InputError(f"{what}={shown(values)}: give a list of texts")
+    return tuple(as_text(what, one) for one in given)
+
+
+def as_path(path: object) -> Path:
+    """A path that a user gave; None, numbers, bytes, an empty text and texts with NUL are none."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InputError(f"{shown(path)} is no path: give a text such as 'run.zip', or a Path")
+    return Path(text)
+
+
+def as_file(path: object) -> Path:
+    """A path of a file that is there."""
+    place = as_path(path)
+    try:
+        there = place.is_file()
+    except OSError as error:
+        raise InputError(f"{shown(str(place))}: {error.strerror or error}") from None
+    if not there:
+        raise InputError(f"{place}: no such file")
+    return place
+
+
+def as_paths(paths: object) -> list[Path]:
+    """One path or several."""
+    if isinstance(paths, str | os.PathLike):
+        return [as_path(paths)]
+    given = as_tuple(paths)
+    if not isinstance(given, tuple):
+        raise InputError(f"{shown(paths)} is no list of paths: give texts such as 'run.zip', or Paths")
+    return [as_path(one) for one in given]
+
+
+def _reason(error: Exception) -> str:
+    return str(error).split(". The detected")[0].rstrip(".") or type(error).__name__

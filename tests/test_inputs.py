@@ -1,0 +1,197 @@
+"""What is no shape, array, grid, path: refused by name at every door, with the rule and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.analysis.page.pages import write_pages
+from mlusim.analysis.pictures import write_report
+from mlusim.explore.sources import function_of
+from mlusim.explore.sweeping import read_sweep
+from mlusim.hardware.toml_board import board_from_toml
+
+X = np.arange(24, dtype=np.float32).reshape(4, 6)
+OUT = mlusim.Output((4, 6), "float32")
+
+
+async def copy(core, x, out):
+    if core.is_memory_core or core.task_id:
+        return
+    tile = core.nram.alloc(x.shape, x.dtype)
+    await core.memcpy(tile, x)
+    await core.memcpy(out, tile)
+
+
+def run(**options):
+    return mlusim.run(copy, X, OUT, **options)
+
+
+def sweep(**options):
+    return mlusim.sweep("reverse", shape=(8, 8), axis=0, workers=0, **options)
+
+
+RUN = mlusim.ops.reverse(X, 0)
+REPORT = mlusim.verify(copy, X, OUT)
+DEVICE = mlusim.Device()
+SWEEP = mlusim.sweep("reverse", shape=[(8, 8), (16, 8)], axis=0, workers=0)
+
+PATHS = {
+    "Result.save": RUN.save,
+    "load": mlusim.load,
+    "Device.save": DEVICE.save,
+    "retime": lambda path: mlusim.retime(path, clock_hz=10**9),
+    "Report.draw": REPORT.draw,
+    "write_report": lambda path: write_report(RUN, path),
+    "write_pages": lambda path: write_pages({"a": RUN}, path),
+    "board_from_toml": board_from_toml,
+    "board": mlusim.board,
+    "sweep(db=)": lambda path: sweep(db=path),
+    "sweep(merge=)": lambda path: sweep(merge=[path]),
+    "tune(db=)": lambda path: mlusim.tune("reverse", shape=(8, 8), axis=0, workers=0, db=path),
+    "read_sweep": read_sweep,
+    "Sweep.save": SWEEP.save,
+    "Sweep.plot": SWEEP.plot,
+    "bangc.compile": mlusim.bangc.compile,
+    "function_of": function_of,
+}
+NO_PATHS = (None, 3, 1.5, True, b"x.zip", "a\0b", Path("a\0b"), [], {}, "x" * 5000)
+NOWHERE = {"sweep(db=)", "tune(db=)", "Sweep.plot"}  # None is a value there
+
+
+@pytest.mark.parametrize("door", PATHS)
+@pytest.mark.parametrize("value", NO_PATHS, ids=lambda value: repr(value)[:12])
+def test_what_is_no_path_is_refused_by_every_function_that_takes_one(door, value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if value is None and door in NOWHERE:
+        pytest.skip("None means: no file")
+    with pytest.raises((mlusim.InputError, mlusim.BoardError)) as caught:
+        PATHS[door](value)
+    text = str(caught.value)
+    assert any(words in text for words in (repr(value)[1:50], type(value).__name__, "File name too long", "xxxxx"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("door", ["load", "board_from_toml", "retime"])
+def test_a_device_that_never_ends_is_not_read(door):
+    with pytest.raises((mlusim.InputError, mlusim.BoardError), match="Not a regular file"):
+        PATHS[door]("/dev/zero")
+
+
+RAGGED = [[1, 2], [3]]
+CALLS = [
+    (lambda: run(dim=1.5), mlusim.LaunchError, r"dim 1\.5: a grid is three integers"),
+    (lambda: run(dim=float("nan")), mlusim.LaunchError, r"dim nan: a grid is"),
+    (lambda: run(dim=True), mlusim.LaunchError, r"dim True: a grid is"),
+    (lambda: run(dim=()), mlusim.LaunchError, r"dim \(\): a grid is"),
+    (lambda: run(dim="4,1,1"), mlusim.LaunchError, r"dim '4,1,1': a grid is"),
+    (lambda: run(dim=(1.5, 1, 1)), mlusim.LaunchError, r"dim \(1\.5, 1, 1\): a grid is"),
+    (lambda: run(kind=None), mlusim.LaunchError, r"task type None: it is BLOCK, UNION1, .* or UNION16"),
+    (lambda: run(kind=1), mlusim.LaunchError, r"task type 1: it is BLOCK"),
+    (lambda: run(kind=b"BLOCK"), mlusim.LaunchError, r"task type b'BLOCK': it is BLOCK"),
+    (lambda: run(max_operations=0), mlusim.InputError, r"max_operations=0: give an integer of at least 1"),
+    (lambda: run(max_operations=1.5), mlusim.InputError, r"max_operations=1\.5: give an integer"),
+    (lambda: run(stall_s=0), mlusim.InputError, r"stall_s=0: give seconds, a number above 0"),
+    (lambda: run(stall_s="2"), mlusim.InputError, r"stall_s='2': give seconds"),
+    (lambda: run(stall_s=float("nan")), mlusim.InputError, r"stall_s=nan: give seconds"),
+    (lambda: mlusim.run(copy, RAGGED, OUT), mlusim.InputError, r"x is a list: give np\.array\(x\) for a tensor"),
+    (lambda: mlusim.run(copy, X, mlusim.Output((1.5, 2))), mlusim.InputError, r"out: the shape \(1\.5, 2\) is not a"),
+    (lambda: mlusim.run(copy, X, mlusim.Output((1,) * 70)), mlusim.InputError, r"out: the shape has rank 70: NumPy"),
+    (lambda: mlusim.run(copy, X, mlusim.Output(None)), mlusim.InputError, r"out: the shape None is not a shape"),
+    (lambda: mlusim.run(copy, X, mlusim.Output((2, 3), pitch=1.5)), mlusim.InputError, r"out: pitch=1\.5: give an int"),
+    (lambda: mlusim.Output.like(RAGGED), mlusim.InputError, r"Output\.like: the argument is no array"),
+    (lambda: mlusim.verify(copy, X, OUT, reference=RAGGED), mlusim.InputError, r"the reference is no array"),
+    (lambda: DEVICE.upload(RAGGED), mlusim.InputError, r"input is no array: .* give an array or nested lists of equal"),
+    (lambda: DEVICE.alloc((float("inf"),), "int8"), mlusim.InputError, r"output: the shape \(inf,\) is not a shape"),
+    (lambda: DEVICE.alloc((-1,), "int8"), mlusim.InputError, r"output: the shape \[-1\]: an extent is not negative"),
+    (lambda: DEVICE.alloc((True,), "int8"), mlusim.InputError, r"integers, not truth values"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "message"), CALLS, ids=[message[:24] for *_, message in CALLS])
+def test_what_is_no_argument_of_a_launch_is_refused_by_name(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+class Foreign:
+    """An array of another library, with gradients."""
+
+    shape = X.shape
+    requires_grad = True
+
+    def detach(self):
+        return X
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("call detach() first")
+
+
+def test_an_array_of_another_library_is_taken_by_its_values():
+    result = mlusim.run(copy, Foreign(), OUT)
+    assert np.array_equal(result.output, X)
+
+
+def slow(rate):
+    """A board whose links move so few bytes a second."""
+    names = ("dram", "core_read", "core_write", "cluster_read", "cluster_write", "memory_core")
+    return mlusim.board("mlu370-x4").replace(**{f"{name}_bandwidth_bytes_per_s": rate for name in names})
+
+
+def test_a_day_of_simulated_time_adds_up_without_remainder():
+    result = mlusim.ops.reverse(np.zeros((100, 100), np.float32), 0, data=False, device=slow(1))
+    spent = result.metrics.where_time_went
+    assert result.time_ps > 80_000 * 10**12
+    assert sum(spent.values()) == result.time_ps * result.board.cores
+    assert min(spent.values()) >= 0
+
+
+def test_more_time_than_the_log_can_add_up_is_an_error():
+    with pytest.raises(mlusim.SimulatedTimeError, match=r"takes 397\.4 h of simulated .* exact up to 62\.49 h.* rates"):
+        mlusim.ops.reverse(np.zeros((400, 400), np.float32), 0, data=False, device=slow(1))
+
+
+@pytest.mark.parametrize(("cycles", "count"), [(10**15, 1), (10**30, 1), (1, 10**15), (0, 10**30), (10**9, 10**9)])
+def test_scalar_work_of_days_is_refused_at_its_line(cycles, count):
+    async def wait(core):
+        core.scalar(cycles, count=count)
+
+    with pytest.raises(mlusim.OperandError, match=r"test_inputs\.py:\d+.*at most 281474976710656 cycles in all"):
+        mlusim.run(wait)
+
+
+def test_more_waits_than_the_clock_goes_are_an_error():
+    async def wait(core):
+        for _ in range(3):
+            core.scalar(10**14)
+
+    with pytest.raises(mlusim.SimulatedTimeError, match=r"give the kernel less to do"):
+        mlusim.run(wait)
+
+
+def test_dollars_in_names_are_no_formulas(tmp_path):
+    async def kernel(core, x, out):
+        await copy(core, x, out)
+
+    kernel.__name__ = "k$_{"
+    board = mlusim.board("mlu370-x4").replace(name="a$b^{_$")
+    result = mlusim.run(kernel, X, OUT, device=board)
+    written = write_report(result, tmp_path / "report")
+    drawing = next(path for path in written if path.name == "timeline.svg").read_text()
+    assert "a$b^{_$" in drawing
+
+
+def test_a_tensor_that_never_fits_is_refused_before_it_takes_memory():
+    from mlusim.host.draw import Draw
+
+    boards = [mlusim.board("mlu270-s4"), mlusim.board("mlu370-x4")]
+    draw = Draw(0, boards=boards)
+    with pytest.raises(
+        mlusim.AllocationError, match=r"float32 \[100000, 100000\] takes 40 000 000 000 B .* of GDRAM of"
+    ):
+        draw.elements((100_000, 100_000), np.dtype(np.float32))
+    with pytest.raises(mlusim.AllocationError, match=r"never fits the .* of 64-bit addresses"):
+        Draw(0, data=False).elements((10**21,), np.dtype(np.int8))
