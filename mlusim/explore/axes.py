@@ -12,6 +12,7 @@ from mlusim.explore.grid import Axes, board_parameter, boards_of, dtypes_of, sev
 from mlusim.explore.sources import UserKernel, kernel_of
 from mlusim.explore.values import numbers, shapes
 from mlusim.host.arguments import assign, parse_argument
+from mlusim.inputs import as_count, as_shape
 from mlusim.ops.commands import Command, command_of
 from mlusim.ops.common import check_choice
 
@@ -37,6 +38,10 @@ def axes_of(  # noqa: PLR0913
 ) -> Axes:
     """The axes of what `sweep` takes, checked. Raises `InputError` and `BoardError`."""
     own = {name: several(value) for name, value in options.items()}
+    empty = [name for name, values in own.items() if not values]
+    if empty:
+        raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; give at least one")
+    as_count("seed", seed, least=0)
     dtype_name = "dtype"
     launch: dict[str, list[Any]] = {}
     strategies: list[str | None] = [None]
@@ -156,14 +161,7 @@ def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
         if isinstance(one, str):
             found += shapes(one)
             continue
-        try:
-            extents = (int(one),) if hasattr(one, "__index__") else tuple(int(extent) for extent in one)
-        except (TypeError, ValueError):
-            raise InputError(f"shape: {one!r} is no shape such as (2, 8, 256, 196)") from None
-        found.append(extents)
-    negative = [one for one in found if min(one, default=0) < 0]
-    if negative:
-        raise InputError(f"shape: {list(negative[0])}: an extent is not negative")
+        found.append(as_shape("shape", one))
     return list(dict.fromkeys(found))
 
 

@@ -195,8 +195,8 @@ def changed_board(base: Board, nram_usable_bytes: int | None, cores: int | None,
 
 
 def several(value: Any) -> list[Any]:
-    """The values of an axis: those of a list or range, each once, or the one value."""
-    values = list(value) if isinstance(value, list | range) else [value]
+    """The values of an axis: those of a list, set, range or iterator, each once, or the one value."""
+    values = list(value) if isinstance(value, list | range | set | frozenset | Iterator) else [value]
     found: list[Any] = []
     for each in values:
         if each not in found:

@@ -17,7 +17,7 @@ from mlusim.explore.runner import Runner
 from mlusim.explore.sources import check_not_loading
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 from mlusim.explore.table import data_frame, write_table
-from mlusim.inputs import as_file, as_path, as_paths
+from mlusim.inputs import as_count, as_file, as_path, as_paths, as_tuple, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -280,7 +280,10 @@ def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     """Number of the part from 0, and how many there are."""
     if shard is None:
         return 0, 1
-    part, parts = shard
+    given = as_tuple(shard)
+    if not isinstance(given, tuple) or len(given) != len(("part", "parts")):
+        raise InputError(f"shard={shown(shard)}: give (part, parts), such as (1, 4)")
+    part, parts = (as_count("shard", one) for one in given)
     if not 1 <= part <= parts:
         raise InputError(f"shard {part}/{parts}: parts are numbered from 1 to {parts}")
     return part - 1, parts

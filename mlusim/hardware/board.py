@@ -321,6 +321,11 @@ def _check_sources(board: Board) -> None:
 
 
 def _check_together(board: Board) -> None:
+    if board.clusters * board.cores_per_cluster > _MOST_CORES:
+        raise BoardError(
+            f"{board.name}: clusters = {board.clusters} of cores_per_cluster = {board.cores_per_cluster} are more than "
+            f"{_MOST_CORES} cores, which no chip has"
+        )
     for memory in ("nram", "sram"):
         total, reserved = getattr(board, f"{memory}_bytes"), getattr(board, f"{memory}_reserved_bytes")
         if reserved and reserved >= total:
@@ -342,6 +347,7 @@ EFFICIENCY_ORDER = (
     "dram_strided_read_efficiency",
     "dram_strided_write_efficiency",
 )
+_MOST_CORES = 4096
 _UNIONS = (1, 2, 4, 8, 16)
 _POWERS_OF_TWO = frozenset({"dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"})
 _POSITIVE = frozenset(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from functools import cached_property
@@ -14,6 +15,7 @@ from mlusim.analysis.floor import Floor, floor_of
 from mlusim.analysis.known import Known, known_of
 from mlusim.analysis.metrics import Metrics, measure
 from mlusim.analysis.records import Records
+from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.log import Log
 from mlusim.results.figures import RunFigures
@@ -85,6 +87,8 @@ class Result(RunFigures):
         Values are there where the run can be repeated: after `mlusim.verify`, whose kernel then runs once more up to
         that moment. Raises `InputError` for another core or time than the run has.
         """
+        if isinstance(time_ns, bool) or not isinstance(time_ns, int | float) or not abs(time_ns) < math.inf:
+            raise InputError(f"time_ns={time_ns!r}: give nanoseconds of simulated time, a number")
         return moment_of(self.log, self.board, round(time_ns * PS_PER_NS), core, self.repeat)
 
     @cached_property

@@ -151,8 +151,8 @@ def check_on_board(log: Log, board: Board) -> None:
     Figures are sums over all units, in 64 bits.
     """
     for task in log.tasks:
-        # The memory core of a cluster has the number after its cores.
-        if not (0 <= task.cluster < board.clusters and NONE <= task.core <= board.cores_per_cluster):
+        of_board = task.is_memory_core or 0 <= task.core < board.cores_per_cluster
+        if not (0 <= task.cluster < board.clusters and of_board):
             raise ValueError(f"a task of its log ran on core {task.core} of cluster {task.cluster}")
     most_ps = longest_run_ps(board.cores + board.clusters)
     columns = log.columns()
