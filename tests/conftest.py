@@ -17,6 +17,12 @@ settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """`pytest -m fuzz` takes an hour; by default the same tests take seconds."""
+    if config.getoption("markexpr") == "fuzz":
+        os.environ.setdefault("MLUSIM_FUZZ", "2000")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden/table.json anew")
 

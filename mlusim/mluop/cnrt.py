@@ -25,7 +25,7 @@ from mlusim.host.device import Device
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
 from mlusim.mluop.report import first_refusal, refuse
-from mlusim.mluop.types import cnrtMemTransDir_t, cnrtRet_t
+from mlusim.mluop.types import cnrtMemTransDir_t, cnrtRet_t, is_member
 from mlusim.units import group_digits
 
 _HOST, _DEVICE = "host", "device"
@@ -146,7 +146,7 @@ def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) ->
 def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tuple[Any, cnrtRet_t, str]]:
     """(fails, status, reason) of each check of a copy; each relies on those before it."""
     reason = f"direction = {direction!r}: it is a cnrtMemTransDir_t, such as cnrtMemcpyHostToDev"
-    yield direction not in set(cnrtMemTransDir_t), cnrtRet_t.cnrtErrorMemcpyDirectionInvalid, reason
+    yield not is_member(direction, cnrtMemTransDir_t), cnrtRet_t.cnrtErrorMemcpyDirectionInvalid, reason
     reason = "a link between boards is not modelled: copy by way of the host"
     yield direction == cnrtMemTransDir_t.cnrtMemcpyPeerToPeer, cnrtRet_t.cnrtErrorNotSupport, reason
     size = _size(nbytes)

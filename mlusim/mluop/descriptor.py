@@ -10,7 +10,7 @@ from typing import Any
 
 from mlusim.memory.layout import contiguous_strides
 from mlusim.mluop.report import LOGGER, refuse
-from mlusim.mluop.types import ELEMENT_TYPES, mluOpDataType_t, mluOpStatus_t, mluOpTensorLayout_t
+from mlusim.mluop.types import ELEMENT_TYPES, is_member, mluOpDataType_t, mluOpStatus_t, mluOpTensorLayout_t
 from mlusim.units import group_digits
 
 # K: a tensor of this many elements or more is "large".
@@ -122,9 +122,9 @@ def _set(
     read: dict[str, tuple[int, ...]] = {}
     for name, values in arrays.items():
         fault = fault or _array_fault(values, name, count, read)
-    if not fault and layout not in set(mluOpTensorLayout_t):
+    if not fault and not is_member(layout, mluOpTensorLayout_t):
         fault = f"layout = {layout!r} is no mluOpTensorLayout_t"
-    if not fault and dtype not in set(mluOpDataType_t):
+    if not fault and not is_member(dtype, mluOpDataType_t):
         fault = f"dtype = {dtype!r} is no mluOpDataType_t"
     if fault:
         return refuse(function, _BAD_PARAM, fault)
@@ -146,8 +146,8 @@ def _array_fault(values: Any, name: str, count: Any, read: dict[str, tuple[int, 
         return f"{name} is NULL"
     try:
         numbers = tuple(index(value) for value in values)[:count]
-    except TypeError:
-        return f"{name} = {values!r}: it is a sequence of integers"
+    except (TypeError, OverflowError):
+        return f"{name} = {values!r:.200}: it is a sequence of integers"
     if len(numbers) < count:
         return f"{name} has {len(numbers)} numbers and dimNb is {count}: give one for each dimension"
     if min(numbers) < 0 or max(numbers) > _INT_MAX:

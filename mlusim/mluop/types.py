@@ -120,3 +120,8 @@ ELEMENT_TYPES: dict[mluOpDataType_t, Dtype] = {
     _D.MLUOP_DTYPE_BFLOAT16: BFLOAT16,
 }
 """The element type behind each data type that mlusim has one for."""
+
+
+def is_member(value: object, kind: type[IntEnum]) -> bool:
+    """Whether a value is one of an enumeration, or its number, as in C."""
+    return isinstance(value, int) and value in tuple(kind)
