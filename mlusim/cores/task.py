@@ -164,6 +164,8 @@ class Task:
             words = f"the kernel raised {type(error).__name__}: {error}"
             if str(error).endswith(_NO_AWAIT):
                 raise AwaitError(f"{error}: {_AWAITABLE}", self._where(error)) from error
+            if isinstance(error, AttributeError) and isinstance(error.obj, list):
+                words += "; a list among the arguments stays one: np.array(...) makes a tensor in GDRAM of it"
             raise KernelError(words, self._where(error)) from error
         if self.chip.noted:
             self._note_swallowed()

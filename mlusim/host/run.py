@@ -114,10 +114,6 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
                 f"{name} is {argument!r}: the kernel gets a device of its own, so give it arrays and Output(shape, "
                 "dtype); for a device with views of your own launch there, and call device.result() or device.verify()"
             )
-        elif isinstance(argument, list):
-            raise InputError(
-                f"{name} is a list: give np.array({name}) for a tensor in GDRAM, or a tuple for the kernel itself"
-            )
         else:
             found.given.append(argument)
     return found
