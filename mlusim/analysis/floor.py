@@ -64,7 +64,7 @@ _MOVING_FIRST = [
 ]
 _COMPUTE_FIRST = ["vector", *(name for name in _MOVING_FIRST if name != "vector")]
 
-# The parameters that a loss rests on first.
+# The parameters that a loss depends on most; below, those of compute by what computed.
 RESTS_ON = {
     "launch": ("kernel_start_ps", "cluster_start_ps", "kernel_end_ps", "wave_ps", "queued_kernel_gap_ps"),
     "latency": ("dma_read_latency_ps", "dma_write_latency_ps", "issue_cycles"),
@@ -74,17 +74,18 @@ RESTS_ON = {
     "mixed": ("dram_mixed_efficiency",),
     "shared_bandwidth": ("dram_latency_growth", "cluster_read_bandwidth_bytes_per_s"),
     "port": ("core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "dma_segment_ps"),
-    "compute": (
-        "vector_startup_cycles",
-        "tensor_efficiency",
-        "scalar_gdram_latency_ps",
-        "move_startup_cycles",
-        "scalar_nram_cycles",
-    ),
+    "compute": ("vector_startup_cycles",),
     "sync": ("cluster_barrier_ps", "union_barrier_ps"),
     "idle": (),
 }
+_COMPUTE_RESTS_ON = {
+    "tensor": ("tensor_efficiency", "tensor_startup_cycles"),
+    "vector": ("vector_startup_cycles",),
+    "on_chip_copy": ("move_startup_cycles", "sram_latency_ps"),
+    "scalar": ("scalar_gdram_latency_ps", "scalar_nram_cycles"),
+}
 _LISTED = 3
+_TENSOR = frozenset({"matmul", "mlp", "conv"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,12 +127,19 @@ def floor_of(records: Records, metrics: Metrics) -> Floor:
     return Floor(io_ps, compute_ps, floor_ps, totals, table)
 
 
-def rests_on(board: Board, floor: Floor) -> list[str]:
+def rests_on(board: Board, floor: Floor, metrics: Metrics) -> list[str]:
     """The parameters without a public source on which most of the time above the floor rests, most important first."""
+    spent_ps = metrics.where_time_went
+    computing = sorted(("vector", "on_chip_copy", "scalar"), key=lambda name: -spent_ps[name])
+    if _TENSOR.intersection(metrics.operations):
+        computing.insert(computing.index("vector"), "tensor")
     found: list[str] = []
-    for name, _ in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
-        if floor.losses_ps[name]:
-            found += [key for key in RESTS_ON[name] if board.sources[key].startswith(("ASSUMED", "fitted"))]
+    for name, lost_ps in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
+        if lost_ps:
+            keys = RESTS_ON[name]
+            if name == "compute":
+                keys = tuple(key for part in computing if spent_ps.get(part, 1) for key in _COMPUTE_RESTS_ON[part])
+            found += [key for key in keys if board.sources[key].startswith(("ASSUMED", "fitted"))]
     return found[:_LISTED]
 
 

@@ -148,7 +148,13 @@ def _losses(result: Result) -> list[Row]:
     above_ps = result.time_ps - floor.time_ps
     if not above_ps:
         return []
-    table = [Row("above the bound", us_text(above_ps), f"most sensitive to {', '.join(rests_on(result.board, floor))}")]
+    table = [
+        Row(
+            "above the bound",
+            us_text(above_ps),
+            f"most sensitive to {', '.join(rests_on(result.board, floor, result.metrics))}",
+        )
+    ]
     for name, total in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
         if total:
             table.append(Row("", us_text(total // cores), f"{LOSSES[name]} ({percent(total / cores / above_ps)})"))
@@ -216,7 +222,7 @@ def to_json(result: Result) -> dict[str, Any]:
             "compute_ps": result.floor.compute_ps,
             "above_core_ps": dict(result.floor.losses_ps),
             "above_by_core_ps": [dict(zip(LOSSES, core, strict=True)) for core in result.floor.core_losses_ps.tolist()],
-            "rests_on": rests_on(board, result.floor),
+            "rests_on": rests_on(board, result.floor, metrics),
         },
         "lines": [
             {

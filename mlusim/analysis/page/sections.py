@@ -128,7 +128,7 @@ class Sections:
     def _time(self) -> str:
         result = self.result
         metrics, floor, cores = result.metrics, result.floor, result.board.cores
-        known = rests_on(result.board, floor)
+        known = rests_on(result.board, floor, result.metrics)
         uncertain = f" Above it, the estimate is most sensitive to {', '.join(known)}." if known else ""
         above = self._chart(
             "losses",
