@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import warnings
 from collections.abc import Iterator
 
@@ -19,6 +20,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 def pytest_configure(config: pytest.Config) -> None:
     """`pytest -m fuzz` takes an hour; by default the same tests take seconds."""
+    # A shell starts what runs in its background with Ctrl-C ignored, and our tests of Ctrl-C would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("markexpr") == "fuzz":
         os.environ.setdefault("MLUSIM_FUZZ", "2000")
 

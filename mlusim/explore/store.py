@@ -12,6 +12,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -26,6 +27,7 @@ _SCHEMA = 2
 _WAIT_S = 60.0
 _AGAIN_S = 0.02
 _CORRUPT = ("malformed", "not a database", "corrupt")
+_WRITE_VERSIONS = (b"\x01", b"\x02")  # SQLite's file format, offset 18
 _JOURNALS = ("-wal", "-shm")
 _KEY_SHOWN = 12
 _NAMED = 5
@@ -82,7 +84,8 @@ class Store:
             except sqlite3.DatabaseError as error:
                 raise self._trouble(error) from None
             try:
-                self._open()
+                with _texts():
+                    self._open()
             except InputError:
                 self._base.close()
                 raise
@@ -206,7 +209,8 @@ class Store:
 
     def _rows(self, query: str, values: tuple[str, ...]) -> list[Any]:
         try:
-            return self._base.execute(query, values).fetchall()
+            with _texts():
+                return self._base.execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
             raise self._trouble(error) from None
 
@@ -243,6 +247,15 @@ class Store:
         self.close()
 
 
+@contextmanager
+def _texts() -> Iterator[None]:
+    """Damage like any other: a message of SQLite that quotes damaged bytes, which Python cannot decode."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: it names what is no text") from error
+
+
 def _checksum(values: Iterable[Any]) -> str:
     """Of the columns of a row but its last: texts as they are in the file."""
     digest = hashlib.sha256()
@@ -254,10 +267,12 @@ def _checksum(values: Iterable[Any]) -> str:
 
 def _is_damaged(path: Path, error: sqlite3.DatabaseError) -> bool:
     """Whether it is a sweep's file by its header, and SQLite cannot make sense of the rest."""
-    if not any(text in str(error) for text in _CORRUPT):
-        return False
     with path.open("rb") as stream:
         header = stream.read(100)
+    # A write version that SQLite does not know makes a file read-only for it.
+    unknown = "readonly" in str(error) and header[18:19] not in _WRITE_VERSIONS
+    if not unknown and not any(text in str(error) for text in _CORRUPT):
+        return False
     return header.startswith(b"SQLite format 3\0") and header[68:72] == _APPLICATION.to_bytes(4, "big")
 
 
@@ -280,7 +295,8 @@ def _salvage(path: Path) -> list[Any]:
         beginnings = [f"{number:03x}" for number in range(1 << 12)]
         for low, high in zip(["", *beginnings], [*beginnings, "\U0010ffff"], strict=True):
             try:
-                rows = base.execute(f"{_SELECT} WHERE key >= ? AND key < ?", (low, high)).fetchall()
+                with _texts():
+                    rows = base.execute(f"{_SELECT} WHERE key >= ? AND key < ?", (low, high)).fetchall()
             except sqlite3.DatabaseError:
                 continue
             found |= {row[0]: row for row in rows if _is_good(row)}

@@ -642,7 +642,7 @@ def on_a_terminal(*arguments, interrupt_after=None, **environment):
             os.kill(child, signal.SIGINT)
             interrupt_after = None
         assert part
-        assert time.monotonic() - started < 60
+        assert time.monotonic() - started < 300, "it hangs"
     os.close(terminal)
     return output.decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
