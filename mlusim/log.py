@@ -117,9 +117,9 @@ class Log:
     (`mlusim.cores.shared_copy`), by record, with the record of that copy.
     """
 
-    def __init__(self, board: str) -> None:
+    def __init__(self, board: str, folder: str | Path | None = None) -> None:
         self.board = board
-        self.records = Records()
+        self.records = Records(folder)
         self.ops: list[str] = []
         self.lines: list[tuple[str, int, str]] = []
         self.boxes: list[Box] = []

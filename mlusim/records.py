@@ -7,7 +7,11 @@ operands. Nothing outside this file knows how a record lies in memory.
 
 from __future__ import annotations
 
+import mmap
 import struct
+import tempfile
+import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,6 +85,8 @@ RECORD_BYTES = _LAYOUT.itemsize
 NONE = -1
 # Memory is found as it is written to, so room for a few thousand records costs a small run nothing.
 _FIRST_ROOM = 16384
+# In a file the room grows by so many records, 88 MiB; what was written before need not stay in memory.
+_FILE_ROOM = 1 << 20
 
 
 class Records:
@@ -88,14 +94,22 @@ class Records:
 
     Attributes:
         count: how many there are.
+
+    Args:
+        folder: None for memory; otherwise they lie in a scratch file in this folder, which the system removes with the
+            process. Raises `OSError` where it cannot be written.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str | Path | None = None) -> None:
         self.count = 0
+        self._file: Any = None if folder is None else tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - as long as it
+        self._map: mmap.mmap | None = None
+        if self._file is not None:
+            weakref.finalize(self, self._file.close)
         self._room = 0
         self._instructions: list[tuple[int, ...]] = []
         self._codes: dict[tuple[int, ...], int] = {}
-        self._hold(np.empty(_FIRST_ROOM, _LAYOUT))
+        self._hold(np.empty(_FIRST_ROOM, _LAYOUT) if folder is None else self._mapped(_FILE_ROOM))
 
     def __len__(self) -> int:
         return self.count
@@ -194,11 +208,18 @@ class Records:
         """Records by column name, all of them or those from `first` to before `last`."""
         # Another thread may look on while records are added: the count comes before the array that holds so many.
         last = self.count if last is None else last
-        rows = self._rows[first:last]
-        instructions = np.array(self._instructions, np.int64).reshape(-1, len(INSTRUCTION))
-        of = {name: instructions[:, place] for place, name in enumerate(INSTRUCTION)}
-        code = rows["instruction"]
-        return {name: of[name][code] if name in of else rows[name].astype(np.int64) for name in COLUMNS}
+        return {name: self.column(name, slice(first, last)) for name in COLUMNS}
+
+    def column(self, name: str, chosen: slice | Integers) -> Integers:
+        """One column of some records, by a slice or by their numbers."""
+        rows = self._rows
+        if name in INSTRUCTION:
+            values = np.array(self._instructions, np.int64).reshape(-1, len(INSTRUCTION))
+            found: Integers = values[:, INSTRUCTION.index(name)][rows["instruction"][chosen]]
+        else:
+            found = rows[name][chosen].astype(np.int64)
+        self._let_go()
+        return found
 
     def table(self) -> Integers:
         """All records as an int64 array of (records, columns)."""
@@ -228,7 +249,7 @@ class Records:
     def __getstate__(self) -> dict[str, Any]:
         views = ("_bytes", "_quads", "_longs")
         kept = {name: value for name, value in vars(self).items() if name not in views}
-        return kept | {"_rows": self._rows[: max(self.count, 1)].copy()}
+        return kept | {"_rows": self._rows[: max(self.count, 1)].copy(), "_file": None, "_map": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -242,7 +263,21 @@ class Records:
         self._quads: memoryview[int] = self._bytes.cast("i")
         self._longs: memoryview[int] = self._bytes.cast("q")
 
+    def _mapped(self, room: int) -> np.ndarray[Any, Any]:
+        """The file with room for so many records."""
+        self._file.truncate(room * RECORD_BYTES)
+        self._map = mmap.mmap(self._file.fileno(), room * RECORD_BYTES)
+        return np.frombuffer(self._map, _LAYOUT)
+
+    def _let_go(self) -> None:
+        """What was read of a file need not stay in memory."""
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
     def _grow(self) -> None:
+        if self._file is not None:
+            self._hold(self._mapped(self._room + _FILE_ROOM))
+            return
         rows = np.empty(2 * self._room, _LAYOUT)
         rows[: self.count] = self._rows[: self.count]
         self._hold(rows)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import numpy as np
-
-from mlusim.analysis.breakdown import CAUSES, where_time_went
-from mlusim.analysis.intervals import intervals, lengths, union
-from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.totals import Totals
 from mlusim.hardware import Board
-from mlusim.log import NONE, PIPES, SCALAR, SYNC, AllocationRecord, Log
+from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import PS_PER_S, PS_PER_US, ps_to_cycles, round_up
 
@@ -111,6 +108,7 @@ def measure(
     """
     records = Records(log, board)
     time_ps = records.time_ps
+    totals = Totals(records)
     tensors = _host_tensors(log)
     if tensor_bytes is None:
         tensor_bytes = {
@@ -118,7 +116,7 @@ def measure(
             "write": sum(record.nbytes for record in tensors if not record.read_only),
         }
     theory_io_bytes = sum(tensor_bytes.values())
-    bus = {"read": int(records.bus_read_bytes.sum()), "write": int(records.bus_write_bytes.sum())}
+    bus = totals.bus_bytes
     compulsory = {way: min(nbytes, bus[way] or nbytes) for way, nbytes in tensor_bytes.items()}
     peak_ops = _vector_peak(log, board)
     peak_io = board.dram_bandwidth_bytes_per_s
@@ -126,12 +124,11 @@ def measure(
     io_efficiency = min(_efficiency(sum(compulsory.values()), time_ps, peak_io), 1.0)
     vendor_io_efficiency = _efficiency(theory_io_bytes, time_ps, peak_io)
     compute_efficiency = None if theory_ops is None else _efficiency(theory_ops, time_ps, peak_ops)
-    causes = where_time_went(records)
-    busy, idle = _task_times(records)
+    causes, busy = totals.causes_ps, totals.task_busy_ps
     return Metrics(
         time_ps=time_ps,
         cycles=ps_to_cycles(time_ps, board.clock_hz),
-        bytes_requested=_bytes_requested(records),
+        bytes_requested=totals.bytes_requested,
         bus_bytes=bus,
         theory_io_bytes=theory_io_bytes,
         compulsory_bytes=compulsory,
@@ -145,14 +142,14 @@ def measure(
         bottleneck=_bottleneck(io_efficiency, compute_efficiency),
         peak_nram_bytes=peak_bytes(log, MemoryKind.NRAM, board.vector_alignment_bytes),
         peak_sram_bytes=peak_bytes(log, MemoryKind.SRAM, board.vector_alignment_bytes),
-        operations=_operations(records),
+        operations=totals.operations,
         records=len(records),
         where_time_went={name: int(total) for name, total in zip(CAUSES, causes.sum(axis=0), strict=True)},
         core_time_ps=board.cores * time_ps,
-        pipe_busy_ps=_pipe_busy(records),
+        pipe_busy_ps=totals.pipe_busy_ps,
         core_causes_ps=causes,
         task_busy_ps=busy,
-        task_idle_ps=idle,
+        task_idle_ps=records.task_end_ps - records.task_start_ps - busy,
     )
 
 
@@ -219,41 +216,3 @@ def _vector_peak(log: Log, board: Board) -> int:
 
 def _efficiency(amount: int, time_ps: int, peak_per_s: int) -> float:
     return amount * PS_PER_S / (time_ps * peak_per_s) if time_ps and peak_per_s else 0.0
-
-
-def _bytes_requested(records: Records) -> dict[str, int]:
-    moved = records.direction >= 0
-    totals = _totals(records.direction[moved], records.bytes_requested[moved], len(DIRECTION_NAMES))
-    found = {name: total for name, total in zip(DIRECTION_NAMES, totals, strict=True) if total}
-    scalar = records.pipe == SCALAR
-    for kind in (MemoryKind.GDRAM, MemoryKind.LDRAM):
-        inside = np.array([record.memory == kind.value for record in records.log.allocations] + [False])
-        for name, operand in (("load", records.a_alloc), ("store", records.dst_alloc)):
-            total = int(records.bytes_requested[scalar & inside[operand]].sum())
-            if total:
-                found[f"scalar {kind.name} {name}"] = total
-    return found
-
-
-def _operations(records: Records) -> dict[str, int]:
-    totals = _totals(records.op, records.count, len(records.log.ops))
-    return {name: total for name, total in zip(records.log.ops, totals, strict=True) if total}
-
-
-def _pipe_busy(records: Records) -> dict[str, int]:
-    return dict(zip(PIPES, _totals(records.pipe, records.free_ps - records.start_ps, len(PIPES)), strict=True))
-
-
-def _task_times(records: Records) -> tuple[Integers, Integers]:
-    """(tasks,) time in which any pipe of a task worked, and the rest of it."""
-    tasks = len(records.log.tasks)
-    works = records.pipe != SYNC
-    busy = lengths(union(intervals(records.task[works], records.start_ps[works], records.free_ps[works])), tasks)
-    return busy, records.task_end_ps - records.task_start_ps - busy
-
-
-def _totals(code: Any, amount: Any, kinds: int) -> list[int]:
-    """Sums by code, in integers."""
-    total = np.zeros(kinds, np.int64)
-    np.add.at(total, code, amount)
-    return [int(value) for value in total]

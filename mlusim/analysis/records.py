@@ -10,6 +10,7 @@ import numpy as np
 from mlusim.hardware import Board
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction, MemoryKind
+from mlusim.records import COLUMNS
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -24,6 +25,7 @@ class Records:
 
     Attributes:
         log, board: what it was made from.
+        chosen: which records of the log: a slice, or numbers.
         op, task, pipe, ...: one int64 array for each of `mlusim.records.COLUMNS`. `end_ps` of an operation that a run
             which stopped with an error left unfinished is the end of the window.
         start_of_run_ps, end_of_run_ps: the window: start of the first launch to end of the last.
@@ -54,8 +56,7 @@ class Records:
     def __init__(self, log: Log, board: Board) -> None:
         self.log = log
         self.board = board
-        columns = log.columns()
-        self.__dict__.update(columns)
+        self.chosen: slice | Integers = slice(0, log.count)
         starts = [launch.start_ps for launch in log.launches if launch.start_ps != NONE]
         ends = [launch.end_ps for launch in log.launches]
         self.start_of_run_ps = min(starts, default=0)
@@ -69,8 +70,26 @@ class Records:
         if open_ended.any():
             self.end_ps = np.where(open_ended, np.maximum(self.end_of_run_ps, self.start_ps), self.end_ps)
 
+    def __getattr__(self, name: str) -> Integers:
+        # Columns are read when they are wanted: all of them take more than twice the bytes of the log.
+        if name not in COLUMNS:
+            raise AttributeError(name)
+        column = self.log.records.column(name, self.chosen)
+        setattr(self, name, column)
+        return column
+
+    def part(self, chosen: Integers, start_ps: int, end_ps: int) -> Records:
+        """Some of these records, by number, in a window of its own."""
+        part = Records.__new__(Records)
+        part.log, part.board, part.chosen = self.log, self.board, chosen
+        part.start_of_run_ps, part.end_of_run_ps = start_ps, end_ps
+        part.end_ps = self.end_ps[chosen]
+        # A task that has not ended, has at the end of the whole window.
+        part.task_end_ps = self.task_end_ps
+        return part
+
     def __len__(self) -> int:
-        return len(self.op)
+        return len(self.end_ps)
 
     @property
     def time_ps(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextvars import copy_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,15 +66,18 @@ class Chip:
         data: whether memories hold bytes (False: timing only).
         late: delay the effect of asynchronous copies to the sync that orders them.
         max_operations: operations that one task may issue.
+        log_folder: where the records of the log lie in a scratch file; None: in memory.
     """
 
-    def __init__(self, board: Board, *, data: bool, late: bool, max_operations: int) -> None:
+    def __init__(
+        self, board: Board, *, data: bool, late: bool, max_operations: int, log_folder: str | Path | None = None
+    ) -> None:
         self.board = board
         self.data = data
         self.late = late
         self.max_operations = max_operations
         self.environment = Clock()
-        self.log = Log(board.name)
+        self.log = Log(board.name, log_folder)
         ports = [board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s] * board.clusters
         self.dram = dram_link(
             self.environment,

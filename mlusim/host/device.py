@@ -56,6 +56,8 @@ class Device:
         max_operations: operations that one task may issue before it counts as endless.
         stall_s: seconds of host time that a task may run without issuing an operation.
         progress: show a progress line for runs longer than a second or two.
+        log_folder: for runs of millions of operations: the records, 88 B an operation, go to a scratch file in this
+            folder instead of memory. It is removed with the process.
 
     Not modelled: the host link (uploads and downloads take no simulated time) and the host's own time for a launch.
     """
@@ -69,13 +71,17 @@ class Device:
         max_operations: int = DEFAULT_MAX_OPERATIONS,
         stall_s: float = DEFAULT_STALL_S,
         progress: bool = False,
+        log_folder: str | Path | None = None,
     ) -> None:
         as_count("max_operations", max_operations)
         check_seconds("stall_s", stall_s)
         if dma not in ("complete", "late"):
             raise InputError(f"dma={dma!r}: it is 'complete' or 'late'")
         self.board = board(device)
-        self._chip = Chip(self.board, data=data, late=dma == "late", max_operations=max_operations)
+        if log_folder is not None and not Path(log_folder).is_dir():
+            raise InputError(f"log_folder={str(log_folder)!r} is no folder: make it, or name one that is there")
+        late = dma == "late"
+        self._chip = Chip(self.board, data=data, late=late, max_operations=max_operations, log_folder=log_folder)
         self._watch = Watch(self._chip, stall_s=stall_s, progress=progress)
         self._default_queue: Queue | None = None
         self._launches: list[Launch] = []

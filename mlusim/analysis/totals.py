@@ -1,0 +1,126 @@
+"""Sums over all records of a run, of a million records at a time.
+
+Amounts belong to records, so any parts of the log add up. Times are lengths of unions of intervals, so windows of time
+add up: a window takes every record that overlaps it, and counts what lies within. A log of millions of records then
+needs little more memory than its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from mlusim.analysis.breakdown import where_time_went
+from mlusim.analysis.intervals import clip, intervals, lengths, union
+from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
+from mlusim.log import PIPES, SCALAR, SYNC
+from mlusim.memory.kinds import MemoryKind
+
+PIECE = 1 << 20
+
+
+class Totals:
+    """Sums over the records of a run.
+
+    Attributes:
+        bytes_requested, bus_bytes, operations, pipe_busy_ps: as `Metrics` has them.
+        causes_ps: (cores, causes), as `where_time_went` has it.
+        task_busy_ps: (tasks,) time in which any pipe of the task worked.
+    """
+
+    def __init__(self, records: Records, piece: int = PIECE) -> None:
+        requested: Counter[str] = Counter()
+        operations: Counter[str] = Counter()
+        pipes: Counter[str] = Counter(dict.fromkeys(PIPES, 0))
+        self.bus_bytes = {"read": 0, "write": 0}
+        for part in pieces(records, piece):
+            requested.update(_bytes_requested(part))
+            operations.update(_operations(part))
+            pipes.update(_pipe_busy(part))
+            self.bus_bytes["read"] += int(part.bus_read_bytes.sum())
+            self.bus_bytes["write"] += int(part.bus_write_bytes.sum())
+        names = [f"scalar {kind.name} {name}" for kind in _SCALAR_KINDS for name in ("load", "store")]
+        self.bytes_requested = {name: requested[name] for name in (*DIRECTION_NAMES, *names) if requested[name]}
+        self.operations = {name: operations[name] for name in records.log.ops if operations[name]}
+        self.pipe_busy_ps = dict(pipes)
+        self.causes_ps: Any = 0
+        self.task_busy_ps: Any = 0
+        for window in windows(records, piece):
+            self.causes_ps = self.causes_ps + where_time_went(window)
+            self.task_busy_ps = self.task_busy_ps + _task_busy(window)
+
+
+def pieces(records: Records, piece: int) -> Iterator[Records]:
+    """The records in parts of at most so many; a small log as it is."""
+    count = len(records)
+    if count <= piece:
+        yield records
+        return
+    for first in range(0, count, piece):
+        chosen = np.arange(first, min(first + piece, count))
+        yield records.part(chosen, records.start_of_run_ps, records.end_of_run_ps)
+
+
+def windows(records: Records, piece: int) -> Iterator[Records]:
+    """Windows that follow each other, with the records that overlap each; a small log is one window.
+
+    Operations that take long belong to several; there are about `piece` records in each window.
+    """
+    count = len(records)
+    if count <= piece:
+        yield records
+        return
+    # A copy counts from its issue to its end, a posted store to the issue of the next: all of it within these.
+    begin = np.minimum(records.issue_ps, records.start_ps)
+    end = np.maximum(records.end_ps, records.start_ps)
+    low, high = records.start_of_run_ps, records.end_of_run_ps
+    inside = np.sort(begin[:: max(count // (64 * (count // piece + 1)), 1)])
+    cuts = [int(inside[len(inside) * part // (count // piece + 1)]) for part in range(1, count // piece + 1)]
+    edges = sorted({low, high, *(cut for cut in cuts if low < cut < high)})
+    for start_ps, end_ps in pairwise(edges):
+        chosen = np.flatnonzero((begin < end_ps) & (end > start_ps))
+        yield records.part(chosen, start_ps, end_ps)
+
+
+_SCALAR_KINDS = (MemoryKind.GDRAM, MemoryKind.LDRAM)
+
+
+def _bytes_requested(records: Records) -> dict[str, int]:
+    moved = records.direction >= 0
+    totals = _sums(records.direction[moved], records.bytes_requested[moved], len(DIRECTION_NAMES))
+    found = dict(zip(DIRECTION_NAMES, totals, strict=True))
+    scalar = records.pipe == SCALAR
+    for kind in _SCALAR_KINDS:
+        inside = np.array([record.memory == kind.value for record in records.log.allocations] + [False])
+        for name, operand in (("load", records.a_alloc), ("store", records.dst_alloc)):
+            found[f"scalar {kind.name} {name}"] = int(records.bytes_requested[scalar & inside[operand]].sum())
+    return found
+
+
+def _operations(records: Records) -> dict[str, int]:
+    totals = _sums(records.op, records.count, len(records.log.ops))
+    return dict(zip(records.log.ops, totals, strict=True))
+
+
+def _pipe_busy(records: Records) -> dict[str, int]:
+    return dict(zip(PIPES, _sums(records.pipe, records.free_ps - records.start_ps, len(PIPES)), strict=True))
+
+
+def _task_busy(records: Records) -> Integers:
+    """(tasks,) time within the window in which any pipe of a task worked."""
+    works = records.pipe != SYNC
+    busy = union(intervals(records.task[works], records.start_ps[works], records.free_ps[works]))
+    if len(records) < records.log.count:
+        busy = clip(busy, records.start_of_run_ps, records.end_of_run_ps)
+    return lengths(busy, len(records.log.tasks))
+
+
+def _sums(code: Any, amount: Any, kinds: int) -> list[int]:
+    """Sums by code, in integers."""
+    total = np.zeros(kinds, np.int64)
+    np.add.at(total, code, amount)
+    return [int(value) for value in total]

@@ -1,0 +1,79 @@
+"""Sums in pieces: they are those of the whole log, wherever it is cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlusim import ops
+from mlusim.analysis.metrics import measure
+from mlusim.analysis.records import Records
+from mlusim.analysis.totals import Totals
+from mlusim.cores.core import Core
+from mlusim.errors import InputError
+from mlusim.host.device import Device
+from mlusim.memory.view import View
+
+
+async def mixed(core: Core, x: View, y: View) -> None:
+    """Copies of both kinds, vector instructions, loads, posted stores and syncs."""
+    held = core.nram.alloc((2, 64), x.dtype)
+    for turn in range(20):
+        core.memcpy_async(held[0], x[turn])
+        await core.sync()
+        core.add(held[1], held[0], held[0])
+        await core.memcpy(y[core.task_id], held[1])
+        core.store(y[core.task_id, 0], 3.0)
+        await core.load(x[turn, 1])
+
+
+def device_of(folder: Path | None = None) -> Device:
+    """Two launches on a device."""
+    device = Device("mlu290-m5", log_folder=folder)
+    x = device.upload(np.ones((32, 64), np.float32))
+    y = device.alloc((32, 64), "float32")
+    for cores in (8, 3):
+        device.launch(mixed, x, y, dim=cores, kind="BLOCK")
+    device.synchronize()
+    return device
+
+
+DEVICE = device_of()
+
+
+@given(st.integers(1, 400))
+def test_totals_of_pieces_are_those_of_the_whole(piece: int) -> None:
+    records = Records(DEVICE.log, DEVICE.board)
+    whole, parts = Totals(records, 1 << 40), Totals(records, piece)
+    assert parts.bytes_requested == whole.bytes_requested
+    assert list(parts.operations.items()) == list(whole.operations.items())
+    assert parts.pipe_busy_ps == whole.pipe_busy_ps
+    assert parts.bus_bytes == whole.bus_bytes
+    assert np.array_equal(parts.causes_ps, whole.causes_ps)
+    assert np.array_equal(parts.task_busy_ps, whole.task_busy_ps)
+
+
+def test_totals_in_pieces_of_an_operator_with_memory_cores() -> None:
+    x = np.arange(2 * 8 * 6 * 64, dtype=np.float32).reshape(2, 8, 6, 64)
+    result = ops.tin_shift_forward(x, np.array([[1, -1], [2, 0]], np.int32), device="mlu370-x4")
+    records = Records(result.log, result.board)
+    assert np.array_equal(Totals(records, 7).causes_ps, Totals(records).causes_ps)
+
+
+def test_a_log_in_a_file_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlusim.records._FILE_ROOM", 512)  # grows a few times
+    device = device_of(tmp_path)
+    assert np.array_equal(device.log.table(), DEVICE.log.table())
+    ours, theirs = measure(device.log, device.board), measure(DEVICE.log, DEVICE.board)
+    assert ours.where_time_went == theirs.where_time_went
+    assert list(tmp_path.iterdir()) == []
+    assert device.verify().ok == DEVICE.verify().ok
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no folder: make it"):
+        Device(log_folder=tmp_path / "none")
