@@ -10,7 +10,7 @@ import numpy as np
 from mlusim.cores.ordering import store_ordering
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import MissingDataError, OperandError
-from mlusim.log import NO_OPERAND, NONE, SCALAR
+from mlusim.log import NONE, SCALAR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.bus import read_bus_bytes, write_bus_bytes
 from mlusim.memory.kinds import MemoryKind
@@ -151,23 +151,52 @@ def _write_later(issuer: Issuer, target: View, end_ps: int, effect: Callable[[],
 
 def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write: bool) -> tuple[int, int, bool]:
     """Log scalar accesses to a view; returns their record, their end and whether the kernel must suspend for them."""
-    memory = view.memory
-    issuer.check_reach(view.allocation.memory)
-    check_usable(view.allocation, write=write)
+    allocation, unit, task = view.allocation, issuer.unit, issuer.task
+    memory = allocation.memory.kind
+    phase = (allocation.address + view.offset) % issuer.dram_unit_bytes
+    key = (op, allocation.memory, view.layout, phase, count, write)
+    known = unit.scalar_accesses.get(key)
+    if known is None:
+        issuer.check_reach(allocation.memory)
+    if allocation.freed or write:
+        check_usable(allocation, write=write)
     if memory is MemoryKind.WRAM:
         raise OperandError(f"scalar {op} of {view!r}: scalar code cannot reach WRAM (B); move it to NRAM first")
-    if not write and view.allocation.buffer is None:
+    if not write and allocation.buffer is None:
         raise MissingDataError(
             f"scalar load of {view!r}, which has a size but no bytes in a timing-only run: upload it with its "
             "bytes (keep_data=True), or run with data"
         )
+    if known is None:
+        known = unit.scalar_accesses[key] = _accounted(issuer, op, view, count, write=write)
+    code, cost_ps = known
     issuer.begin()
-    board, task = issuer.board, issuer.task
     issue_ps = start_ps = task.now_ps
     waited_for = NONE
-    if memory is MemoryKind.NRAM and issuer.unit.vector_free_ps > start_ps:
+    if memory is MemoryKind.NRAM and unit.vector_free_ps > start_ps:
         # In order with the vector instructions before it (`mlusim.cores.ordering`).
-        start_ps, waited_for = issuer.unit.vector_free_ps, issuer.unit.vector_record
+        start_ps, waited_for = unit.vector_free_ps, unit.vector_record
+    end_ps = start_ps + cost_ps
+    place = (allocation.identity, view.offset)
+    operands = (*place, NONE, NONE) if write else (NONE, NONE, *place)
+    record = issuer.log.records.add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *operands)
+    if write:
+        if store_ordering(memory).posted:
+            unit.stored_ps = end_ps
+        else:
+            task.now_ps = end_ps
+        return record, end_ps, False
+    private = allocation.read_only or (memory is MemoryKind.NRAM and not task.pending_io + task.pending_move)
+    if private:
+        # Nobody else can change these bytes on the way: no need to meet the board's time.
+        task.now_ps = end_ps
+        return record, end_ps, False
+    return record, end_ps, task.until(end_ps)
+
+
+def _accounted(issuer: Issuer, op: str, view: View, count: int, *, write: bool) -> tuple[int, int]:
+    """Accesses to a view of some layout, at some phase of a bus unit: their number in the log, and their time."""
+    board, memory = issuer.board, view.memory
     bus_read = bus_write = 0
     if memory.off_chip:
         cost_ps = count * board.scalar_gdram_latency_ps
@@ -181,34 +210,9 @@ def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write
     else:
         cycles = board.scalar_sram_cycles if memory is MemoryKind.SRAM else board.scalar_nram_cycles
         cost_ps = board.cycles_ps(count * cycles)
-    end_ps = start_ps + cost_ps
-    operand = issuer.operand(view)
-    dst, a = (operand, NO_OPERAND) if write else (NO_OPERAND, operand)
+    log = issuer.log
+    box = log.box(view.shape, view.strides, view.itemsize)
+    boxes = (box, NONE) if write else (NONE, box)
     nbytes = count * view.itemsize
-    record = issuer.record(
-        op,
-        SCALAR,
-        line,
-        issue_ps,
-        start_ps,
-        end_ps,
-        count=count,
-        nbytes=nbytes,
-        dst=dst,
-        a=a,
-        waited_for=waited_for,
-        bus_read=bus_read,
-        bus_write=bus_write,
-    )
-    if write:
-        if store_ordering(memory).posted:
-            issuer.unit.stored_ps = end_ps
-        else:
-            task.now_ps = end_ps
-        return record, end_ps, False
-    private = view.allocation.read_only or (memory is MemoryKind.NRAM and not task.pending_io + task.pending_move)
-    if private:
-        # Nobody else can change these bytes on the way: no need to meet the board's time.
-        task.now_ps = end_ps
-        return record, end_ps, False
-    return record, end_ps, task.until(end_ps)
+    code = (log.op(op), SCALAR, NONE, count, nbytes, bus_read, bus_write, cost_ps, 0, *boxes, NONE)
+    return log.records.instruction(*code), cost_ps

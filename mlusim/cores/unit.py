@@ -34,6 +34,7 @@ class Unit:
         "ldram",
         "move",
         "nram",
+        "scalar_accesses",
         "stored_ps",
         "stream_copied_ps",
         "stream_copy_record",
@@ -58,6 +59,8 @@ class Unit:
         self.stored_ps = 0
         # Copies whose operands are within this unit's reach, by their geometry.
         self.copy_geometries: dict[Any, Any] = {}
+        # Scalar accesses within its reach: what layout and phase decide.
+        self.scalar_accesses: dict[Any, tuple[int, int]] = {}
         self.effects: deque[tuple[int, Callable[[], None]]] = deque()
         self.late_effects: list[tuple[DmaPipe, Callable[[], None]]] = []
         self.io = DmaPipe(self, chip.dram, 2 * cluster.index, 2 * cluster.index + 1)
