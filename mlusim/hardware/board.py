@@ -1,17 +1,16 @@
 """`Board`: one frozen record, with the unit in each name and the origin of each value.
 
-Not modelled: the L2/LLC (its size is recorded only), clock changes under load, the tensor pipe's instructions (its
-peak is recorded), the host link.
+Not modelled: the L2 cache and LLC, clock changes under load, the host link.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mlusim.errors import BoardError, nearest
+from mlusim.hardware.checks import check_types, check_values
 from mlusim.units import cycles_to_ps
 
 if TYPE_CHECKING:
@@ -206,13 +205,9 @@ class Board:
     sources: Mapping[str, str] = field(repr=False)
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            _check_type(self, item.name, item.type)
+        check_types(self)
         object.__setattr__(self, "sources", MappingProxyType(dict(self.sources)))
-        for item in fields(self):
-            _check_value(self, item.name)
-        _check_sources(self)
-        _check_together(self)
+        check_values(self)
 
     def __repr__(self) -> str:
         rate = self.dram_bandwidth_bytes_per_s / 10**9
@@ -272,108 +267,6 @@ class Board:
         values = {item.name: getattr(self, item.name) for item in fields(self)} | changes
         values["sources"] = dict(self.sources) | dict.fromkeys(changes, "ASSUMED: set by the user")
         return Board(**values)
-
-
-_INFINITE = float("inf")
-
-
-def _check_type(board: Board, field_name: str, annotation: object) -> None:
-    value = getattr(board, field_name)
-    owner = board.name if isinstance(board.name, str) else "a board"
-    if annotation == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise BoardError(f"{owner}: {field_name} = {value!r} must be an integer, not {type(value).__name__}")
-    if annotation == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise BoardError(f"{owner}: {field_name} = {value!r} must be a number, not {type(value).__name__}")
-    if annotation == "str" and not (isinstance(value, str) and value and value.isprintable()):
-        raise BoardError(f"{owner}: {field_name} = {value!r} must be a text of printable characters")
-
-
-def _check_value(board: Board, field_name: str) -> None:
-    value = getattr(board, field_name)
-    if field_name.endswith("_efficiency"):
-        if not 0 < value <= 1:
-            raise BoardError(f"{board.name}: {field_name} = {value!r} must be in (0, 1]")
-    elif isinstance(value, int | float):
-        if not value >= 0:
-            raise BoardError(f"{board.name}: {field_name} = {value!r} must not be negative")
-        if value == _INFINITE:
-            raise BoardError(f"{board.name}: {field_name} = {value!r} must be finite")
-        if field_name in _POSITIVE and value == 0:
-            raise BoardError(f"{board.name}: {field_name} = 0 must be positive")
-    if field_name.endswith("_spread") and not value < 1:
-        raise BoardError(f"{board.name}: {field_name} = {value!r} must be less than 1")
-    if field_name in _POWERS_OF_TWO and value & (value - 1):
-        raise BoardError(f"{board.name}: {field_name} = {value!r} must be a power of two")
-    if field_name == "max_union" and value not in _UNIONS:
-        raise BoardError(f"{board.name}: max_union = {value!r} must be one of {', '.join(map(str, _UNIONS))}")
-
-
-def _check_sources(board: Board) -> None:
-    known = {item.name for item in fields(board)} - {"sources"}
-    for key, source in board.sources.items():
-        if key not in known:
-            raise BoardError(f"{board.name}: sources names {key!r}, which is not a parameter")
-        if not (isinstance(source, str) and source.strip()):
-            raise BoardError(f"{board.name}: the source of {key} is {source!r}; name one or write ASSUMED and why")
-    for item in fields(board):
-        if item.name in known - {"name"} and item.name not in board.sources:
-            raise BoardError(f"{board.name}: {item.name} has no source; name one or write ASSUMED and why")
-
-
-def _check_together(board: Board) -> None:
-    if board.clusters * board.cores_per_cluster > _MOST_CORES:
-        raise BoardError(
-            f"{board.name}: clusters = {board.clusters} of cores_per_cluster = {board.cores_per_cluster} are more than "
-            f"{_MOST_CORES} cores, which no chip has"
-        )
-    for memory in ("nram", "sram"):
-        total, reserved = getattr(board, f"{memory}_bytes"), getattr(board, f"{memory}_reserved_bytes")
-        if reserved and reserved >= total:
-            raise BoardError(
-                f"{board.name}: {memory}_reserved_bytes = {reserved} leaves nothing of {memory}_bytes = {total}"
-            )
-    for better, worse in pairwise(EFFICIENCY_ORDER):
-        high, low = getattr(board, better), getattr(board, worse)
-        if low >= high:
-            raise BoardError(
-                f"{board.name}: {worse} = {low!r} must be less than {better} = {high!r}: "
-                "contiguous read > contiguous write > strided read > strided write (G 5.3)"
-            )
-
-
-EFFICIENCY_ORDER = (
-    "dram_read_efficiency",
-    "dram_write_efficiency",
-    "dram_strided_read_efficiency",
-    "dram_strided_write_efficiency",
-)
-_MOST_CORES = 4096
-_UNIONS = (1, 2, 4, 8, 16)
-_POWERS_OF_TWO = frozenset({"dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"})
-_POSITIVE = frozenset(
-    {
-        "arch",
-        "clusters",
-        "cores_per_cluster",
-        "max_union",
-        "clock_hz",
-        "nram_bytes",
-        "gdram_bytes",
-        "dram_bandwidth_bytes_per_s",
-        "dram_unit_bytes",
-        "core_read_bandwidth_bytes_per_s",
-        "core_write_bandwidth_bytes_per_s",
-        "cluster_read_bandwidth_bytes_per_s",
-        "cluster_write_bandwidth_bytes_per_s",
-        "memory_core_bandwidth_bytes_per_s",
-        "sram_bandwidth_bytes_per_s",
-        "core_sram_bandwidth_bytes_per_s",
-        "move_bytes_per_cycle",
-        "vector_bytes_per_cycle",
-        "vector_alignment_bytes",
-        "wram_alignment_bytes",
-    }
-)
 
 
 def _board_of(values: dict[str, Any]) -> Board:

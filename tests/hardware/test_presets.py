@@ -12,7 +12,7 @@ import pytest
 import mlusim.hardware
 from mlusim.errors import BoardError
 from mlusim.hardware import SOURCES, Board, presets
-from mlusim.hardware.board import EFFICIENCY_ORDER
+from mlusim.hardware.checks import EFFICIENCY_ORDER
 from mlusim.hardware.describe import assumed_fields, board_rows, field_meanings, overview_rows, value_text
 from mlusim.units import KIB
 from mlusim.validation.measurements import measurements

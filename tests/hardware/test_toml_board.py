@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import mlusim.hardware
 from mlusim.errors import BoardError
 from mlusim.hardware import Board, presets
-from mlusim.hardware.board import EFFICIENCY_ORDER
+from mlusim.hardware.checks import EFFICIENCY_ORDER
 from mlusim.hardware.toml_board import board_from_toml, to_toml
 
 X4 = mlusim.hardware.board("mlu370-x4")

@@ -1,0 +1,126 @@
+"""Checks of a board's values: types, ranges, sources, and values that must fit each other."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from mlusim.errors import BoardError
+
+if TYPE_CHECKING:
+    from mlusim.hardware.board import Board
+
+# G 5.3: the fastest kind of access first.
+EFFICIENCY_ORDER = (
+    "dram_read_efficiency",
+    "dram_write_efficiency",
+    "dram_strided_read_efficiency",
+    "dram_strided_write_efficiency",
+)
+_MOST_CORES = 4096
+_UNIONS = (1, 2, 4, 8, 16)
+_POWERS_OF_TWO = frozenset({"dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"})
+_POSITIVE = frozenset(
+    {
+        "arch",
+        "clusters",
+        "cores_per_cluster",
+        "max_union",
+        "clock_hz",
+        "nram_bytes",
+        "gdram_bytes",
+        "dram_bandwidth_bytes_per_s",
+        "dram_unit_bytes",
+        "core_read_bandwidth_bytes_per_s",
+        "core_write_bandwidth_bytes_per_s",
+        "cluster_read_bandwidth_bytes_per_s",
+        "cluster_write_bandwidth_bytes_per_s",
+        "memory_core_bandwidth_bytes_per_s",
+        "sram_bandwidth_bytes_per_s",
+        "core_sram_bandwidth_bytes_per_s",
+        "move_bytes_per_cycle",
+        "vector_bytes_per_cycle",
+        "vector_alignment_bytes",
+        "wram_alignment_bytes",
+    }
+)
+_INFINITE = float("inf")
+
+
+def check_types(board: Board) -> None:
+    """Raise `BoardError` where a value is of another type than its field."""
+    for item in fields(board):
+        _check_type(board, item.name, item.type)
+
+
+def check_values(board: Board) -> None:
+    """Raise `BoardError` where a value is out of range, has no source, or does not fit another one."""
+    for item in fields(board):
+        _check_value(board, item.name)
+    _check_sources(board)
+    _check_together(board)
+
+
+def _check_type(board: Board, field_name: str, annotation: object) -> None:
+    value = getattr(board, field_name)
+    owner = board.name if isinstance(board.name, str) else "a board"
+    if annotation == "int" and (isinstance(value, bool) or not isinstance(value, int)):
+        raise BoardError(f"{owner}: {field_name} = {value!r} must be an integer, not {type(value).__name__}")
+    if annotation == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise BoardError(f"{owner}: {field_name} = {value!r} must be a number, not {type(value).__name__}")
+    if annotation == "str" and not (isinstance(value, str) and value and value.isprintable()):
+        raise BoardError(f"{owner}: {field_name} = {value!r} must be a text of printable characters")
+
+
+def _check_value(board: Board, field_name: str) -> None:
+    value = getattr(board, field_name)
+    if field_name.endswith("_efficiency"):
+        if not 0 < value <= 1:
+            raise BoardError(f"{board.name}: {field_name} = {value!r} must be in (0, 1]")
+    elif isinstance(value, int | float):
+        if not value >= 0:
+            raise BoardError(f"{board.name}: {field_name} = {value!r} must not be negative")
+        if value == _INFINITE:
+            raise BoardError(f"{board.name}: {field_name} = {value!r} must be finite")
+        if field_name in _POSITIVE and value == 0:
+            raise BoardError(f"{board.name}: {field_name} = 0 must be positive")
+    if field_name.endswith("_spread") and not value < 1:
+        raise BoardError(f"{board.name}: {field_name} = {value!r} must be less than 1")
+    if field_name in _POWERS_OF_TWO and value & (value - 1):
+        raise BoardError(f"{board.name}: {field_name} = {value!r} must be a power of two")
+    if field_name == "max_union" and value not in _UNIONS:
+        raise BoardError(f"{board.name}: max_union = {value!r} must be one of {', '.join(map(str, _UNIONS))}")
+
+
+def _check_sources(board: Board) -> None:
+    known = {item.name for item in fields(board)} - {"sources"}
+    for key, source in board.sources.items():
+        if key not in known:
+            raise BoardError(f"{board.name}: sources names {key!r}, which is not a parameter")
+        if not (isinstance(source, str) and source.strip()):
+            raise BoardError(f"{board.name}: the source of {key} is {source!r}; name one or write ASSUMED and why")
+    for item in fields(board):
+        if item.name in known - {"name"} and item.name not in board.sources:
+            raise BoardError(f"{board.name}: {item.name} has no source; name one or write ASSUMED and why")
+
+
+def _check_together(board: Board) -> None:
+    if board.clusters * board.cores_per_cluster > _MOST_CORES:
+        raise BoardError(
+            f"{board.name}: clusters = {board.clusters} of cores_per_cluster = {board.cores_per_cluster} are more than "
+            f"{_MOST_CORES} cores, which no chip has"
+        )
+    for memory in ("nram", "sram"):
+        total, reserved = getattr(board, f"{memory}_bytes"), getattr(board, f"{memory}_reserved_bytes")
+        if reserved and reserved >= total:
+            raise BoardError(
+                f"{board.name}: {memory}_reserved_bytes = {reserved} leaves nothing of {memory}_bytes = {total}"
+            )
+    for better, worse in pairwise(EFFICIENCY_ORDER):
+        high, low = getattr(board, better), getattr(board, worse)
+        if low >= high:
+            raise BoardError(
+                f"{board.name}: {worse} = {low!r} must be less than {better} = {high!r}: "
+                "contiguous read > contiguous write > strided read > strided write (G 5.3)"
+            )
