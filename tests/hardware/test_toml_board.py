@@ -90,6 +90,7 @@ def boards(draw: st.DrawFn) -> Board:
     printable = st.text(min_size=1).filter(str.isprintable)
     values: dict[str, Any] = {name: draw(st.integers(1, 2**63 - 1)) for name in INTEGERS}
     values |= {"name": draw(printable), "family": draw(printable), "max_union": draw(st.sampled_from([1, 2, 4, 8, 16]))}
+    values |= {name: draw(st.integers(1, 64)) for name in ("clusters", "cores_per_cluster")}
     for name in ("dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"):
         values[name] = 2 ** draw(st.integers(0, 20))
     for memory in ("nram", "sram"):
