@@ -25,6 +25,7 @@ from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scalar import access
 from mlusim.errors import AccessError, CopyError, KernelError, OperandError
 from mlusim.memory.kinds import Direction, MemoryKind
+from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
@@ -252,6 +253,13 @@ def _memory(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> N
         bridge.give(-1)
     else:
         bridge.give(_NUMBERS[kind])
+
+
+@_intrinsic("__mlusim_now", 0, returns="uint64_t")
+def _now(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+    """Simulated time of the task in microseconds."""
+    del codes, line, values
+    bridge.give(bridge.issuer.task.now_ps // PS_PER_US)
 
 
 def _host_only(name: str) -> Handler:

@@ -140,7 +140,11 @@ def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
         low, high = source.offset, source.offset + source.nbytes
         if first >= high or low >= last:
             continue
-        if instruction.overlap is Overlap.SAME and first == low:
+        if instruction.overlap in {Overlap.SAME, Overlap.PIXEL} and first == low:
+            continue
+        # Every channel of the pixel is worked out from the same channel of the source alone.
+        one_pixel = result.shape[:-1] == (1, 1) and result.shape[-1:] == source.shape[-1:]
+        if instruction.overlap is Overlap.PIXEL and one_pixel and (first - low) % result.nbytes == 0:
             continue
         if instruction.overlap is Overlap.CONVERT and (
             (first == low and result.itemsize <= source.itemsize)

@@ -227,7 +227,8 @@ def _pool(name: str, summary: str, compute: Callable[..., None], **more: Any) ->
         "defaults": _DEFAULTS,
         "geometry": _forward,
         "types": NUMBERS,
-        "overlap": Overlap.SAME,
+        # The header says that they are apart; kernels of the vendor put a sum on the last pixel that it is of.
+        "overlap": Overlap.PIXEL,
     }
     return Instruction(
         name=name,

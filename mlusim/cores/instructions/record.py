@@ -52,6 +52,7 @@ class Overlap(Enum):
     """The overlap that the result may have with a source."""
 
     SAME = "the result may begin where a source does; otherwise they are apart"
+    PIXEL = "the result may begin where a source does, or, of one pixel, at any pixel of it; otherwise they are apart"
     CONVERT = "the result may share its first byte with a source as wide or wider, or its last byte with a narrower one"
     APART = "the result and the sources are apart"
 

@@ -202,3 +202,30 @@ def test_a_matrix_product_costs_its_multiply_adds(run: Any, device: str, kind: s
     columns = run(kernel, device=device).log.columns()
     cycles = X4.tensor_startup_cycles - (-2 * m * k * n // int(rate * X4.tensor_efficiency))
     assert columns["end_ps"][2] - columns["start_ps"][2] == X4.cycles_ps(cycles)
+
+
+def test_a_pool_to_one_pixel_may_lie_on_any_pixel_of_its_source() -> None:
+    async def kernel(core: Core, x: View, out: View, row: int) -> None:
+        rows = core.nram.alloc((5, 8), x.dtype)
+        await core.memcpy(rows[:4], x)
+        core.sumpool(rows[row : row + 1].reshape(1, 1, 8), rows[:4].reshape(4, 1, 8), 4, 1)
+        await core.memcpy(out, rows[row])
+
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    for row in range(5):
+        device = Device()
+        out = device.alloc(8, "float32")
+        device.launch(kernel, device.upload(x), out, row, dim=1, kind="BLOCK")
+        device.synchronize()
+        assert device.download(out).tolist() == x.sum(axis=0).tolist()
+
+
+def test_a_pool_to_bytes_between_pixels_is_refused() -> None:
+    async def kernel(core: Core) -> None:
+        flat = core.nram.alloc(40, np.float32)
+        core.sumpool(flat[4:12].reshape(1, 1, 8), flat[:32].reshape(4, 1, 8), 4, 1)
+
+    device = Device()
+    device.launch(kernel, dim=1, kind="BLOCK")
+    with pytest.raises(OperandError, match=r"sumpool of .* they overlap.* of one pixel, at any pixel of it"):
+        device.synchronize()

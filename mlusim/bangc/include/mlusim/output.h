@@ -3,6 +3,7 @@
 #define MLUSIM_OUTPUT_H_
 
 #include <stdarg.h>
+#include <sys/time.h>
 
 // These undefine what is defined below: they come first.
 #include <cassert>
@@ -108,6 +109,16 @@ template <class T> inline void dump(T value) {
 }  // namespace mlusim
 // Registers on the terminal, one a line.
 template <class... A> inline void __breakdump_scalar(A... values) { (::mlusim::dump(values), ...); }
+
+// Inside a kernel the clock is the simulated one.
+inline int mlusim_time_of_day(struct timeval *value, void *zone = nullptr) {
+    if (!mlusim_unit.task_dim) return gettimeofday(value, static_cast<struct timezone *>(zone));
+    uint64_t microseconds = __mlusim_now();
+    value->tv_sec = time_t(microseconds / 1000000);
+    value->tv_usec = suseconds_t(microseconds % 1000000);
+    return 0;
+}
+#define gettimeofday(value, zone) mlusim_time_of_day(value, zone)
 
 #define __bang_printf(...) mlusim_printf(__VA_ARGS__)
 #define printf(...) mlusim_printf(__VA_ARGS__)
