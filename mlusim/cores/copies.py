@@ -12,7 +12,7 @@ from mlusim.cores.shared_copy import SharedCopy
 from mlusim.errors import CopyError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, VECTOR
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.copy import CopyShape, check_inside, pointer_copy_shape, view_copy_shape
+from mlusim.memory.copy import CopyShape, check_apart, check_inside, pointer_copy_shape, view_copy_shape
 from mlusim.memory.kinds import DIRECTION_CODES, Direction, MemoryKind
 from mlusim.memory.timing import copy_cost
 from mlusim.memory.view import Pointer, View
@@ -126,6 +126,8 @@ def _copy(  # noqa: PLR0913
     if dst_allocation.freed or src_allocation.freed or dst_allocation.read_only:
         check_usable(src_allocation, write=False)
         check_usable(dst_allocation, write=True)
+    if dst_allocation is src_allocation and dst.__class__ is View and src.__class__ is View:
+        check_apart(dst, src)
     if not (blocking or geometry.asynchronous):
         raise CopyError(f"memcpy_async has no {geometry.direction.name}: use `await core.memcpy(...)`")
     unit = issuer.unit
@@ -274,6 +276,11 @@ def _byte_form(
     geometry, (dst_shape, dst_strides, dst_loops), (src_shape, src_strides, src_loops) = known
     check_inside(dst, size, dst_loops, "writes")
     check_inside(src, size, src_loops, "reads")
+    if dst.allocation is src.allocation:
+        check_apart(
+            View(dst.allocation, dst.offset, dst_shape, dst_strides, _UINT8),
+            View(src.allocation, src.offset, src_shape, src_strides, _UINT8),
+        )
     issuer.log.byte_copies.append(issuer.log.count)
     effect: Any = None
     if issuer.has_data:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.instructions.limits import (
-    ALIGNED_SIZE_BYTES,
     Value,
     bind,
     check_aligned,
@@ -234,9 +233,8 @@ def issue_counted(
     if instruction is not None:
         check_since(instruction, issuer.board)
     if issuer.board.needs_aligned_vectors and name != STREAM_MOVE:
-        multiple = ALIGNED_SIZE_BYTES if instruction is None else instruction.multiple_2xx
         for view in views:
-            check_aligned(name, multiple, issuer.board, view)
+            check_aligned(instruction, name, issuer.board, view)
     return _enqueue(issuer, line, name, views, geometry_of(issuer, instruction, views, count), effect)
 
 

@@ -105,7 +105,7 @@ class VectorCall:
         check_overlap(self.instruction, operands)
         if self._multiple:
             for view in views:
-                check_aligned(self.instruction.name, self._multiple, issuer.board, view)
+                check_aligned(self.instruction, self.instruction.name, issuer.board, view)
 
 
 def call_key(instruction: Instruction, given: Sequence[Any]) -> tuple[Any, ...]:

@@ -19,6 +19,8 @@ from mlusim.memory.view import Pointer, View
 from mlusim.units import group_digits
 
 MAX_SEGNUM = 65535
+# Sizes and strides are `int` in the public header (B).
+MAX_INT = (1 << 31) - 1
 _FIRST_3D_ARCH = 300
 _MAX_LOOPS = 2
 
@@ -181,6 +183,48 @@ def check_inside(pointer: Pointer, segment_bytes: int, loops: Loops, verb: str) 
         )
 
 
+def check_apart(dst: View, src: View) -> None:
+    """Raise `CopyError` where a copy within one allocation reads bytes that it writes elsewhere.
+
+    The header does not say in which order a copy moves its bytes, so what such a copy leaves is open (B). Bytes that
+    are copied onto themselves stay as they are.
+    """
+    if dst.offset == src.offset and dst.strides == src.strides:
+        return
+    (low, high), (first, last) = _extent(dst), _extent(src)
+    if low < last and first < high and np.shares_memory(_Bytes(dst).array(), _Bytes(src).array()):
+        raise CopyError(
+            f"memcpy from bytes {group_digits(first)}..{group_digits(last)} of {src.allocation.name} to bytes "
+            f"{group_digits(low)}..{group_digits(high)} of it: they overlap, and no rule says in which order a copy "
+            "moves its bytes; copy through another buffer"
+        )
+
+
+def _extent(view: View) -> tuple[int, int]:
+    reach = [(count - 1) * stride for count, stride in zip(view.shape, view.strides, strict=True)]
+    return view.offset + sum(min(0, one) for one in reach), view.offset + sum(max(0, one) for one in reach) + (
+        view.itemsize
+    )
+
+
+class _Bytes:
+    """The addresses of a view within its allocation, as an array without contents: for comparisons alone."""
+
+    def __init__(self, view: View) -> None:
+        self.__array_interface__ = {
+            "shape": view.shape,
+            "strides": view.strides,
+            "typestr": f"|V{view.itemsize}",
+            # No address is 0: NumPy takes that for an array of its own.
+            "data": (view.offset + (1 << 40), True),
+            "version": 3,
+        }
+
+    def array(self) -> np.ndarray[tuple[int, ...], np.dtype[np.void]]:
+        """For `np.shares_memory`, which reads no element."""
+        return np.asarray(self)
+
+
 def _loops(*pairs: tuple[int, int]) -> Loops:
     """(stride, N - 1) pairs, innermost first as the instruction has them, to loops, outermost first."""
     for _, segnum in pairs:
@@ -262,7 +306,17 @@ def _check_limits(segment: int, dst_loops: Loops, src_loops: Loops, arch: int) -
             f"3-D __memcpy needs arch {_FIRST_3D_ARCH} or later and this board is arch {arch}: "
             "loop over the outer axis in the kernel"
         )
-    for count, _ in (*dst_loops, *src_loops):
+    if segment > MAX_INT:
+        raise CopyError(
+            f"memcpy of segments of {group_digits(segment)} B: the size is a 32-bit int, at most "
+            f"{group_digits(MAX_INT)}; split the copy"
+        )
+    for count, stride in (*dst_loops, *src_loops):
+        if count > 1 and abs(stride) > MAX_INT:
+            raise CopyError(
+                f"memcpy with a stride of {group_digits(stride)} B: a stride is a 32-bit int, at most "
+                f"{group_digits(MAX_INT)}; copy segment by segment"
+            )
         if count - 1 > MAX_SEGNUM:
             raise CopyError(
                 f"memcpy of {group_digits(count)} segments of {segment} B: segnum is at most {MAX_SEGNUM}, "
@@ -307,16 +361,20 @@ def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: 
 def _check_wram(
     direction: Direction, segment: int, dst_loops: Loops, dst_phase: int, src_phase: int, arch: int
 ) -> None:
-    """WRAM: 8 B addresses and strides, sizes of 64 B (2xx) or 16 B (3xx), never a strided source (B)."""
+    """WRAM: 8 B addresses and strides, sizes of 64 B (2xx) or 16 B (3xx), never a strided source (B).
+
+    The sizes hold in both directions.
+    """
     strided = any(count > 1 for count, _ in dst_loops)
     if direction.source is MemoryKind.WRAM and strided:
         raise CopyError(f"{direction.name}: WRAM is never the source of a strided copy; copy segment by segment")
     if direction is Direction.LDRAM2WRAM and strided:
         raise CopyError(f"{direction.name} is never strided; copy segment by segment, or stage the bytes through NRAM")
+    multiple = 16 if arch >= _FIRST_3D_ARCH else 64
+    if MemoryKind.WRAM in direction.value and segment % multiple:
+        to = "to" if direction.destination is MemoryKind.WRAM else "from"
+        raise CopyError(f"{direction.name} of {segment} B: sizes {to} WRAM are a multiple of {multiple} B; pad it")
     if direction.destination is MemoryKind.WRAM:
-        multiple = 16 if arch >= _FIRST_3D_ARCH else 64
-        if segment % multiple:
-            raise CopyError(f"{direction.name} of {segment} B: sizes to WRAM are a multiple of {multiple} B; pad it")
         for count, stride in dst_loops:
             if count > 1 and stride % 8:
                 raise CopyError(f"{direction.name} with a destination stride of {stride} B: a multiple of 8 B to WRAM")

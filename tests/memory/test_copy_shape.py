@@ -421,7 +421,22 @@ def test_sizes_to_wram(arch: int, multiple: int, source: MemoryKind) -> None:
             match=rf"^{source.name}2WRAM of {nbytes} B: sizes to WRAM are a multiple of {multiple} B; pad it$",
         ):
             by_views(wram[:nbytes], other[:nbytes], arch)
-    assert by_views(other[:7], wram[:7], arch).nbytes == 7  # from WRAM any size
+        # The header's table has the same sizes for copies from WRAM.
+        with pytest.raises(CopyError, match=rf"^WRAM2{source.name} of {nbytes} B: sizes from WRAM are a multiple of"):
+            by_views(other[:nbytes], wram[:nbytes], arch)
+
+
+def test_sizes_and_strides_are_32_bit_integers() -> None:
+    far = buffer(GDRAM, (3, (1 << 31) + 64))
+    with pytest.raises(
+        CopyError, match=r"a stride of 2 147 483 712 B: a stride is a 32-bit int, at most 2 147 483 647"
+    ):
+        by_views(buffer(NRAM, (3, 64)), far[0:3, 0:64], 372)
+    with pytest.raises(
+        CopyError, match=r"segments of 2 147 483 712 B: the size is a 32-bit int, at most 2 147 483 647"
+    ):
+        by_views(far[1], far[0], 372)
+    assert by_views(buffer(NRAM, (1, 64)), far[2:3, 0:64], 372).nbytes == 64
 
 
 @pytest.mark.parametrize("offset", [1, 4, 7])

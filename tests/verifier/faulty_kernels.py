@@ -719,6 +719,54 @@ async def ragged_length_on_an_old_board(core, x, out):
         await core.memcpy(out[row], tile[row, 0:50])
 
 
+@fault("operand", arguments=(X[:, :50], Output((16, 50))), device="mlu270")
+async def ragged_buffer_on_an_old_board(core, x, out):
+    if core.is_memory_core or core.core_id:
+        return
+    tile = core.nram.alloc(50, x.dtype, "tile")
+    for row in range(16):
+        await core.memcpy(tile, x[row])
+        core.add(tile, tile, 1.0)
+        await core.memcpy(out[row], tile)
+
+
+@fault("operand", arguments=(X[:10], Output((64, 10))), device="mlu290")
+async def ragged_transpose_on_an_old_board(core, x, out):
+    if core.is_memory_core or core.core_id:
+        return
+    tile, turned = core.nram.alloc((10, 64), x.dtype, "tile"), core.nram.alloc((64, 10), x.dtype, "turned")
+    await core.memcpy(tile, x)
+    core.transpose(turned, tile)
+    await core.memcpy(out, turned)
+
+
+@fault("copy")
+async def ragged_copy_from_wram(core, x, out):
+    if core.is_memory_core or core.core_id:
+        return
+    tile, weights = core.nram.alloc(64, x.dtype, "tile"), core.wram.alloc(64, x.dtype, "weights")
+    await core.memcpy(tile, x[0])
+    await core.memcpy(weights, tile)
+    await core.memcpy(out[0, 0:3], weights[0:3])
+
+
+@fault("copy")
+async def copy_to_the_next_element_of_the_same_buffer(core, x, out):
+    if core.is_memory_core or core.core_id:
+        return
+    tile = core.nram.alloc((16, 64), x.dtype, "tile")
+    await core.memcpy(tile, x)
+    await core.memcpy(tile[1:16], tile[0:15])
+    await core.memcpy(out, tile)
+
+
+@fault("copy", arguments=(InOut(X),))
+async def rows_moved_up_by_one_copy_in_gdram(core, x):
+    if core.is_memory_core or core.core_id:
+        return
+    await core.memcpy(x[0:15], x[1:16])
+
+
 # ---- channels that the board does not have
 
 

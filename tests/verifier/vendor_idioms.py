@@ -331,6 +331,28 @@ async def byte_form_with_segments(core, x, out):
     await core.memcpy(target, tile.pointer, 6 * 256, mlusim.Direction.NRAM2GDRAM)
 
 
+@idiom(X, OUT, reference=np.concatenate([X[:, 32:], X[:, :32]], axis=1))
+async def halves_of_one_buffer_exchanged(core, x, out):
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc((2, 96), x.dtype, "tile")
+    for row in range(core.task_id, 24, core.task_dim):
+        await core.memcpy(tile[0, 0:64], x[row])
+        await core.memcpy(tile[0, 64:96], tile[0, 0:32])
+        await core.memcpy(out[row], tile[0, 32:96])
+
+
+@idiom(X, OUT, reference=X)
+async def every_other_element_to_the_gaps(core, x, out):
+    """The two sides lie within each other and share no byte."""
+    if core.is_memory_core or core.core_id:
+        return
+    tile = core.nram.alloc((24, 128), x.dtype, "tile")
+    await core.memcpy(tile[0:24, 0:127:2], x)
+    await core.memcpy(tile[0:24, 1:128:2], tile[0:24, 0:127:2])
+    await core.memcpy(out, tile[0:24, 1:128:2])
+
+
 # ---- in place, accumulators, scratch
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mlusim.cores.instructions.record import Extent, Instruction, Match, Operand, Overlap, Types
+from mlusim.cores.instructions.record import Extent, Instruction, Match, Operand, Overlap, Types, same_size
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError
 from mlusim.memory.view import View
@@ -157,13 +157,24 @@ def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
         )
 
 
-def check_aligned(name: str, multiple: int, board: Board, view: View) -> None:
-    """1xx and 2xx: 64 B addresses, sizes a multiple of `multiple` bytes; an allocation's padding completes its tail."""
-    address = view.allocation.address + view.offset
-    nbytes = view.nbytes
-    ragged = nbytes % multiple and view.offset + nbytes != view.allocation.nbytes
-    if address % ALIGNED_ADDRESS_BYTES or ragged:
+def check_aligned(instruction: Instruction | None, name: str, board: Board, view: View) -> None:
+    """1xx and 2xx (B): 64 B addresses, sizes a multiple of 128 B, or what the instruction's record says.
+
+    Of what does not work element by element, the padding of an allocation may complete the tail.
+    """
+    multiple = ALIGNED_SIZE_BYTES if instruction is None else instruction.multiple_2xx
+    address, nbytes = view.allocation.address + view.offset, view.nbytes
+    padded = view.offset + nbytes == view.allocation.nbytes
+    if instruction is not None and instruction.geometry is same_size:
+        padded = False
+    if address % ALIGNED_ADDRESS_BYTES or (nbytes % multiple and not padded):
         raise OperandError(
-            f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B "
-            f"alignment and a multiple of {multiple} B (the tail of an allocation may be padded); round the slice out"
+            f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B alignment and a "
+            f"multiple of {multiple} B; allocate whole {multiple} B and compute on all of them"
+        )
+    ragged = [extent for extent in view.shape if extent * view.itemsize % multiple]
+    if instruction is not None and instruction.sides_2xx and ragged:
+        raise OperandError(
+            f"{name} of {view!r}: on arch {board.arch} height and width are each a multiple of {multiple} B, and "
+            f"{ragged[0]} elements are {ragged[0] * view.itemsize} B; pad the matrix"
         )

@@ -58,6 +58,7 @@ def _matrix(name: str, rearrange: Callable[[Array], Array], summary: str, *, swa
         types=ANY,
         geometry=_becomes((lambda shape: shape[::-1]) if swaps else (lambda shape: shape), 2, words),
         overlap=Overlap.APART,
+        sides_2xx=True,
     )
 
 

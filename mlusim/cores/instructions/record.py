@@ -139,6 +139,7 @@ class Instruction:
         geometry: what the shapes must obey: gives "" or the rule that is broken.
         overlap: which bytes result and sources may share.
         multiple_2xx: on 2xx, sizes of all operands are a multiple of this many bytes; addresses of 64 B.
+        sides_2xx: on 2xx, height and width of all operands are each such a multiple.
         cost: cycles of the pipe.
         count: how often it does something, from the element types of its views, the result's first, and attributes:
             `Work.count`.
@@ -165,6 +166,7 @@ class Instruction:
     geometry: Geometry = same_size
     overlap: Overlap = Overlap.SAME
     multiple_2xx: int = 128
+    sides_2xx: bool = False
     cost: Cost = stream
     count: Callable[[Sequence[Dtype], Mapping[str, Any]], int] = once
     to_register: bool = False
