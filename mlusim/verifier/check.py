@@ -11,6 +11,7 @@ from mlusim.planning.plan import Plan
 from mlusim.verifier.accesses import accesses_of
 from mlusim.verifier.balance import balance_of, memory_traffic, traffic_of
 from mlusim.verifier.conflicts import Space
+from mlusim.verifier.consequences import fold_consequences
 from mlusim.verifier.coverage import Coverage
 from mlusim.verifier.early_exit import find_swallowed, stop_finding
 from mlusim.verifier.findings import KINDS, Finding
@@ -90,9 +91,9 @@ def check_log(
 
 
 def sort_findings(found: Iterable[Finding]) -> list[Finding]:
-    """Errors before hints, causes before what comes of them."""
+    """Errors before hints, causes before what comes of them; what one missing sync explains goes under it."""
     order = list(KINDS)
-    return sorted(found, key=lambda finding: order.index(finding.kind))
+    return fold_consequences(sorted(found, key=lambda finding: order.index(finding.kind)))
 
 
 def prove(plan: Plan) -> list[Finding]:

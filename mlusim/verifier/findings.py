@@ -147,7 +147,10 @@ class Finding:
             lines.append(f"  bytes  {self.where}")
         if self.times > 1:
             lines.append(f"  times  {group_digits(self.times)}; shown is the first")
-        lines += [f"  also   {one.title}: {' and '.join(site.place for site in one.sites)}" for one in self.folded]
+        for one in self.folded:
+            kind = "" if one.kind == self.kind else f"{one.kind}: "
+            more = f"; {one.place}" if one.place else ""
+            lines.append(f"  also   {kind}{one.title}: {' and '.join(site.place for site in one.sites)}{more}")
         for name, text in (("rule", self.rule), ("remedy", self.remedy)):
             if text:
                 first, *more = text.split("\n")

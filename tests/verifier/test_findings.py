@@ -108,12 +108,27 @@ def test_two_cores_that_write_one_place():
   writes HERE  await core.memcpy(out[core.task_id // 2], held)
          task 1, cluster 1 core 0, io pipe, TIME ns to TIME ns
   bytes  out[0, 0:8], 32 B in GDRAM
+  also   written-again: 32 B of out are written twice, first by task 0 and task 1: HERE and HERE
   rule   BLOCK tasks have no order among them, not even when they share a core
   remedy give each task bytes of its own
          or split the kernel into two launches on one queue""",
     )
-    again = only(report, "written-again")
-    assert again.title == "32 B of out are written twice, first by task 0 and task 1"
+    # What follows from the race is no finding of its own.
+    assert len(report.errors) == 1
+
+
+def test_wrong_values_go_under_the_sync_that_is_missing():
+    async def kernel(core, x, out):
+        held = core.nram.alloc(8, x.dtype, "held")
+        core.memcpy_async(held, x[core.task_id])
+        core.add(held, held, 1.0)
+        await core.memcpy(out[core.task_id], held)
+
+    report = verify(kernel, X[:2], Output((2, 8), "float32"), kind="BLOCK", dim=2, reference=X[:2] + 1)
+    assert [finding.kind for finding in report.errors] == ["race"]
+    assert [finding.kind for finding in report.errors[0].folded] == ["wrong-value"]
+    assert "also   wrong-value: 16 of 16 elements of out are wrong" in report.text()
+    assert report.to_json()["findings"][0]["folded"][0]["kind"] == "wrong-value"
 
 
 def test_a_missing_barrier_in_a_cluster():
