@@ -132,6 +132,8 @@ class Cells:
         """As `count`: what is added where a segment begins and taken off where it ends, summed up in place."""
         some, step = self._table, self._step
         rows = np.flatnonzero(given)
+        if not len(rows):
+            return np.zeros(len(self), np.int64)
         large = bool(len(rows)) and given.dtype != bool and int(np.abs(given[rows]).max()) * len(rows) >= 1 << 31
         steps = np.zeros(len(self) + 1, np.int64 if large else np.int32)
         rows = rows[np.argsort(some.geometry[rows], kind="stable")]

@@ -13,8 +13,9 @@ from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Geometry, Integers, geometry_of
+from mlusim.verifier.boxes import Geometry, Integers, distinct, geometry_of
 from mlusim.verifier.cells import Cells, Flags
+from mlusim.verifier.conflicts import disjoint
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.order import LANES, Order
@@ -70,10 +71,12 @@ class Coverage:
             parts.append(tiles_as_accesses(plan, self.log, identity))
         tiles = len(parts) > 1
         windows = self._windows(identity)
+        if not (tiles or len(windows)):
+            run = _in_short(run, allocation.nbytes)
         # Atomics accumulate: what they write again is meant.
         meant = run.where(np.flatnonzero(~self._atomic(run)))
         repeats, extra = _repeats(meant) if not allocation.read_only else (_none_of(run), np.empty(0, np.int64))
-        joined = _join(_join(parts[0], parts[1]) if tiles else run, _join(windows, repeats))
+        joined = _join(_join(run, parts[1]) if tiles else run, _join(windows, repeats))
         kind = np.repeat(
             [_RUN, _TILE, _WINDOW, _REPEAT], [len(run), len(parts[1]) if tiles else 0, len(windows), len(repeats)]
         )
@@ -259,6 +262,33 @@ def _join(one: Accesses, other: Accesses) -> Accesses:
         both("write"),
         one.geometries + other.geometries,
     )
+
+
+def _in_short(run: Accesses, nbytes: int) -> Accesses:
+    """The same counts with fewer accesses: those that have each byte of a tensor once are one access of all of it."""
+    writes, reads = np.flatnonzero(run.write), np.flatnonzero(~run.write)
+    parts = []
+    for rows in (writes, reads):
+        if len(rows) > 1 and _partition(run.where(rows), nbytes):
+            whole = _accesses_from(int(run.alloc[0]), np.zeros(1, np.int64), [Geometry(0, nbytes, ())])
+            parts.append(replace(whole, record=run.record[rows[:1]], write=run.write[rows[:1]]))
+        elif len(rows) and rows is writes:
+            # The order of reads and writes matters.
+            return run
+        else:
+            parts.append(run.where(rows))
+    return _join(parts[0], parts[1])
+
+
+def _partition(some: Accesses, nbytes: int) -> bool:
+    """Whether accesses have every byte of a tensor once."""
+    sizes = np.zeros(len(some.geometries), np.int64)
+    for number in distinct(some.geometry).tolist():
+        geometry = some.geometries[number]
+        if geometry.listed is not None or geometry.touched_bytes > geometry.run * geometry.count:
+            return False
+        sizes[number] = geometry.run * geometry.count
+    return int(sizes[some.geometry].sum()) == nbytes and disjoint(some)
 
 
 def _repeats(run: Accesses) -> tuple[Accesses, Integers]:
