@@ -48,8 +48,8 @@ AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, s
 
 
 async def forgotten_memcpy(core: Core) -> None:
-    tile = core.nram.alloc(64, "int8")
-    core.memcpy(tile, tile[::-1])  # named
+    tile, other = core.nram.alloc(64, "int8"), core.nram.alloc(64, "int8")
+    core.memcpy(tile, other[::-1])  # named
     core.fill(tile, 1)
 
 
