@@ -289,10 +289,11 @@ class Order:
         if launches[0] != launches[1]:
             return launches[0] < launches[1] and bool(self.launches_in_order[launches])
         call = self._calls.get((int(self.record[one]), second))
-        if call is not None and call < other:
-            # The call is as its own copy would be: complete for what waits for it, in order with those behind it.
-            if self.done[call] < other or in_order(int(self.lane[call]), int(self.lane[other])):
-                return True
+        # The call is as its own copy would be: complete for what waits for it, in order with those behind it.
+        if (call is not None and call < other) and (
+            self.done[call] < other or in_order(int(self.lane[call]), int(self.lane[other]))
+        ):
+            return True
         if self.group[first] != self.group[second]:
             return False
         return int(self.clock_of(second, first)[self.segment[other]]) > int(self.segment[one])
