@@ -1,0 +1,57 @@
+"""Compiled kernels under the checker: faulty ones are found by their kind, sound ones are not blamed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import Output, bangc
+
+X = np.random.default_rng(3).integers(1, 50, (16, 64)).astype(np.float32)
+
+FAULTY = {
+    "no_sync_before_compute": "race",
+    "wrong_sync": "race",
+    "stored_before_it_is_computed": "race",
+    "overwritten_while_it_is_stored": "race",
+    "last_row_dropped": "never-written",
+    "every_core_does_all": "task-race",
+    "shared_memory_without_a_barrier": "task-race",
+    "barrier_that_one_core_leaves_out": "hang",
+    "elements_instead_of_bytes": "never-written",
+    "sum_of_nothing": "uninitialised",
+    "plain_counter": "task-race",
+    "scalar_read_of_a_copy_in_flight": "race",
+    "overlapping_copy": "copy",
+}
+SOUND = (
+    "blocking",
+    "ping_pong",
+    "through_shared_memory",
+    "shared_by_all_cores",
+    "scalar_code",
+    "moved_within_nram",
+    "rounded_up",
+)
+
+
+@pytest.fixture(scope="module")
+def module() -> bangc.Module:
+    return bangc.compile(Path(__file__).parent / "kernels" / "checked.mlu")
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_faulty_kernel_is_found(module: bangc.Module, name: str) -> None:
+    report = mlusim.verify(module[name], X, Output.like(X), dim=4)
+    found = [finding for finding in report.errors if finding.kind == FAULTY[name]]
+    assert found, report.text()
+    assert "checked.mlu:" in found[0].text()
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_kernel_is_not_blamed(module: bangc.Module, name: str) -> None:
+    report = mlusim.verify(module[name], X, Output.like(X), dim=4, reference=X + 1)
+    assert report.ok, report.text()
