@@ -14,10 +14,10 @@ Work is counted in bytes of DRAM time: a transfer that uses the DRAM at efficien
 
 Arbitration on a board is not exactly fair, and that matters: under exact sharing, equal cores stay in step for ever,
 and a kernel of blocking loads and stores leaves the link idle whenever all of them compute. So a transfer that joins a
-link where its like cannot all go at full speed has a weight, up to `spread` more or less than 1, and the link is
-shared by weight. The weights are a fixed sequence: runs repeat. The link carries what it carries under fair sharing; a
-transfer alone is exact. Not modelled: the weight stays with a transfer that the link, once less full, no longer holds
-back, and then goes past its port by as much.
+link or a port where its like cannot all go at full speed has a weight, up to `spread` more or less than 1, and link
+and port are shared by weight. The weights are a fixed sequence: runs repeat. The link carries what it carries under
+fair sharing; a transfer alone is exact. Not modelled: the weight stays with a transfer that the link, once less full,
+no longer holds back, and then goes past its port by as much.
 """
 
 from __future__ import annotations
@@ -125,6 +125,8 @@ class Link:
         self._writes_until = -1
         self._port_rates = port_rates
         self._port_flows: list[list[Flow]] = [[] for _ in port_rates]
+        # How many transfers of each port are in flight or still to join.
+        self._port_joined = [0] * len(port_rates)
         self._clocks: dict[float, _Clock] = {}
         self._least_limit = _INFINITE
         # Whether any transfer has changed its clock: heaps may then hold it twice.
@@ -158,7 +160,12 @@ class Link:
         self._order = flow.order = self._order + 1
         arrivals = self._arrivals
         others = self._flows + len(arrivals)
-        if others and (others + 1) * flow.limit > self._rate:
+        port = flow.port
+        sharers = self._port_joined[port] = self._port_joined[port] + 1
+        if others and (
+            (others + 1) * flow.limit > self._rate
+            or (sharers > 1 and sharers * flow.limit > self._port_rates[port] * flow.ratio)
+        ):
             flow.weight = self._weights[self._weighted % _WEIGHTS]
             self._weighted += 1
         else:
@@ -470,6 +477,7 @@ class Link:
                 self._drop_clock(left)
             port = flow.port
             self._port_flows[port].remove(flow)
+            self._port_joined[port] -= 1
             self._unsettled.add(port)
             traffic = flow.traffic
             if traffic & 1:

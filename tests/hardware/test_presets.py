@@ -44,18 +44,19 @@ ASSUMED_EVERYWHERE = [
     *("dram_read_efficiency", "dram_strided_read_efficiency", "dram_strided_write_efficiency"),
     *("dram_mixing_reach", "dram_share_spread", "tensor_startup_cycles"),
     *(f"vector_{kind}_cycles" for kind in ("divide", "exp", "root", "trig", "activation")),
-    *("cluster_read_bandwidth_bytes_per_s", "cluster_write_bandwidth_bytes_per_s", "memory_core_bandwidth_bytes_per_s"),
-    "dma_write_latency_ps",
+    *("core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "memory_core_bandwidth_bytes_per_s"),
+    *("dma_write_latency_ps", "dram_latency_growth"),
     *("sram_bandwidth_bytes_per_s", "core_sram_bandwidth_bytes_per_s", "sram_latency_ps"),
     *("move_bytes_per_cycle", "move_startup_cycles", "vector_startup_cycles"),
     *("scalar_loop_cycles", "scalar_sram_cycles", "issue_cycles"),
     *("kernel_end_ps", "core_start_skew_ps", "cluster_barrier_ps", "union_barrier_ps"),
 ]
+# Measured on MLU290 alone.
+PORTS_OF_CLUSTERS = ["cluster_read_bandwidth_bytes_per_s", "cluster_write_bandwidth_bytes_per_s"]
 # Fitted to measurements of one board, or of one family.
 FITTED_ON_M9 = ["kernel_start_ps", "cluster_start_ps"]
 FITTED_ON_H8 = ["dma_read_latency_ps", "vector_log_cycles"]
 FITTED_ON_X8 = ["tensor_efficiency"]
-FITTED_ON_290 = ["core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "dram_latency_growth"]
 # Stated by the vendor for MLU370 only.
 RULES_OF_370 = [
     *("dram_unit_bytes", "vector_bytes_per_cycle"),
@@ -134,12 +135,12 @@ class TestEveryPreset:
                 ("mlu590-m9", FITTED_ON_M9),
                 ("mlu590-h8", FITTED_ON_H8),
                 ("mlu370-x8", FITTED_ON_X8),
-                ("mlu290-m5", FITTED_ON_290),
             )
             for field in fields
             if board.name != known_on
         ]
-        assert sorted(assumed_fields(board)) == sorted([*ASSUMED_EVERYWHERE, *fitted, *ASSUMED_ON[board.name]])
+        ports = [] if board.family == "mlu290" else PORTS_OF_CLUSTERS
+        assert sorted(assumed_fields(board)) == sorted([*ASSUMED_EVERYWHERE, *ports, *fitted, *ASSUMED_ON[board.name]])
 
     def test_what_is_fitted_says_to_what(self, board: Board) -> None:
         rows = {row.name for row in measurements()}
@@ -159,12 +160,14 @@ class TestEveryPreset:
     def test_vector_peaks_are_the_test_frameworks(self, board: Board) -> None:
         assert (board.vector_peak_ops_per_cycle_fp16, board.vector_peak_ops_per_cycle_fp32) == (64, 32)
 
-    def test_one_core_cannot_fill_the_port_of_its_cluster(self, board: Board) -> None:
-        assert board.core_read_bandwidth_bytes_per_s < board.cluster_read_bandwidth_bytes_per_s
-        assert board.core_write_bandwidth_bytes_per_s < board.cluster_write_bandwidth_bytes_per_s
+    def test_one_core_does_not_pass_the_port_of_its_cluster(self, board: Board) -> None:
+        assert board.core_read_bandwidth_bytes_per_s <= board.cluster_read_bandwidth_bytes_per_s
+        assert board.core_write_bandwidth_bytes_per_s <= board.cluster_write_bandwidth_bytes_per_s
 
     def test_the_clusters_together_can_fill_the_dram(self, board: Board) -> None:
-        assert board.clusters * board.cluster_read_bandwidth_bytes_per_s > board.dram_bandwidth_bytes_per_s
+        # But for MLU290, whose copy loop reads 460 to 490 of 1228.8 GB/s.
+        together = board.clusters * board.cluster_read_bandwidth_bytes_per_s
+        assert (together > board.dram_bandwidth_bytes_per_s) == (board.family != "mlu290")
         assert board.cores * board.core_read_bandwidth_bytes_per_s > board.dram_bandwidth_bytes_per_s
 
     def test_ldram_of_all_cores_fits_beside_something_in_gdram(self, board: Board) -> None:
