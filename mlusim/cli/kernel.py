@@ -55,7 +55,7 @@ def argument_options(*, several: bool = False) -> list[click.Parameter]:
         "[default: unknown]",
     )
     return [
-        *([] if several else [operations]),
+        operations,
         click.Option(
             ["--arg"],
             multiple=True,
@@ -516,6 +516,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
     seed: int,
     dim: Sequence[tuple[int, ...]],
     kind: str | None,
+    theory_ops: int | None,
 ) -> None:
     from mlusim.cli.tune import print_tuning
     from mlusim.explore.sources import kernel_of
@@ -530,6 +531,8 @@ def _tune(  # noqa: PLR0913 - the options of the command
         options["dim"] = list(dim)
     if kind:
         options["kind"] = kind.upper().split(",")
+    if theory_ops is not None:
+        options["theory_ops"] = theory_ops
     found = tune(
         given,
         shape=shape,

@@ -76,10 +76,13 @@ _NEEDS = dict.fromkeys(("reverse", "flip"), " --axis -1") | {
 }
 
 
+_OF_KERNELS = ("arg", "settings", "theory_ops", "dim", "kind")
+
+
 def make_sweep_kernel(given: str) -> click.Command:
     """`mlusim sweep FILE.py:KERNEL`."""
     axes = axis_options(operator=False)
-    own = [one for one in argument_options(several=True) if one.name in ("arg", "settings", "dim", "kind")]
+    own = [one for one in argument_options(several=True) if one.name in _OF_KERNELS]
     dtype = click.Option(
         ["--dtype", "element_type"],
         multiple=True,
@@ -97,7 +100,7 @@ def make_sweep_kernel(given: str) -> click.Command:
         given,
         params=[*own, dtype, version, *axes, *run_options()],
         sections={
-            "Kernel": ("arg", "settings", "dim", "kind", "kernel_version"),
+            "Kernel": (*_OF_KERNELS, "kernel_version"),
             "Values to combine": ("shape", "element_type", "device"),
             **SECTIONS,
         },
@@ -157,6 +160,7 @@ def _sweep_kernel(
     settings: Sequence[str],
     dim: Any,
     kind: str | None,
+    theory_ops: int | None,
     **given: Any,
 ) -> None:
     from mlusim.explore.sources import kernel_of
@@ -167,6 +171,8 @@ def _sweep_kernel(
         values["dim"] = list(dim)
     if kind:
         values["kind"] = kind.upper().split(",")
+    if theory_ops is not None:
+        values["theory_ops"] = theory_ops
     _sweep(kernel, values, nram_limit=None, strategy=(), arguments=arg, **given)
 
 

@@ -16,7 +16,7 @@ from mlusim.inputs import as_count, as_shape
 from mlusim.ops.commands import Command, command_of
 from mlusim.ops.common import check_choice
 
-_LAUNCH = ("dim", "kind")
+_LAUNCH = ("dim", "kind", "theory_ops")
 
 
 def axes_of(  # noqa: PLR0913
@@ -69,8 +69,10 @@ def axes_of(  # noqa: PLR0913
         launch = {key: own.pop(key) for key in _LAUNCH if key in own}
         if "dim" in launch:
             launch["dim"] = [_grid(dim) for dim in launch["dim"]]
-        if launch and kernel.launches:
-            raise InputError(f"{' and '.join(launch)}: {name} launches its kernels itself: make it a setting of {name}")
+        of_the_launch = [key for key in launch if key != "theory_ops"]
+        if of_the_launch and kernel.launches:
+            given = " and ".join(of_the_launch)
+            raise InputError(f"{given}: {name} launches its kernels itself: make it a setting of {name}")
         unknown = [key for key in own if key not in kernel.settings]
         if unknown:
             has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"

@@ -59,7 +59,7 @@ class Point:
         strategy: None: the operator's default, or no strategy, for a user's function.
         nram_limit_bytes: as in `RunOptions`.
         options: attributes of the operator and of its random inputs, as `mlusim run` has them; settings of a function.
-        launch: `dim` and `kind` of a user's kernel, where they are given.
+        launch: `dim`, `kind` and `theory_ops` of a user's kernel, where they are given.
         data, seed: whether tensors have bytes; of the random numbers.
         asked: what was asked for, as columns of the table.
     """
@@ -186,13 +186,15 @@ def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
 def kernel_call(payload: Mapping[str, Any]) -> KernelCall:
     """A user's function with its arguments, out of a `Point.payload`."""
     shape = payload["shape"]
+    launch = {name: _tupled(value) for name, value in payload["launch"].items()}
     return KernelCall(
         kernel=described(payload["kernel"]),
         arguments=tuple(payload["arguments"]),
         shape=None if shape is None else tuple(shape),
         dtype=dtype_of(payload["dtype"]),
         settings={name: _tupled(value) for name, value in payload["options"].items()},
-        launch={name: _tupled(value) for name, value in payload["launch"].items()},
+        theory_ops=launch.pop("theory_ops", None),
+        launch=launch,
         seed=payload["seed"],
     )
 

@@ -168,8 +168,8 @@ def sweep(  # noqa: PLR0913 - what can be swept
         shard: (i, n): only the i-th of n parts of the points, 1 to n, by their keys; for a batch cluster.
         merge: files of points, such as those of all shards, whose points are used too, and copied into `db`.
         options: attributes of the operator and of its random inputs, as `mlusim run NAME --help` has them
-            (`axis=[0, 1]`, `groups=4`, `index_shape=(64, 64)`); settings of a kernel or function, and `dim` and `kind`
-            of a kernel's launch.
+            (`axis=[0, 1]`, `groups=4`, `index_shape=(64, 64)`); settings of a kernel or function; `dim` and `kind`
+            of a kernel's launch, and `theory_ops`, the operations that its purpose needs, for compute_efficiency.
 
     Returns one row for each combination. Points that a board or a rule refuses are rows too, `impossible`, with the
     reason, and so are `failed` ones, where the kernel ran into an error, and `died`, where their process did.

@@ -212,7 +212,10 @@ def _kernel_command(point: Point, name: str, device: str) -> str:
     for setting, value in point.options.items():
         words += ["--set", f"{setting}={value}"]
     for option, value in point.launch.items():
-        words += [f"--{option}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+        words += [
+            f"--{option.replace('_', '-')}",
+            ",".join(map(str, value)) if isinstance(value, tuple) else str(value),
+        ]
     if point.seed:
         words += ["--seed", str(point.seed)]
     return shlex.join([*words, "--device", device])
