@@ -35,7 +35,7 @@ def main() -> None:
         for name in ("gather", "scatter"):
             for board in BOARDS:
                 plan_of = ops.plan_gather if name == "gather" else ops.plan_scatter
-                chosen = plan_of(shape, shape, 1, index_dtype="int32", device=board).parameters["strategy"]
+                chosen = plan_of(shape, shape, 1, index_dtype="int32", device=board).parameters.strategy
                 for strategy in STRATEGIES[name]:
                     if strategy == "slab" and words == "slab does not fit":
                         continue  # an error of the planner, which says so

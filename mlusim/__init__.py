@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from mlusim.memory.kinds import Direction, MemoryKind
     from mlusim.memory.view import Pointer, View
     from mlusim.ops.operator import plan
-    from mlusim.planning.plan import Plan, Tile, Tiles
+    from mlusim.planning.plan import Plan
+    from mlusim.planning.tiles import Tile, Tiles
     from mlusim.results.result import Result, load
     from mlusim.retiming.retime import retime
     from mlusim.verifier.report import Report
@@ -121,8 +122,8 @@ _HOMES = {
     "Pointer": "mlusim.memory.view",
     "Report": "mlusim.verifier.report",
     "Result": "mlusim.results.result",
-    "Tile": "mlusim.planning.plan",
-    "Tiles": "mlusim.planning.plan",
+    "Tile": "mlusim.planning.tiles",
+    "Tiles": "mlusim.planning.tiles",
     "View": "mlusim.memory.view",
     "board": "mlusim.hardware",
     "load": "mlusim.results.result",

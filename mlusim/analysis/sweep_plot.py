@@ -28,7 +28,7 @@ from mlusim.analysis.style import (
 )
 from mlusim.analysis.sweep_scale import Scale, axis_words, is_number, spelled
 from mlusim.errors import InputError
-from mlusim.planning.plan import TIER_NAMES
+from mlusim.planning.plan_text import TIER_NAMES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

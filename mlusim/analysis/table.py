@@ -11,7 +11,7 @@ from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.floor import LOSSES, rests_on
 from mlusim.analysis.provenance import provenance
 from mlusim.hardware.describe import assumed_fields
-from mlusim.planning.plan import TIER_NAMES
+from mlusim.planning.plan_text import TIER_NAMES
 from mlusim.units import PS_PER_US, format_bytes, group_digits
 
 if TYPE_CHECKING:

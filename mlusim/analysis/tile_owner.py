@@ -15,7 +15,7 @@ import numpy as np
 
 from mlusim.analysis.records import Integers, Records
 from mlusim.log import NONE, Box
-from mlusim.planning.plan import Tiles
+from mlusim.planning.tiles import Tiles
 
 MAX_ROWS, MAX_COLUMNS = 360, 1000
 _RUNS_AT_ONCE = 1 << 20

@@ -161,8 +161,8 @@ def _signature(plan: Plan) -> str:
     for column in (plan.tiles.task, plan.tiles.start, plan.tiles.stop):
         digest.update(column.tobytes())
     # Which of its ways a strategy such as auto has chosen is in its parameters, or the plan's name.
-    way = plan.parameters.get("strategy", plan.strategy)
+    way = plan.named_parameters.get("strategy", plan.strategy)
     digest.update(
-        repr((way, plan.tier, plan.kind, plan.dim, plan.nram_bytes, plain_parameters(plan.parameters))).encode()
+        repr((way, plan.tier, plan.kind, plan.dim, plan.nram_bytes, plain_parameters(plan.named_parameters))).encode()
     )
     return digest.hexdigest()

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from mlusim.hardware import Board
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
-from mlusim.planning.plan import Plan, Tile, empty_plan
+from mlusim.planning.flat import FlatParameters
+from mlusim.planning.plan import Plan, empty_plan
+from mlusim.planning.tiles import Tile
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
@@ -30,8 +32,9 @@ async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     target = out.reshape(-1)
     # Bytes are what is copied: x may have another element type, and a rank of 0.
     source = View.of(x.allocation, target.shape, out.dtype, x.offset)
-    buffers = 2 if plan.parameters["overlapped"] else 1
-    held = [core.nram.alloc(plan.parameters["elements"], out.dtype, f"tile {buffer}") for buffer in range(buffers)]
+    settings = plan.parameters_as(FlatParameters)
+    buffers = 2 if settings.overlapped else 1
+    held = [core.nram.alloc(settings.elements, out.dtype, f"tile {buffer}") for buffer in range(buffers)]
 
     def load(position: int, tile: Tile) -> None:
         (start,), (stop,) = tile.start, tile.stop
@@ -42,7 +45,7 @@ async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
         core.memcpy_async(target[start:stop], held[position % buffers][: stop - start])
 
     tiles = [*plan.tiles_of(core.task_id)]
-    await run_stages(core, tiles, load, None, store, overlapped=plan.parameters["overlapped"])
+    await run_stages(core, tiles, load, None, store, overlapped=settings.overlapped)
 
 
 def plan_view(board: Board, shape: tuple[int, ...], itemsize: int, operator: str) -> Plan:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from mlusim.dtypes import BOOL, FLOAT32, Dtype, bounds, is_complex, is_integer
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
-from mlusim.planning.plan import Plan, Tile
+from mlusim.planning.flat import FlatParameters
+from mlusim.planning.plan import Plan
+from mlusim.planning.tiles import Tile
 from mlusim.units import round_up
 
 if TYPE_CHECKING:
@@ -46,8 +48,9 @@ async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool 
     if core.is_memory_core:
         return
     source, target = x.reshape(-1), out.reshape(-1)
-    buffers = 2 if plan.parameters["overlapped"] else 1
-    elements, block = plan.parameters["elements"], plan.parameters["block"]
+    settings = plan.parameters_as(FlatParameters)
+    buffers = 2 if settings.overlapped else 1
+    elements, block = settings.elements, settings.block
     inputs = [core.nram.alloc(elements, x.dtype, f"input {buffer}") for buffer in range(buffers)]
     outputs = [core.nram.alloc(elements, out.dtype, f"output {buffer}") for buffer in range(buffers)]
     pads = core.board.needs_aligned_vectors
@@ -83,4 +86,4 @@ async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool 
 
     tiles = [*plan.tiles_of(core.task_id)]
     first = clear_and_load if pads else load
-    await run_stages(core, tiles, first, convert, store, overlapped=plan.parameters["overlapped"])
+    await run_stages(core, tiles, first, convert, store, overlapped=settings.overlapped)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from mlusim.kernels.boxes import boxed, copy_box, front
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.memory.view import View
+from mlusim.planning.gather import GatherParameters
+from mlusim.planning.lookup import LookupParameters
 from mlusim.planning.lookup_cost import MOVES
 from mlusim.planning.lookup_geometry import Box, Lookups
 from mlusim.planning.plan import Plan
@@ -29,19 +31,20 @@ Kernel = Callable[..., Coroutine[Any, None, None]]
 
 def kernel_of(plan: Plan) -> Kernel:
     """The kernel that follows a plan of `plan_gather`."""
-    return gather_rows if plan.parameters["strategy"] == "rows" else gather_slab
+    return gather_rows if plan.parameters_as(LookupParameters).strategy == "rows" else gather_slab
 
 
 async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -> None:
     """Tiers 1 and 2: the slab stays in NRAM as long as the tiles of this core need it."""
     if core.is_memory_core:
         return
-    lookups: Lookups = plan.parameters["lookups"]
+    settings = plan.parameters_as(GatherParameters)
+    lookups = settings.lookups
     tuples = _tuples(index, lookups)
-    slab_buffer = core.nram.alloc(plan.parameters["slab"], x.dtype, "slab")
+    slab_buffer = core.nram.alloc(settings.slab, x.dtype, "slab")
     if lookups.columns:
-        values_buffer = core.nram.alloc(plan.parameters["values"], x.dtype, "values")
-        reader = IndexTiles(core, index.dtype, plan.parameters["turns"], plan.parameters["form"])
+        values_buffer = core.nram.alloc(settings.values, x.dtype, "values")
+        reader = IndexTiles(core, index.dtype, settings.turns, settings.index_form)
     held: Box | None = None
     rank = len(lookups.positions)
     for tile in plan.tiles_of(core.task_id):
@@ -69,7 +72,7 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
             await core.sync_compute()
             core.gather(to, rows, offsets)
             await core.sync_move()
-        elif plan.parameters["how"] == MOVES:
+        elif settings.how == MOVES:
             await core.memcpy_rows(to, rows, src_rows=addresses, blocking=False)
         else:
             await core.scalar_copy(to, rows, src_rows=addresses)
@@ -80,11 +83,12 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
     """Tier 3: each lookup fetches its row, or its chunk of it, from GDRAM."""
     if core.is_memory_core:
         return
-    lookups: Lookups = plan.parameters["lookups"]
+    settings = plan.parameters_as(GatherParameters)
+    lookups = settings.lookups
     rank = len(lookups.positions)
     tuples = _tuples(index, lookups)
-    values_buffer = core.nram.alloc(plan.parameters["values"], x.dtype, "values")
-    reader = IndexTiles(core, index.dtype, plan.parameters["turns"], plan.parameters["form"])
+    values_buffer = core.nram.alloc(settings.values, x.dtype, "values")
+    reader = IndexTiles(core, index.dtype, settings.turns, settings.index_form)
     for tile in plan.tiles_of(core.task_id):
         origin = boxed(tuples, tile.start[:rank], tile.stop[:rank])
         addresses = lookups.addresses(

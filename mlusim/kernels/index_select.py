@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mlusim.hardware import Board
 from mlusim.kernels.gather import kernel_of
 from mlusim.memory.view import View
-from mlusim.planning.gather import STRATEGIES, plan_gather
+from mlusim.planning.gather import STRATEGIES, GatherParameters, plan_gather
 from mlusim.planning.lookup import Job
 from mlusim.planning.lookup_geometry import Lookups
 from mlusim.planning.plan import Plan
@@ -53,6 +53,6 @@ def plan_index_select(
 
 async def index_select_tiles(core: Core, x: View, index: View, out: View, plan: Plan) -> None:
     """Tile by tile as gather does it. x, index of rank 1 and out are contiguous tensors in GDRAM."""
-    lookups: Lookups = plan.parameters["lookups"]
+    lookups = plan.parameters_as(GatherParameters).lookups
     tuples = index.reshape(-1, 1).broadcast_to(*lookups.positions, 1)
     await kernel_of(plan)(core, x, tuples, out, plan)

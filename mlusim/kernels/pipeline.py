@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mlusim.planning.plan import Tile
+from mlusim.planning.tiles import Tile
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
-from mlusim.planning.plan import Plan, Tile
-from mlusim.planning.reverse import VECTOR_BYTES, max_loops
-from mlusim.planning.reverse_groups import Group, Means, mirrored_index
+from mlusim.planning.plan import Plan
+from mlusim.planning.reverse import VECTOR_BYTES, ReverseParameters, max_loops
+from mlusim.planning.reverse_groups import mirrored_index
 from mlusim.planning.split import MAX_SEGMENTS
+from mlusim.planning.tiles import Tile
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
@@ -36,8 +37,9 @@ async def reverse_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     """
     if core.is_memory_core:
         return
-    exact = core.board.needs_aligned_vectors and plan.parameters["means"].passes
-    inner, largest = plan.output_shape[2], plan.parameters["elements"]
+    settings = plan.parameters_as(ReverseParameters)
+    exact = core.board.needs_aligned_vectors and settings.means.passes
+    inner, largest = plan.output_shape[2], settings.elements
 
     def buffer_elements(tile: Tile) -> int:
         elements = (tile.stop[1] - tile.start[1]) * inner
@@ -59,8 +61,8 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     result in the other of a tile's two buffers. An even number leaves it where it was loaded, so that three of these
     take turns, around one for what is in between.
     """
-    overlapped: bool = plan.parameters["overlapped"]
-    means: Means = plan.parameters["means"]
+    settings = plan.parameters_as(ReverseParameters)
+    overlapped, means = settings.overlapped, settings.means
     _, extent, inner = plan.output_shape
     source_of = mirrored_source(x, plan)
     target = out.reshape(-1)
@@ -109,9 +111,8 @@ def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
 
     The last axis is a contiguous segment. The axes before it are loops over segments, backward where they are reversed.
     """
-    groups: tuple[Group, ...] = plan.parameters["groups"]
-    means: Means = plan.parameters["means"]
-    pivot: int = plan.parameters["pivot"]
+    settings = plan.parameters_as(ReverseParameters)
+    groups, means, pivot = settings.groups, settings.means, settings.pivot
     outer, extent, inner = plan.output_shape
     loops = groups[pivot : means.segment]
     run = math.prod(group.extent for group in groups[means.segment :]) if loops else extent * inner
@@ -133,11 +134,11 @@ def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
 
 def mirror_widths(plan: Plan, rows: int) -> list[int]:
     """Elements of the rows that each mirror instruction reverses, in a tile of `rows` of the pivot."""
-    groups: tuple[Group, ...] = plan.parameters["groups"]
-    pivot: int = plan.parameters["pivot"]
+    settings = plan.parameters_as(ReverseParameters)
+    groups, pivot = settings.groups, settings.pivot
     return [
         (rows if first == pivot else groups[first].extent) * math.prod(group.extent for group in groups[first + 1 :])
-        for first in plan.parameters["means"].passes
+        for first in settings.means.passes
     ]
 
 

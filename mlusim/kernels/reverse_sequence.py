@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
-from mlusim.planning.plan import Plan, Tile
-from mlusim.planning.reverse_sequence import Layout
+from mlusim.planning.plan import Plan
+from mlusim.planning.reverse_sequence import Layout, SequenceParameters
+from mlusim.planning.tiles import Tile
 from mlusim.units import round_up
 
 if TYPE_CHECKING:
@@ -29,14 +30,15 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     """Reverse tile by tile: on the way to NRAM, or by moves within it, as the plan says."""
     if core.is_memory_core:
         return
-    layout: Layout = plan.parameters["layout"]
+    settings = plan.parameters_as(SequenceParameters)
+    layout = settings.layout
     source, target = x.reshape(layout.shape), out.reshape(layout.shape)
     entries = layout.by_entry(source)
-    turns = 2 if plan.parameters["overlapped"] else 1
-    staged: bool = plan.parameters["staged"]
+    turns = 2 if settings.overlapped else 1
+    staged = settings.staged
     # On arch below 300 a contiguous move takes whole 128 B only (B), so what is behind the tile is moved with it.
     block = plan.board.vector_alignment_bytes // x.itemsize if core.board.needs_aligned_vectors else 1
-    elements = round_up(plan.parameters["elements"], block)
+    elements = round_up(settings.elements, block)
     results = [core.nram.alloc(elements, x.dtype, f"result {buffer}") for buffer in range(turns)]
     loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(turns)] if staged else results
     tiles = [*plan.tiles_of(core.task_id)]
@@ -82,7 +84,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     def store(position: int, tile: Tile) -> None:
         core.memcpy_async(box(target, tile), shaped(results[position % turns], tile.shape))
 
-    await run_stages(core, tiles, load, turn if staged else None, store, overlapped=plan.parameters["overlapped"])
+    await run_stages(core, tiles, load, turn if staged else None, store, overlapped=settings.overlapped)
 
 
 class Lengths:

@@ -23,11 +23,14 @@ from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.kernels.scatter_bins import scatter_regions, scatter_sort
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
+from mlusim.planning.lookup import LookupParameters
 from mlusim.planning.lookup_cost import SCALAR
 from mlusim.planning.lookup_geometry import Box, Extents, Lookups
-from mlusim.planning.plan import Plan, Tile
+from mlusim.planning.plan import Plan
+from mlusim.planning.scatter import ScatterParameters
 from mlusim.planning.scatter_bins import BINS
 from mlusim.planning.scatter_chunk import Chunk
+from mlusim.planning.tiles import Tile
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
@@ -37,18 +40,20 @@ Kernel = Callable[..., Coroutine[Any, None, None]]
 
 def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
     """The kernels that follow a plan of `plan_scatter`, in the order of their launches."""
-    if plan.parameters["strategy"] == BINS:
+    strategy = plan.parameters_as(LookupParameters).strategy
+    if strategy == BINS:
         return scatter_sort, scatter_regions
-    return (scatter_rows if plan.parameters["strategy"] == "rows" else scatter_slab,)
+    return (scatter_rows if strategy == "rows" else scatter_slab,)
 
 
 async def scatter_slab(core: Core, x: View, index: View, src: View, out: View, plan: Plan) -> None:
     """Tiers 1 and 2: load a box of x, update it in NRAM, store it."""
     if core.is_memory_core:
         return
-    lookups: Lookups = plan.parameters["lookups"]
-    buffer = core.nram.alloc(plan.parameters["tile"], x.dtype, "slab")
-    updates = Updates(core, index, src, plan) if plan.parameters["chunk"] else None
+    settings = plan.parameters_as(ScatterParameters)
+    lookups = settings.lookups
+    buffer = core.nram.alloc(settings.tile, x.dtype, "slab")
+    updates = Updates(core, index, src, settings, settings.chunk) if settings.chunk else None
     for tile in plan.tiles_of(core.task_id):
         slab = front(buffer, tile.shape)
         replaced = _replaced(lookups, tile, src) if updates is None else None
@@ -72,15 +77,17 @@ async def scatter_rows(core: Core, x: View, index: View, src: View, out: View, p
     """Tier 3: copy the regions of this core, then let each of their updates happen in GDRAM."""
     if core.is_memory_core:
         return
-    lookups: Lookups = plan.parameters["lookups"]
+    settings = plan.parameters_as(ScatterParameters)
+    lookups = settings.lookups
     with core.nram.scope():
-        buffer = core.nram.alloc(plan.parameters["tile"], x.dtype, "copied")
+        buffer = core.nram.alloc(settings.tile, x.dtype, "copied")
         for tile in plan.tiles_of(core.task_id):
             staged = front(buffer, tile.shape)
             await copy_box(core, staged, boxed(x, tile.start, tile.stop))
             await copy_box(core, boxed(out, tile.start, tile.stop), staged)
-    updates = Updates(core, index, src, plan)
-    for region in plan.parameters["regions"].of_task(core.task_id):
+    assert settings.chunk is not None  # noqa: S101 - for the type checker
+    updates = Updates(core, index, src, settings, settings.chunk)
+    for region in settings.regions.of_task(core.task_id):
         await updates.apply((region.start, region.stop), ((0,) * x.ndim, x.shape), partial(lookups.rows_of, out))
 
 
@@ -90,18 +97,19 @@ class Updates:
     Args:
         core: the core.
         index, src: in GDRAM.
-        plan: of `plan_scatter`.
+        settings: of a plan of `plan_scatter`.
+        chunk: what is taken at once.
     """
 
-    def __init__(self, core: Core, index: View, src: View, plan: Plan) -> None:
+    def __init__(self, core: Core, index: View, src: View, settings: ScatterParameters, chunk: Chunk) -> None:
         self._core = core
-        self._lookups: Lookups = plan.parameters["lookups"]
-        self._chunk: Chunk = plan.parameters["chunk"]
-        self._how: str = plan.parameters.get("how", "")
+        self._lookups = settings.lookups
+        self._chunk = chunk
+        self._how = settings.how
         self._tuples = index.reshape(*self._lookups.positions, self._lookups.columns)
         self._src = src
-        self._reader = IndexTiles(core, index.dtype, self._chunk.turns, plan.parameters["form"])
-        self._listed = plan.parameters["form"].lists(core.board)
+        self._reader = IndexTiles(core, index.dtype, self._chunk.turns, settings.index_form)
+        self._listed = settings.index_form.lists(core.board)
         if self._chunk.held:
             self._values = core.nram.alloc(self._chunk.held * self._chunk.row, src.dtype, "values")
 

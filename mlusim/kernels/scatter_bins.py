@@ -18,8 +18,7 @@ from mlusim.kernels.boxes import boxed, copy_box_async, front
 from mlusim.kernels.index_tiles import IndexTiles
 from mlusim.memory.view import View
 from mlusim.planning.lookup_cost import INSTRUCTION
-from mlusim.planning.lookup_geometry import Lookups
-from mlusim.planning.scatter_bins import Binning
+from mlusim.planning.scatter_bins import BinsParameters
 
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
@@ -34,12 +33,12 @@ async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, s
     *stored, plan = rest
     if core.is_memory_core:
         return
-    lookups: Lookups = plan.parameters["lookups"]
-    binning: Binning = plan.parameters["binning"]
+    settings = plan.parameters_as(BinsParameters)
+    lookups, binning = settings.lookups, settings.binning
     tuples = index.reshape(*lookups.positions, lookups.columns)
     given = src if lookups.aligned else src.reshape(lookups.positions)
     target = (0,) * x.ndim, x.shape
-    reader = IndexTiles(core, index.dtype, binning.turns, plan.parameters["form"])
+    reader = IndexTiles(core, index.dtype, binning.turns, settings.index_form)
     loaded = core.nram.alloc(binning.turns, x.dtype, "values")
     updates = _Updates(core, stored, binning.turns, x.dtype)
     chunks = [part[core.task_id :: core.task_dim].tolist() for part in binning.boxes(lookups)]
@@ -76,11 +75,12 @@ async def scatter_regions(core: Core, x: View, index: View, src: View, out: View
     tiles = list(plan.tiles_of(core.task_id))
     if not tiles:
         return
-    binning: Binning = plan.parameters["binning"]
-    firsts, _, _ = binning.boxes(plan.parameters["lookups"])
+    settings = plan.parameters_as(BinsParameters)
+    binning = settings.binning
+    firsts, _, _ = binning.boxes(settings.lookups)
     buffer = core.nram.alloc(binning.size, x.dtype, "region")
     lists = [_Updates(core, stored, binning.held, x.dtype) for _ in range(2)]
-    by_instruction = plan.parameters["how"] == INSTRUCTION
+    by_instruction = settings.how == INSTRUCTION
     given, flat = x.reshape(-1), out.reshape(-1)
     for tile in tiles:
         low, high = tile.start[0], tile.stop[0]

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
+from mlusim.planning.tin_shift import ShiftParameters
 from mlusim.units import round_up
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ Kernel = Callable[..., Coroutine[Any, None, None]]
 
 def kernel_of(plan: Plan) -> Kernel:
     """The kernel that follows a plan of `plan_tin_shift`."""
-    if plan.parameters["buffers"] > 1:
+    settings = plan.parameters_as(ShiftParameters)
+    if settings.buffers > 1:
         return tin_shift_pingpong
     if plan.tier == 3:  # noqa: PLR2004 - the tiers are numbered in the document
         return tin_shift_row_chunks
-    return tin_shift_segments if plan.parameters["clears"] == "buffer" else tin_shift_tight_segments
+    return tin_shift_segments if settings.clears == "buffer" else tin_shift_tight_segments
 
 
 async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
@@ -47,7 +49,7 @@ async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan:
     _, time, channels, hw = x.shape
     channels_per_group = channels // shifts.shape[1]
     nram = core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype)
-    buffer = slices_of(nram[: plan.parameters["rows"] * hw].reshape(-1, hw))
+    buffer = slices_of(nram[: plan.parameters_as(ShiftParameters).rows * hw].reshape(-1, hw))
     for tile in plan.tiles_of(core.task_id):
         n, begin, c, _ = tile.start
         end = tile.stop[1]
@@ -94,7 +96,7 @@ async def tin_shift_row_chunks(core: Core, x: View, shifts: View, out: View, pla
     _, time, channels, _ = x.shape
     channels_per_group = channels // shifts.shape[1]
     buffer = core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype)
-    always_clears = plan.parameters["clears"] == "buffer"
+    always_clears = plan.parameters_as(ShiftParameters).clears == "buffer"
     source, kept = 0, False
     for tile in plan.tiles_of(core.task_id):
         n, t, c, left = tile.start

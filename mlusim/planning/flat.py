@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
-from mlusim.planning.plan import Plan, Tiles, empty_plan
-from mlusim.planning.prediction import NEAR, TileCost, load_cost, predict_ps, store_cost, vector_ps
+from mlusim.planning.plan import Plan, empty_plan
+from mlusim.planning.prediction import TileCost, load_cost, predict_ps, store_cost, vector_ps
+from mlusim.planning.search import Candidate, best_by_strategy, task_counts
 from mlusim.planning.split import cut_evenly, in_runs
+from mlusim.planning.tiles import Tiles
 from mlusim.units import PS_PER_US, ceil_div, group_digits
 
 # Whole vectors (G 5.3: 128 B in a cycle, and on arch below 300 no other length) and whole units of the DRAM bus.
@@ -27,11 +29,25 @@ STRATEGIES: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
+class FlatParameters:
+    """What the kernels of elementwise operators need besides the tiles.
+
+    Attributes:
+        overlapped: whether successive tiles are in different stages at once.
+        elements: of the largest tile.
+        block: tiles begin at multiples of as many elements.
+    """
+
+    overlapped: bool
+    elements: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
     overlapped: bool
     tasks: int
     tiles: int
-    predicted_ps: int
 
 
 def plan_flat(
@@ -71,13 +87,11 @@ def plan_flat(
         candidate
         for name, overlapped in (("pingpong", True), ("serial", False))
         if strategy in ("auto", name)
-        for candidate in costs.candidates(held[overlapped], overlapped=overlapped)
+        for candidate in costs.candidates(name, held[overlapped], overlapped=overlapped)
     ]
-    chosen = _choose(choices)
-    fastest = {
-        _name(overlapped): min(each.predicted_ps for each in choices if each.overlapped is overlapped)
-        for overlapped in sorted({candidate.overlapped for candidate in choices}, reverse=True)
-    }
+    fastest = best_by_strategy(choices)
+    candidate = next(iter(fastest.values()))
+    chosen = candidate.split
     starts, stops = (bounds * block for bounds in cut_evenly(blocks, chosen.tiles))
     stops[-1] = count
     largest = ceil_div(blocks, chosen.tiles) * block
@@ -88,12 +102,12 @@ def plan_flat(
     fitting = held[chosen.overlapped] * block
     return Plan(
         operator=operator,
-        strategy=_name(chosen.overlapped),
+        strategy=candidate.strategy,
         board=board,
         tier=1 if each == 1 else 2,
         reason=(
             f"the {_n(share)} elements of a core {'fit' if each == 1 else 'are cut'} in {each} tile{'s'[: each > 1]}; "
-            f"{', '.join(f'{name} {time_ps / PS_PER_US:.2f} us' for name, time_ps in fastest.items())} predicted"
+            f"{', '.join(f'{name} {one.predicted_ps / PS_PER_US:.2f} us' for name, one in fastest.items())} predicted"
         ),
         arithmetic=(
             f"{usable} B of NRAM // ({1 + chosen.overlapped} x {tile_bytes} B) = {_n(fitting)} elements",
@@ -107,8 +121,8 @@ def plan_flat(
         itemsize=written_bytes,
         tiles=Tiles(in_runs(chosen.tiles, chosen.tasks), starts[:, None], stops[:, None], nram_bytes),
         nram_bytes=nram_bytes,
-        parameters={"overlapped": chosen.overlapped, "elements": largest, "block": block},
-        predicted_ps=chosen.predicted_ps,
+        parameters=FlatParameters(overlapped=chosen.overlapped, elements=largest, block=block),
+        predicted_ps=candidate.predicted_ps,
     )
 
 
@@ -123,20 +137,20 @@ class _Costs:
     written_bytes: int
     passes: int
 
-    def candidates(self, held: int, *, overlapped: bool) -> list[_Candidate]:
+    def candidates(self, name: str, held: int, *, overlapped: bool) -> list[Candidate[_Split]]:
         """A few numbers of tasks, and for each a few numbers of tiles: fewer are larger, more overlap better."""
-        most = min(self.board.cores, self.blocks)
-        found: list[_Candidate] = []
-        for tasks in sorted({1 << power for power in range(most.bit_length())} | {most}):
+        found: list[Candidate[_Split]] = []
+        for tasks in task_counts(self.board, self.blocks):
             share = ceil_div(self.blocks, tasks)
             least = ceil_div(share, held)
             found += [
-                self._predict(tasks, min(tasks * each, self.blocks), overlapped=overlapped)
-                for each in range(least, min(least + 4, share) + 1)
+                self._predict(name, tasks, min(tasks * each, self.blocks), overlapped=overlapped)
+                for each in (*range(least, least + 5), 2 * least, 3 * least, 4 * least)
+                if each <= share
             ]
         return found
 
-    def _predict(self, tasks: int, tiles: int, *, overlapped: bool) -> _Candidate:
+    def _predict(self, name: str, tasks: int, tiles: int, *, overlapped: bool) -> Candidate[_Split]:
         board = self.board
         elements = ceil_div(self.blocks, tiles) * self.block
         cost = TileCost(
@@ -145,27 +159,13 @@ class _Costs:
             compute_ps=vector_ps(board, elements * max(self.read_bytes, self.written_bytes), self.passes),
         )
         queued = not (overlapped or self.passes)
-        predicted = predict_ps(board, cost, tiles=tiles, tasks=tasks, overlapped=overlapped, queued=queued)
-        return _Candidate(overlapped=overlapped, tasks=tasks, tiles=tiles, predicted_ps=predicted)
-
-
-def _choose(candidates: list[_Candidate]) -> _Candidate:
-    """Of all that are as fast as the fastest, as far as a prediction goes: most tasks, then fewest tiles.
-
-    A task with one tile has nothing to overlap; with more, overlapping also keeps tasks from waiting in step.
-    """
-    limit = min(candidate.predicted_ps for candidate in candidates) * NEAR
-    eligible = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
-
-    def merit(candidate: _Candidate) -> tuple[int, bool, int]:
-        whole = candidate.tiles == candidate.tasks
-        return candidate.tasks, candidate.overlapped is not whole, -candidate.tiles
-
-    return max(eligible, key=merit)
-
-
-def _name(overlapped: bool) -> str:  # noqa: FBT001
-    return "pingpong" if overlapped else "serial"
+        return Candidate(
+            strategy=name,
+            predicted_ps=predict_ps(board, cost, tiles=tiles, tasks=tasks, overlapped=overlapped, queued=queued),
+            tasks=tasks,
+            tiles=tiles,
+            split=_Split(overlapped=overlapped, tasks=tasks, tiles=tiles),
+        )
 
 
 _n = group_digits

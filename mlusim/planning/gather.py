@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from mlusim.planning.index_form import IndexForm
 from mlusim.planning.lookup import (
-    Candidate,
     Job,
+    LookupCandidate,
+    LookupParameters,
+    LookupSplit,
     choose,
-    even_size,
+    counts_to_hold,
     leading,
     nothing_to_do,
     nram_bytes,
@@ -27,9 +30,11 @@ from mlusim.planning.lookup import (
     unit_words,
 )
 from mlusim.planning.lookup_cost import INSTRUCTION, LOAD, STORE, Costs, Spent, how_to_select, predict, scalar_address
-from mlusim.planning.lookup_geometry import Extents, blocks, spread
-from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.lookup_geometry import Extents, blocks, sizes_of_at_most, spread
+from mlusim.planning.plan import Plan
+from mlusim.planning.search import Candidate, rooms
 from mlusim.planning.split import boxes, cut, in_runs, union1_launch
+from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits
 
 STRATEGIES: dict[str, str] = {
@@ -37,6 +42,19 @@ STRATEGIES: dict[str, str] = {
     "slab": "load what the index can address, select within NRAM",
     "rows": "go to GDRAM for each lookup",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatherParameters(LookupParameters):
+    """What the kernels of gather need besides the tiles.
+
+    Attributes:
+        slab, values, turns: elements of the largest slab and of the values of a tile, and its lookups.
+    """
+
+    slab: int = 0
+    values: int
+    turns: int
 
 
 def plan_gather(job: Job) -> Plan:
@@ -51,17 +69,18 @@ def plan_gather(job: Job) -> Plan:
     found = list(_slab_candidates(job))
     if lookups.columns:
         found += _row_candidates(job)
-    chosen, reason = choose(job, found)
+    candidate, reason = choose(job, found)
+    chosen = candidate.split
     start, stop = boxes([cut(extent, size) for extent, size in zip(shape, chosen.sizes, strict=True)], chosen.order)
     kind, dim = union1_launch(board, len(start))
     tasks = min(dim[0] * dim[1], len(start))
     return Plan(
         operator=job.operator,
-        strategy=chosen.strategy,
+        strategy=candidate.strategy,
         board=board,
         tier=chosen.tier,
         reason=reason,
-        arithmetic=(*chosen.arithmetic, f"{_n(len(start))} tiles of up to {list(chosen.sizes)}, in runs of neighbours"),
+        arithmetic=(*chosen.words(), f"{_n(len(start))} tiles of up to {list(chosen.sizes)}, in runs of neighbours"),
         unit=unit_words(lookups),
         unit_bytes=unit_elements(lookups) * job.itemsize,
         kind=kind,
@@ -70,12 +89,12 @@ def plan_gather(job: Job) -> Plan:
         itemsize=job.itemsize,
         tiles=Tiles(in_runs(len(start), tasks), start, stop, chosen.nram_bytes),
         nram_bytes=chosen.nram_bytes,
-        parameters={"lookups": lookups, **chosen.parameters},
-        predicted_ps=chosen.predicted_ps,
+        parameters=chosen.parameters,
+        predicted_ps=candidate.predicted_ps,
     )
 
 
-def _slab_candidates(job: Job) -> Iterator[Candidate]:
+def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
     lookups, board = job.lookups, job.board
     shape = lookups.value_shape
     tied_extents = tuple(shape[axis] for axis in lookups.tied)
@@ -83,20 +102,24 @@ def _slab_candidates(job: Job) -> Iterator[Candidate]:
     each = max(lookups.slab_elements * job.itemsize, 1)
     placed = bool(lookups.tied_positions)
     beside = job.itemsize + (sum(job.form(positional=True).buffer_bytes(board, job.index_itemsize)) if placed else 0)
-    coordinates = math.prod(tied_extents)
     # As much as fits beside a quarter for the lookups, and as much as fits with all lookups of the slab.
-    usable = board.nram_usable_bytes
-    most = (usable * 3 // 4 // each, usable // (each + math.prod(free_extents) * beside))
-    limits = {min(max(limit, 1), coordinates) for limit in most}
-    for limit in sorted(limits | {even_size(coordinates, limit, board.cores) for limit in limits}):
+    most = [
+        limit
+        for room in rooms(board.nram_usable_bytes)
+        for limit in (room * 3 // 4 // each, room // (each + math.prod(free_extents) * beside))
+    ]
+    tried = set[tuple[Extents, Extents]]()
+    for limit in counts_to_hold(math.prod(tied_extents), most, board.cores):
         shrunk = limit
         while shrunk:
-            tied_sizes = blocks(tied_extents, shrunk)
+            tied_sizes = sizes_of_at_most(tied_extents, shrunk)
             room = _room_beside(job, tied_sizes)
             if room:
                 slabs = math.prod(ceil_div(extent, size) for extent, size in zip(tied_extents, tied_sizes, strict=True))
-                for free_sizes in spread(free_extents, room, ceil_div(board.cores, slabs)):
-                    yield _slab_candidate(job, tied_sizes, free_sizes)
+                found = {(tied_sizes, sizes) for sizes in spread(free_extents, room, ceil_div(board.cores, slabs))}
+                for sizes in sorted(found - tried):
+                    yield _slab_candidate(job, *sizes)
+                tried |= found
                 break
             shrunk //= 2
 
@@ -134,7 +157,7 @@ def _room_beside(job: Job, tied_sizes: Extents) -> int:
     return max(board.nram_usable_bytes - slab_bytes - rounding, 0) // sum(each)
 
 
-def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Candidate:
+def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> LookupCandidate:
     lookups, board = job.lookups, job.board
     shape, itemsize = lookups.value_shape, job.itemsize
     slabs = math.prod(ceil_div(shape[axis], size) for axis, size in zip(lookups.tied, tied_sizes, strict=True))
@@ -146,7 +169,9 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Candi
     values, turns = math.prod(sizes), math.prod(positions)
     row = values // turns
     slab_box = lookups.slab_of((0,) * len(shape), sizes)[1]
-    how = how_to_select(board, row, itemsize, form)
+    rank = len(lookups.positions)
+    even = all(extent % size == 0 for extent, size in zip(shape[rank:], sizes[rank:], strict=True))
+    how = how_to_select(board, row, itemsize, form, even=even)
     parts = math.prod(ceil_div(extent, size) for extent, size in zip(free_extents, free_sizes, strict=True))
     tiles = slabs * parts
     tasks = min(board.cores, tiles)
@@ -168,33 +193,41 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Candi
     whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
     slab_bytes = math.prod(slab_box) * itemsize
     buffers = _buffers(job, form, values, turns)
-    return Candidate(
-        strategy="slab",
-        tier=1 if whole else 2,
-        sizes=sizes,
-        tiles=tiles,
-        predicted_ps=predict(board, spent, tiles),
-        nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
-        order=(*lookups.tied, *lookups.free),
-        arithmetic=(
+
+    def words() -> tuple[str, ...]:
+        return (
             (
                 f"slab {list(slab_box)} of x: {_n(slab_bytes)} B; beside it {_n(turns)} lookups of {_n(row)} values: "
                 f"{_n(values * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
             ),
             f"selected by {how}" if lookups.columns else "stored as it is",
+        )
+
+    return Candidate(
+        strategy="slab",
+        predicted_ps=predict(board, spent, tiles),
+        tasks=tasks,
+        tiles=tiles,
+        split=LookupSplit(
+            tier=1 if whole else 2,
+            sizes=sizes,
+            nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
+            order=(*lookups.tied, *lookups.free),
+            words=words,
+            parameters=GatherParameters(
+                lookups=lookups,
+                strategy="slab",
+                form=form,
+                how=how,
+                slab=slab_bytes // itemsize,
+                values=values,
+                turns=turns,
+            ),
         ),
-        parameters={
-            "strategy": "slab",
-            "form": form,
-            "how": how,
-            "slab": slab_bytes // itemsize,
-            "values": values,
-            "turns": turns,
-        },
     )
 
 
-def _row_candidates(job: Job) -> Iterator[Candidate]:
+def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     form = job.form(positional=lookups.aligned or bool(lookups.tied_positions))
     each = form.buffer_bytes(board, job.index_itemsize)
@@ -205,11 +238,12 @@ def _row_candidates(job: Job) -> Iterator[Candidate]:
     if fits < 1:
         return
     chunks = math.prod(ceil_div(e, s) for e, s in zip(lookups.row_shape, row_sizes, strict=True))
-    for position_sizes in spread(lookups.positions, fits, max(board.cores // chunks, 1)):
+    found = {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, max(board.cores // chunks, 1))}
+    for position_sizes in sorted(found):
         yield _row_candidate(job, form, position_sizes, row_sizes)
 
 
-def _row_candidate(job: Job, form: IndexForm, position_sizes: Extents, row_sizes: Extents) -> Candidate:
+def _row_candidate(job: Job, form: IndexForm, position_sizes: Extents, row_sizes: Extents) -> LookupCandidate:
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     row, sizes = math.prod(row_sizes), position_sizes + row_sizes
     turns = math.prod(position_sizes)
@@ -225,22 +259,29 @@ def _row_candidate(job: Job, form: IndexForm, position_sizes: Extents, row_sizes
         tile += costs.rows(LOAD, row * itemsize, turns, address=scalar_address(board, form))
     spent = Spent(ceil_div(tiles, tasks) * tile.time_ps, tiles * tile.work)
     buffers = _buffers(job, form, turns * row, turns)
-    return Candidate(
-        strategy="rows",
-        tier=3,
-        sizes=sizes,
-        tiles=tiles,
-        predicted_ps=predict(board, spent, tiles),
-        nram_bytes=nram_bytes(board, buffers),
-        order=tuple(range(len(shape))),
-        arithmetic=(
+
+    def words() -> tuple[str, ...]:
+        return (
             (
                 f"a row of {_n(math.prod(lookups.row_shape))} values, {_n(row)} at once; {_n(turns)} lookups: "
                 f"{_n(turns * row * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
             ),
             "by the gather instruction" if board.has_gather else "by a copy each",
+        )
+
+    return Candidate(
+        strategy="rows",
+        predicted_ps=predict(board, spent, tiles),
+        tasks=tasks,
+        tiles=tiles,
+        split=LookupSplit(
+            tier=3,
+            sizes=sizes,
+            nram_bytes=nram_bytes(board, buffers),
+            order=tuple(range(len(shape))),
+            words=words,
+            parameters=GatherParameters(lookups=lookups, strategy="rows", form=form, values=turns * row, turns=turns),
         ),
-        parameters={"strategy": "rows", "form": form, "values": turns * row, "turns": turns},
     )
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.planning.index_form import IndexForm
 from mlusim.planning.lookup_geometry import Extents, Lookups
 from mlusim.planning.plan import Plan, empty_plan
-from mlusim.planning.prediction import NEAR
+from mlusim.planning.search import Candidate, best_by_strategy
 from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
 
 _WIDE = 1 << 31
@@ -46,33 +43,59 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One way to split, with its predicted time."""
+class LookupParameters:
+    """What every kernel of gather and scatter needs besides the tiles.
 
+    Attributes:
+        lookups: the geometry.
+        strategy: of the plan, or "none" where nothing is launched.
+        form: what a core makes of the index; None where it looks nothing up.
+        how: rows are copied within NRAM; empty where they are not.
+    """
+
+    lookups: Lookups
     strategy: str
+    form: IndexForm | None = None
+    how: str = ""
+
+    @property
+    def index_form(self) -> IndexForm:
+        """The form of the index, of a kernel that looks something up."""
+        if self.form is None:
+            raise PlanError(f"strategy {self.strategy}: a plan that looks nothing up has no form of the index")
+        return self.form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupSplit:
+    """What a plan of gather or scatter is made of.
+
+    Attributes:
+        tier: of the plan.
+        sizes: of a tile, along each axis of what the tiles cover.
+        nram_bytes: NRAM that a core allocates.
+        order: the axes as nested loops run over the tiles of a gather, the outermost first.
+        words: gives the numbers that lead to it, for people.
+        parameters: what the kernel needs.
+    """
+
     tier: int
     sizes: Extents
-    tiles: int
-    predicted_ps: int
     nram_bytes: int
-    arithmetic: tuple[str, ...]
-    order: Extents
-    parameters: dict[str, Any]
+    order: Extents = ()
+    words: Callable[[], tuple[str, ...]]
+    parameters: LookupParameters
 
 
-def choose(job: Job, found: Sequence[Candidate]) -> tuple[Candidate, str]:
+LookupCandidate = Candidate[LookupSplit]
+
+
+def choose(job: Job, found: Sequence[LookupCandidate]) -> tuple[LookupCandidate, str]:
     """The fastest candidate of those that the strategy allows, and why, with the times of the others."""
-    best: dict[str, Candidate] = {}
-    for name in {candidate.strategy for candidate in found}:
-        same = [candidate for candidate in found if candidate.strategy == name]
-        least_ps = min(candidate.predicted_ps for candidate in same)
-        near = [candidate for candidate in same if candidate.predicted_ps <= NEAR * least_ps]
-        best[name] = min(near, key=lambda candidate: (candidate.tiles, candidate.predicted_ps))
+    fastest = best_by_strategy(found)
     usable = group_digits(job.board.nram_usable_bytes)
-    allowed = [best[name] for name in best if job.strategy in ("auto", name)]
-    if not job.lookups.columns:
-        # Nothing to look up: whatever is asked for, x is copied.
-        allowed = list(best.values())
+    # Where there is nothing to look up, x is copied, whatever the strategy.
+    allowed = [one for one in fastest.values() if job.strategy in ("auto", one.strategy) or not job.lookups.columns]
     if not allowed:
         smallest = _n(job.lookups.slab_elements * job.itemsize)
         raise PlanError(
@@ -85,14 +108,14 @@ def choose(job: Job, found: Sequence[Candidate]) -> tuple[Candidate, str]:
                 f"{job.board.name}; give the board more nram_bytes or fewer nram_reserved_bytes"
             )
         )
-    chosen = min(allowed, key=lambda candidate: candidate.predicted_ps)
+    chosen = allowed[0]
     if not job.lookups.columns:
         return chosen, "an index without columns chooses nothing: x is copied"
-    what = {1: "a unit fits whole", 2: "a unit is cut", 3: "each lookup goes to GDRAM"}[chosen.tier]
+    what = {1: "a unit fits whole", 2: "a unit is cut", 3: "each lookup goes to GDRAM"}[chosen.split.tier]
     if chosen.strategy == "bins":
         what = f"updates are sorted by region, {what}"
     others = [
-        f"{name} {us(other.predicted_ps)}" for name, other in sorted(best.items()) if name != chosen.strategy
+        f"{name} {us(other.predicted_ps)}" for name, other in sorted(fastest.items()) if name != chosen.strategy
     ] or [f"slab does not fit: {_n(job.lookups.slab_elements * job.itemsize)} B in {usable} B"]
     asked = "" if job.strategy == "auto" else ", asked for"
     return chosen, f"{chosen.strategy}{asked}: {what}; predicted {us(chosen.predicted_ps)}, {'; '.join(others)}"
@@ -108,7 +131,7 @@ def nothing_to_do(job: Job, shape: Extents) -> Plan:
         itemsize=job.itemsize,
         unit=unit_words(job.lookups),
         reason=f"the output {list(shape)} has no elements and nothing is launched",
-        parameters={"lookups": job.lookups, "strategy": "none"},
+        parameters=LookupParameters(lookups=job.lookups, strategy="none"),
     )
 
 
@@ -129,15 +152,24 @@ def unit_words(lookups: Lookups) -> str:
     return f"what one index can address: axes {first} to {len(lookups.x_shape) - 1} of x {list(lookups.x_shape)}"
 
 
-def even_size(extent: int, limit: int, cores: int) -> int:
-    """The largest size up to `limit` of parts of an extent that leaves the busiest core the least."""
-    least = ceil_div(extent, limit)
-    sizes = _ceil(extent, np.arange(least, min(least + 4 * cores, extent) + 1))
-    return int(sizes[np.argmin(_ceil(_ceil(extent, sizes), cores) * sizes)])
+def counts_to_hold(coordinates: int, most: Sequence[int], cores: int) -> list[int]:
+    """How many of some coordinates a tile may hold: what fits, by several measures, or what spreads over the cores.
+
+    Args:
+        coordinates: in all.
+        most: as many fit, by each measure; where none does, one is tried all the same.
+        cores: to spread over.
+    """
+    limits = {min(max(limit, 1), coordinates) for limit in most}
+    largest = max(limits)
+    evenly = {ceil_div(coordinates, cores * turns) for turns in _TURNS}
+    # As many tiles for each core as the limit leaves, and these of one size.
+    evenly |= {ceil_div(coordinates, ceil_div(ceil_div(coordinates, limit), cores) * cores) for limit in limits}
+    return sorted(limits | {size for size in evenly if size <= largest})
 
 
-def _ceil(value: Any, divisor: Any) -> Any:
-    return -(-value // divisor)
+# Tiles for each core that are tried.
+_TURNS = (1, 2, 3)
 
 
 def nram_bytes(board: Board, buffers: Sequence[int]) -> int:

@@ -15,8 +15,8 @@ from mlusim.memory.loops import address_cycles, rows_cost, scalar_copy_cycles
 from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.planning.index_form import IndexForm
 from mlusim.planning.lookup_geometry import Extents, segments
-from mlusim.planning.prediction import late_ps
-from mlusim.units import PS_PER_S, ceil_ps, round_up
+from mlusim.planning.prediction import launch_ps
+from mlusim.units import PS_PER_S, ceil_div, round_up
 
 LOAD, STORE, INSIDE = Direction.GDRAM2NRAM, Direction.NRAM2GDRAM, Direction.NRAM2NRAM
 
@@ -89,11 +89,15 @@ def scalar_address(board: Board, form: IndexForm) -> int:
     return address_cycles(board, form.columns, form.narrowed, positional=form.positional)
 
 
-def how_to_select(board: Board, row_elements: int, itemsize: int, form: IndexForm) -> str:
-    """The fastest way to copy rows within NRAM on a board. On 2xx a move takes multiples of 128 B only (B)."""
+def how_to_select(board: Board, row_elements: int, itemsize: int, form: IndexForm, *, even: bool = True) -> str:
+    """The fastest way to copy rows within NRAM on a board. On 2xx a move takes multiples of 128 B only (B).
+
+    even: whether all tiles have rows of this size; a row that is cut may leave a shorter one.
+    """
     if board.has_gather and not form.lists(board):
         return INSTRUCTION
-    moves_fit = not board.needs_aligned_vectors or (row_elements * itemsize) % board.vector_alignment_bytes == 0
+    aligned = even and (row_elements * itemsize) % board.vector_alignment_bytes == 0
+    moves_fit = aligned or not board.needs_aligned_vectors
     if row_elements > 1 and moves_fit:
         costs, turns = Costs(board, 1), 1024
         times = {
@@ -107,8 +111,9 @@ def how_to_select(board: Board, row_elements: int, itemsize: int, form: IndexFor
 def predict(board: Board, spent: Spent, tiles: int) -> int:
     """Time of a UNION1 launch of `tiles` tiles; `spent` has the busiest task's time and the DRAM work of all."""
     bandwidth = board.dram_bandwidth_bytes_per_s * board.dram_mixed_efficiency / PS_PER_S
-    late = late_ps(board, tiles, min(tiles, board.cores), union=True)
-    return board.kernel_start_ps + board.kernel_end_ps + ceil_ps(max(late + spent.time_ps, spent.work / bandwidth))
+    tasks = min(tiles, board.cores)
+    each_ps = spent.time_ps / ceil_div(tiles, tasks)
+    return launch_ps(board, (each_ps, each_ps), spent.work / bandwidth, tiles=tiles, tasks=tasks, union=True)
 
 
 def _rows_shape(board: Board, direction: Direction, row_bytes: int, count: int) -> CopyShape:

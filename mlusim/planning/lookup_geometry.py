@@ -186,6 +186,16 @@ def blocks(extents: Extents, limit: int) -> Extents:
     return tuple(reversed(sizes))
 
 
+def sizes_of_at_most(extents: Extents, limit: int) -> Extents:
+    """As `blocks`, but the axis that is cut is not cut evenly: its blocks hold as many as `limit` lets them."""
+    sizes = []
+    for extent in reversed(extents):
+        size = max(min(limit, extent), 1)
+        sizes.append(size)
+        limit //= size
+    return tuple(reversed(sizes))
+
+
 def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
     """Sizes of blocks to try: the largest that `blocks` gives, and those that give each core one to three blocks.
 

@@ -20,7 +20,9 @@ from mlusim.units import ceil_div, group_digits
 # Pivots further in than the outermost that fits are tried while they make no more tiles than this for each core.
 _TILES_A_CORE = 64
 # Tiles for each core that are tried besides the fewest tiles that there can be.
-_TURNS = (1, 2, 3, 4)
+_TURNS = (1, 2, 3, 4, 6)
+# Numbers of tiles that are tried where there are more cores.
+_FEW = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ def pivot_cuts(
         extents: of the tensor, all positive.
         itemsize: bytes of an element.
         capacity_bytes: bytes of a buffer.
-        whole_bytes: tiles begin at multiples of as many bytes, where that leaves a tile at all.
+        whole_bytes: tiles begin at multiples of as many bytes, where that leaves a tile at all, or at any.
         limits: the most of each axis that a tile may hold; by default any.
         outermost: the first axis that may be the pivot.
     """
@@ -94,28 +96,29 @@ def pivot_cuts(
         inside_fits = all(map(operator.le, extents[pivot + 1 :], limits[pivot + 1 :]))
         if pivot < outermost or not held or not inside_fits or (found and outer > _TILES_A_CORE * board.cores):
             continue
-        multiple = whole_bytes // math.gcd(inner * itemsize, whole_bytes)
-        if multiple > held:
-            multiple = 1
-        blocks = ceil_div(extent, multiple)
-        least = ceil_div(blocks, held // multiple)
-        wanted = {least, least + 1} | {ceil_div(board.cores * turns, outer) for turns in _TURNS}
-        for parts in sorted(wanted):
-            rows = min(ceil_div(blocks, parts) * multiple, extent)
-            # More tiles than there must be are of no use where they share bus units.
-            if least <= parts <= blocks and (not found or rows * inner * itemsize >= whole_bytes):
-                found = True
-                tasks = min(board.cores, outer * parts)
-                yield Cut(
-                    pivot=pivot,
-                    outer=outer,
-                    extent=extent,
-                    inner=inner,
-                    parts=parts,
-                    multiple=multiple,
-                    rows=rows,
-                    tasks=tasks,
-                )
+        whole = whole_bytes // math.gcd(inner * itemsize, whole_bytes)
+        for multiple in sorted({whole if whole <= held else 1, 1} if whole < extent else {1}, reverse=True):
+            blocks = ceil_div(extent, multiple)
+            least = ceil_div(blocks, held // multiple)
+            wanted = {least, least + 1} | {ceil_div(board.cores * turns, outer) for turns in _TURNS}
+            # Clusters start one after the other, so that a small tensor is done sooner by a few cores.
+            wanted |= {ceil_div(count, outer) for count in _FEW if count < board.cores}
+            for parts in sorted(wanted):
+                rows = min(ceil_div(blocks, parts) * multiple, extent)
+                # More tiles than there must be are of no use where they share bus units.
+                if least <= parts <= blocks and (not found or rows * inner * itemsize >= whole_bytes):
+                    found = True
+                    tasks = min(board.cores, outer * parts)
+                    yield Cut(
+                        pivot=pivot,
+                        outer=outer,
+                        extent=extent,
+                        inner=inner,
+                        parts=parts,
+                        multiple=multiple,
+                        rows=rows,
+                        tasks=tasks,
+                    )
 
 
 def tiles_in_words(board: Board, cut: Cut, buffers: int) -> str:

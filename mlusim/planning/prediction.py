@@ -17,9 +17,6 @@ from mlusim.memory.kinds import Direction
 from mlusim.memory.timing import CopyCost, copy_cost
 from mlusim.units import PS_PER_S, ceil_div
 
-# Plans whose predicted times differ by less count as equally fast: no prediction is exact enough to tell them apart.
-NEAR = 1.02
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileCost:
@@ -90,43 +87,63 @@ def predict_ps(
     each = ceil_div(tiles, tasks)
     rate = board.dram_bandwidth_bytes_per_s / PS_PER_S
     issue_ps = (tile.loads + tile.stores + 3) * board.cycles_ps(board.issue_cycles)
-    load_ps = tile.loads * _port_ps(board, tile.load, board.cluster_read_bandwidth_bytes_per_s, tasks)
-    store_ps = tile.stores * _port_ps(board, tile.store, board.cluster_write_bandwidth_bytes_per_s, tasks)
+    together = min(tasks, board.cores_per_cluster) if union else ceil_div(tasks, board.clusters)
+    load_ps = tile.loads * _port_ps(tile.load, board.cluster_read_bandwidth_bytes_per_s, together)
+    store_ps = tile.stores * _port_ps(tile.store, board.cluster_write_bandwidth_bytes_per_s, together)
     load_ps, store_ps = load_ps * tile.busiest, store_ps * tile.busiest
     load_work, store_work = (tile.mean * work for work in (tile.loads * tile.load.work, tile.stores * tile.store.work))
     latency_ps = tile.load.latency_ps + tile.store.latency_ps
     own_ps = tile.compute_ps + tile.scalar_ps
     once_ps = latency_ps + load_ps + own_ps + store_ps + issue_ps
+    # The first loads and the last stores have the DRAM to themselves; in between it reads and writes.
+    mixed = (each - 1) / each
+    slowdown = (1 - mixed) + mixed / board.dram_mixed_efficiency
+    streamed_ps = tiles * (load_work + store_work) / rate * slowdown
     if overlapped:
         # The load's start-up passes while the store before it moves its bytes.
-        hidden_ps = min(store_ps, tile.load.latency_ps - tile.store.latency_ps)
-        chain_ps = once_ps + (each - 1) * max(once_ps - own_ps - max(hidden_ps, 0), own_ps)
-        # The first loads and the last stores have the DRAM to themselves; in between it reads and writes.
-        mixed = (each - 1) / each
-        slowdown = (1 - mixed) + mixed / board.dram_mixed_efficiency
-        dram_ps = tiles * (load_work + store_work) / rate * slowdown + latency_ps + own_ps
+        hidden_ps = max(min(store_ps, tile.load.latency_ps - tile.store.latency_ps), 0)
+        next_ps = max(once_ps - own_ps - hidden_ps, own_ps)
+        dram_ps = streamed_ps + latency_ps + own_ps
     elif queued:
         # Copies behind each other in the one IO pipe: every start-up but the first passes while the copy before moves.
-        chain_ps = once_ps - tile.store.latency_ps + (each - 1) * max(load_ps + store_ps, issue_ps + tile.scalar_ps)
-        mixed = (each - 1) / each
-        slowdown = (1 - mixed) + mixed / board.dram_mixed_efficiency
-        dram_ps = tiles * (load_work + store_work) / rate * slowdown + tile.load.latency_ps + own_ps
+        once_ps -= tile.store.latency_ps
+        next_ps = max(load_ps + store_ps, issue_ps + tile.scalar_ps)
+        dram_ps = streamed_ps + tile.load.latency_ps + own_ps
     else:
-        chain_ps = each * once_ps
+        next_ps = once_ps
         # Equal tiles keep in step: all load, all compute, all store, and meanwhile the DRAM does one thing or nothing.
         load_ps = max(load_ps, load_work * tiles / (each * rate))
         store_ps = max(store_ps, store_work * tiles / (each * rate))
         dram_ps = each * (latency_ps + load_ps + own_ps + store_ps)
-    # The core that starts last has its chain before it, and the DRAM is busy before that.
-    busy_ps = max(late_ps(board, tiles, tasks, union=union) + chain_ps, dram_ps)
-    return board.kernel_start_ps + round(busy_ps) + board.kernel_end_ps
+    return launch_ps(board, (once_ps, next_ps), dram_ps, tiles=tiles, tasks=tasks, union=union)
 
 
-def late_ps(board: Board, tiles: int, tasks: int, *, union: bool) -> int:
-    """When the last of the tasks starts that have as many tiles as any, after the first one does."""
-    last = (tiles - 1) % tasks + 1
-    clusters = ceil_div(last, board.cores_per_cluster) if union else min(last, board.clusters)
-    return last * board.core_start_skew_ps + (clusters - 1) * board.cluster_start_ps
+def launch_ps(
+    board: Board, chain_ps: tuple[float, float], dram_ps: float, *, tiles: int, tasks: int, union: bool
+) -> int:
+    """Time of a launch of `tasks` tasks that share `tiles` equal tiles in turn.
+
+    Args:
+        board: the board's record.
+        chain_ps: what a task takes for its first tile, and for each of the others.
+        dram_ps: what the DRAM takes for all tasks.
+        tiles, tasks, union: as `predict_ps`.
+    """
+    once_ps, next_ps = chain_ps
+    each, more = divmod(tiles, tasks)
+    # Tasks with a tile more than others come first; the others may end later all the same, because they start later.
+    ends = [
+        late_ps(board, last, union=union) + once_ps + (count - 1) * next_ps
+        for last, count in ((more, each + 1), (tasks, each))
+        if last and count
+    ]
+    return board.kernel_start_ps + round(max(*ends, dram_ps)) + board.kernel_end_ps
+
+
+def late_ps(board: Board, tasks: int, *, union: bool) -> int:
+    """When the last of the first `tasks` tasks starts, after the first one does."""
+    clusters = ceil_div(tasks, board.cores_per_cluster) if union else min(tasks, board.clusters)
+    return tasks * board.core_start_skew_ps + (clusters - 1) * board.cluster_start_ps
 
 
 def _cost(
@@ -145,7 +162,6 @@ def _cost(
     return copy_cost(board, shape, memory_core=False)
 
 
-def _port_ps(board: Board, cost: CopyCost, cluster_bandwidth: int, tasks: int) -> float:
-    """Time of a transfer at the speed of its core's port, or of its share of the cluster's."""
-    together = ceil_div(tasks, board.clusters)
+def _port_ps(cost: CopyCost, cluster_bandwidth: int, together: int) -> float:
+    """Time of a transfer at the speed of its core's port, or of its share of the cluster's, of `together` tasks."""
     return cost.work / min(cost.limit, cost.ratio * cluster_bandwidth / PS_PER_S / together)

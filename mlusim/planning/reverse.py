@@ -22,10 +22,12 @@ import numpy as np
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
-from mlusim.planning.plan import Plan, Tiles, empty_plan
-from mlusim.planning.prediction import NEAR, TileCost, load_cost, predict_ps, store_cost, vector_ps
+from mlusim.planning.plan import Plan, empty_plan
+from mlusim.planning.prediction import TileCost, load_cost, predict_ps, store_cost, vector_ps
 from mlusim.planning.reverse_groups import Group, Means, coalesce, means_of
+from mlusim.planning.search import Candidate, best_by_strategy
 from mlusim.planning.split import MAX_SEGMENTS, boxes, buffer_bytes, in_turn
+from mlusim.planning.tiles import Tiles
 from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
 
 STRATEGIES: dict[str, str] = {
@@ -40,14 +42,34 @@ VECTOR_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
-    """One way to do it: how tiles are reversed, how the tensor is cut into them, and the time that this takes."""
+class ReverseParameters:
+    """What the kernel of reverse needs besides the tiles.
+
+    Attributes:
+        groups: the axes of the tensor, merged.
+        pivot: the group that tiles are ranges of.
+        means: how the groups inside a tile are reversed.
+        overlapped: whether successive tiles are in different stages at once.
+        elements: of the largest tile.
+    """
+
+    groups: tuple[Group, ...]
+    pivot: int
+    means: Means
+    overlapped: bool
+    elements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
+    """How tiles are reversed, and how the tensor is cut into them."""
 
     means: Means
     overlapped: bool
     cut: Cut
-    predicted_ps: int
 
+
+_Candidate = Candidate[_Split]
 
 _Tier = tuple[int, str]
 
@@ -86,9 +108,7 @@ def plan_reverse(
             f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 buffers of "
             f"at least {VECTOR_BYTES} B: give it more nram_bytes"
         )
-    fastest = min(choices, key=lambda candidate: candidate.predicted_ps).means.name
-    chosen = _choose([candidate for candidate in choices if candidate.means.name == fastest])
-    return _plan(board, operator, strategy, words, itemsize, (groups, chosen, choices))
+    return _plan(board, operator, strategy, words, itemsize, (groups, best_by_strategy(choices)))
 
 
 def _plan(
@@ -97,7 +117,7 @@ def _plan(
     strategy: str,
     words: str,
     itemsize: int,
-    work: tuple[tuple[Group, ...], _Candidate, list[_Candidate]] | None,
+    work: tuple[tuple[Group, ...], dict[str, _Candidate]] | None,
 ) -> Plan:
     if work is None:
         return empty_plan(
@@ -109,7 +129,9 @@ def _plan(
             arithmetic=(words,),
             unit="a slice",
         )
-    groups, chosen, choices = work
+    groups, fastest = work
+    candidate = next(iter(fastest.values()))
+    chosen = candidate.split
     cut = chosen.cut
     first = next((index for index, group in enumerate(groups) if group.flipped), len(groups) - 1)
     unit_elements = math.prod(group.extent for group in groups[first:])
@@ -126,7 +148,7 @@ def _plan(
         strategy=chosen.means.name,
         board=board,
         tier=tier,
-        reason=f"{why}; {_comparison(choices, groups)}",
+        reason=f"{why}; {_comparison(fastest, groups)}",
         arithmetic=(
             words,
             tiles_in_words(board, cut, buffers),
@@ -140,14 +162,14 @@ def _plan(
         itemsize=itemsize,
         tiles=Tiles(in_turn(sizes[order], cut.tasks), start[order], stop[order], nram_bytes),
         nram_bytes=nram_bytes,
-        parameters={
-            "groups": groups,
-            "pivot": cut.pivot,
-            "means": chosen.means,
-            "overlapped": chosen.overlapped,
-            "elements": cut.elements,
-        },
-        predicted_ps=chosen.predicted_ps,
+        parameters=ReverseParameters(
+            groups=groups,
+            pivot=cut.pivot,
+            means=chosen.means,
+            overlapped=chosen.overlapped,
+            elements=cut.elements,
+        ),
+        predicted_ps=candidate.predicted_ps,
     )
 
 
@@ -156,8 +178,8 @@ def _without_repeats(candidates: list[_Candidate]) -> list[_Candidate]:
     seen: dict[tuple[object, ...], str] = {}
     kept = []
     for each in candidates:
-        same = (each.cut, each.overlapped, each.means.segment, each.means.passes)
-        if seen.setdefault(same, each.means.name) == each.means.name:
+        same = (each.split.cut, each.split.overlapped, each.split.means.segment, each.split.means.passes)
+        if seen.setdefault(same, each.strategy) == each.strategy:
             kept.append(each)
     return kept
 
@@ -186,7 +208,10 @@ def _candidates(
                 predicted = predict_ps(
                     board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped, queued=queued
                 )
-                found.append(_Candidate(means=means, overlapped=overlapped, cut=cut, predicted_ps=predicted))
+                split = _Split(means=means, overlapped=overlapped, cut=cut)
+                found.append(
+                    Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, tiles=cut.tiles, split=split)
+                )
     return found
 
 
@@ -211,19 +236,6 @@ def max_loops(board: Board) -> int:
     return 2 if board.has_3d_memcpy else 1
 
 
-def _choose(candidates: list[_Candidate]) -> _Candidate:
-    """Of all that are as fast as the fastest, as far as a prediction goes: most tasks, fewest passes, fewest tiles."""
-    limit = min(candidate.predicted_ps for candidate in candidates) * NEAR
-    eligible = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
-
-    def merit(candidate: _Candidate) -> tuple[int, int, bool, int]:
-        cut = candidate.cut
-        whole = cut.tiles == cut.tasks
-        return cut.tasks, -len(candidate.means.passes), candidate.overlapped is not whole, -cut.tiles
-
-    return max(eligible, key=merit)
-
-
 def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int, capacity: int) -> _Tier:
     """The axis that is cut, and the reason: it does not fit, or cores would be idle."""
     unit = f"a slice of {_n(unit_elements * itemsize)} B"
@@ -238,7 +250,7 @@ def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, i
     return 2, f"{unit} is cut along its outer axes, {parts}"
 
 
-def _means_in_words(chosen: _Candidate, groups: tuple[Group, ...]) -> str:
+def _means_in_words(chosen: _Split, groups: tuple[Group, ...]) -> str:
     means = chosen.means
     if not any(group.flipped for group in groups):
         return "nothing is reversed: tiles are copied"
@@ -249,13 +261,13 @@ def _means_in_words(chosen: _Candidate, groups: tuple[Group, ...]) -> str:
     return f"loads of {_segments(means, groups)} by negative source strides, {on_chip}"
 
 
-def _comparison(choices: list[_Candidate], groups: tuple[Group, ...]) -> str:
+def _comparison(fastest: dict[str, _Candidate], groups: tuple[Group, ...]) -> str:
     """The fastest that each strategy can be."""
     words = []
-    for name in dict.fromkeys(candidate.means.name for candidate in choices):
-        best = min((each for each in choices if each.means.name == name), key=lambda each: each.predicted_ps)
-        loads = "contiguous" if best.means.segment == best.cut.pivot else _segments(best.means, groups)
-        words.append(f"{name} {best.predicted_ps / PS_PER_US:.2f} us ({loads}, {len(best.means.passes)} mirrors)")
+    for name, candidate in fastest.items():
+        means = candidate.split.means
+        loads = "contiguous" if means.segment == candidate.split.cut.pivot else _segments(means, groups)
+        words.append(f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us ({loads}, {len(means.passes)} mirrors)")
     return f"{', '.join(words)} predicted"
 
 

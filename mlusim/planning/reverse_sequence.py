@@ -16,9 +16,11 @@ from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.view import View
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
-from mlusim.planning.plan import Plan, Tiles, empty_plan
-from mlusim.planning.prediction import NEAR, TileCost, load_cost, move_ps, predict_ps, store_cost
+from mlusim.planning.plan import Plan, empty_plan
+from mlusim.planning.prediction import TileCost, load_cost, move_ps, predict_ps, store_cost
+from mlusim.planning.search import Candidate, best_by_strategy
 from mlusim.planning.split import MAX_SEGMENTS, Integers, boxes, buffer_bytes, cut_evenly, in_runs
+from mlusim.planning.tiles import Tiles
 from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
 
 STRATEGIES: dict[str, str] = {
@@ -77,11 +79,26 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidate:
-    name: str
+class SequenceParameters:
+    """What the kernel of reverse_sequence needs besides the tiles.
+
+    Attributes:
+        layout: the tensor as entries.
+        staged: whether entries are moved within NRAM, instead of loaded by a negative stride.
+        overlapped: whether successive tiles are in different stages at once.
+        elements: of the largest tile.
+    """
+
+    layout: Layout
+    staged: bool
+    overlapped: bool
+    elements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split:
     overlapped: bool
     cut: Cut
-    predicted_ps: int
 
 
 def layout_of(shape: Sequence[int], sequence_axis: int, batch_axis: int) -> Layout:
@@ -144,10 +161,11 @@ def plan_reverse_sequence(
             f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs up to 4 "
             f"buffers of an element, each rounded up to {board.vector_alignment_bytes} B: give it more nram_bytes"
         )
-    chosen = _choose(choices)
-    cut = chosen.cut
+    fastest = best_by_strategy(choices)
+    candidate = next(iter(fastest.values()))
+    chosen, cut = candidate.split, candidate.split.cut
     start, stop = _boxes(layout, cut)
-    buffers = _buffers(chosen.name, overlapped=chosen.overlapped)
+    buffers = _buffers(candidate.strategy, overlapped=chosen.overlapped)
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
     entry_bytes = layout.rows * layout.row * itemsize
     tier = cut.pivot
@@ -157,13 +175,10 @@ def plan_reverse_sequence(
         f"an entry of {_n(entry_bytes)} B is cut along the sequence, {parts} rows",
         f"a row of {_n(layout.row * itemsize)} B is cut into chunks, {parts} elements",
     )[tier - 1]
-    times = [
-        f"{name} {min(each.predicted_ps for each in choices if each.name == name) / PS_PER_US:.2f} us"
-        for name in dict.fromkeys(each.name for each in choices)
-    ]
+    times = [f"{name} {one.predicted_ps / PS_PER_US:.2f} us" for name, one in fastest.items()]
     return Plan(
         operator="reverse_sequence",
-        strategy=chosen.name,
+        strategy=candidate.strategy,
         board=board,
         tier=tier,
         reason=f"{reason}; {', '.join(times)} predicted",
@@ -179,13 +194,13 @@ def plan_reverse_sequence(
         itemsize=itemsize,
         tiles=Tiles(in_runs(cut.tiles, cut.tasks), start, stop, nram_bytes),
         nram_bytes=nram_bytes,
-        parameters={
-            "layout": layout,
-            "staged": chosen.name == "staged",
-            "overlapped": chosen.overlapped,
-            "elements": cut.elements,
-        },
-        predicted_ps=chosen.predicted_ps,
+        parameters=SequenceParameters(
+            layout=layout,
+            staged=candidate.strategy == "staged",
+            overlapped=chosen.overlapped,
+            elements=cut.elements,
+        ),
+        predicted_ps=candidate.predicted_ps,
     )
 
 
@@ -194,7 +209,7 @@ def _buffers(name: str, *, overlapped: bool) -> int:
     return (2 if name == "staged" else 1) * (1 + overlapped)
 
 
-def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overlapped: bool) -> list[_Candidate]:
+def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overlapped: bool) -> list[Candidate[_Split]]:
     capacity = buffer_bytes(board, _buffers(name, overlapped=overlapped))
     found = []
     for cut in pivot_cuts(
@@ -209,7 +224,8 @@ def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overl
         cost = _tile_cost(board, layout, cut, itemsize, staged=name == "staged")
         queued = not overlapped and name == "strided"
         predicted = predict_ps(board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped, queued=queued)
-        found.append(_Candidate(name=name, overlapped=overlapped, cut=cut, predicted_ps=predicted))
+        split = _Split(overlapped=overlapped, cut=cut)
+        found.append(Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, tiles=cut.tiles, split=split))
     return found
 
 
@@ -249,19 +265,6 @@ def _boxes(layout: Layout, cut: Cut) -> tuple[Integers, Integers]:
     start, stop = boxes(cuts, order=(0, 1, 2, 3))
     axes = [0, 2, 1, 3] if layout.sequence_first else [0, 1, 2, 3]
     return start[:, axes], stop[:, axes]
-
-
-def _choose(candidates: list[_Candidate]) -> _Candidate:
-    """The fastest strategy; of its cuts that are as fast, as far as a prediction goes: most tasks, fewest tiles."""
-    name = min(candidates, key=lambda candidate: candidate.predicted_ps).name
-    limit = min(candidate.predicted_ps for candidate in candidates) * NEAR
-
-    def merit(candidate: _Candidate) -> tuple[int, bool, int]:
-        cut = candidate.cut
-        whole = cut.tiles == cut.tasks
-        return cut.tasks, candidate.overlapped is not whole, -cut.tiles
-
-    return max((each for each in candidates if each.name == name and each.predicted_ps <= limit), key=merit)
 
 
 _n = group_digits

@@ -17,15 +17,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from mlusim.planning.index_form import IndexForm
 from mlusim.planning.lookup import (
-    Candidate,
     Job,
+    LookupCandidate,
+    LookupParameters,
+    LookupSplit,
     choose,
-    even_size,
+    counts_to_hold,
     leading,
     nothing_to_do,
     nram_bytes,
@@ -34,11 +38,13 @@ from mlusim.planning.lookup import (
     whole_nram_bytes,
 )
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, Spent, how_to_select, predict
-from mlusim.planning.lookup_geometry import Extents, blocks
-from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.lookup_geometry import Extents, blocks, sizes_of_at_most
+from mlusim.planning.plan import Plan
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
-from mlusim.planning.scatter_chunk import boxes_in, buffers_of, chunk_of, updated, ways_to_read, words_of
+from mlusim.planning.scatter_chunk import Chunk, boxes_in, buffers_of, chunk_of, updated, ways_to_read, words_of
+from mlusim.planning.search import Candidate, rooms
 from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
+from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits
 
 STRATEGIES: dict[str, str] = {
@@ -47,6 +53,32 @@ STRATEGIES: dict[str, str] = {
     "rows": "copy x, then go to GDRAM for each update",
     "bins": "sort the updates by region of x, then update each region within NRAM",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScatterParameters(LookupParameters):
+    """What the kernels of strategies "slab" and "rows" need besides the tiles.
+
+    Attributes:
+        regions: the boxes of the output whose updates are one task's.
+        tile: elements of the largest tile.
+        chunk: what a core takes of the updates at once; None where there are none.
+        rewrites: the rows of x are stored first, and those that are looked up again over them.
+    """
+
+    regions: Tiles
+    tile: int
+    chunk: Chunk | None
+    rewrites: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Split(LookupSplit):
+    """`regions`: sizes of the boxes of the output whose updates are one task's."""
+
+    regions: Extents
+    tile: int
+    chunk: Chunk | None
 
 
 def plan_scatter(job: Job) -> Plan:
@@ -62,18 +94,20 @@ def plan_scatter(job: Job) -> Plan:
         found = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
         if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in found):
             raise no_bins(job)
-        chosen, reason = choose(job, found)
-        if chosen.strategy == BINS:
-            return bins_plan(job, chosen, reason)
+        candidate, reason = choose(job, found)
+        if candidate.strategy == BINS:
+            return bins_plan(job, candidate, reason)
     else:
-        chosen = _copy_candidate(job)
+        candidate = _copy_candidate(job)
         reason = (
             "an index without columns chooses nothing: src replaces what it covers"
             if 0 not in lookups.value_shape
             else "there are no updates: x is copied"
         )
+    chosen = candidate.split
+    assert isinstance(chosen, _Split)  # noqa: S101 - for the type checker
     start, stop = _grid(shape, chosen.sizes)
-    regions: Extents = chosen.parameters["regions"]
+    regions = chosen.regions
     region_start, region_stop = _grid(shape, regions)
     kind, dim = union1_launch(board, len(region_start))
     tasks = in_turn(np.prod(region_stop - region_start, axis=1), min(dim[0] * dim[1], len(region_start)))
@@ -81,12 +115,12 @@ def plan_scatter(job: Job) -> Plan:
     order = np.argsort(owner, kind="stable")
     return Plan(
         operator=job.operator,
-        strategy=chosen.strategy,
+        strategy=candidate.strategy,
         board=board,
         tier=chosen.tier,
         reason=reason,
         arithmetic=(
-            *chosen.arithmetic,
+            *chosen.words(),
             f"{_n(len(region_start))} regions of up to {list(regions)}, which tasks take in turn",
             f"{_n(len(start))} tiles of up to {list(chosen.sizes)}",
         ),
@@ -98,14 +132,17 @@ def plan_scatter(job: Job) -> Plan:
         itemsize=job.itemsize,
         tiles=Tiles(tasks[owner][order], start[order], stop[order], chosen.nram_bytes),
         nram_bytes=chosen.nram_bytes,
-        parameters={
-            **chosen.parameters,
-            # The rows of x are stored first, and those that are looked up again over them.
-            "rewrites": chosen.parameters["strategy"] == "rows",
-            "lookups": lookups,
-            "regions": Tiles(tasks, region_start, region_stop, chosen.nram_bytes),
-        },
-        predicted_ps=chosen.predicted_ps,
+        parameters=ScatterParameters(
+            lookups=lookups,
+            strategy=candidate.strategy,
+            form=chosen.parameters.form,
+            how=chosen.parameters.how,
+            regions=Tiles(tasks, region_start, region_stop, chosen.nram_bytes),
+            tile=chosen.tile,
+            chunk=chosen.chunk,
+            rewrites=candidate.strategy == "rows",
+        ),
+        predicted_ps=candidate.predicted_ps,
     )
 
 
@@ -123,7 +160,7 @@ def _region_of(start: Integers, shape: Extents, regions: Extents) -> Integers:
     return number
 
 
-def _copy_candidate(job: Job) -> Candidate:
+def _copy_candidate(job: Job) -> LookupCandidate:
     """No address to work out: tiles that fill NRAM, or as many as cores."""
     board, shape = job.board, job.lookups.x_shape
     elements = math.prod(shape)
@@ -133,33 +170,43 @@ def _copy_candidate(job: Job) -> Candidate:
     spent = _copied(job, Costs(board, min(tiles, board.cores)), sizes)
     return Candidate(
         strategy="slab",
-        tier=1 if tiles <= 1 or elements * job.itemsize <= board.nram_usable_bytes else 2,
-        sizes=sizes,
-        tiles=tiles,
         predicted_ps=predict(board, Spent(ceil_div(tiles, board.cores) * spent.time_ps, tiles * spent.work), tiles),
-        nram_bytes=nram_bytes(board, [math.prod(sizes) * job.itemsize]),
-        arithmetic=(f"{_n(limit)} elements at once: NRAM, or an equal share of each core",),
-        order=(),
-        parameters={"strategy": "slab", "regions": sizes, "tile": math.prod(sizes), "chunk": None},
+        tasks=min(tiles, board.cores),
+        tiles=tiles,
+        split=_Split(
+            tier=1 if tiles <= 1 or elements * job.itemsize <= board.nram_usable_bytes else 2,
+            sizes=sizes,
+            nram_bytes=nram_bytes(board, [math.prod(sizes) * job.itemsize]),
+            words=lambda: (f"{_n(limit)} elements at once: NRAM, or an equal share of each core",),
+            parameters=LookupParameters(lookups=job.lookups, strategy="slab"),
+            regions=sizes,
+            tile=math.prod(sizes),
+            chunk=None,
+        ),
     )
 
 
-def _slab_candidates(job: Job) -> Iterator[Candidate]:
+def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
     lookups, board = job.lookups, job.board
     tied, indexed = _axes(job)
     coordinates, each = math.prod(tied), lookups.slab_elements
     most = max(board.nram_usable_bytes * 3 // 4 // job.itemsize, 1)
-    whole = max(min(most // each, coordinates), 1)
-    tied_limits = {whole, even_size(coordinates, whole, board.cores)}
-    for tied_limit in sorted(tied_limits):
+    limits = [room // each for room in rooms(most)]
+    tried = set[tuple[Extents, Extents]]()
+    for tied_limit in counts_to_hold(coordinates, limits, board.cores):
         fewest = ceil_div(each * tied_limit, most)
         regions = ceil_div(coordinates, tied_limit)
-        for windows in sorted({fewest, max(fewest, ceil_div(board.cores, regions))}):
+        spare = ceil_div(board.cores, regions)
+        for windows in sorted({fewest, *(max(fewest, turns * spare) for turns in (1, 2))}):
             tied_left, indexed_left = tied_limit, ceil_div(each, windows)
             while tied_left:
-                found = list(_slab_candidate(job, blocks(tied, tied_left), blocks(indexed, indexed_left)))
+                sizes = sizes_of_at_most(tied, tied_left), blocks(indexed, indexed_left)
+                if sizes in tried:
+                    break
+                found = list(_slab_candidate(job, *sizes))
                 yield from found
                 if found:
+                    tried.add(sizes)
                     break
                 # Halve the box of x until a lookup fits beside it.
                 tied_left, indexed_left = (
@@ -167,7 +214,7 @@ def _slab_candidates(job: Job) -> Iterator[Candidate]:
                 )
 
 
-def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Iterator[Candidate]:
+def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Iterator[LookupCandidate]:
     board, itemsize, lookups = job.board, job.itemsize, job.lookups
     shape = lookups.x_shape
     sizes = _sizes(job, tied_sizes, indexed_sizes)
@@ -177,49 +224,54 @@ def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> It
     tiles = boxes_in(shape, sizes)
     costs = Costs(board, min(board.cores, tiles))
     first = len(leading(lookups))
+    rows = lookups.batch_dims + lookups.columns
+    even = all(extent % size == 0 for extent, size in zip(shape[rows:], sizes[rows:], strict=True))
     for fetch in ways_to_read(job, form):
         chunk = chunk_of(job, sizes, form, room, strategy="slab", fetch=fetch)
         if chunk is None:
             continue
-        how = how_to_select(board, chunk.row, itemsize, form)
+        how = how_to_select(board, chunk.row, itemsize, form, even=even)
         spent = (
             _copied(job, costs, sizes) + updated(job, "slab", costs, chunk, form, _kept(job, sizes), how) * chunk.count
         )
         buffers = buffers_of(job, form, chunk)
         yield Candidate(
             strategy="slab",
-            tier=1 if sizes[first:] == shape[first:] else 2,
-            sizes=sizes,
-            tiles=tiles * (2 + 3 * chunk.count),
             predicted_ps=predict(board, Spent(ceil_div(tiles, costs.tasks) * spent.time_ps, tiles * spent.work), tiles),
-            nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
-            arithmetic=(f"a box {list(sizes)} of x: {_n(slab_bytes)} B", *words_of(job, chunk, form, buffers, how)),
-            order=(),
-            parameters={
-                "strategy": "slab",
-                "regions": sizes,
-                "tile": math.prod(sizes),
-                "form": form,
-                "how": how,
-                "chunk": chunk,
-            },
+            tasks=costs.tasks,
+            tiles=tiles * (2 + 3 * chunk.count),
+            split=_Split(
+                tier=1 if sizes[first:] == shape[first:] else 2,
+                sizes=sizes,
+                nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
+                words=partial(_slab_words, job, chunk, form, how, sizes),
+                parameters=LookupParameters(lookups=lookups, strategy="slab", form=form, how=how),
+                regions=sizes,
+                tile=math.prod(sizes),
+                chunk=chunk,
+            ),
         )
 
 
-def _row_candidates(job: Job) -> Iterator[Candidate]:
+def _slab_words(job: Job, chunk: Chunk, form: IndexForm, how: str, sizes: Extents) -> tuple[str, ...]:
+    box = f"a box {list(sizes)} of x: {_n(math.prod(sizes) * job.itemsize)} B"
+    return box, *words_of(job, chunk, form, how)
+
+
+def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     board = job.board
     tied, indexed = _axes(job)
     coordinates, each = math.prod(tied), math.prod(indexed)
-    for tied_limit in sorted({even_size(coordinates, ceil_div(coordinates, board.cores), board.cores), coordinates}):
+    for tied_limit in counts_to_hold(coordinates, [coordinates], board.cores):
         most = min(ceil_div(board.cores, ceil_div(coordinates, tied_limit)), each)
         windows = 1
         while windows < 2 * most:
             indexed_limit = ceil_div(each, min(windows, most))
-            yield from _row_candidate(job, blocks(tied, tied_limit), blocks(indexed, indexed_limit))
+            yield from _row_candidate(job, sizes_of_at_most(tied, tied_limit), blocks(indexed, indexed_limit))
             windows *= 2
 
 
-def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Iterator[Candidate]:
+def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Iterator[LookupCandidate]:
     board, itemsize, lookups = job.board, job.itemsize, job.lookups
     shape = lookups.x_shape
     regions = _sizes(job, tied_sizes, indexed_sizes)
@@ -237,20 +289,19 @@ def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Ite
         buffers = buffers_of(job, form, chunk)
         yield Candidate(
             strategy="rows",
-            tier=3,
-            sizes=sizes,
-            tiles=count * (2 * tiles + 3 * chunk.count),
             predicted_ps=predict(board, Spent(ceil_div(count, costs.tasks) * spent.time_ps, count * spent.work), count),
-            nram_bytes=max(nram_bytes(board, [staged * itemsize]), nram_bytes(board, buffers)),
-            arithmetic=words_of(job, chunk, form, buffers, "a copy each"),
-            order=(),
-            parameters={
-                "strategy": "rows",
-                "regions": regions,
-                "tile": staged,
-                "form": form,
-                "chunk": chunk,
-            },
+            tasks=costs.tasks,
+            tiles=count * (2 * tiles + 3 * chunk.count),
+            split=_Split(
+                tier=3,
+                sizes=sizes,
+                nram_bytes=max(nram_bytes(board, [staged * itemsize]), nram_bytes(board, buffers)),
+                words=partial(words_of, job, chunk, form, "a copy each"),
+                parameters=LookupParameters(lookups=lookups, strategy="rows", form=form),
+                regions=regions,
+                tile=staged,
+                chunk=chunk,
+            ),
         )
 
 

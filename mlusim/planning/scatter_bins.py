@@ -24,11 +24,21 @@ import numpy as np
 from mlusim.errors import PlanError
 from mlusim.memory.loops import COLLECT_BINS_PASSES
 from mlusim.planning.index_form import IndexForm
-from mlusim.planning.lookup import Candidate, Job, nram_bytes, unit_elements, unit_words
+from mlusim.planning.lookup import (
+    Job,
+    LookupCandidate,
+    LookupParameters,
+    LookupSplit,
+    nram_bytes,
+    unit_elements,
+    unit_words,
+)
 from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs, Spent, how_to_select, predict
 from mlusim.planning.lookup_geometry import Extents, Lookups, blocks
-from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.plan import Plan
+from mlusim.planning.search import Candidate
 from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
+from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits, round_up
 
 BINS = "bins"
@@ -67,6 +77,21 @@ class Binning:
         return np.cumsum(counts) - counts, start, stop
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinsParameters(LookupParameters):
+    """What both kernels need besides the tiles.
+
+    Attributes:
+        binning: what both launches work with.
+        regions: sizes of the regions.
+        rewrites: never: each region is stored once.
+    """
+
+    binning: Binning
+    regions: Extents
+    rewrites: bool = False
+
+
 def refusal(job: Job) -> str:
     """Why a scatter cannot be split by bins; empty where it can, as far as NRAM goes."""
     lookups, board = job.lookups, job.board
@@ -91,7 +116,7 @@ def no_bins(job: Job) -> PlanError:
     return PlanError(f"{job.operator}, strategy {BINS}: {why}; take strategy 'rows' or 'auto'")
 
 
-def bin_candidates(job: Job) -> list[Candidate]:
+def bin_candidates(job: Job) -> list[LookupCandidate]:
     """Splits by bins with their predicted times; none where it does not apply or NRAM is too small."""
     if refusal(job):
         return []
@@ -100,8 +125,8 @@ def bin_candidates(job: Job) -> list[Candidate]:
     most = int(board.nram_usable_bytes * _REGION_PART) // job.itemsize
     fewest = ceil_div(elements, max(most, 1))
     whole = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, job.itemsize)
-    found: dict[int, Candidate] = {}
-    for parts in (fewest, round_up(fewest, board.cores)):
+    found: dict[int, LookupCandidate] = {}
+    for parts in sorted({fewest, *(round_up(fewest, board.cores) * turns for turns in (1, 2, 3))}):
         # Regions begin on a bus unit where that is possible.
         size = min(round_up(ceil_div(elements, parts), whole), elements)
         size = size if size <= most else most // whole * whole or most
@@ -115,7 +140,7 @@ def bin_candidates(job: Job) -> list[Candidate]:
     return list(found.values())
 
 
-def _candidate(job: Job, size: int, bins: int) -> Candidate | None:
+def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     if bins > _MOST_BINS:
         return None
@@ -142,20 +167,28 @@ def _candidate(job: Job, size: int, bins: int) -> Candidate | None:
     sorting = [turns * nbytes for nbytes in each]
     applying = [size * itemsize, *2 * [held * width, held * itemsize]]
     how = how_to_select(board, 1, itemsize, form)
-    return Candidate(
-        strategy=BINS,
-        tier=1 if bins == 1 or size % unit_elements(lookups) == 0 else 2,
-        sizes=(size,),
-        tiles=chunks * 8 + bins * (3 + 2 * chunks) + 4 * ceil_div(count, held),
-        predicted_ps=_sorting_ps(job, binning, form) + board.queued_kernel_gap_ps + _applying_ps(job, binning, how),
-        nram_bytes=max(nram_bytes(board, sorting), nram_bytes(board, applying)),
-        arithmetic=(
+
+    def words() -> tuple[str, ...]:
+        return (
             f"{_n(count)} lookups in {_n(chunks)} chunks of up to {_n(turns)}, {_n(sum(each))} B of NRAM each",
             f"{_n(bins)} regions of up to {_n(size)} elements, {_n(size * itemsize)} B",
             f"updates of a region {_n(held)} at once, twice: {_n(2 * held * (width + itemsize))} B, by {how}",
+        )
+
+    return Candidate(
+        strategy=BINS,
+        predicted_ps=_sorting_ps(job, binning, form) + board.queued_kernel_gap_ps + _applying_ps(job, binning, how),
+        tasks=min(board.cores, bins),
+        tiles=chunks * 8 + bins * (3 + 2 * chunks) + 4 * ceil_div(count, held),
+        split=LookupSplit(
+            tier=1 if bins == 1 or size % unit_elements(lookups) == 0 else 2,
+            sizes=(size,),
+            nram_bytes=max(nram_bytes(board, sorting), nram_bytes(board, applying)),
+            words=words,
+            parameters=BinsParameters(
+                lookups=lookups, strategy=BINS, form=form, how=how, binning=binning, regions=(size,)
+            ),
         ),
-        order=(),
-        parameters={"strategy": BINS, "form": form, "how": how, "binning": binning},
     )
 
 
@@ -204,20 +237,22 @@ def _applying_ps(job: Job, binning: Binning, how: str) -> int:
     return predict(board, Spent(busiest, binning.bins * spent.work), binning.bins)
 
 
-def bins_plan(job: Job, chosen: Candidate, reason: str) -> Plan:
+def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:
     """The plan of a candidate: its tiles are the regions."""
     elements = math.prod(job.lookups.x_shape)
-    binning: Binning = chosen.parameters["binning"]
+    chosen = candidate.split
+    assert isinstance(chosen.parameters, BinsParameters)  # noqa: S101 - for the type checker
+    binning = chosen.parameters.binning
     start, stop = boxes([cut(elements, binning.size)], (0,))
     kind, dim = union1_launch(job.board, max(binning.bins, binning.chunks))
     tasks = in_turn(np.prod(stop - start, axis=1), min(dim[0] * dim[1], binning.bins))
     return Plan(
         operator=job.operator,
-        strategy=chosen.strategy,
+        strategy=candidate.strategy,
         board=job.board,
         tier=chosen.tier,
         reason=reason,
-        arithmetic=chosen.arithmetic,
+        arithmetic=chosen.words(),
         unit=unit_words(job.lookups),
         unit_bytes=unit_elements(job.lookups) * job.itemsize,
         kind=kind,
@@ -226,8 +261,8 @@ def bins_plan(job: Job, chosen: Candidate, reason: str) -> Plan:
         itemsize=job.itemsize,
         tiles=Tiles(tasks, start, stop, chosen.nram_bytes),
         nram_bytes=chosen.nram_bytes,
-        parameters={**chosen.parameters, "lookups": job.lookups, "regions": (binning.size,), "rewrites": False},
-        predicted_ps=chosen.predicted_ps,
+        parameters=chosen.parameters,
+        predicted_ps=candidate.predicted_ps,
     )
 
 
@@ -236,8 +271,9 @@ def workspaces(plan: Plan, dtype: np.dtype[Any]) -> dict[str, tuple[Extents, np.
 
     Row numbers and values of equal width are one tensor, so that one copy with a stride takes both.
     """
-    binning: Binning = plan.parameters["binning"]
-    count = math.prod(plan.parameters["lookups"].positions)
+    settings = plan.parameters_as(BinsParameters)
+    binning = settings.binning
+    count = math.prod(settings.lookups.positions)
     row = np.dtype(f"i{binning.width}")
     starts = {"bin starts": ((binning.chunks, binning.bins + 1), np.dtype(np.int32), True)}
     if dtype.itemsize == binning.width:

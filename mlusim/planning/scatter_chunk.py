@@ -116,14 +116,14 @@ def buffers_of(job: Job, form: IndexForm, chunk: Chunk) -> list[int]:
     return [*values, *(chunk.turns * nbytes for nbytes in each)]
 
 
-def words_of(job: Job, chunk: Chunk, form: IndexForm, buffers: list[int], how: str) -> tuple[str, ...]:
+def words_of(job: Job, chunk: Chunk, form: IndexForm, how: str) -> tuple[str, ...]:
     """A chunk for people: what is taken at once, and how."""
     if form.lists(job.board):
         how = f"listed by vector instructions, then {'fetched by a copy each' if chunk.fetch else how}"
     return (
         (
             f"{_n(chunk.turns)} lookups at once, {_n(chunk.held)} of them with {_n(chunk.row)} values: "
-            f"{_n(sum(buffers))} B"
+            f"{_n(sum(buffers_of(job, form, chunk)))} B"
         ),
         f"{_n(chunk.count)} chunks of updates for each region, {how}",
     )

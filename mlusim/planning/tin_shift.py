@@ -13,7 +13,7 @@ import numpy as np
 
 from mlusim.dtypes import Dtype
 from mlusim.hardware import Board
-from mlusim.planning.plan import Plan, Tiles, empty_plan
+from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.split import (
     Cuts,
     Fit,
@@ -26,6 +26,7 @@ from mlusim.planning.split import (
     in_turn,
     union1_launch,
 )
+from mlusim.planning.tiles import Tiles
 from mlusim.planning.tin_shift_choice import best_cut, choose
 from mlusim.units import ceil_div, group_digits, round_up
 
@@ -71,6 +72,20 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShiftParameters:
+    """What the kernels of tin_shift need besides the tiles.
+
+    Attributes:
+        clears, buffers: of the strategy.
+        rows: of a unit in one tile, at most.
+    """
+
+    clears: str
+    buffers: int
+    rows: int
+
+
 def plan_tin_shift(
     board: Board, shape: Shape, groups: int, dtype: Dtype, strategy: str, operator: str = "tin_shift_forward"
 ) -> Plan:
@@ -101,7 +116,7 @@ def plan_tin_shift(
             itemsize=itemsize,
             reason="T is 0: the output has no elements and nothing is launched",
             unit=unit,
-            parameters={"clears": chosen.clears, "buffers": chosen.buffers, "rows": 0},
+            parameters=ShiftParameters(clears=chosen.clears, buffers=chosen.buffers, rows=0),
         )
     fit = choose_tier(board, rows=time, row_elements=hw, itemsize=itemsize, buffers=chosen.buffers)
     channel_cuts, row_cuts = cut(channels, 1), cut(time, fit.rows)
@@ -136,7 +151,7 @@ def plan_tin_shift(
         itemsize=itemsize,
         tiles=Tiles(np.repeat(task, per_item), start, stop, nram_bytes),
         nram_bytes=nram_bytes,
-        parameters={"clears": chosen.clears, "buffers": chosen.buffers, "rows": fit.rows},
+        parameters=ShiftParameters(clears=chosen.clears, buffers=chosen.buffers, rows=fit.rows),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +12,7 @@ from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import TileCost, load_cost, predict_ps, store_cost
+from mlusim.planning.search import Candidate, best
 from mlusim.planning.split import MAX_SEGMENTS, buffer_bytes
 from mlusim.units import PS_PER_US, ceil_div
 
@@ -64,7 +64,7 @@ def predict_tin_shift_ps(plan: Plan) -> int:
         mean=float(by_task.sum()) / (largest * len(plan.tiles)),
     )
     return predict_ps(
-        plan.board, tile, tiles=len(plan.tiles), tasks=tasks, overlapped=plan.parameters["buffers"] > 1, union=True
+        plan.board, tile, tiles=len(plan.tiles), tasks=tasks, overlapped=plan.parameters.buffers > 1, union=True
     )
 
 
@@ -103,7 +103,7 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
     per_group = channels // groups
     capacity = buffer_bytes(board, buffers) // (hw * itemsize)
     fewest = max(ceil_div(time, capacity), ceil_div(time, MAX_SEGMENTS))
-    found = []
+    found: list[Candidate[tuple[int, int]]] = []
     for segments in sorted({fewest, *range(fewest, min(_MOST_SEGMENTS, time) + 1)}):
         rows = ceil_div(time, segments)
         most = 1 if buffers > 1 else max(capacity // rows, 1)
@@ -115,18 +115,11 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
             tiles = each * blocks
             tasks = min(board.cores, tiles)
             tile = tile_cost(board, shape, (rows, ceil_div(per_group, blocks), hw), itemsize)
+            predicted = predict_ps(board, tile, tiles=tiles, tasks=tasks, overlapped=buffers > 1, union=True)
             found.append(
-                (
-                    predict_ps(board, tile, tiles=tiles, tasks=tasks, overlapped=buffers > 1, union=True),
-                    segments,
-                    blocks,
-                )
+                Candidate(strategy="", predicted_ps=predicted, tasks=tasks, tiles=tiles, split=(segments, blocks))
             )
-    least_ps = min(found)[0]
-    near = [(segments, blocks) for time_ps, segments, blocks in found if time_ps <= _NEAR * least_ps]
-    return max(near, key=lambda cut: (min(batch * groups * math.prod(cut), board.cores), -math.prod(cut)))
+    return best(found).split
 
 
-_MOST_SEGMENTS = 4
-# Of those as fast, as far as a prediction goes, the one with the most tasks, then with the fewest tiles.
-_NEAR = 1.01
+_MOST_SEGMENTS = 6

@@ -32,8 +32,9 @@ from mlusim.hardware import Board
 from mlusim.hardware.presets import find_preset
 from mlusim.inputs import as_path
 from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
-from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
+from mlusim.planning.tiles import Tiles
 from mlusim.records import COLUMNS
 from mlusim.results.schema import check_log, check_on_board, check_plan, check_sizes, check_tasks, clean, read_array
 from mlusim.version import __version__
@@ -264,7 +265,7 @@ def _plan_values(plan: Plan, board: Board, arrays: dict[str, Array]) -> dict[str
     for name in _TILES:
         arrays[f"plan/{name}"] = np.ascontiguousarray(getattr(plan.tiles, name))
     names = [item.name for item in fields(plan) if item.name not in ("board", "tiles")]
-    values = {name: plain(getattr(plan, name)) for name in names}
+    values = {name: plain(plan.named_parameters if name == "parameters" else getattr(plan, name)) for name in names}
     if plan.board != board:
         values["board"] = board_values(plan.board) | {"sources": dict(plan.board.sources)}
     return values

@@ -176,7 +176,7 @@ def _difference(one: Plan, other: Plan) -> str:
     for name in ("task", "start", "stop", "nram_bytes"):
         if not np.array_equal(getattr(one.tiles, name), getattr(other.tiles, name)):
             return "its tiles would be others"
-    mine, its = plain(one.parameters), plain(other.parameters)
+    mine, its = plain(one.named_parameters), plain(other.named_parameters)
     for name in {**mine, **its}:
         if mine.get(name) != its.get(name):
             return f"the kernel would take {name} = {its.get(name)} instead of {mine.get(name)}"

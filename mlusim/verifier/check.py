@@ -57,7 +57,7 @@ def check_log(
     found = [] if stopped is None else [stop_finding(stopped, log, order)]
     if plan is not None:
         found += prove(plan)
-        rewrites = rewrites or bool(plan.parameters.get("rewrites"))
+        rewrites = rewrites or plan.rewrites
     found += find_swallowed(log)
     races = Races(log, columns, accesses, space, order).find()
     found += races

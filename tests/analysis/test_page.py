@@ -24,7 +24,7 @@ from mlusim.analysis.records import Records
 from mlusim.analysis.style import CAUSE_COLOURS, LOSS_COLOURS
 from mlusim.errors import InputError
 from mlusim.memory.kinds import MemoryKind
-from mlusim.planning.plan import Tiles
+from mlusim.planning.tiles import Tiles
 
 STAGED = "staged"
 

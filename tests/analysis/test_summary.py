@@ -8,7 +8,8 @@ import pytest
 import mlusim
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.table import FORMAT, Row, percent, render, rows, to_json, us_text
-from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.plan import Plan
+from mlusim.planning.tiles import Tiles
 from mlusim.results.result import Result
 
 

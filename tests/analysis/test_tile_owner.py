@@ -8,7 +8,7 @@ from mlusim.analysis.records import Records
 from mlusim.analysis.tile_owner import Grid, grid_of, logged_owners, planned_owners
 from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction
-from mlusim.planning.plan import Tiles
+from mlusim.planning.tiles import Tiles
 
 
 def every_element(shape, split):

@@ -13,8 +13,8 @@ from mlusim.hardware import board
 from mlusim.kernels.pipeline import run_stages
 from mlusim.log import IO, NONE, SYNC, Log
 from mlusim.planning import reverse, reverse_sequence
-from mlusim.planning.plan import Tiles
 from mlusim.planning.prediction import predict_ps
+from mlusim.planning.tiles import Tiles
 
 
 class Recorder:
@@ -148,5 +148,5 @@ def test_no_buffer_is_copied_and_used_between_the_same_syncs(call, name, monkeyp
     on = board(name).replace(nram_bytes=1 << 14, nram_reserved_bytes=0, clusters=1, cores_per_cluster=1, max_union=1)
     result = CALLS[call](on.replace(dma_read_latency_ps=0, dma_write_latency_ps=0, dma_segment_ps=0))
     assert len(result.plan.tiles) > 2
-    assert result.plan.parameters["overlapped"]
+    assert result.plan.parameters.overlapped
     assert not shared_buffers(result.log)

@@ -80,7 +80,7 @@ def test_the_last_of_thousands_of_updates_of_one_place_stays(device, places):
     for at, value in zip(index[0], src[0], strict=True):
         out[0, at] = value
     assert np.array_equal(result.output, out)
-    assert result.plan.parameters["binning"].chunks > 50
+    assert result.plan.parameters.binning.chunks > 50
 
 
 @pytest.mark.parametrize("device", BOARDS)
@@ -110,7 +110,7 @@ def test_auto_takes_it_for_many_updates_of_a_large_axis_and_knows_its_time(devic
     x = RNG.standard_normal((1, 1 << 20)).astype(np.float32)
     index = RNG.integers(0, 1 << 20, x.shape).astype(np.int32)
     result = ops.scatter(x, index, x, 1, device=device)
-    assert result.plan.parameters["strategy"] == "bins"
+    assert result.plan.parameters.strategy == "bins"
     assert result.plan.predicted_ps == pytest.approx(result.time_ps, rel=0.15)
     out = x.copy()
     np.put_along_axis(out, index.astype(np.int64), x, 1)
@@ -319,4 +319,4 @@ def test_a_net_runs_both_launches_as_one_operator(device, data):
 def test_a_plan_beyond_32_bits_counts_rows_in_64():
     plan = ops.plan_scatter((1, 1 << 31), (1, 1 << 20), 1, "int8", strategy="bins")
     plan.check()
-    assert plan.parameters["binning"].width == 8
+    assert plan.parameters.binning.width == 8

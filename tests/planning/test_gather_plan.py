@@ -78,8 +78,8 @@ def test_any_shape_by_element(arguments):
         return
     check(plan, arguments["index_shape"])
     if plan.tier:
-        assert (plan.tier == 3) == (plan.parameters["strategy"] == "rows")
-        assert arguments["strategy"] in ("auto", plan.parameters["strategy"])
+        assert (plan.tier == 3) == (plan.parameters.strategy == "rows")
+        assert arguments["strategy"] in ("auto", plan.parameters.strategy)
 
 
 @given(
@@ -130,7 +130,7 @@ class TestBorders:
                 self.plan(nram_bytes)
             plan = self.plan(nram_bytes, "auto")
             check(plan, self.SHAPE)
-            assert (plan.tier, plan.parameters["strategy"]) == (3, "rows")
+            assert (plan.tier, plan.parameters.strategy) == (3, "rows")
             assert "rows: each lookup goes to GDRAM" in plan.reason
             assert f"slab does not fit: 2 048 B in {nram_bytes // 1000} {nram_bytes % 1000:03} B" in plan.reason
 
@@ -164,7 +164,7 @@ class TestReasons:
     def test_what_was_asked_for(self, strategy):
         plan = plan_gather((64, 64), (64, 64), 1, strategy=strategy)
         assert plan.reason.startswith(f"{strategy}, asked for: ")
-        assert plan.parameters["strategy"] == plan.strategy == strategy
+        assert plan.parameters.strategy == plan.strategy == strategy
 
     def test_nothing_to_do(self):
         plan = plan_gather((4, 4), (0, 4), 0)

@@ -122,7 +122,6 @@ class TestPlans:
         [
             ((64, 16), 1, "mirror", 1, r"a slice of 64 B fits, up to \d+ in a tile"),
             ((640, 16, 16), 1, "strided", 1, "a slice of 1 024 B fits, up to . in a tile"),
-            ((3, 16, 16), 1, "strided", 2, "a slice of 1 024 B is cut .*, though it would fit, to occupy .* cores"),
             ((64, 256), 0, "strided", 2, "a slice of 65 536 B is cut along its outer axes, .* parts of up to .* B"),
             ((3, 64, 256), (1, 2), "mirror", 3, "a slice of 65 536 B is cut into chunks"),
             ((3, 64, 5, 16), (1, 3), "mixed", 2, "a slice of 20 480 B is cut along its outer axes"),
@@ -137,6 +136,12 @@ class TestPlans:
         assert plan.tier == tier
         assert re.search(reason, plan.reason)
         assert plan.reason in plan.explain()
+
+    def test_a_slice_that_fits_is_cut_to_occupy_the_cores(self):
+        plan = public_plan((3, 256, 256), 1, strategy="strided")
+        plan.check()
+        assert plan.tier == 2
+        assert re.search(r"a slice of 262 144 B is cut .*, though it would fit, to occupy .* cores", plan.reason)
 
     def test_chunks_of_a_row_are_the_mirrored_ones(self):
         plan = public_plan((2, 5000), 1, device=small("mlu370-x4", 4096), strategy="mirror")
@@ -167,8 +172,8 @@ class TestPlans:
         plan = public_plan((4, 1000, 300), (1, 2))
         assert plan.strategy == "mirror"
         assert re.search(
-            r"strided \d+\.\d\d us \(1 200 000 segments of 1 element, 0 mirrors\), "
-            r"mirror \d+\.\d\d us \(contiguous, 1 mirrors\) predicted",
+            r"mirror \d+\.\d\d us \(contiguous, 1 mirrors\), "
+            r"strided \d+\.\d\d us \(1 200 000 segments of 1 element, 0 mirrors\) predicted",
             plan.reason,
         )
         assert plan.arithmetic[0] == "[4, 1000, 300] reversed along [1, 2] is 4 x 300 000 reversed"

@@ -45,15 +45,15 @@ def check(plan, shape):
     if not plan.tier:
         assert 0 in shape
         return
-    if plan.parameters["strategy"] == "bins":
+    if plan.parameters.strategy == "bins":
         # x and the output are flat.
         assert plan.output_shape == (math.prod(shape),)
         owner = owners(plan.tiles, plan.output_shape)
-        largest = plan.parameters["binning"].size
+        largest = plan.parameters.binning.size
     else:
         assert plan.output_shape == shape
         owner = owners(plan.tiles, shape)
-        regions = plan.parameters["regions"]
+        regions = plan.parameters.regions
         assert np.array_equal(owner, owners(regions, shape))
         largest = int(regions.elements().max())
     busy = np.bincount(owner.reshape(-1))
@@ -63,9 +63,9 @@ def check(plan, shape):
 
 def check_updates(plan):
     """Of a region each update that may reach it is taken once, and updates of one place in row-major order."""
-    lookups = plan.parameters["lookups"]
-    if plan.parameters["strategy"] == "bins":
-        first, start, stop = plan.parameters["binning"].boxes(lookups)
+    lookups = plan.parameters.lookups
+    if plan.parameters.strategy == "bins":
+        first, start, stop = plan.parameters.binning.boxes(lookups)
         order = np.arange(math.prod(lookups.positions)).reshape(lookups.positions)
         taken = [
             order[tuple(slice(a, b) for a, b in zip(low, high, strict=True))].reshape(-1)
@@ -73,13 +73,13 @@ def check_updates(plan):
         ]
         assert np.array_equal(np.concatenate(taken), order.reshape(-1))
         assert first.tolist() == [some[0] for some in taken]
-        assert max(map(len, taken)) <= plan.parameters["binning"].turns
+        assert max(map(len, taken)) <= plan.parameters.binning.turns
         return
-    chunk = plan.parameters["chunk"]
+    chunk = plan.parameters.chunk
     if chunk is None:
         return
     number = np.arange(math.prod(lookups.value_shape)).reshape(lookups.value_shape)
-    regions = plan.parameters["regions"]
+    regions = plan.parameters.regions
     for start, stop in zip(regions.start.tolist(), regions.stop.tolist(), strict=True):
         values = lookups.values_of(tuple(start), tuple(stop))
         wanted = number[tuple(slice(a, b) for a, b in zip(*values, strict=True))]
@@ -135,8 +135,8 @@ def test_any_shape_by_element(arguments):
     check(plan, arguments["x_shape"])
     check_updates(plan)
     if 0 not in arguments["index_shape"]:
-        assert (plan.tier == 3) == (plan.parameters["strategy"] == "rows")
-        assert strategy in ("auto", plan.parameters["strategy"])
+        assert (plan.tier == 3) == (plan.parameters.strategy == "rows")
+        assert strategy in ("auto", plan.parameters.strategy)
 
 
 @given(
@@ -218,7 +218,7 @@ class TestReasons:
     def test_what_was_asked_for(self, strategy):
         plan = plan_scatter((64, 64), (64, 64), 1, strategy=strategy)
         assert plan.reason.startswith(f"{strategy}, asked for: ")
-        assert plan.parameters["strategy"] == plan.strategy == strategy
+        assert plan.parameters.strategy == plan.strategy == strategy
 
     def test_rows_of_src_are_not_sorted(self):
         plan = plan_scatter_nd((400, 6), (50, 1), (50, 6), mode="standard")

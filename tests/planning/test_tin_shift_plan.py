@@ -82,7 +82,7 @@ class TestAnyShape:
         assert (rows <= 65536).all()
         assert (plan.tiles.start[:, 2] // per_group == last_channel // per_group).all()
         assert ((elements == hw) | (rows * channels == 1)).all()
-        buffer = plan.nram_bytes // plan.parameters["buffers"]
+        buffer = plan.nram_bytes // plan.parameters.buffers
         assert buffer % plan.board.vector_alignment_bytes == 0
         assert int((rows * channels * elements).max()) * plan.itemsize <= buffer
 

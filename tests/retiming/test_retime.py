@@ -494,7 +494,7 @@ def test_a_plan_that_differs_in_any_part_is_another(tmp_path):
         "NRAM ": {"nram_bytes": plan.nram_bytes + 1},
         "tiles instead of": {"tiles": mlusim.Tiles([0], [[0]], [[1]], 0)},
         "its tiles would be others": {"tiles": mlusim.Tiles(plan.tiles.task, shifted, plan.tiles.stop, 1)},
-        "the kernel would take overlapped = ": {"parameters": {**plan.parameters, "overlapped": None}},
+        "the kernel would take overlapped = ": {"parameters": {**plan.named_parameters, "overlapped": None}},
     }
     for message, change in others.items():
         run.plan = with_fields(plan, **change)

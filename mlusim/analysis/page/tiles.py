@@ -10,7 +10,8 @@ from mlusim.analysis.records import Integers, Records
 from mlusim.analysis.tile_map import axis_label, core_of_task, output_allocation, verdict
 from mlusim.analysis.tile_owner import grid_of, logged_owners, planned_owners
 from mlusim.log import NONE
-from mlusim.planning.plan import Plan, Tiles
+from mlusim.planning.plan import Plan
+from mlusim.planning.tiles import Tiles
 from mlusim.units import group_digits
 
 # More cells than this make a page of several megabytes.

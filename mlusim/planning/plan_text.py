@@ -1,0 +1,74 @@
+"""A plan in words for people, and as plain values for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.units import PS_PER_US, format_bytes, group_digits
+
+if TYPE_CHECKING:
+    from mlusim.planning.plan import Plan
+
+TIER_NAMES = {0: "nothing to do", 1: "whole units", 2: "unit split", 3: "row split"}
+
+
+def explain(plan: Plan) -> str:
+    """The plan in words: unit, tier, arithmetic, launch, tiles per task, balance."""
+    usable = plan.board.nram_usable_bytes
+    limit = "" if plan.nram_limit_bytes is None else f", limited to {format_bytes(plan.nram_limit_bytes)}"
+    lines = [
+        f"{plan.operator} on {plan.board.name}, strategy {plan.strategy}",
+        f"  output     {list(plan.output_shape)} of {plan.itemsize} B",
+        f"  unit       {plan.unit}: {format_bytes(plan.unit_bytes)}; usable NRAM {format_bytes(usable)}{limit}",
+        f"  tier       {plan.tier} ({TIER_NAMES[plan.tier]}): {plan.reason}",
+        *(f"             {line}" for line in plan.arithmetic),
+        f"  launch     {plan.kind}, dim {plan.dim}: {plan.tasks} tasks on {plan.board.cores} cores"
+        if plan.tier
+        else "  launch     none",
+    ]
+    if len(plan.tiles):
+        per_task = plan.elements_by_task()
+        counts = np.bincount(plan.tiles.task, minlength=plan.tasks)
+        busiest, mean = int(per_task.max()), float(per_task.mean())
+        lines += [
+            (
+                f"  tiles      {group_digits(len(plan.tiles))}: {counts.min()} to {counts.max()} a task; "
+                f"NRAM {format_bytes(plan.nram_bytes)}, {100 * plan.nram_bytes / usable:.1f} % of usable"
+            ),
+            (
+                f"  balance    busiest task {group_digits(busiest * plan.itemsize)} B, mean "
+                f"{group_digits(round(mean * plan.itemsize))} B: {100 * mean / busiest:.1f} % even; "
+                f"{int((per_task == 0).sum())} tasks idle"
+            ),
+        ]
+    else:
+        lines.append("  tiles      none")
+    if plan.predicted_ps is not None:
+        lines.append(f"  predicted  {plan.predicted_ps / PS_PER_US:.2f} us by the board's cost functions")
+    return "\n".join(lines)
+
+
+def to_json(plan: Plan, *, boxes: bool) -> dict[str, Any]:
+    """The plan for programs: numbers in the unit that ends their key. `boxes`: with every tile."""
+    found: dict[str, Any] = {
+        "strategy": plan.strategy,
+        "tier": plan.tier,
+        "tier_name": TIER_NAMES.get(plan.tier, "unknown"),
+        "reason": plan.reason,
+        "arithmetic": list(plan.arithmetic),
+        "unit": plan.unit,
+        "unit_bytes": plan.unit_bytes,
+        "launch_kind": plan.kind,
+        "launch_dim": list(plan.dim),
+        "output_shape": list(plan.output_shape),
+        "output_itemsize_bytes": plan.itemsize,
+        "tiles": len(plan.tiles),
+        "tiles_by_task": np.bincount(plan.tiles.task, minlength=plan.tasks).tolist(),
+        "elements_by_task": plan.elements_by_task().tolist(),
+        "nram_bytes": plan.nram_bytes,
+        "nram_allowed_bytes": plan.allowed_nram_bytes,
+        "predicted_ps": plan.predicted_ps,
+    }
+    return found | {"boxes": [tile._asdict() for tile in plan.tiles]} if boxes else found

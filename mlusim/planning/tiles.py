@@ -1,0 +1,136 @@
+"""The tiles of a plan: which task writes which box of the output, when, in how much NRAM; and the proof of a cover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count, repeat
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlusim.errors import PlanError
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class Tile(NamedTuple):
+    """One box of the output that one task writes in one iteration: [start, stop) along each axis."""
+
+    task: int
+    iteration: int
+    start: tuple[int, ...]
+    stop: tuple[int, ...]
+    nram_bytes: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements along each axis."""
+        return tuple(stop - start for start, stop in zip(self.start, self.stop, strict=True))
+
+
+class Tiles:
+    """All tiles of a plan, in columns.
+
+    Args:
+        task: (tiles,) the task that writes each.
+        start, stop: (tiles, rank) the box.
+        nram_bytes: (tiles,) NRAM in use while it is handled, or one number for all.
+
+    Iterations count the tiles of a task in the order given. Raises `PlanError` for columns of different lengths.
+    """
+
+    def __init__(self, task: Any, start: Any, stop: Any, nram_bytes: Any) -> None:
+        self.task: Integers = np.asarray(task, np.int64)
+        count = len(self.task)
+        self.start: Integers = _corners(start, count)
+        self.stop: Integers = _corners(stop, count)
+        self.nram_bytes: Integers = np.broadcast_to(np.asarray(nram_bytes, np.int64), (count,))
+        self._order = np.argsort(self.task, kind="stable")
+        sorted_tasks = self.task[self._order]
+        self.iteration: Integers = np.empty(count, np.int64)
+        first = np.searchsorted(sorted_tasks, sorted_tasks, side="left")
+        self.iteration[self._order] = np.arange(count) - first
+        self._first_of_task = np.searchsorted(sorted_tasks, np.arange(int(sorted_tasks[-1]) + 2)) if count else None
+
+    def __len__(self) -> int:
+        return len(self.task)
+
+    def _rows(self, task: int) -> Integers:
+        first = self._first_of_task
+        if first is None or task + 1 >= len(first):
+            return np.empty(0, np.int64)
+        return self._order[first[task] : first[task + 1]]
+
+    def of_task(self, task: int) -> Iterator[Tile]:
+        """The tiles of one task, in the order in which it writes them."""
+        rows = self._rows(task)
+        starts = map(tuple, self.start[rows].tolist())
+        stops = map(tuple, self.stop[rows].tolist())
+        return map(Tile, repeat(task), count(), starts, stops, self.nram_bytes[rows].tolist())
+
+    def __iter__(self) -> Iterator[Tile]:
+        """All tiles, task by task."""
+        for task in np.unique(self.task).tolist():
+            yield from self.of_task(task)
+
+    def elements(self) -> Integers:
+        """(tiles,) elements of each box."""
+        return np.asarray(np.prod(self.stop - self.start, axis=1, dtype=np.int64))
+
+
+def _corners(bounds: Any, count: int) -> Integers:
+    """As (tiles, rank); where there are no tiles, an array of rank 2 still says the rank."""
+    array: Integers = np.asarray(bounds, np.int64)
+    if array.ndim == 2 and len(array) != count:  # noqa: PLR2004
+        raise PlanError(f"{count} tasks for {len(array)} boxes: each tile has one of both")
+    return array if array.ndim == 2 else array.reshape(count, array.size // max(count, 1))  # noqa: PLR2004
+
+
+def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
+    """Raise `PlanError` unless the tiles cover every element of `shape` exactly once."""
+    total = int(np.prod(np.asarray(shape, dtype=object))) if len(shape) else 1
+    if not total:
+        if len(tiles):
+            raise PlanError(f"{len(tiles)} tiles for an output of shape {list(shape)}, which has no elements")
+        return
+    bounds = np.asarray(shape, np.int64)
+    wrong = (tiles.start < 0) | (tiles.stop > bounds) | (tiles.start >= tiles.stop)
+    if wrong.any():
+        tile = int(np.argmax(wrong.any(axis=1)))
+        raise PlanError(
+            f"tile {tile} (task {int(tiles.task[tile])}) is {tiles.start[tile].tolist()} to "
+            f"{tiles.stop[tile].tolist()}, empty or outside the output {list(shape)}"
+        )
+    counts, cuts = _times_covered(tiles, shape)
+    bad = np.argwhere(counts != 1)
+    if len(bad):
+        cell = bad[0]
+        low = [int(cut[index]) for cut, index in zip(cuts, cell, strict=True)]
+        high = [int(cut[index + 1]) for cut, index in zip(cuts, cell, strict=True)]
+        times = int(counts[tuple(cell)])
+        owners = [
+            int(task)
+            for task, start, stop in zip(tiles.task, tiles.start, tiles.stop, strict=True)
+            if times and (start <= low).all() and (stop >= high).all()
+        ]
+        by = f" by tasks {owners[:4]}" if owners else ""
+        raise PlanError(
+            f"elements {low} to {high} of the output {list(shape)} are written {times} times{by}; every element is "
+            "written exactly once"
+        )
+
+
+def _times_covered(tiles: Tiles, shape: Sequence[int]) -> tuple[Integers, list[Integers]]:
+    """The number of tiles over each cell, on the grid of all cuts between tiles."""
+    rank = len(shape)
+    cuts = [np.unique(np.concatenate([tiles.start[:, d], tiles.stop[:, d], [0, shape[d]]])) for d in range(rank)]
+    # A difference array: +1 and -1 at the corners of each box, then sums along each axis.
+    grid = np.zeros([len(cut) for cut in cuts], np.int64)
+    low = [np.searchsorted(cuts[d], tiles.start[:, d]) for d in range(rank)]
+    high = [np.searchsorted(cuts[d], tiles.stop[:, d]) for d in range(rank)]
+    for corner in range(1 << rank):
+        place = tuple(high[d] if corner >> d & 1 else low[d] for d in range(rank))
+        np.add.at(grid, place, -1 if corner.bit_count() & 1 else 1)
+    for d in range(rank):
+        np.cumsum(grid, axis=d, out=grid)
+    return grid[tuple(slice(0, -1) for _ in range(rank))], cuts
