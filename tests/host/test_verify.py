@@ -347,6 +347,15 @@ def test_memory_at_a_moment_steps_back_through_a_run():
         last["other"]
 
 
+def test_memory_at_of_a_saved_run_says_that_it_has_no_values(tmp_path):
+    result = verify(chain, X, Output.like(X), **ONE).result
+    time_ns = int(result.log.columns()["end_ps"].max()) / 1000 - 1
+    loaded = mlusim.load(result.save(tmp_path / "run.mlusim")).memory_at(time_ns)
+    assert all(buffer.values is None for buffer in loaded.buffers)
+    assert "values   not known: a saved or timing-only run has none" in loaded.text()
+    assert "not known" not in result.memory_at(time_ns).text()
+
+
 def test_a_wrong_value_shows_what_made_it_and_what_that_read():
     report = verify(chain, X, Output.like(X), reference=X * 2, **ONE)
     (finding,) = report.errors
