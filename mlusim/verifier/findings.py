@@ -149,8 +149,8 @@ class Finding:
             lines.append(f"  times  {group_digits(self.times)}; shown is the first")
         for one in self.folded:
             kind = "" if one.kind == self.kind else f"{one.kind}: "
-            more = f"; {one.place}" if one.place else ""
-            lines.append(f"  also   {kind}{one.title}: {' and '.join(site.place for site in one.sites)}{more}")
+            origin = f"; {one.place}" if one.place else ""
+            lines.append(f"  also   {kind}{one.title}: {' and '.join(site.place for site in one.sites)}{origin}")
         for name, text in (("rule", self.rule), ("remedy", self.remedy)):
             if text:
                 first, *more = text.split("\n")
