@@ -20,7 +20,7 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 Loops = tuple[tuple[int, int], ...]
 
 # Row numbers that lie within so many times their count are marked in a table instead of sorted.
-_CLOSE = 128
+_CLOSE = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
