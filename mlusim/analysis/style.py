@@ -135,8 +135,15 @@ def save(figure: Figure, path: Path) -> None:
 
 def save_to(figure: Figure, stream: BinaryIO, suffix: str) -> None:
     """Write a figure to a stream, as `.png` or `.svg`."""
-    metadata: dict[str, Any] = {"Date": None, "Creator": "mlusim"} if suffix == ".svg" else {"Software": "mlusim"}
-    figure.savefig(stream, format=suffix[1:], metadata=metadata)
+    # The canvas itself draws once. `Figure.savefig` draws twice, the first time without a picture.
+    if suffix == ".svg":
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": "mlusim"})
+    else:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        FigureCanvasAgg(figure).print_png(stream, metadata={"Software": "mlusim"})
     # The layout is a large part of drawing, and the same for every format.
     figure.set_layout_engine("none")
 
