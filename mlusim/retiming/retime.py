@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import dtype_of
-from mlusim.errors import InputError, KernelError, LaunchError, PlanError
+from mlusim.errors import InputError, KernelError, LaunchError, PlanError, SimulatedTimeError
 from mlusim.hardware import Board
 from mlusim.hardware import board as board_of
 from mlusim.log import NONE, VECTOR, Log
@@ -113,7 +113,7 @@ def _again(log: Log, old: Board, board: Board, *, progress: bool) -> Log:
     except LaunchError as error:
         raise InputError(f"{board.name} cannot launch what the run did: {error.message}") from None
     except KernelError as error:
-        if isinstance(error.__cause__, _BEYOND_NUMBERS):
+        if isinstance(error, SimulatedTimeError) or isinstance(error.__cause__, _BEYOND_NUMBERS):
             raise _too_long(board) from error
         raise InputError(
             f"{board.name} does not do what the run did at {error.where}: {error.message}; the kernel would have to be "
