@@ -39,6 +39,8 @@ _UINT8 = np.dtype(np.uint8)
 _KINDS = {1: "i", 2: "u", 3: "f"}
 _POINTER = 1 << 16
 _NULL_BYTES = 1 << 16
+# Identity of an array in a memory that the memory core lacks: nothing uses it, and no log has it.
+_NO_RECORD = -1
 _SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = range(1, 6)
 
 
@@ -134,6 +136,8 @@ class Bridge:
         buffer.fill(POISON)
         if array.initial:
             ctypes.memmove(int(buffer.ctypes.data), array.initial, size)
+        if kind in self._absent:
+            return memory.place(offset, size, name, _NO_RECORD, None)
         allocation = place(self._chip, memory, self._task, name, offset, buffer)
         if array.initial:
             self.issuer.log.host_writes.add(allocation.identity)

@@ -37,10 +37,12 @@ def kernel_of(module: Module, point: EntryPoint) -> Kernel:
     """The kernel of an entry."""
 
     async def task(core: Core, *arguments: Any) -> None:
-        await run(core, module, point, arguments)
+        of_board = module.for_board(core.issuer.chip.board)
+        await run(core, of_board, point if of_board is module else of_board.point(point.name), arguments)
 
     kernel: Any = entry_function(point.file or str(module.path), point.line, point.name, task)
     kernel.__name__ = kernel.__qualname__ = point.name
+    kernel.__module__ = module.path.stem
     kernel.__doc__ = f"{point.name} of {module.path.name}, line {point.line}."
     kernel.__signature__ = signature_of(point)
     kernel.bangc_module = module

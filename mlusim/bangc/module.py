@@ -69,7 +69,9 @@ class Module:
         self.board = on
         self.options = options
         self.sources = sources
+        self._instantiate_names = instantiate
         self._instantiated: dict[str, Module] = {}
+        self._boards: dict[tuple[Any, ...], Module] = {_board_key(on): self}
         self._kernels: dict[str, Kernel] = {}
         self._pools: weakref.WeakKeyDictionary[Chip, dict[int, Cluster]] = weakref.WeakKeyDictionary()
         self._free: list[Cluster] = []
@@ -119,6 +121,23 @@ class Module:
             self._points = {one.name: one for one in (entry_point(image, record) for record in image.entries())}
             self._free.append(cluster)
         return self._points
+
+    def point(self, name: str) -> EntryPoint:
+        """The entry of a name. Raises `InputError` where there is none, as code for another board may have it."""
+        found = self.points().get(name)
+        if found is None:
+            raise InputError(f"{self.path.name} has no entry {name!r} for {self.board.name}")
+        return found
+
+    def for_board(self, on: Board) -> Module:
+        """The same file for a board: it is compiled again where that decides otherwise than this one."""
+        key = _board_key(on)
+        found = self._boards.get(key)
+        if found is None:
+            names = self._instantiate_names
+            found = Module(self.path, on, options=self.options, sources=self.sources, instantiate=names)
+            self._boards[key] = found
+        return found
 
     def line_of(self, address: int) -> tuple[str, int, str] | None:
         """File, line and function of an address of the binary."""
@@ -179,6 +198,11 @@ class Module:
         made = Module(self.path, self.board, options=self.options, sources=self.sources, instantiate=(name,))
         self._instantiated[wanted] = made
         return made
+
+
+def _board_key(on: Board) -> tuple[Any, ...]:
+    """What of a board compiled code depends on."""
+    return (*toolchain.board_defines(on), on.vector_alignment_bytes)
 
 
 def compile(  # noqa: A001 - what it does

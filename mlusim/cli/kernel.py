@@ -41,7 +41,7 @@ _SECTIONS = {
 
 def is_kernel(word: str) -> bool:
     """Whether a word of the command line names a kernel in a file, not an operator."""
-    return word.endswith(".py") or ".py:" in word
+    return word.endswith((".py", ".mlu")) or ".py:" in word or ".mlu:" in word
 
 
 def argument_options(*, several: bool = False) -> list[click.Parameter]:

@@ -20,7 +20,7 @@ from mlusim.files import is_ours
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _GIVEN, _FORCE = "mlusim.paths", "mlusim.force"
-_PART = re.compile(r"(.*\.(?:npz|npy|py)):[^:/\\]*", re.IGNORECASE | re.DOTALL)  # file.npz:key, file.py:function
+_PART = re.compile(r"(.*\.(?:npz|npy|py|mlu)):[^:/\\]*", re.IGNORECASE | re.DOTALL)  # file.npz:key, file.py:function
 
 
 class Given(NamedTuple):

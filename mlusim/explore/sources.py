@@ -23,6 +23,7 @@ from importlib import invalidate_caches
 from pathlib import Path
 from typing import Any
 
+from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_file, kernel_again, kernel_of_file
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.fingerprint import fingerprint, installed
 from mlusim.files import read_text
@@ -89,6 +90,9 @@ class UserKernel:
     @cached_property
     def sendable(self) -> dict[str, Any]:
         """As plain values that another process can load. Raises `InputError` where it cannot be pickled."""
+        compiled = description(self.function)
+        if compiled is not None:
+            return self.payload() | {"compiled": compiled}
         return self.payload() if self.text else self.payload() | {"pickled": _pickled(self.function)}
 
     def check_reusable(self, where: object) -> None:
@@ -102,12 +106,15 @@ class UserKernel:
 
 
 def kernel_of(given: Function | str, version: str = "") -> UserKernel:
-    """A user's function: itself, or `file.py:function`.
+    """A user's function: itself, `file.py:function`, or `file.mlu:entry`, which is compiled.
 
     Raises `InputError` for a file that cannot be loaded, a function that is not in it, and one that cannot be called as
     a kernel (`async def`, first parameter the core) or as one that launches (parameters device, shape, dtype).
     """
-    if isinstance(given, str):
+    if isinstance(given, str) and is_kernel_file(given):
+        function = kernel_of_file(given)
+        name, source = function.__name__, {"file": given.partition(f"{SUFFIX}:")[0].removesuffix(SUFFIX) + SUFFIX}
+    elif isinstance(given, str):
         function, name, source = _from_file(given)
     elif callable(given):
         code = getattr(given, "__code__", None)
@@ -128,7 +135,9 @@ def load(kernel: Mapping[str, Any]) -> Function:
     """
     key = kernel["sha256"]
     if key not in _LOADED:
-        if kernel["text"]:
+        if kernel.get("compiled"):
+            function = kernel_again(kernel["compiled"])
+        elif kernel["text"]:
             function = _execute(Path(kernel["file"]), kernel["text"], kernel["name"])
         else:
             import cloudpickle
@@ -146,7 +155,8 @@ def load(kernel: Mapping[str, Any]) -> Function:
 
 def _digest(function: Function, version: str) -> tuple[str, tuple[str, ...]]:
     """Digest of a function with the user's version; without one, what cannot be hashed is different each time."""
-    sha256, unknown = fingerprint(function)
+    compiled = digest(function)
+    sha256, unknown = (compiled, ()) if compiled is not None else fingerprint(function)
     if version:
         return hashlib.sha256(f"{sha256} {version}".encode()).hexdigest(), ()
     return (secrets.token_hex(32), unknown) if unknown else (sha256, ())

@@ -1,0 +1,62 @@
+"""Compiled kernels by name, `file.mlu:entry`, and as plain values from which another process compiles them again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mlusim.bangc.module import Kernel, Module
+from mlusim.bangc.module import compile as compile_file
+from mlusim.errors import InputError
+
+SUFFIX = ".mlu"
+
+
+def is_kernel_file(word: str) -> bool:
+    """Whether a word names a BANG C file, or an entry of one."""
+    return word.endswith(SUFFIX) or f"{SUFFIX}:" in word
+
+
+def kernel_of_file(given: str) -> Kernel:
+    """The kernel of `file.mlu:entry`, or of a `file.mlu` with one entry. Raises `InputError` and `CompileError`."""
+    file, _, entry = given.partition(f"{SUFFIX}:")
+    module = compile_file(file + SUFFIX if entry else file)
+    names = module.entries
+    if not entry and (len(names) != 1 or "<" in names[0]):
+        has = ", ".join(names) or "none"
+        as_in = f"{module.path.name}:{names[0] if names else 'add'}"
+        raise InputError(f"{given}: name one of its entries, as in {as_in}; it has {has}")
+    return module[entry or names[0]]
+
+
+def description(kernel: Callable[..., Any]) -> dict[str, Any] | None:
+    """What another process needs to compile a kernel again, as plain values; None for what was not compiled."""
+    module: Module | None = getattr(kernel, "bangc_module", None)
+    if module is None:
+        return None
+    options = module.options
+    return {
+        "path": str(module.path),
+        "entry": getattr(kernel, "__name__", ""),
+        "board": module.board.name,
+        "sources": [str(one) for one in module.sources],
+        "include": list(options.include),
+        "define": list(options.define),
+        "std": options.std,
+        "compiler": " ".join(options.compiler.command),
+    }
+
+
+def kernel_again(given: Mapping[str, Any]) -> Kernel:
+    """The kernel of a `description`."""
+    options = {name: given[name] for name in ("sources", "include", "define", "std", "compiler")}
+    return compile_file(given["path"], given["board"], **options)[given["entry"]]
+
+
+def digest(kernel: Callable[..., Any]) -> str | None:
+    """A digest of a kernel's preprocessed source, its options and its compiler; None for what was not compiled."""
+    module: Module | None = getattr(kernel, "bangc_module", None)
+    if module is None:
+        return None
+    return hashlib.sha256(f"{module.binary.stem} {getattr(kernel, '__name__', '')}".encode()).hexdigest()

@@ -1,0 +1,82 @@
+"""A compiled kernel is a kernel like any other: runs, saved runs, retiming, sweeps, reports, the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim import bangc, explore
+from mlusim.cli.program import program
+from mlusim.errors import InputError
+from mlusim.explore.sources import kernel_of
+
+FILE = Path(__file__).parent / "kernels" / "basics.mlu"
+X = np.arange(3000, dtype=np.float32)
+ARGUMENTS = ("x=random:float32:3000", "out=float32:3000", "3000")
+
+
+def _mlusim(*words: object) -> int:
+    with pytest.raises(SystemExit) as ended:
+        program.main([str(word) for word in words])
+    return int(ended.value.code or 0)
+
+
+def _run(basics: bangc.Module, **options: object) -> mlusim.Result:
+    return mlusim.run(basics["copy"], X, mlusim.Output.like(X), X.size, dim=8, **options)
+
+
+def test_run_in_every_mode_gives_the_same_time(basics: bangc.Module) -> None:
+    times = {_run(basics, **options).time_ps for options in ({}, {"data": False}, {"dma": "late"}, {"data": True})}
+    assert len(times) == 1
+
+
+def test_a_saved_run_is_retimed_and_loaded(basics: bangc.Module, tmp_path: Path) -> None:
+    result = _run(basics)
+    result.save(tmp_path / "run.npz")
+    loaded = mlusim.load(tmp_path / "run.npz")
+    assert loaded.time_ps == result.time_ps
+    assert mlusim.retime(loaded).time_ps == result.time_ps
+    assert mlusim.retime(loaded, device="mlu370-s4").time_ps == _run(basics, device="mlu370-s4").time_ps
+
+
+def test_a_kernel_is_compiled_for_the_board_that_it_runs_on(tmp_path: Path) -> None:
+    file = tmp_path / "arch.mlu"
+    file.write_text("__mlu_entry__ void arch(int *y) { if (!__is_mpu()) y[0] = __BANG_ARCH__; }\n")
+    kernel = bangc.compile(file, "mlu370-x4")["arch"]
+    for board in ("mlu370-x4", "mlu290-m5"):
+        found = mlusim.run(kernel, mlusim.Output((1,), "int32"), dim=1, kind="BLOCK", device=board)
+        assert np.asarray(found.output).tolist() == [mlusim.board(board).arch]
+
+
+def test_a_sweep_runs_in_processes_and_its_key_is_the_source(basics: bangc.Module, tmp_path: Path) -> None:
+    points = [
+        explore.sweep(kernel, arguments=ARGUMENTS, dim=[(4,), (8,)], workers=workers)
+        for kernel, workers in ((basics["copy"], 0), (basics["copy"], 2), (f"{FILE}:copy", 0))
+    ]
+    times = [[row["time_us"] for row in found.rows] for found in points]
+    assert times[0] == times[1] == times[2]
+    assert len(set(times[0])) == 2
+    text = "__mlu_entry__ void one(int *y) { if (!__is_mpu()) y[0] = 1; }\n"
+    digests = []
+    for content in (text, text.replace("= 1", "= 2"), text):
+        (tmp_path / "one.mlu").write_text(content)
+        digests.append(kernel_of(f"{tmp_path / 'one.mlu'}:one").sha256)
+    assert digests[0] == digests[2] != digests[1]
+
+
+def test_the_commands_take_an_entry_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [word for text in ARGUMENTS for word in ("--arg", text)]
+    assert _mlusim("verify", f"{FILE}:copy", *words, "--dim", "8", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["ok"]
+    assert _mlusim("run", f"{FILE}:copy", *words, "--dim", "8", "--report", tmp_path / "report") == 0
+    assert "basics.mlu" in capsys.readouterr().out
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "__memcpy(" in page
+    assert _mlusim("compare", f"{FILE}:copy", *words, "--json") == 0
+    assert _mlusim("sweep", f"{FILE}:copy", *words, "--dim", "4", "--dim", "8", "--no-db", "--json", "-j", "0") == 0
+    with pytest.raises(InputError, match=r"name one of its entries, as in basics\.mlu:copy; it has copy, fill<\.\.\.>"):
+        kernel_of(str(FILE))
