@@ -225,6 +225,22 @@ def matmul_ladder() -> Exercise:
     return Exercise(cases, aim)
 
 
+def bang_c() -> Exercise:
+    """13: three stages in BANG C."""
+
+    def aim(step: Step) -> str:
+        return at_most(
+            "the time of one core", step.result.time_us, 150,
+            "let the loads of tile i + 1, the add of tile i and the store of tile i - 1 share a step", " us",
+        )  # fmt: skip
+
+    cases = []
+    for count in (100, 4096 * 3 + 64, 4096 * 100):
+        x, y = floats(count), floats(count)
+        cases.append(Case((x, y), x + y, (count,), dim=1, kind="BLOCK"))
+    return Exercise(cases, aim)
+
+
 EXERCISES: dict[str, Callable[[], Exercise]] = {
     "01": one_core,
     "02": all_cores,
@@ -238,6 +254,7 @@ EXERCISES: dict[str, Callable[[], Exercise]] = {
     "10": missing_sync,
     "11": fill_the_bus,
     "12": matmul_ladder,
+    "13": bang_c,
 }
 
 

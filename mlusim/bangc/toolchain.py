@@ -81,13 +81,20 @@ _NO_ENTRY = "-tsan-instrument-func-entry-exit=0"
 
 
 def find_compiler(command: str | None = None) -> Compiler:
-    """The compiler to use: `command`, else g++, clang++ or the wheel's. Raises `InputError` if there is none."""
-    return _find(command)
+    """The compiler to use. Raises `InputError` if there is none.
+
+    Args:
+        command: a command, or `ziglang` for the wheel's compiler; by default what the variable `CXX` of the environment
+            names, else g++, clang++ or the wheel's.
+    """
+    return _find(command or os.environ.get("CXX") or None)
 
 
 @lru_cache(maxsize=8)
 def _find(command: str | None) -> Compiler:
     candidates = [tuple(command.split())] if command else [("g++",), ("clang++",), _wheel()]
+    if command == _WHEEL:
+        candidates = [_wheel()]
     reasons = []
     for candidate in candidates:
         if not candidate or (shutil.which(candidate[0]) is None and not _is_file(candidate[0])):
@@ -126,8 +133,11 @@ def _major(version: str) -> int:
     return 0
 
 
+_WHEEL = "ziglang"
+
+
 def _wheel() -> tuple[str, ...]:
-    return (sys.executable, "-m", "ziglang", "c++") if importlib.util.find_spec("ziglang") else ()
+    return (sys.executable, "-m", _WHEEL, "c++") if importlib.util.find_spec(_WHEEL) else ()
 
 
 def run(command: list[str], text: str | None = None) -> subprocess.CompletedProcess[str]:

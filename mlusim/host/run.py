@@ -76,7 +76,7 @@ def run(  # noqa: PLR0913
         bound = inspect.signature(kernel).bind_partial(None, *uploaded.given, **settings)
         bound.apply_defaults()
         uploaded = uploaded._replace(given=list(bound.args[1:]))
-    on.launch(function, *uploaded.given, dim=_grid(dim), kind=kind)
+    on.launch(function, *uploaded.given, dim=grid_of(dim), kind=kind)
     on.synchronize()
     outputs = {name: on.download(view) for name, view in uploaded.outputs.items()} if data else {}
     result = on.result(getattr(kernel, "__name__", ""), theory_ops=theory_ops)
@@ -138,6 +138,6 @@ def tensor_facts(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _grid(dim: tuple[int, ...] | int | None) -> Any:
+def grid_of(dim: tuple[int, ...] | int | None) -> Any:
     """A grid of one or two axes as one of three."""
     return (*dim, 1, 1)[: max(3, len(dim))] if isinstance(dim, tuple) and dim else dim

@@ -13,7 +13,7 @@ from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, 
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.host_data import HostData
-from mlusim.host.run import Uploaded, parameter_names, upload
+from mlusim.host.run import Uploaded, grid_of, parameter_names, upload
 from mlusim.inputs import as_array
 from mlusim.log import Log
 from mlusim.memory.view import View
@@ -33,7 +33,7 @@ def verify(  # noqa: PLR0913
     kernel: Kernel,
     *arguments: Any,
     device: str | Path | Board = "mlu370-x4",
-    dim: tuple[int, int, int] | int | None = None,
+    dim: tuple[int, ...] | int | None = None,
     kind: str = "UNION1",
     reference: Reference = None,
     tolerance: float = 0.0,
@@ -76,7 +76,7 @@ def verify(  # noqa: PLR0913
     def start() -> tuple[Device, Uploaded]:
         started = Device(board(device), data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
         given = upload(started, parameter_names(kernel, len(arguments)), arguments)
-        started.launch(kernel, *given.given, dim=dim, kind=kind)
+        started.launch(kernel, *given.given, dim=grid_of(dim), kind=kind)
         return started, given
 
     def again(time_ps: int) -> Mapping[int, Array]:

@@ -16,7 +16,7 @@ from mlusim.explore.sources import kernel_of
 
 FILE = Path(__file__).parent / "kernels" / "basics.mlu"
 X = np.arange(3000, dtype=np.float32)
-ARGUMENTS = ("x=random:float32:3000", "out=float32:3000", "3000")
+ARGUMENTS = ("x=random:float32:30000", "out=float32:30000", "30000")
 
 
 def _mlusim(*words: object) -> int:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from mlusim.bangc.toolchain import find_compiler
+from mlusim.errors import InputError
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 LESSONS = ROOT / "lessons"
 EXERCISES = sorted((LESSONS / "exercises").glob("*.py"))
@@ -31,8 +34,20 @@ def lesson_modules():
         sys.modules.pop("tools", None)
 
 
+try:
+    find_compiler()
+    NO_COMPILER = ""
+except InputError as error:
+    NO_COMPILER = str(error)
+BANG_C = pytest.mark.skipif(bool(NO_COMPILER), reason=NO_COMPILER)
+
+
+def param(path):
+    return pytest.param(path, id=path.stem, marks=[BANG_C] if path.stem.startswith("13") else [])
+
+
 def lesson_params():
-    return [pytest.param(path, id=path.stem) for path in sorted(LESSONS.glob("[0-9][0-9]_*.py"))]
+    return [param(path) for path in sorted(LESSONS.glob("[0-9][0-9]_*.py"))]
 
 
 @pytest.mark.parametrize("lesson", lesson_params())
@@ -104,10 +119,11 @@ WRONG = {
     "10": "race: mul reads b before memcpy is known to have written it",
     "11": "the aim is 70 %: larger tiles, and two buffers",
     "12": "let load i \\+ 1, matmul i and store i - 1 share a step",
+    "13": "let the loads of tile i \\+ 1, the add of tile i and the store of tile i - 1 share a step",
 }
 
 
-@pytest.mark.parametrize("exercise", [pytest.param(path, id=path.stem) for path in EXERCISES])
+@pytest.mark.parametrize("exercise", [param(path) for path in EXERCISES])
 def test_an_exercise_as_it_is_given_is_not_yet_right(exercise, lesson_modules):
     assert re.search(WRONG[exercise.name[:2]], verdict(lesson_modules, exercise))
 
@@ -118,7 +134,7 @@ def test_the_exercise_of_races_is_right_by_luck(lesson_modules):
     assert "wrong-value" not in found
 
 
-@pytest.mark.parametrize("exercise", [pytest.param(path, id=path.stem) for path in EXERCISES])
+@pytest.mark.parametrize("exercise", [param(path) for path in EXERCISES])
 def test_its_solution_passes(exercise, lesson_modules):
     assert verdict(lesson_modules, SOLUTIONS / exercise.name).startswith("pass: ")
 
