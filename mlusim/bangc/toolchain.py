@@ -84,10 +84,9 @@ def find_compiler(command: str | None = None) -> Compiler:
     """The compiler to use. Raises `InputError` if there is none.
 
     Args:
-        command: a command, or `ziglang` for the wheel's compiler; by default what the variable `CXX` of the environment
-            names, else g++, clang++ or the wheel's.
+        command: a command, or `ziglang` for the wheel's compiler; by default g++, clang++ or the wheel's.
     """
-    return _find(command or os.environ.get("CXX") or None)
+    return _find(command)
 
 
 @lru_cache(maxsize=8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from mlusim import bangc
 from mlusim.bangc import toolchain
 from mlusim.errors import InputError
 
+# The tests run with another compiler than the default one by `CXX=ziglang pytest tests/bangc`.
+if os.environ.get("CXX"):
+    _default = toolchain.find_compiler
+    toolchain.find_compiler = lambda command=None: _default(command or os.environ["CXX"])
 KERNELS = Path(__file__).parent / "kernels"
 try:
     toolchain.find_compiler()
