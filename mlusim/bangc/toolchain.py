@@ -47,7 +47,14 @@ _GNU = (
     "-fpermissive",
     "-fmax-errors=20",
 )
-_CLANG = ("-fno-vectorize", "-fno-slp-vectorize", "-fno-sanitize=undefined", "-Wno-everything", "-ferror-limit=20")
+_CLANG = (
+    "-fno-vectorize",
+    "-fno-slp-vectorize",
+    "-fno-unroll-loops",
+    "-fno-sanitize=undefined",
+    "-Wno-everything",
+    "-ferror-limit=20",
+)
 # Loads and stores call us; nothing of the sanitizer's own runtime is linked.
 _SEEN = ("-fsanitize=thread", "-fno-threadsafe-statics")
 
@@ -73,11 +80,15 @@ class Compiler:
     @property
     def seen(self) -> tuple[str, ...]:
         """Options that make plain accesses call the simulator."""
-        entry = ("--param", "tsan-instrument-func-entry-exit=0") if self.gnu else ("-mllvm", _NO_ENTRY)
+        entry = (
+            ("--param", "tsan-instrument-func-entry-exit=0") if self.gnu else ("-mllvm", _NO_ENTRY, "-mllvm", _READS)
+        )
         return (*_SEEN, *entry)
 
 
 _NO_ENTRY = "-tsan-instrument-func-entry-exit=0"
+# A load that a store to the same address follows is seen too: what vector instructions wrote has to be there by then.
+_READS = "-tsan-instrument-read-before-write=1"
 
 
 def find_compiler(command: str | None = None) -> Compiler:
