@@ -47,16 +47,13 @@ def preprocess(path: Path, on: Board, options: Options) -> str:
 def check(path: Path, rewritten: Rewritten, options: Options) -> None:
     """Let the compiler read the text, no more."""
     compiler = options.compiler
-    command = [
-        *compiler.command,
-        f"-std={options.std}",
-        *compiler.options,
-        "-fsyntax-only",
-        "-x",
-        compiler.language,
-        "-",
-    ]
-    done = toolchain.run(command, rewritten.text)
+    command = [*compiler.command, f"-std={options.std}", *compiler.options]
+    with tempfile.TemporaryDirectory() as work:
+        source = Path(work) / "kernel.cpp"
+        source.write_text(rewritten.text)
+        # The wheel's compiler looks for an object, also after -fsyntax-only.
+        what = ["-fsyntax-only"] if compiler.gnu else ["-O0", "-c", "-o", str(source.with_suffix(".o"))]
+        done = toolchain.run([*command, *what, "-x", compiler.language, str(source)])
     if done.returncode:
         raise CompileError(_compiler_text(done.stderr, path))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_check_lists_files_entries_and_missing_intrinsics(tmp_path: Path, capsys
     assert files["good.mlu"]["known"] == ["__bang_write_zero"]
     assert files["strange.mlu"]["entries"] == ["two"]
     assert "bad.mlu:1:" in files["bad.mlu"]["error"]
-    assert "error: expected primary-expression" in files["bad.mlu"]["error"]
+    assert re.search("error: expected (primary-)?expression", files["bad.mlu"]["error"])
 
 
 def test_a_program_in_the_names_of_older_runtimes_runs(capsys: pytest.CaptureFixture[str]) -> None:
