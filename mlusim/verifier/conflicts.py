@@ -172,7 +172,11 @@ def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator
     task, segment = order.task[place], order.segment[place]
     # What a source line of a task does between two barriers with the same bytes is one access here.
     line = order.line[place]
-    first, _, _ = alike(task, segment, line, accesses.offset[rows], accesses.geometry[rows], accesses.write[rows])
+    same = [task, segment, line, accesses.offset[rows], accesses.geometry[rows], accesses.write[rows]]
+    if order.log.joined:
+        # A shared copy orders those behind a call of it, and not those before.
+        same.append(order.shared_calls[place])
+    first, _, _ = alike(*same)
     rows, task, segment = rows[first], task[first], segment[first]
     group = order.group[task]
     for launches in order.cuts_launches():

@@ -178,6 +178,14 @@ class Order:
         return held
 
     @cached_property
+    def shared_calls(self) -> Integers:
+        """By place, a number that places of a task have in common which no call of a shared copy parts, nor is one."""
+        shared = np.zeros(len(self.task), np.int64)
+        shared[self.place[sorted({*self.log.joined, *self.log.joined.values()})]] = 1
+        counted: Integers = 2 * np.cumsum(shared) - shared
+        return counted
+
+    @cached_property
     def segment(self) -> Integers:
         """By place, barriers that its task has passed."""
         passed = np.concatenate(([0], np.cumsum(self.is_barrier & ~self.left_out)))
