@@ -301,7 +301,9 @@ def check_launch(
             if argument.allocation.freed:
                 raise LaunchError(f"{name}: {argument!r} was freed; upload or allocate it again")
     if len(dim) != _AXES or not all(isinstance(extent, int) and not isinstance(extent, bool) for extent in dim):
-        raise LaunchError(f"{name}: dim {shown(dim if len(dim) != 1 else dim[0])}: {_GRID}")
+        # What is neither an integer nor a sequence comes as a tuple of itself.
+        alone = len(dim) == 1 and type(dim[0]) is not int
+        raise LaunchError(f"{name}: dim {shown(dim[0] if alone else dim)}: {_GRID}")
     if min(dim) < 1 or max(dim) > MAX_GRID:
         raise LaunchError(f"{name}: dim {dim}: each axis of a grid is 1 to {MAX_GRID}; loop inside the kernel")
     if kind == "BLOCK":
