@@ -12,11 +12,15 @@ next to nothing.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from mlusim.version import __version__
 
+# As type checkers know it: the import of `typing` would be the longest part of `import mlusim`.
+TYPE_CHECKING = False
+
 if TYPE_CHECKING:
+    from typing import Any
+
     from mlusim import bangc, cinn, errors, explore, mluop, ops, verifier
     from mlusim.cores.core import Core
     from mlusim.errors import (

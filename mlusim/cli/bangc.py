@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mlusim.cli import show
-from mlusim.cli.kernel import argument_options
 from mlusim.cli.kernel import finish_kernel as finish
+from mlusim.cli.kernel_arguments import argument_options
 from mlusim.cli.options import (
     SectionedCommand,
     check_directory,

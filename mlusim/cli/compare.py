@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli.comparison import print_comparison
-from mlusim.cli.kernel import make_compare
+from mlusim.cli.kernel_search import make_compare
 from mlusim.cli.options import complete_from, devices_option, full_option, output_options
 from mlusim.cli.run import (
     OperatorCommand,
@@ -132,5 +132,14 @@ def _compare(
     }
     title = f"{record.name} on {', '.join(board.name for board in boards)}: {shapes}"
     print_comparison(
-        title, "strategy", rows, facts, refused=refused, data=not no_data, full=full, as_json=as_json, quiet=quiet
+        title,
+        "strategy",
+        rows,
+        facts,
+        boards=boards,
+        refused=refused,
+        data=not no_data,
+        full=full,
+        as_json=as_json,
+        quiet=quiet,
     )

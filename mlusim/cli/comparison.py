@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cli import show
+from mlusim.cli.provenance import provenance
 
 if TYPE_CHECKING:
     from mlusim.explore.compare import Row
+    from mlusim.hardware import Board
 
 _CAUSES_SHOWN = 3
 
@@ -19,6 +21,7 @@ def print_comparison(  # noqa: PLR0913
     rows: Sequence[Row],
     facts: Mapping[str, Any],
     *,
+    boards: Sequence[Board],
     refused: Mapping[str, str] | None = None,
     data: bool,
     full: bool,
@@ -32,6 +35,7 @@ def print_comparison(  # noqa: PLR0913
         what: head of the first column.
         rows: of `mlusim.explore.compare.compare`.
         facts: for the JSON: what was compared.
+        boards: those that it ran on.
         refused: what has no plan, with the reason.
         data: whether outputs were compared.
         full: all columns.
@@ -41,7 +45,7 @@ def print_comparison(  # noqa: PLR0913
     if as_json:
         listed = [{"strategy": name, "reason": reason} for name, reason in refused.items()]
         compared = {"results_equal": True if data else None, "strategies": [_record(row) for row in rows]}
-        show.print_json({**facts, **compared, "refused": listed})
+        show.print_json({**facts, **compared, "refused": listed, "provenance": provenance(boards)})
         return
     if quiet:
         return

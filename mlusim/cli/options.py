@@ -160,6 +160,27 @@ def complete_from(names: Callable[[], Iterable[str]]) -> Callable[[click.Context
     return complete
 
 
+def complete_assignment(
+    names: Callable[[], Iterable[str]],
+) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """For `shell_complete` of an option that takes NAME=VALUE: the names, each with its `=`."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        del ctx, param
+        return [f"{name}=" for name in names() if name.startswith(incomplete)]
+
+    return complete
+
+
+def board_parameters() -> list[str]:
+    """Numbers of a board, by name."""
+    from dataclasses import fields
+
+    from mlusim.hardware import Board
+
+    return [item.name for item in fields(Board) if str(item.type) in {"int", "float"}]
+
+
 def board_names() -> Iterable[str]:
     """Of all presets."""
     from mlusim.hardware.presets import preset_names

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.options import DEVICE, FILE, NEW_FILE, SAVE_RUN, check_directory, output_options, report_option
+from mlusim.cli.options import (
+    DEVICE,
+    FILE,
+    NEW_FILE,
+    SAVE_RUN,
+    board_parameters,
+    check_directory,
+    complete_assignment,
+    output_options,
+    report_option,
+)
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,6 +47,7 @@ Examples:
     "--set",
     "changes",
     multiple=True,
+    shell_complete=complete_assignment(board_parameters),
     metavar="PARAMETER=VALUE",
     help="Change a parameter of the board (see `mlusim devices NAME`); may be given again.",
 )

@@ -10,7 +10,8 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.entries import ENTRIES, flag, options_of, summaries
-from mlusim.cli.kernel import METAVAR, is_kernel, make_run
+from mlusim.cli.kernel import make_run
+from mlusim.cli.kernel_arguments import METAVAR, is_kernel
 from mlusim.cli.options import (
     ELEMENT_TYPE,
     FILE,
@@ -25,6 +26,7 @@ from mlusim.cli.options import (
     report_option,
     save_run_option,
 )
+from mlusim.cli.provenance import made_by
 from mlusim.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -307,20 +309,6 @@ def _run(  # noqa: PLR0913 - the options of the command
         call=call if sensitivity else None,
         more={"plan": call.plan.to_json()} if explain else None,
     )
-
-
-def made_by() -> dict[str, Any]:
-    """The contents of `Result.made_by`: the command without local folders, today's date, the seed."""
-    from datetime import UTC, datetime
-    from shlex import join
-
-    from mlusim.analysis.provenance import without_folders
-
-    context = click.get_current_context()
-    words = context.find_root().obj
-    date = datetime.now(UTC).date().isoformat()
-    command = join(["mlusim", *without_folders(list(words))]) if words else None
-    return {"command": command, "date": date, "seed": context.params.get("seed") or 0}
 
 
 def finish(  # noqa: PLR0913

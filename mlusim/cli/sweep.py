@@ -11,8 +11,9 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.entries import flag, options_of
-from mlusim.cli.kernel import argument_options, is_kernel, settings_of
+from mlusim.cli.kernel_arguments import argument_options, is_kernel, settings_of
 from mlusim.cli.options import SectionedCommand
+from mlusim.cli.provenance import provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 from mlusim.cli.sweep_options import SECTIONS, axis_options, run_options, several_options
 from mlusim.errors import InputError, MlusimError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _ROWS_SHOWN = 60
 _DASK_S = 10  # to wait for the scheduler's answer
 _WORDS_SHOWN = 48
+_REASONS_SHOWN = 8
 _PLOT = "time,efficiency,traffic"
 
 
@@ -82,7 +84,7 @@ _OF_KERNELS = ("arg", "settings", "theory_ops", "dim", "kind")
 def make_sweep_kernel(given: str) -> click.Command:
     """`mlusim sweep FILE.py:KERNEL`."""
     axes = axis_options(operator=False)
-    own = [one for one in argument_options(several=True) if one.name in _OF_KERNELS]
+    own = [one for one in argument_options(given, several=True) if one.name in _OF_KERNELS]
     dtype = click.Option(
         ["--dtype", "element_type"],
         multiple=True,
@@ -267,7 +269,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     if as_json:
         show.print_json(
             {"operator": axes.operator, "axes": found.axes, "counts": found.counts, "rows": found.rows}
-            | {"written": [str(path) for path in written]}
+            | {"written": [str(path) for path in written], "provenance": provenance(axes.boards)}
         )
     elif not quiet:
         _print_rows(found)
@@ -348,6 +350,14 @@ def _print_rows(found: Sweep) -> None:
         lines.append(cells)
     numbers = [n for n, axis in enumerate(axes) if any(isinstance(row.get(axis), int | float) for row in rows)]
     show.print_columns(heads, lines, right=[*numbers, *range(len(axes), len(heads) - 1)])
+    messages = dict.fromkeys(f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done")
+    cut = [words for words in messages if len(words) > _WORDS_SHOWN]
+    if cut:
+        show.print_text("")
+    for words in cut[:_REASONS_SHOWN]:
+        show.print_text(words)
+    if len(cut) > _REASONS_SHOWN:
+        show.print_text(f"... and {len(cut) - _REASONS_SHOWN} more reasons; -o table.csv and --json have all of them")
     if len(rows) > _ROWS_SHOWN:
         show.print_text(f"... and {len(rows) - _ROWS_SHOWN} more; -o table.csv has all of them")
 

@@ -7,7 +7,17 @@ from typing import Any
 
 import click
 
-from mlusim.cli.options import FILE, INTEGERS, NEW_FILE, ParamType, Shape, board_names, complete_from
+from mlusim.cli.options import (
+    FILE,
+    INTEGERS,
+    NEW_FILE,
+    ParamType,
+    Shape,
+    board_names,
+    board_parameters,
+    complete_assignment,
+    complete_from,
+)
 from mlusim.cli.paths import make_force_option
 
 DEFAULT_DB = "sweep.sqlite"
@@ -136,6 +146,7 @@ def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tu
         click.Option(
             ["--vary"],
             multiple=True,
+            shell_complete=complete_assignment(board_parameters),
             metavar="NAME=VALUES",
             help="Any parameter of the board: dma_read_latency_ps=200ns..800ns*2. May be repeated.",
         ),

@@ -10,8 +10,9 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.entries import flag, options_of
-from mlusim.cli.kernel import make_tune
+from mlusim.cli.kernel_search import make_tune
 from mlusim.cli.options import ELEMENT_TYPE, NEW_FILE, SHAPE, board_names, complete_from
+from mlusim.cli.provenance import provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, qu
     from mlusim.units import PS_PER_US
 
     if as_json:
-        show.print_json(found.to_json())
+        show.print_json({**found.to_json(), "provenance": provenance([found.board])})
         return
     if quiet:
         show.print_text(found.command)

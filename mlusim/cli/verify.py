@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from mlusim.cli.kernel import is_kernel, make_verify
+from mlusim.cli.kernel import make_verify
+from mlusim.cli.kernel_arguments import is_kernel
 from mlusim.cli.run import OperatorGroup, help_if_alone, make_operator
 
 _HELP = """\

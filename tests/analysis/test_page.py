@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -415,3 +416,21 @@ def test_pages_need_plotly_only_when_written():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "the HTML report needs plotly: pip install plotly\n"
+
+
+def test_links_to_pages_are_paths_whatever_a_run_is_called(tmp_path):
+    result = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0, data=False)
+    names = ["javascript:alert(1)", "run#1", "a b%20&\"<x>'?"]
+    first, *pages = write_pages(dict.fromkeys(names, result), tmp_path)
+    links = re.findall(r'<a href="([^"]*)"', first.read_text())
+    assert [urlsplit(link).scheme for link in links] == ["", "", ""]
+    assert [unquote(urlsplit(link).path) for link in links] == [f"./{name}.html" for name in names]
+    assert [page.name for page in pages] == [f"{name}.html" for name in names]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "a\\b", "", "..", "a\0", 3])
+def test_a_name_that_leaves_the_folder_is_refused(tmp_path, name):
+    result = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0, data=False)
+    with pytest.raises(mlusim.InputError, match=r"is no name of a page"):
+        write_pages({name: result}, tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -40,6 +40,8 @@ def completed(line):
         ("compare tin_shift --strategy tight,d", ["tight,documented"]),
         ("sweep tin_shift --strategy a", ["auto", "all"]),
         ("demo --strategy sh", ["shipped"]),
+        ("sweep flip --vary dram_band", ["dram_bandwidth_bytes_per_s="]),
+        ("retime a.zip --set clo", ["clock_hz="]),
         ("run tin_shift --device mlu59", [name for name in preset_names() if name.startswith("mlu59")]),
         ("sweep cast --device mlu370-x4,mlu29", ["mlu370-x4,mlu290-m5"]),
         ("devices mlu27", ["mlu270-s4", "mlu270-d4"]),
@@ -125,3 +127,16 @@ def test_in_a_real_bash(bash):
     assert "pingpong " in bash("mlusim run tin_s\t--strategy ping\t", "pingpong ")
     assert "clip.npy " in bash("--input cl\t", "clip.npy ")
     assert "mlu590-m9dg" in bash("--device mlu59\t", "mlu590-m9dg")
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "compare", "tune", "sweep"])
+def test_settings_of_a_kernel_are_completed_without_running_its_file(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    Path("k.py").write_text(
+        "raise SystemExit('loaded')\n"
+        "async def add(core, x, out, tile=64, *, turns=1, deep): ...\n"
+        "async def other(core, rows=3): ...\n"
+    )
+    assert completed(f"{command} k.py:add --set t") == ["tile=", "turns="]
+    assert completed(f"{command} k.py:other --set ") == ["rows="]
+    assert completed(f"{command} missing.py:other --set ") == []

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from mlusim.analysis.floor import LOSSES
 from mlusim.analysis.notebook import share_bar, swatches
@@ -14,7 +15,7 @@ from mlusim.analysis.page.parts import esc, head, size_text, table
 from mlusim.analysis.table import percent, us_text
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
-from mlusim.inputs import as_path
+from mlusim.inputs import as_path, shown
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -29,6 +30,9 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
     Each file is replaced at once and only when it is complete. Raises `InputError` where they cannot be written.
     """
     target = as_path(directory)
+    for name in results:
+        if not isinstance(name, str) or name in {"", ".", ".."} or any(letter in name for letter in "/\\\0"):
+            raise InputError(f"{shown(name)} is no name of a page, which is a file in {target}: leave separators off")
     try:
         target.mkdir(parents=True, exist_ok=True)
         pages = [_write(target / f"{name}.html", page(result, home="index.html")) for name, result in results.items()]
@@ -77,7 +81,8 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
         most = f"{LOSSES[first]} ({percent(floor.losses_ps[first] / result.board.cores / above)})"
     times = f"{result.time_ps / floor.time_ps:.2f}" if floor.time_ps else ""
     return [
-        f'<a href="{esc(link)}">{esc(name)}</a>',
+        # As a path of its own folder: a name such as `javascript:...` is no address, and `#` begins no fragment.
+        f'<a href="./{quote(link)}">{esc(name)}</a>',
         esc(result.operator),
         f'<span class="name">{esc(result.board.name)}</span>',
         esc(result.strategy),

@@ -1,0 +1,194 @@
+"""Kernels of the user's own on the command line: their arguments, settings and launch as options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlusim.cli.options import (
+    ELEMENT_TYPE,
+    INTEGERS,
+    SHAPE,
+    SectionedCommand,
+    complete_assignment,
+)
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlusim.explore.kernel_call import KernelCall
+
+METAVAR = "FILE.py:KERNEL"
+
+
+def is_kernel(word: str) -> bool:
+    """Whether a word of the command line names a kernel in a file, not an operator."""
+    return word.endswith((".py", ".mlu")) or ".py:" in word or ".mlu:" in word
+
+
+def argument_options(given: str = "", *, several: bool = False) -> list[click.Parameter]:
+    """Options for a kernel's arguments and its launch.
+
+    Args:
+        given: the kernel, for completion.
+        several: settings and launches may have several values.
+    """
+    more = "; may be repeated, and VALUES be a list or range: tile=1024..8192*2" if several else "; may be repeated"
+    operations = click.Option(
+        ["--theory-ops"],
+        type=click.IntRange(min=0),
+        metavar="NUMBER",
+        help="Operations that the kernel's purpose needs, for compute_efficiency; 0: it only moves data. "
+        "[default: unknown]",
+    )
+    return [
+        operations,
+        click.Option(
+            ["--arg"],
+            multiple=True,
+            metavar="[NAME=]VALUE",
+            help="An argument, by name or in order: x=x.npy; out=float32:2,8,64, a tensor to write; "
+            "x=random:float32:1000; a number. May be repeated.",
+        ),
+        click.Option(
+            ["--set", "settings"],
+            multiple=True,
+            shell_complete=complete_assignment(partial(setting_names, given)),
+            metavar="NAME=VALUES" if several else "NAME=VALUE",
+            help=f"A parameter that has a default: tile=4096{more}.",
+        ),
+        click.Option(
+            ["--shape"],
+            type=SHAPE,
+            metavar="SHAPE",
+            help="Shape of the tensors without --arg: random inputs, and the last one the output.",
+        ),
+        click.Option(["--dtype"], type=ELEMENT_TYPE, metavar="DTYPE", help="Their element type. [default: float32]"),
+        click.Option(
+            ["--seed"],
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="NUMBER",
+            help="Of random inputs. [default: 0]",
+        ),
+        click.Option(
+            ["--dim"],
+            multiple=several,
+            type=INTEGERS,
+            metavar="GRID",
+            help="Grid of the launch: 4,8,1. [default: a task for every core]",
+        ),
+        click.Option(
+            ["--kind"],
+            metavar="KINDS" if several else "KIND",
+            help=f"BLOCK, UNION1, UNION2, ...{', separated by commas' if several else ''} [default: UNION1]",
+        ),
+    ]
+
+
+def setting_names(given: str) -> list[str]:
+    """Parameters with a default of FILE.py:KERNEL, from its text: completion runs no code of a user's."""
+    import ast
+    from pathlib import Path
+
+    file, _, name = given.rpartition(":") if not given.endswith(".py") else (given, ":", "")
+    try:
+        body = ast.parse(Path(file).read_text(encoding="utf-8")).body
+    except (OSError, ValueError, SyntaxError):
+        return []
+    found: list[str] = []
+    for node in body:
+        if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef) and name in ("", node.name):
+            with_default = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+            found += [one.arg for one in (*with_default, *node.args.kwonlyargs)]
+    return found
+
+
+def call_of(  # noqa: PLR0913 - the options of the command
+    given: str,
+    *,
+    arg: Sequence[str],
+    settings: Sequence[str],
+    shape: tuple[int, ...] | None,
+    dtype: Any,
+    seed: int,
+    dim: tuple[int, ...] | None,
+    kind: str | None,
+    theory_ops: int | None = None,
+) -> KernelCall:
+    """The kernel of `FILE.py:KERNEL` with its arguments. Raises `InputError`."""
+    from mlusim.explore.kernel_call import KernelCall
+    from mlusim.explore.sources import kernel_of
+
+    kernel = kernel_of(given)
+    values = settings_of(kernel, settings)
+    several = [name for name, found in values.items() if len(found) != 1]
+    if several:
+        raise InputError(f"--set {several[0]}: one value for one run; `mlusim compare`, tune and sweep take several")
+    launch: dict[str, Any] = {} if dim is None else {"dim": dim}
+    return KernelCall(
+        kernel=kernel,
+        arguments=tuple(arg),
+        shape=shape,
+        dtype=dtype or "float32",
+        settings={name: found[0] for name, found in values.items()},
+        launch=launch | ({"kind": kind.upper()} if kind else {}),
+        seed=seed,
+        theory_ops=theory_ops,
+    )
+
+
+def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Values of `--set NAME=VALUES`, of the types of the defaults. Raises `InputError`."""
+    from mlusim.errors import nearest
+
+    found: dict[str, list[Any]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        name, values = name.strip().replace("-", "_"), values.strip()
+        if not (name and equals and values):
+            raise InputError(f"--set {text}: write NAME=VALUE")
+        if name not in kernel.settings:
+            has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"
+            near = nearest(name, kernel.settings)
+            raise InputError(f"--set {name}: {kernel.name} has no such parameter with a default; {near}{has}")
+        found[name] = _setting(name, values, kernel.settings[name])
+    return found
+
+
+def _setting(name: str, text: str, default: Any) -> list[Any]:
+    """Values of a setting, of its default's type."""
+    from mlusim.explore.values import numbers
+
+    if isinstance(default, bool):
+        words = {"true": True, "false": False, "1": True, "0": False}
+        parts = [part.strip().lower() for part in text.split(",")]
+        if not all(part in words for part in parts):
+            raise InputError(f"--set {name}={text}: choose true or false")
+        return [words[part] for part in parts]
+    if isinstance(default, int | float):
+        return numbers(name, text, whole=isinstance(default, int))
+    return text.split(",")
+
+
+_SECTIONS = {
+    "Arguments": ("arg", "settings", "shape", "dtype", "seed", "theory_ops"),
+    "Board and launch": ("device", "dim", "kind"),
+}
+
+
+def kernel_command(given: str, callback: Callable[..., Any], about: str, example: str, **more: Any) -> Any:
+    """A command of FILE.py:KERNEL, with the options for its arguments."""
+    sections = {**_SECTIONS, **more.pop("sections", {})}
+    several = more.pop("several", False)
+    return SectionedCommand(
+        given,
+        params=argument_options(given, several=several),
+        sections=sections,
+        callback=partial(callback, given),
+        help=f"{about}\n\n\b\nExample:\n  {example}",
+        short_help=about,
+        **more,
+    )

@@ -1,0 +1,163 @@
+"""`mlusim compare|tune FILE.py:KERNEL`: kernels of the user's own side by side, and their fastest settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mlusim.cli.options import (
+    device_name_option,
+    devices_option,
+    full_option,
+    output_options,
+)
+
+if TYPE_CHECKING:
+    from mlusim.explore.kernel_call import KernelCall
+    from mlusim.results.result import Result
+
+from mlusim.cli.kernel_arguments import METAVAR, call_of, kernel_command, settings_of
+
+
+def make_compare(given: str) -> click.Command:
+    """`mlusim compare FILE.py:KERNEL [FILE.py:KERNEL]...`."""
+    command = kernel_command(
+        given,
+        _compare,
+        "Kernels of your own side by side, or one with several settings; their outputs are checked equal.",
+        "mlusim compare add.py:simple add.py:buffered --shape 1000000",
+        several=True,
+        sections={"Output": ("no_data", "full", "as_json", "quiet")},
+    )
+    for option in (
+        click.argument("others", nargs=-1, metavar=f"[{METAVAR}]..."),
+        devices_option,
+        click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
+        full_option,
+        output_options,
+    ):
+        option(command)
+    return command  # type: ignore[no-any-return]
+
+
+def _compare(
+    given: str, *, others: Sequence[str], device: str, no_data: bool, full: bool, as_json: bool, quiet: bool, **own: Any
+) -> None:
+    from mlusim.cli.comparison import print_comparison
+    from mlusim.explore.compare import compare
+    from mlusim.explore.grid import boards_of
+
+    boards = boards_of(device)
+    calls = {}
+    kernels = (given, *others)
+    for name in kernels:
+        for board in boards:
+            for label, call in _calls(name, **own):
+                words = [call.kernel.name if len({*kernels}) > 1 else "", board.name if len(boards) > 1 else "", label]
+                calls[", ".join(filter(None, words)) or call.kernel.name] = (call, board)
+
+    def operation(strategy: str) -> Result:
+        call, board = calls[strategy]
+        return call.run(board, data=not no_data, progress=not quiet)
+
+    rows = compare(operation, calls)
+    title = f"{', '.join(kernels)} on {', '.join(board.name for board in boards)}"
+    facts = {"kernels": list(kernels), "boards": [board.name for board in boards]}
+    print_comparison(
+        title, "kernel", rows, facts, boards=boards, data=not no_data, full=full, as_json=as_json, quiet=quiet
+    )
+
+
+def _calls(
+    given: str, *, settings: Sequence[str], dim: Sequence[tuple[int, ...]], kind: str | None, **own: Any
+) -> list[tuple[str, KernelCall]]:
+    """A call for each combination of settings and launches, with what tells it from the others."""
+    from dataclasses import replace
+    from itertools import product
+
+    from mlusim.explore.sources import kernel_of
+
+    base = call_of(given, settings=(), dim=None, kind=None, **own)
+    axes: dict[str, list[Any]] = settings_of(kernel_of(given), settings)
+    launches: dict[str, list[Any]] = {"dim": list(dim)} if dim else {}
+    if kind:
+        launches["kind"] = kind.upper().split(",")
+    found = []
+    for values in product(*axes.values(), *launches.values()):
+        chosen = dict(zip((*axes, *launches), values, strict=True))
+        label = ", ".join(f"{name}={value}" for name, value in chosen.items() if len((axes | launches)[name]) > 1)
+        setting = {name: value for name, value in chosen.items() if name in axes}
+        launch = {name: value for name, value in chosen.items() if name in launches}
+        found.append((label, replace(base, settings=setting, launch=launch)))
+    return found
+
+
+def make_tune(given: str) -> click.Command:
+    """`mlusim tune FILE.py:KERNEL`."""
+    from mlusim.cli.tune import tune_options
+
+    command = kernel_command(
+        given,
+        _tune,
+        "Find the fastest settings of a kernel of your own: every combination of the values given runs.",
+        "mlusim tune add.py:add --shape 1000000 --set tile=1024..16384*2",
+        several=True,
+        sections={
+            "How it runs": ("db", "workers"),
+            "Output": ("show_all", "full", "as_json", "quiet"),
+        },
+    )
+    device_name_option(command)
+    command.params += tune_options()
+    return command  # type: ignore[no-any-return]
+
+
+def _tune(  # noqa: PLR0913 - the options of the command
+    given: str,
+    *,
+    device: str,
+    db: str | None,
+    workers: int | None,
+    show_all: bool,
+    full: bool,
+    as_json: bool,
+    quiet: bool,
+    arg: Sequence[str],
+    settings: Sequence[str],
+    shape: tuple[int, ...] | None,
+    dtype: Any,
+    seed: int,
+    dim: Sequence[tuple[int, ...]],
+    kind: str | None,
+    theory_ops: int | None,
+) -> None:
+    from mlusim.cli.tune import print_tuning
+    from mlusim.explore.sources import kernel_of
+    from mlusim.explore.tuning import tune
+
+    if db is not None:
+        from mlusim.cli.files import check_file
+
+        check_file("--db", db)
+    options: dict[str, Any] = settings_of(kernel_of(given), settings)
+    if dim:
+        options["dim"] = list(dim)
+    if kind:
+        options["kind"] = kind.upper().split(",")
+    if theory_ops is not None:
+        options["theory_ops"] = theory_ops
+    found = tune(
+        given,
+        shape=shape,
+        arguments=arg,
+        dtype=dtype,
+        device=device,
+        seed=seed,
+        db=db,
+        workers=workers,
+        progress=not (quiet or as_json),
+        **options,
+    )
+    print_tuning(found, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
