@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 
+# Sources of values that a user set: in Python, and in a TOML file.
+_EDITED = ("ASSUMED: set by the user", "user: ")
+
+
 def provenance(result: Result) -> dict[str, Any]:
     """Version, command, date and seed where they are known; tensors; the whole board record and its edited fields.
 
@@ -41,7 +45,7 @@ def board_record(board: Board) -> dict[str, Any]:
     values = {item.name: getattr(board, item.name) for item in fields(board) if item.name != "sources"}
     base = next((one for one in presets() if one.name == board.name), None)
     if base is None:
-        edited = [name for name, source in board.sources.items() if source == "ASSUMED: set by the user"]
+        edited = [name for name, source in board.sources.items() if source.startswith(_EDITED)]
         return {**values, "edited_from": None, "edited": sorted(edited)}
     edited = [name for name, value in values.items() if value != getattr(base, name)]
     return {**values, "edited_from": base.name if edited else None, "edited": edited}
