@@ -19,8 +19,6 @@ from mlusim.version import __version__
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from mlusim import bangc, cinn, errors, explore, mluop, ops, verifier
     from mlusim.cores.core import Core
     from mlusim.errors import (
@@ -142,7 +140,7 @@ _HOMES = {
 _MODULES = frozenset({"bangc", "cinn", "errors", "explore", "mluop", "ops", "verifier"})
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _MODULES:
         return import_module(f"mlusim.{name}")
     home = "mlusim.errors" if name.endswith("Error") and name in __all__ else _HOMES.get(name)
