@@ -35,7 +35,7 @@ CAUSES: dict[str, str] = {
     "transfer": "data transfer",
     "bandwidth_wait": "bandwidth contention",
     "on_chip_copy": "on-chip copies",
-    "vector": "exposed vector time",
+    "vector": "exposed vector/tensor time",
     "scalar": "exposed scalar time",
     "dma_latency": "exposed DMA latency",
     "sync": "syncs and barriers",
