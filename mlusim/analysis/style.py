@@ -139,11 +139,13 @@ def save_to(figure: Figure, stream: BinaryIO, suffix: str) -> None:
     if suffix == ".svg":
         from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-        FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": "mlusim"})
+        svg: Any = FigureCanvasSVG(figure)  # matplotlib has no types for its methods
+        svg.print_svg(stream, metadata={"Date": None, "Creator": "mlusim"})
     else:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-        FigureCanvasAgg(figure).print_png(stream, metadata={"Software": "mlusim"})
+        png: Any = FigureCanvasAgg(figure)
+        png.print_png(stream, metadata={"Software": "mlusim"})
     # The layout is a large part of drawing, and the same for every format.
     figure.set_layout_engine("none")
 
