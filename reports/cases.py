@@ -192,7 +192,7 @@ CASES = (
         name="cast",
         title="cast",
         shape="float32 [32, 64, 56, 56] to float16",
-        run=lambda board: mlusim.ops.cast(_floats(32, 64, 56, 56), "float16", device=board),
+        run=lambda board: mlusim.ops.cast(_floats(32, 64, 56, 56), "float16", device=board, strategy="pingpong"),
         about=(
             "Two bytes are read for each that is written. Tiles are double-buffered: zoom into one core of the "
             "timeline and see its io lanes work while the vector lane converts."
