@@ -85,7 +85,6 @@ _COMPUTE_RESTS_ON = {
     "scalar": ("scalar_gdram_latency_ps", "scalar_nram_cycles"),
 }
 _LISTED = 3
-_TENSOR = frozenset({"matmul", "mlp", "conv"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +93,7 @@ class Floor:
 
     Attributes:
         io_ps: compulsory bytes at the nominal bandwidth.
-        compute_ps: the operator's operations at the peak of all vector pipes.
+        compute_ps: the operator's operations at the peak of all vector pipes, or of all tensor pipes where they ran.
         time_ps: the larger of the two, no more than the run's time.
         core_losses_ps: (cores, losses) picoseconds above the floor of each core by cause, in the order of `LOSSES`;
             each row sums to the run's time less the floor.
@@ -131,7 +130,7 @@ def rests_on(board: Board, floor: Floor, metrics: Metrics) -> list[str]:
     """The parameters without a public source on which most of the time above the floor rests, most important first."""
     spent_ps = metrics.where_time_went
     computing = sorted(("vector", "on_chip_copy", "scalar"), key=lambda name: -spent_ps[name])
-    if _TENSOR.intersection(metrics.operations):
+    if metrics.peak_pipe == "tensor":
         computing.insert(computing.index("vector"), "tensor")
     found: list[str] = []
     for name, lost_ps in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):

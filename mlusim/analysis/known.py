@@ -27,6 +27,7 @@ from typing import Any
 from mlusim.analysis.floor import LOSSES, RESTS_ON, Floor
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.records import Records
+from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
 from mlusim.errors import BoardError
 from mlusim.hardware import Board
 from mlusim.hardware.calibrated import Row, rows
@@ -53,7 +54,6 @@ _FUNCTIONS = (
     "sigmoid",
     "softplus",
 )
-_TENSOR = frozenset({"matmul", "mlp", "conv"})
 _MOVES = frozenset({"fill", "write_zero", "write_value", "transpose", "mirror", "rotate90", "rotate180", "rotate270"})
 _BY_INDEX = frozenset({"gather", "scatter", "memcpy_rows", "scalar_copy", "collect"})
 # A cause or a traffic decides the kind where it has this part of all.
@@ -75,7 +75,7 @@ def kind_of(records: Records, metrics: Metrics) -> str:
     by_index = bool(_BY_INDEX.intersection(metrics.operations))
     # The first that holds.
     kinds = {
-        "matmul": bool(_TENSOR & vector),
+        "matmul": bool(TENSOR_OPERATIONS & vector),
         "access by index": by_index,
         "scalar loop": share["scalar"] > _MOST,
         "launch": share["launch"] > _MOST and moved < _SMALL_RUN_BYTES,

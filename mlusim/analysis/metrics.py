@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.records import Integers, Records
 from mlusim.analysis.totals import Totals
+from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS, peak_ops_per_cycle
+from mlusim.dtypes import dtype_of
 from mlusim.hardware import Board
 from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.memory.kinds import MemoryKind
@@ -42,9 +44,11 @@ class Metrics:
         io_efficiency: compulsory bytes / (time x peak bandwidth): at most 1; 0 where time is.
         vendor_io_efficiency: the vendor's: theory_io_bytes / (time x peak bandwidth). Above 1 where a call needs less
             than all of its tensors.
-        compute_efficiency: theory_ops / (time x peak vector rate); 0 where time is; None where theory_ops is.
+        compute_efficiency: theory_ops / (time x peak_ops_per_s); 0 where time is; None where theory_ops is.
         peak_bandwidth_bytes_per_s: of the board's DRAM.
-        peak_ops_per_s: of all cores' vector pipes, at the rate for the output's element type.
+        peak_ops_per_s: of all cores' tensor pipes where they were used, at the rate for the weights' element type; else
+            of all vector pipes, at the rate for the output's element type.
+        peak_pipe: which of them, `tensor` or `vector`.
         verdict: the vendor's io_efficiency against the vendor's bar, in words.
         bottleneck: `io` or `compute`: the side with the larger efficiency; `unknown` where theory_ops is.
         peak_nram_bytes: the most that any one core had allocated at once, rounding to the alignment included.
@@ -71,6 +75,7 @@ class Metrics:
     compute_efficiency: float | None
     peak_bandwidth_bytes_per_s: int
     peak_ops_per_s: int
+    peak_pipe: str
     verdict: str
     bottleneck: str
     peak_nram_bytes: int
@@ -104,7 +109,8 @@ def measure(
             GDRAM.
 
     The peak for compute_efficiency is T's vector peak: the half rate where the first output (the first allocation of
-    the host that kernels may write) is float16 or bfloat16, the float rate otherwise.
+    the host that kernels may write) is float16 or bfloat16, the float rate otherwise. For a kernel that uses the
+    tensor pipe it is that pipe's peak.
     """
     records = Records(log, board)
     time_ps = records.time_ps
@@ -118,7 +124,8 @@ def measure(
     theory_io_bytes = sum(tensor_bytes.values())
     bus = totals.bus_bytes
     compulsory = {way: min(nbytes, bus[way] or nbytes) for way, nbytes in tensor_bytes.items()}
-    peak_ops = _vector_peak(log, board)
+    peak_pipe = "tensor" if TENSOR_OPERATIONS.intersection(totals.operations) else "vector"
+    peak_ops = _tensor_peak(log, board) if peak_pipe == "tensor" else _vector_peak(log, board)
     peak_io = board.dram_bandwidth_bytes_per_s
     # More than 1 would be a run that is not complete: one that has not touched its output at all.
     io_efficiency = min(_efficiency(sum(compulsory.values()), time_ps, peak_io), 1.0)
@@ -138,6 +145,7 @@ def measure(
         compute_efficiency=compute_efficiency,
         peak_bandwidth_bytes_per_s=board.dram_bandwidth_bytes_per_s,
         peak_ops_per_s=peak_ops,
+        peak_pipe=peak_pipe,
         verdict=verdict(vendor_io_efficiency),
         bottleneck=_bottleneck(io_efficiency, compute_efficiency),
         peak_nram_bytes=peak_bytes(log, MemoryKind.NRAM, board.vector_alignment_bytes),
@@ -212,6 +220,12 @@ def _vector_peak(log: Log, board: Board) -> int:
     half = output in _HALF_TYPES
     per_cycle = board.vector_peak_ops_per_cycle_fp16 if half else board.vector_peak_ops_per_cycle_fp32
     return per_cycle * board.cores * board.clock_hz
+
+
+def _tensor_peak(log: Log, board: Board) -> int:
+    """Operations per second of all cores' tensor pipes, for the narrowest elements that WRAM held."""
+    weights = (dtype_of(record.dtype).itemsize for record in log.allocations if record.memory == MemoryKind.WRAM.value)
+    return peak_ops_per_cycle(board, min(weights, default=1)) * board.cores * board.clock_hz
 
 
 def _efficiency(amount: int, time_ps: int, peak_per_s: int) -> float:

@@ -90,7 +90,9 @@ def _compute_rows(metrics: Metrics) -> list[Row]:
             Row("bottleneck", "unknown", "without the compute efficiency"),
         ]
     compute = (
-        f"of {metrics.peak_ops_per_s / _BYTES_PER_GB:g} Gop/s" if metrics.theory_ops else "the operator only moves data"
+        f"of {metrics.peak_ops_per_s / _BYTES_PER_GB:g} Gop/s, the peak of the {metrics.peak_pipe} pipes"
+        if metrics.theory_ops
+        else "the operator only moves data"
     )
     return [
         Row("compute_efficiency", percent(metrics.compute_efficiency), compute),

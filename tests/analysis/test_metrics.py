@@ -299,3 +299,29 @@ def test_a_table_that_is_looked_up_counts_what_was_read():
     assert metrics.compulsory_bytes == {"read": 65_536, "write": 65_536}
     assert metrics.theory_io_bytes == (1 << 30) + 65_536
     assert metrics.verdict.startswith("above 100 %")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rate"), [("float32", X4.tensor_ops_per_cycle_fp32), ("float16", X4.tensor_ops_per_cycle_fp16)]
+)
+def test_a_matmul_is_held_against_the_tensor_pipes(dtype, rate):
+    device = Device(X4)
+    a, weights = (device.upload(np.ones(shape, dtype)) for shape in ((128, 128), (64, 4, 128)))
+    out = device.alloc((128, 256), dtype, "out")
+
+    async def multiply(core, a, weights, out):
+        left, right = core.nram.alloc(a.shape, a.dtype), core.wram.alloc(weights.shape, weights.dtype)
+        result = core.nram.alloc(out.shape, out.dtype)
+        await core.memcpy(left, a)
+        await core.memcpy(right, weights)
+        for _ in range(50):
+            core.matmul(result, left, right)
+        await core.memcpy(out, result)
+
+    device.launch(multiply, a, weights, out, dim=(1, 1, 1), kind="BLOCK")
+    device.synchronize()
+    operations = 50 * 2 * 128 * 128 * 256
+    metrics = measure(device.log, X4, theory_ops=operations)
+    assert (metrics.peak_pipe, metrics.peak_ops_per_s) == ("tensor", rate * X4.cores * X4.clock_hz)
+    # One of 32 cores works, at `tensor_efficiency` of its peak at most.
+    assert 0.5 * X4.tensor_efficiency / X4.cores < metrics.compute_efficiency < X4.tensor_efficiency / X4.cores

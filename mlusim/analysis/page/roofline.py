@@ -62,9 +62,9 @@ def _compute(metrics: Metrics, operations: int) -> Roofline:
     high = max(ridge, *(point.x for point in points)) * _MARGIN
     roofs = [
         Roof("DRAM at its peak", [low, ridge], [low * peak_bytes, peak_ops]),
-        Roof("vector pipes of all cores at their peak", [ridge, high], [peak_ops, peak_ops]),
+        Roof(f"{metrics.peak_pipe} pipes of all cores at their peak", [ridge, high], [peak_ops, peak_ops]),
     ]
-    side = "DRAM" if points[0].x < ridge else "the vector pipes"
+    side = "DRAM" if points[0].x < ridge else f"the {metrics.peak_pipe} pipes"
     about = (
         f"The operator needs {points[0].x:.3g} operations for each byte that it must move; below {ridge:.3g} the DRAM "
         f"is the roof: here it is {side}."

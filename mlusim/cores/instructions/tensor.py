@@ -46,11 +46,15 @@ _INTEGER_RATE_2XX = 4_096
 _MOST_STRIDE = 1023
 
 
+def peak_ops_per_cycle(board: Board, itemsize: int) -> int:
+    """Operations of a core's tensor pipe in a cycle, for elements of `itemsize` bytes; a multiply-add counts as two."""
+    rate = board.tensor_ops_per_cycle_fp32 if itemsize > _HALF_BYTES else board.tensor_ops_per_cycle_fp16
+    return (rate or _INTEGER_RATE_2XX) * (2 if itemsize < _HALF_BYTES else 1)
+
+
 def _cycles(board: Board, work: Work, multiply_adds: int) -> int:
     """The start-up, then the multiply-adds at the rate of the wider operand; int8 at twice the rate of int16."""
-    itemsize = max(work.itemsizes[1], work.itemsizes[2])
-    rate = board.tensor_ops_per_cycle_fp32 if itemsize > _HALF_BYTES else board.tensor_ops_per_cycle_fp16
-    rate = (rate or _INTEGER_RATE_2XX) * (2 if itemsize < _HALF_BYTES else 1)
+    rate = peak_ops_per_cycle(board, max(work.itemsizes[1], work.itemsizes[2]))
     reached = max(1, int(rate * board.tensor_efficiency))
     return board.tensor_startup_cycles - (-2 * multiply_adds // reached)
 
@@ -340,3 +344,6 @@ TENSOR += [
         )
     ),
 ]
+
+# The names of the instructions that run on the tensor pipe.
+TENSOR_OPERATIONS = frozenset(one.name for one in TENSOR if one.tensor)
