@@ -22,7 +22,7 @@ _TILES_A_CORE = 64
 # Tiles for each core that are tried besides the fewest tiles that there can be.
 _TURNS = (1, 2, 3, 4, 6)
 # Numbers of tiles that are tried where there are more cores.
-_FEW = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45)
+FEW = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def pivot_cuts(
             least = ceil_div(blocks, held // multiple)
             wanted = {least, least + 1} | {ceil_div(board.cores * turns, outer) for turns in _TURNS}
             # Clusters start one after the other, so that a small tensor is done sooner by a few cores.
-            wanted |= {ceil_div(count, outer) for count in _FEW if count < board.cores}
+            wanted |= {ceil_div(count, outer) for count in FEW if count < board.cores}
             for parts in sorted(wanted):
                 rows = min(ceil_div(blocks, parts) * multiple, extent)
                 # More tiles than there must be are of no use where they share bus units.
