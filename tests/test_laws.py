@@ -169,7 +169,12 @@ def fair(name):
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_order_of_the_kinds_of_access(name):
-    rates = [rate(fair(name), write=write, strided=strided) for strided in (False, True) for write in (False, True)]
+    on = fair(name)
+    rates = [rate(on, write=write, strided=strided) for strided in (False, True) for write in (False, True)]
+    if on.clusters * on.cluster_read_bandwidth_bytes_per_s < 0.5 * on.dram_bandwidth_bytes_per_s:
+        # The ports of the clusters bound all four, and what is left between them is the start-up of a read.
+        assert all(slower <= 1.02 * faster for faster, slower in pairwise(rates))
+        return
     assert rates == sorted(rates, reverse=True)
     assert len(set(rates)) == len(rates)
 
@@ -211,7 +216,9 @@ def test_more_tasks_are_never_slower_with_the_same_copies(name, elements, tiles)
 
     times = []
     for tasks in range(1, on.cores + 1):
-        if tiles % tasks == 0:
+        # Where two tasks of a cluster share what one could have, a cluster with one task more is the last.
+        shared = on.cluster_read_bandwidth_bytes_per_s < 2 * on.core_read_bandwidth_bytes_per_s
+        if tiles % tasks == 0 and (not shared or tasks <= on.clusters or tasks % on.clusters == 0):
             device = Device(on, data=False)
             x = device.upload(np.broadcast_to(np.float32(0), (tiles, elements)))
             device.launch(kernel, x, device.alloc(x.shape, x.dtype), dim=tasks, kind="BLOCK")

@@ -34,8 +34,8 @@ Function = Callable[..., Any]
 # What decides the figures of a run: files and folders of the package.
 MODEL = (
     *("units.py", "dtypes.py", "hardware", "log.py", "records.py", "memory", "cores"),
-    *("planning", "kernels", "host", "ops"),
-    *(f"analysis/{name}.py" for name in ("breakdown", "floor", "intervals", "metrics", "records")),
+    *("planning", "kernels", "host", "ops", "bangc", "inputs.py"),
+    *(f"analysis/{name}.py" for name in ("breakdown", "floor", "intervals", "metrics", "records", "totals")),
     *("explore/grid.py", "explore/kernel_call.py", "explore/point.py"),
 )
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

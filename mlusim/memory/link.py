@@ -446,6 +446,7 @@ class Link:
         It has needed no clock and no port. `_admit`, `_share` and `_complete` would come to the same end.
         """
         flow = self._arrivals.pop(0)[2]
+        self._port_joined[flow.port] -= 1
         if flow.traffic & 1:
             self._reads_until = self._counts_until(flow, self._reads_until, now)
         if flow.traffic >> 1:

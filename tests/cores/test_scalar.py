@@ -373,3 +373,15 @@ def test_missing_bytes_are_refused(run: Any) -> None:
     ):
         run(kernel, x, kept, device=device)
     assert seen == [2, [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("name", ["load", "load_array", "store", "store_array"])
+@pytest.mark.parametrize("value", [None, 3, np.zeros(1)])
+def test_what_is_no_view_is_refused_by_name(name, value):
+    async def kernel(core):
+        getattr(core, name)(value, *([1] if name.startswith("store") else []))
+
+    device = Device("mlu370-x4")
+    device.launch(kernel, dim=1, kind="BLOCK")
+    with pytest.raises(OperandError, match=rf"{name} of .*: it takes a view of memory, such as x\[0\], not "):
+        device.synchronize()

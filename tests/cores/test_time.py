@@ -376,9 +376,9 @@ async def stream(core: Core, x: View, way: str) -> None:
         core.memcpy_async(*((tile, part) if way == "read" else (part, tile)))
 
 
-@pytest.mark.parametrize("name", ["mlu270-s4", "mlu290", "mlu370-x4", "mlu590-h8"])
+@pytest.mark.parametrize("name", ["mlu270-s4", "mlu370-x4", "mlu590-h8"])
 def test_the_order_of_speeds_of_a_full_chip(run: Any, name: str) -> None:
-    """Contiguous read > contiguous write > strided read > strided write (G 5.3), on every family."""
+    """Contiguous read > contiguous write > strided read > strided write (G 5.3), where the DRAM is the bound."""
     speeds = []
     for gap, way in product((0, 64), ("read", "write")):
         device = Device(name, data=False)
