@@ -303,7 +303,7 @@ def check_launch(
     if len(dim) != _AXES or not all(isinstance(extent, int) and not isinstance(extent, bool) for extent in dim):
         # What is neither an integer nor a sequence comes as a tuple of itself.
         axes: tuple[object, ...] = dim
-        alone = len(axes) == 1 and not isinstance(axes[0], int)
+        alone = len(axes) == 1 and type(axes[0]) is not int
         raise LaunchError(f"{name}: dim {shown(axes[0] if alone else axes)}: {_GRID}")
     if min(dim) < 1 or max(dim) > MAX_GRID:
         raise LaunchError(f"{name}: dim {dim}: each axis of a grid is 1 to {MAX_GRID}; loop inside the kernel")

@@ -392,7 +392,10 @@ def test_several_runs_get_an_index(result, staged_result, tmp_path):
     made = write_pages({"one": result, "two & more": staged_result}, tmp_path / "new")
     assert [path.name for path in made] == ["index.html", "one.html", "two & more.html"]
     text = made[0].read_text()
-    assert 'href="two &amp; more.html"' in text
+    links = re.findall(r'<a href="([^"]*)">', text)
+    assert links == ["./one.html", "./two%20%26%20more.html"]
+    assert [made[0].parent / unquote(urlsplit(link).path) for link in links] == made[1:]
+    assert ">two &amp; more</a>" in text
     assert "<script" not in text
     assert text.count("<svg") == 2
     assert 'href="index.html"' in made[1].read_text()

@@ -132,6 +132,10 @@ def test_a_board_as_a_file(folder):
 def test_strategies_to_compare_may_be_listed_or_repeated():
     listed = json.loads(call("compare", *SMALL, "--json", "--strategy", "tight, pingpong").stdout)
     repeated = json.loads(call("compare", *SMALL, "--json", "--strategy", "tight", "--strategy", "pingpong").stdout)
+    # Both say what was called, each in its own words.
+    commands = [answer["provenance"].pop("command") for answer in (listed, repeated)]
+    assert commands[0].endswith("--strategy 'tight, pingpong'")
+    assert commands[1].endswith("--strategy tight --strategy pingpong")
     assert listed == repeated
     assert [row["strategy"] for row in listed["strategies"]] == ["tight", "pingpong"]
 
@@ -194,11 +198,11 @@ def test_a_file_is_as_it_was_where_writing_it_fails(tmp_path):
 def test_a_picture_is_as_it_was_where_drawing_fails(folder, monkeypatch):
     Path("errors.svg").write_text("before")
 
-    def fail(_figure, stream, **_options):
+    def fail(_figure, stream, _suffix):
         stream.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", fail)
+    monkeypatch.setattr("mlusim.analysis.style.save_to", fail)
     done = call("validate", "fill-one", "-o", "errors.svg", "--force")
     assert (done.exit_code, done.stderr) == (
         2,

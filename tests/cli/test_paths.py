@@ -168,10 +168,12 @@ def test_ctrl_c_while_the_command_line_loads(monkeypatch, capsys):
 def test_workers_leave_ctrl_c_to_their_parent():
     from mlusim.explore.runner import Runner
 
+    before = signal.getsignal(signal.SIGINT)
+    assert before is not signal.SIG_IGN
     with Runner(1) as runner:
         pool = runner._executor()
         assert pool.submit(signal.getsignal, signal.SIGINT).result() is signal.SIG_IGN
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_device_is_written_through(folder, capsys):

@@ -1,6 +1,8 @@
 """`mlusim report`: saved runs as pages, one or several."""
 
 import json
+import re
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -42,7 +44,9 @@ def test_several_runs_get_a_page_each_and_an_index(runs, tmp_path):
     assert json.loads(done.output)["files"] == [str(tmp_path / name) for name in names]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     index = (tmp_path / "index.html").read_text()
-    assert 'href="pingpong.html"' in index
+    links = re.findall(r'<a href="([^"]*)">', index)
+    assert links == ["./documented.html", "./pingpong.html"]
+    assert all((tmp_path / unquote(urlsplit(link).path)).is_file() for link in links)
     assert "This run was not checked" in (tmp_path / "pingpong.html").read_text()
 
 

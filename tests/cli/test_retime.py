@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 import mlusim
 from mlusim.cli.program import program
+from mlusim.retiming.retime import planned
 
 
 def call(*words):
@@ -64,25 +65,32 @@ def test_a_parameter_with_a_unit_and_a_number_of_any_kind(run):
     words = ("--set", "kernel_start_ps=5us", "--set", "dram_latency_growth=0.5", "--set", "name=mine")
     answer = json.loads(printed("retime", run, *words, "--keep-split", "--json"))
     parameters = {"kernel_start_ps": 5_000_000, "dram_latency_growth": 0.5, "name": "mine"}
+    recorded = mlusim.load(run)
     again = mlusim.retime(run, keep_split=True, **parameters)
     assert answer["time_ps"] == again.time_ps
     assert answer["board"]["name"] == "mine"
     assert answer["retimed"] == {
         "run": str(run),
         "recorded_board": "mlu370-x4",
-        "recorded_time_ps": mlusim.load(run).time_ps,
+        "recorded_time_ps": recorded.time_ps,
         "parameters": parameters,
-        "other_split": None,
+        "other_split": planned(recorded, recorded.board.replace(**parameters))[1] or None,
     }
+    same = json.loads(printed("retime", run, "--set", "name=mine", "--json"))
+    assert same["retimed"]["other_split"] is None
 
 
 def test_a_split_that_is_kept_is_said(run, tmp_path):
+    plan = mlusim.load(run).plan
+    one_cluster = plan.board.replace(clusters=1, max_union=1)
+    other = mlusim.plan("cast", (1000, 64), dtype="int8", device=one_cluster)
+    assert other.dim != plan.dim
     message = error("retime", run, "--set", "clusters=1", "--set", "max_union=1")
-    assert "cast would be split in another way on mlu370-x4: grid (4, 1, 1) instead of (32, 1, 1)" in message
+    assert f"cast would be split in another way on mlu370-x4: grid {other.dim} instead of {plan.dim}" in message
     words = ("retime", run, "--set", "clusters=1", "--set", "max_union=1", "--keep-split")
     saved, report = tmp_path / "again.zip", tmp_path / "report"
     text = printed(*words, "--save-run", saved, "--report", report)
-    assert "The recorded split was kept; on that board it would be another: grid (4, 1, 1)" in text
+    assert f"The recorded split was kept; on that board it would be another: grid {other.dim}" in text
     assert mlusim.load(saved).board.clusters == 1
     assert (report / "timeline.svg").exists()
     assert json.loads(printed(*words, "--json"))["retimed"]["other_split"].startswith("grid")

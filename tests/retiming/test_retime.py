@@ -15,7 +15,7 @@ import mlusim
 from mlusim import InputError, ops
 from mlusim.analysis.table import to_json
 from mlusim.log import NONE
-from mlusim.memory.kinds import Direction
+from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.ops.common import Input
 from mlusim.ops.common import run as run_call
 from mlusim.ops.registry import OPERATORS
@@ -323,7 +323,7 @@ async def anything(core, seed, x, out, index):
     here = (None,) * 7
     if not core.is_memory_core:
         a, b, c = (core.nram.alloc(96, "float32") for _ in range(3))
-        rows, wide = core.nram.alloc(16, "int32"), core.nram.alloc((64, 32), "float32")
+        rows, wide = core.nram.alloc(32, "int32"), core.nram.alloc((64, 32), "float32")
         here = (a, b, c, rows, wide, core.ldram.alloc(96, "float32"), core.wram.alloc(64, "float32"))
         core.fill(rows, 3)
         core.fill(a, 0)
@@ -406,7 +406,9 @@ def test_a_smaller_nram_is_refused_with_what_the_run_used():
     board = run.board
     message = refused(run, nram_bytes=board.nram_reserved_bytes + used - 1)
     assert f"buffers in {used:,}".replace(",", " ") in message
-    assert "of the NRAM of a core (up to 'output 0'), and " in message
+    in_nram = [one for one in run.log.allocations if MemoryKind(one.memory) is MemoryKind.NRAM]
+    last = max(in_nram, key=lambda one: one.address)
+    assert f"of the NRAM of a core (up to {last.name!r}), and " in message
     assert "mlu370-x4 has" in message
     assert message.endswith("run it on that board")
     assert retime(run, nram_bytes=board.nram_reserved_bytes + used, keep_split=True).time_ps == run.time_ps
@@ -472,9 +474,12 @@ def test_instructions_that_a_board_lacks_are_refused():
 
 
 def test_another_split_is_refused_unless_it_is_to_be_kept():
-    run = ran("tin_shift", "mlu370-x4")
+    run = ran("tin_shift_documented", "mlu370-x4")
+    one_cluster = RUNS["tin_shift_documented"](device=run.board.replace(clusters=1, max_union=1), data=False)
+    assert one_cluster.plan.dim != run.plan.dim
     message = refused(run, clusters=1, max_union=1)
     assert "tin_shift_forward would be split in another way on mlu370-x4: " in message
+    assert f"grid {one_cluster.plan.dim} instead of {run.plan.dim}" in message
     assert "keep_split=True (--keep-split)" in message
     kept = retime(run, clusters=1, max_union=1, keep_split=True)
     assert kept.plan.dim == run.plan.dim
