@@ -157,7 +157,7 @@ CASES = (
         title="scatter",
         shape="float32 [512, 256], index int32 and new elements [128, 256], axis 0",
         run=lambda board: mlusim.ops.scatter(
-            _floats(512, 256), _indices(512, 128, 256), _floats(128, 256), 0, device=board
+            _floats(512, 256), _indices(512, 128, 256), _floats(128, 256), 0, strategy="slab", device=board
         ),
         about=(
             "Each task owns a region of the output, keeps it in NRAM and looks through updates for its own, so that "
