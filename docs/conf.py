@@ -25,7 +25,11 @@ project_copyright = "the authors of mlusim, Apache-2.0"
 PAGES = DOCS / "_pages"
 shutil.rmtree(PAGES, ignore_errors=True)
 for source, name, kinds in (
-    (ROOT / "lessons", "lessons", ("*.md", "*.py", "pages/*.md", "pages/figures/*", "exercises/*.py")),
+    (
+        ROOT / "lessons",
+        "lessons",
+        ("*.md", "*.py", "*.mlu", "pages/*.md", "pages/figures/*", "exercises/*.py", "exercises/*.mlu"),
+    ),
     (ROOT / "reports", "gallery", ("README.md", "pictures/*")),
 ):
     for path in (found for kind in kinds for found in source.glob(kind)):
@@ -62,6 +66,7 @@ napoleon_custom_sections = [("Attributes", "params_style")]  # a line may name s
 default_role = "py:obj"
 nitpicky = True
 nitpick_ignore_regex = [
+    ("py:class", r"mlusim\.planning\.plan\.Parameters"),  # a type variable
     ("py:obj", ".*"),  # the default role: most of what stands in backticks is no name
     # Libraries: their inventories would need a network.
     ("py:class", r"(collections|numpy|np|pathlib|os|typing|types|click|pandas|matplotlib)\..*"),

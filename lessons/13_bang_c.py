@@ -98,7 +98,7 @@ show(draw_causes({"matmul_tensor": tensor}, "Where the time of the last rung goe
 # The loops of `multiply` load eight million elements. On your machine that takes seconds: mlusim counts plain accesses
 # in C, and checks the bounds of each one. `mlusim.verify(module["add_tiles"], ...)` finds races and bytes that nobody
 # wrote, at the line of the C++. `mlusim bangc run` does all of this from a shell, and
-# [Run your BANG C](../../docs/bangc.md) is the page about it.
+# The page "Run your BANG C" (`docs/bangc.md`) has the rest.
 #
 # ## Exercise
 #
