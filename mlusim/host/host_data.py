@@ -13,10 +13,12 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import linecache
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
@@ -117,6 +119,10 @@ def _global_names(code: CodeType) -> set[str]:
 
 def _reads(function: FunctionType) -> dict[str, int]:
     """By name, the first line of a function's source that takes a value from it; nothing where there is no source."""
+    file = function.__code__.co_filename
+    if file not in linecache.cache and not Path(file).is_file():
+        # `inspect` would take the source of the module that executes the text, and remember it for every message.
+        return {}
     try:
         lines, first = inspect.getsourcelines(function)
         tree = ast.parse(textwrap.dedent("".join(lines)))
