@@ -7,6 +7,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+# In place of a line: here the code ends. The compiler gives line 0 to code of its own.
+_END = -1
+
 
 class LineTable:
     """Addresses in a binary, in order, each with the file and line from there on."""
@@ -19,9 +22,19 @@ class LineTable:
     def find(self, address: int) -> tuple[str, int] | None:
         """File and line of an address, or None."""
         position = bisect_right(self._addresses, address) - 1
-        if position < 0 or not self._rows[position][2]:
+        if position < 0 or self._rows[position][2] <= 0:
             return None
         return self._rows[position][1:]
+
+    def find_before(self, address: int, avoided: tuple[str, ...]) -> tuple[str, int] | None:
+        """File and line of the last row up to an address, of the same code and in no file that `avoided` begins."""
+        position = bisect_right(self._addresses, address) - 1
+        while position >= 0 and self._rows[position][2] != _END:
+            _, file, line = self._rows[position]
+            if line and file and not file.startswith(avoided):
+                return file, line
+            position -= 1
+        return None
 
 
 @lru_cache(maxsize=32)
@@ -63,7 +76,7 @@ def _rows(program: Any, unit: Any) -> list[tuple[int, str, int]]:
     for one in program.get_entries():
         state = one.state
         if state is not None:
-            found.append((state.address, names.get(state.file, ""), 0 if state.end_sequence else state.line))
+            found.append((state.address, names.get(state.file, ""), _END if state.end_sequence else state.line))
     return found
 
 

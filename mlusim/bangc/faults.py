@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from mlusim.bangc.bridge import text_at
 from mlusim.bangc.image import ARENA_BYTES, GUARD_BYTES, LEFT, PLACED, SIGNAL, WILD
 from mlusim.bangc.lines import raise_at
+from mlusim.bangc.toolchain import INCLUDE
 from mlusim.errors import AccessError, KernelError, MissingDataError, MlusimError, OperationLimitError
 from mlusim.units import group_digits
 
@@ -28,6 +29,7 @@ NULL_BYTES = 1 << 16
 # What `mlusim_leave` says.
 _ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED = range(6)
 _SYSTEM = ("/usr/", sys.prefix)
+_HEADERS = str(INCLUDE)
 Place = tuple[str, int]
 
 
@@ -87,21 +89,26 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | N
 def fault_place(module: Module, image: Image) -> Place | None:
     """The line where it ended: of the instruction, or of the innermost call of the user's that had not returned."""
     fault = image.runtime.fault
-    # A word of the stack that is an address in the binary is where a call returns to.
+    # The runtime's own code runs for an access of the user's.
+    last = fault.accessed if image.runtime.has(fault.pc) else fault.pc
+    # A word of the stack that is an address in the binary is where a call returns to, or once returned to: the stack
+    # is looked at last.
     returns = (word - image.base - 1 for word in fault.words[: fault.count] if 0 < word - image.base < image.size)
-    first = None
-    for offset in ((fault.pc - image.base) if fault.pc else -1, *returns):
+    others: list[tuple[int, Place | None]] = []
+    for offset in ((last - image.base) if last else -1, *returns):
         place = place_of(module, offset)
         if place is not None and not place[0].startswith(_SYSTEM):
             return place
-        first = first or place
-    return first
+        others.append((offset, place))
+    # No line of the user's is on the stack: library code was inlined into the user's function.
+    around = (module.line_before(offset, (*_SYSTEM, _HEADERS)) for offset, _ in others)
+    return next(filter(None, (*around, *(place for _, place in others))), None)
 
 
 def place_of(module: Module, offset: int) -> Place | None:
     """The line of an address of the binary, where it is in no header of ours."""
     found = module.line_of(offset)
-    return None if found is None or "/bangc/include/" in found[0] else found[:2]
+    return None if found is None or found[0].startswith(_HEADERS) else found[:2]
 
 
 def _wild(bridge: Bridge, address: int, flags: int) -> MlusimError:

@@ -110,6 +110,7 @@ class Fault(ctypes.Structure):
         ("number", _WORD),
         ("address", _WORD),
         ("pc", _WORD),
+        ("accessed", _WORD),
         ("count", _WORD),
         ("words", _WORD * 4096),
     )
@@ -167,6 +168,12 @@ class Runtime:
         self.library.mlusim_fault.argtypes = (ctypes.c_int,)
         self.resume: Any = self.library.mlusim_resume
         self.fault: Any = self.library.mlusim_fault(0).contents
+        self._base = _base(self.library._handle)  # noqa: SLF001 - ctypes has no other way to a library's address
+        self._size = _extent(path)
+
+    def has(self, address: int) -> bool:
+        """Whether an address is within the library's own code."""
+        return 0 <= address - self._base < self._size
 
 
 @lru_cache(maxsize=4)

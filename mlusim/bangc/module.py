@@ -144,6 +144,10 @@ class Module:
         found = line_table(self.binary).find(address)
         return (*found, "") if found is not None and found[0] else None
 
+    def line_before(self, address: int, avoided: tuple[str, ...]) -> tuple[str, int] | None:
+        """File and line of what stands before an address of the binary, in no file that `avoided` begins."""
+        return line_table(self.binary).find_before(address, avoided)
+
     def image(self, core: Core) -> Image:
         """The image of a core of a device."""
         chip, unit = core.issuer.chip, core.issuer.unit

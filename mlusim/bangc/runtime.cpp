@@ -49,13 +49,13 @@ struct Fibre {
     char *arguments;
 };
 
-// What a signal left behind, with the top of the stack; shared with the process that started a program's own one.
-struct Fault { Word number, address, pc, count, words[STACK_WORDS]; };
+// What a signal left behind: the last access before it, the top of the stack. A program's process shares it with its parent.
+struct Fault { Word number, address, pc, accessed, count, words[STACK_WORDS]; };
 
 static Fibre *current;
 static Arena *loading[KINDS];
 static pthread_t runner;
-static volatile Word ticks, resumed, last_seen, foreign;
+static volatile Word ticks, resumed, last_seen, foreign, accessed;
 static Fault *fault;
 static bool own_process, muted;
 extern "C" __attribute__((visibility("default"))) Call *mlusim_call_record = nullptr;
@@ -102,7 +102,7 @@ static void remember(Word number, Word address, Word pc, Word sp) {
     Word low = Word(current->stack) + GUARD;
     if (sp < low && sp > low - 2 * GUARD) sp = low;
     Word rest = low + current->stack_size - 2 * GUARD - sp;
-    fault->number = number, fault->address = address, fault->pc = pc;
+    fault->number = number, fault->address = address, fault->pc = pc, fault->accessed = accessed;
     fault->count = rest > current->stack_size ? 0 : rest / 8 < STACK_WORDS ? rest / 8 : STACK_WORDS;
     memcpy(fault->words, (void *)sp, fault->count * 8);
 }
@@ -118,6 +118,7 @@ static int64_t range_of(const Fibre *f, Word address) {
 
 static void touch(Word address, Word size, Word write, Word pc) {
     Fibre *f = current;
+    accessed = pc;
     if (!f || address - Word(f->stack) < f->stack_size || address - f->image < f->image_size) return;
     if (!f->device) {  // a program's own code: all but the board's memory is its own
         if (f->range_count && range_of(f, address) >= 0) leave(WILD, address, pc, write | size << 1);
@@ -222,10 +223,8 @@ static void on_signal(int number, siginfo_t *info, void *context) {
         if (number != SIGVTALRM && number != SIGINT) signal(number, SIG_DFL), raise(number);
         return;
     }
-    if (number == SIGVTALRM && !foreign) {
-        ticks = last_seen == resumed ? ticks + 1 : 0, last_seen = resumed;
-        if (ticks < current->limit_ticks) return;
-    }
+    if (number == SIGVTALRM) ticks = last_seen == resumed ? ticks + 1 : 0, last_seen = resumed;
+    if (number == SIGVTALRM && !foreign && ticks < current->limit_ticks) return;
     const mcontext_t &machine = ((ucontext_t *)context)->uc_mcontext;
 #ifdef __x86_64__
     Word pc = Word(machine.gregs[REG_RIP]), sp = Word(machine.gregs[REG_RSP]);
