@@ -81,13 +81,13 @@ class LoopRecord:
 
     `how` is `blocking`, `queued` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop element by
     element, `empty` for one that found no row to copy. `loads`, `operations` and `additions` are the scalar
-    instructions of a turn that work its addresses out, `extra_cycles` others; `turns`, `kept` and `unread` as in
-    `mlusim.cores.rows.Loop`.
+    instructions that work out the addresses of an iteration, `extra_cycles` others; `iterations`, `selected` and
+    `unread` as in `mlusim.cores.rows.Loop`.
     """
 
     how: str
-    turns: int
-    kept: int
+    iterations: int
+    selected: int
     loads: int
     operations: int
     additions: int

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.cores.row_copies import check_index, copy_loop, keep_addresses
-from mlusim.cores.rows import Loop, Rows, check_apart, check_rows, move_rows, row_bytes_of, row_numbers, turns_of
+from mlusim.cores.rows import Loop, Rows, check_apart, check_rows, iterations_of, move_rows, row_bytes_of, row_numbers
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import OperandError
 from mlusim.log import NO_OPERAND, NONE, SCALAR
@@ -60,8 +60,8 @@ def scalar_copy(
 
     def finish() -> None:
         issuer.unit.apply_until(issuer.task.now_ps)
-        if issuer.has_data and loop.kept:
-            move_rows(dst, src, loop.dst_rows, loop.src_rows, loop.kept)
+        if issuer.has_data and loop.selected:
+            move_rows(dst, src, loop.dst_rows, loop.src_rows, loop.selected)
 
     return scalar_loop(issuer, line, dst, src, loop, extra_cycles, finish)
 
@@ -80,7 +80,7 @@ def scalar_loop(
     board, task = issuer.board, issuer.task
     row_elements = row_bytes_of("scalar_copy", dst) // dst.itemsize
     each = loop.address.cycles(board) + extra_cycles
-    cycles = scalar_copy_cycles(board, loop.turns, loop.kept, row_elements, each)
+    cycles = scalar_copy_cycles(board, loop.iterations, loop.selected, row_elements, each)
     issue_ps = task.now_ps
     # In order with the vector instructions before it (`mlusim.cores.ordering`).
     start_ps = max(issue_ps, issuer.unit.vector_free_ps)
@@ -92,8 +92,8 @@ def scalar_loop(
         issue_ps,
         start_ps,
         end_ps,
-        count=loop.turns,
-        nbytes=loop.kept * row_elements * dst.itemsize,
+        count=loop.iterations,
+        nbytes=loop.selected * row_elements * dst.itemsize,
         dst=issuer.operand(dst),
         a=issuer.operand(src),
         b=issuer.operand(loop.indices[0]) if loop.indices else NO_OPERAND,
@@ -135,7 +135,7 @@ def copy_rows(
     time: `mlusim.memory.loops.rows_cost`. Raises `CopyError`, `OperandError` or `AccessError`.
     """
     loop = loop_of(issuer, "memcpy_rows", dst, src, dst_rows, src_rows)
-    if not loop.kept:
+    if not loop.selected:
         return empty_loop(issuer, line, loop)
     how = "blocking" if blocking else "queued"
     return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, how=how))
@@ -152,9 +152,9 @@ def empty_loop(issuer: Issuer, line: int, loop: Loop) -> Waiting:
     issuer.begin()
     task = issuer.task
     start_ps = task.now_ps
-    cycles = loop.turns * (loop.address.cycles(issuer.board) + issuer.board.scalar_loop_cycles)
+    cycles = loop.iterations * (loop.address.cycles(issuer.board) + issuer.board.scalar_loop_cycles)
     task.now_ps += issuer.board.cycles_ps(cycles)
-    record = issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=loop.turns)
+    record = issuer.record("scalar", SCALAR, line, start_ps, start_ps, task.now_ps, count=loop.iterations)
     issuer.log.loops[record] = loop.record("empty")
     task.unawaited = record
     return task.passing
@@ -164,10 +164,10 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     """Work out and check the addresses of a loop, from what is in NRAM now."""
     check_apart(name, dst, src)
     given = (row_numbers(name, dst_rows), row_numbers(name, src_rows))
-    turns = turns_of(name, dst, src, *given)
+    iterations = iterations_of(name, dst, src, *given)
     issuer.unit.apply_until(issuer.task.now_ps)
     rows: list[Indices | None] = []
-    kept: Indices | None = None
+    selected: Indices | None = None
     address = Turn()
     indices: list[View] = []
     for view, wanted in zip((dst, src), given, strict=True):
@@ -180,7 +180,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
             address = address.and_also(address_turn(len(wanted.axes), wanted.narrowed, positional=moves))
             numbers, left = wanted.resolve(name)
             rows.append(numbers)
-            kept = left if kept is None else kept
+            selected = left if selected is None else selected
             continue
         numbers_or_none: Indices | None = None
         if isinstance(wanted, View):
@@ -192,14 +192,14 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
         else:
             numbers_or_none = wanted
         if wanted is None or numbers_or_none is not None:
-            check_rows(name, view, numbers_or_none, turns)
+            check_rows(name, view, numbers_or_none, iterations)
         rows.append(numbers_or_none)
     unread = any(isinstance(side, View) for side in given)
-    if kept is None:
-        return Loop(turns, turns, rows[0], rows[1], address, tuple(indices), unread)
+    if selected is None:
+        return Loop(iterations, iterations, rows[0], rows[1], address, tuple(indices), unread)
     if isinstance(given[0], Addresses) and isinstance(given[1], Addresses):
         raise OperandError(f"{name} by two addresses, one of them within a window: give row numbers for the other")
     other = 1 if isinstance(given[0], Addresses) else 0
     numbers_of_other = rows[other]
-    rows[other] = kept if numbers_of_other is None else numbers_of_other[kept]
-    return Loop(turns, len(kept), rows[0], rows[1], address, tuple(indices), unread)
+    rows[other] = selected if numbers_of_other is None else numbers_of_other[selected]
+    return Loop(iterations, len(selected), rows[0], rows[1], address, tuple(indices), unread)

@@ -60,15 +60,15 @@ def by_offsets(
     issuer.unit.apply_until(issuer.task.now_ps)
     check_rows(name, near, None, offsets.size)
     rows: Indices | None = None
-    kept: Indices | None = None
+    selected: Indices | None = None
     if issuer.has_data:
         rows = offsets.typed().reshape(-1).astype(np.int64)
         if mask is not None:
-            kept = np.flatnonzero(mask.typed())
-            rows = rows[kept]
+            selected = np.flatnonzero(mask.typed())
+            rows = rows[selected]
         check_rows(name, far, rows, len(rows))
     count = offsets.size if rows is None else len(rows)
-    dst_rows, src_rows = (rows, kept) if name == "scatter" else (kept, rows)
+    dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
     loop = Loop(offsets.size, count, dst_rows, src_rows, Turn(), (offsets,), unread=True)
     copy_loop(issuer, line, name, dst, src, loop, how="instruction", mask=mask)
 
@@ -101,12 +101,14 @@ def copy_loop(
     check_row(direction, row_bytes, dst, src, issuer.board.arch, issuer.board.dram_unit_bytes)
     by_engine = how == "instruction"
     # The instruction takes its time for every offset, masked or not.
-    count = loop.turns if by_engine else loop.kept
+    count = loop.iterations if by_engine else loop.selected
     shape = rows_shape(dst, src, loop, direction, count, issuer.board.dram_unit_bytes)
     issuer.begin()
     unit, task = issuer.unit, issuer.task
     address = loop.address.cycles(issuer.board)
-    cost = rows_cost(issuer.board, shape, how, turns=loop.turns, address=address, memory_core=unit.is_memory_core)
+    cost = rows_cost(
+        issuer.board, shape, how, iterations=loop.iterations, address=address, memory_core=unit.is_memory_core
+    )
     off_chip = direction.off_chip
     indices = [issuer.operand(view) for view in (*loop.indices, *(() if mask is None else (mask,)))]
     record = issuer.record(
@@ -132,8 +134,8 @@ def copy_loop(
     if indices[1:]:
         issuer.log.more_operands[record] = indices[1:]
     effect = None
-    if issuer.has_data and loop.kept:
-        effect = partial(move_rows, dst, src, loop.dst_rows, loop.src_rows, loop.kept)
+    if issuer.has_data and loop.selected:
+        effect = partial(move_rows, dst, src, loop.dst_rows, loop.src_rows, loop.selected)
     if direction.by_memory_core:
         unit = unit.cluster.memory_core
     pipe = unit.io if off_chip else unit.move

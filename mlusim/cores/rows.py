@@ -24,8 +24,8 @@ class Loop:
     """A loop over rows, its addresses worked out.
 
     Attributes:
-        turns: turns of the loop.
-        kept: turns that copy a row; the others lie outside a window.
+        iterations: of the loop.
+        selected: iterations that copy a row; the others lie outside a window.
         dst_rows, src_rows: row numbers of those; None for 0, 1, 2, ..., or where a timing-only run does not know them.
         address: scalar instructions of each turn that work its addresses out.
         indices: the NRAM views that they come from.
@@ -33,8 +33,8 @@ class Loop:
             timing-only run, has read the numbers.
     """
 
-    turns: int
-    kept: int
+    iterations: int
+    selected: int
     dst_rows: Indices | None
     src_rows: Indices | None
     address: Turn
@@ -43,7 +43,7 @@ class Loop:
 
     def record(self, how: str, extra_cycles: int = 0) -> LoopRecord:
         """As the log has it."""
-        return LoopRecord(how, self.turns, self.kept, *self.address, extra_cycles, self.unread)
+        return LoopRecord(how, self.iterations, self.selected, *self.address, extra_cycles, self.unread)
 
 
 def row_bytes_of(name: str, view: View) -> int:
@@ -56,7 +56,7 @@ def row_bytes_of(name: str, view: View) -> int:
     return row.nbytes
 
 
-def turns_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
+def iterations_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
     """Turns of a loop. Raises `AccessError` where the sides differ or there is none, `CopyError` without rows."""
     given = [_count_of(rows) for rows in (dst_rows, src_rows) if rows is not None]
     for view in (dst, src):

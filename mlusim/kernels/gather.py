@@ -44,7 +44,7 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
     slab_buffer = core.nram.alloc(settings.slab, x.dtype, "slab")
     if lookups.columns:
         values_buffer = core.nram.alloc(settings.values, x.dtype, "values")
-        reader = IndexTiles(core, index.dtype, settings.turns, settings.index_form)
+        reader = IndexTiles(core, index.dtype, settings.lookups_at_once, settings.index_arithmetic)
     held: Box | None = None
     rank = len(lookups.positions)
     for tile in plan.tiles_of(core.task_id):
@@ -72,7 +72,7 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
             await core.sync_compute()
             core.gather(to, rows, offsets)
             await core.sync_move()
-        elif settings.how == MOVES:
+        elif settings.method == MOVES:
             await core.memcpy_rows(to, rows, src_rows=addresses, blocking=False)
         else:
             await core.scalar_copy(to, rows, src_rows=addresses)
@@ -88,7 +88,7 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
     rank = len(lookups.positions)
     tuples = _tuples(index, lookups)
     values_buffer = core.nram.alloc(settings.values, x.dtype, "values")
-    reader = IndexTiles(core, index.dtype, settings.turns, settings.index_form)
+    reader = IndexTiles(core, index.dtype, settings.lookups_at_once, settings.index_arithmetic)
     for tile in plan.tiles_of(core.task_id):
         origin = boxed(tuples, tile.start[:rank], tile.stop[:rank])
         addresses = lookups.addresses(

@@ -17,7 +17,7 @@ from mlusim.errors import PlanError
 from mlusim.kernels.boxes import copy_box, copy_box_async, front
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
-from mlusim.planning.index_form import IndexForm
+from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup_geometry import Extents
 
 if TYPE_CHECKING:
@@ -31,19 +31,19 @@ class IndexTiles:
         core: the core.
         dtype: element type of the index.
         lookups: the most lookups of a tile.
-        form: what has to be made of them.
+        arithmetic: what has to be made of them.
     """
 
-    def __init__(self, core: Core, dtype: np.dtype[Any], lookups: int, form: IndexForm) -> None:
+    def __init__(self, core: Core, dtype: np.dtype[Any], lookups: int, arithmetic: IndexArithmetic) -> None:
         self._core = core
-        self._form = form
+        self._arithmetic = arithmetic
         self._lookups = lookups
-        self._index = core.nram.alloc(lookups * form.columns, dtype, "index")
+        self._index = core.nram.alloc(lookups * arithmetic.columns, dtype, "index")
         self._loaded = cache(partial(front, self._index))
-        width = np.dtype(f"i{form.width()}")
+        width = np.dtype(f"i{arithmetic.width()}")
         self._buffers = {
             name: core.nram.alloc(lookups * size // width.itemsize, width, name)
-            for name, size in form.buffers(core.board, dtype.itemsize).items()
+            for name, size in arithmetic.buffers(core.board, dtype.itemsize).items()
         }
         self._work = cache(self._workspace)
         self._counted: dict[str, tuple[Extents, Extents]] = {}
@@ -72,7 +72,7 @@ class IndexTiles:
         if len(work.planes) > 1:
             core.transpose(work.transposed, work.converted)
         spare, mask = work.spare, None
-        unsigned = np.dtype(f"u{self._form.width()}")
+        unsigned = np.dtype(f"u{self._arithmetic.width()}")
         for column, (axis, plane) in enumerate(zip(addresses.axes, work.planes, strict=True)):
             # As unsigned numbers, negative values are beyond every extent: the smaller of both is the one that counts.
             core.add(spare, plane, axis.extent)
@@ -102,7 +102,7 @@ class IndexTiles:
 
     def _workspace(self, count: int) -> _Workspace:
         """The buffers as as many lookups use them."""
-        columns, width = self._form.columns, np.dtype(f"i{self._form.width()}")
+        columns, width = self._arithmetic.columns, np.dtype(f"i{self._arithmetic.width()}")
         flat = self._index[: count * columns]
         loaded = flat.reshape(count, columns)
         converted = loaded
@@ -121,17 +121,17 @@ class IndexTiles:
         return _Workspace(loaded, converted, transposed, tuple(transposed), spare, mask)
 
     async def lists(self, addresses: Addresses) -> tuple[View, View, int]:
-        """Lists of the row numbers of the lookups within the windows, and of their turns, and how many these are."""
+        """The row numbers of the lookups within the windows, the positions of those lookups, and their count."""
         core = self._core
         work = self._work(addresses.count)
         rows, mask = self.offsets(addresses)
         if mask is None:
             raise PlanError("a window that leaves nothing out has no need of lists: take the offsets as they are")
-        turns = self._table("turns", (self._lookups,), (1,))[: addresses.count]
+        positions = self._table("turns", (self._lookups,), (1,))[: addresses.count]
         count = await core.collect(work.spare, rows, mask, known=addresses)
         if count:
             # The row numbers are in the list: their place is free.
-            await core.collect(rows, turns, mask, known=addresses)
+            await core.collect(rows, positions, mask, known=addresses)
         return work.spare[:count], rows[:count], count
 
     def _table(self, name: str, shape: Extents, steps: Extents) -> View:

@@ -68,25 +68,25 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     target = out.reshape(-1)
     loops = max_loops(core.board)
     odd = len(means.passes) % 2 == 1
-    turns = 1 if not overlapped else 2 if odd or not means.passes else 3
-    loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(turns)]
-    spares = (turns if odd else 1) if means.passes else 0
+    buffers = 1 if not overlapped else 2 if odd or not means.passes else 3
+    loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
+    spares = (buffers if odd else 1) if means.passes else 0
     spare = [core.nram.alloc(elements, x.dtype, f"mirrored {buffer}") for buffer in range(spares)]
 
     def load(position: int, tile: Tile) -> None:
         source = source_of(tile)
-        held = shaped(position % turns, source.shape)
+        held = shaped(position % buffers, source.shape)
         for dst, src in copies(held, source, loops):
             core.memcpy_async(dst, src)
 
     def mirror(position: int, tile: Tile) -> None:
-        for dst, src in mirrors(position % turns, tile.stop[1] - tile.start[1]):
+        for dst, src in mirrors(position % buffers, tile.stop[1] - tile.start[1]):
             core.mirror(dst, src)
 
     def store(position: int, tile: Tile) -> None:
         first = (tile.start[0] * extent + tile.start[1]) * inner
         count = (tile.stop[1] - tile.start[1]) * inner
-        held = spare[position % spares] if odd else loaded[position % turns]
+        held = spare[position % spares] if odd else loaded[position % buffers]
         core.memcpy_async(target[first : first + count], held[:count])
 
     # Tiles have few sizes: the views of the buffers are made once.

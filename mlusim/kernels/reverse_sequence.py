@@ -34,13 +34,15 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     layout = settings.layout
     source, target = x.reshape(layout.shape), out.reshape(layout.shape)
     entries = layout.by_entry(source)
-    turns = 2 if settings.overlapped else 1
+    buffers = 2 if settings.overlapped else 1
     staged = settings.staged
     # On arch below 300 a contiguous move takes whole 128 B only (B), so what is behind the tile is moved with it.
     block = plan.board.vector_alignment_bytes // x.itemsize if core.board.needs_aligned_vectors else 1
     elements = round_up(settings.elements, block)
-    results = [core.nram.alloc(elements, x.dtype, f"result {buffer}") for buffer in range(turns)]
-    loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(turns)] if staged else results
+    results = [core.nram.alloc(elements, x.dtype, f"result {buffer}") for buffer in range(buffers)]
+    loaded = (
+        [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)] if staged else results
+    )
     tiles = [*plan.tiles_of(core.task_id)]
     if staged and any(math.prod(tile.shape) % block for tile in tiles):
         for buffer in loaded:
@@ -50,9 +52,9 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
 
     async def load(position: int, tile: Tile) -> None:
         if staged and plan.tier == 1:
-            core.memcpy_async(shaped(loaded[position % turns], tile.shape), box(source, tile))
+            core.memcpy_async(shaped(loaded[position % buffers], tile.shape), box(source, tile))
             return
-        held = layout.by_entry(shaped(loaded[position % turns], tile.shape))[0]
+        held = layout.by_entry(shaped(loaded[position % buffers], tile.shape))[0]
         outer, first, start, left = layout.ordered(tile.start)
         _, last, stop, right = layout.ordered(tile.stop)
         await known.load(first, last)
@@ -69,9 +71,9 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     async def turn(position: int, tile: Tile) -> None:
         count = math.prod(tile.shape)
         lanes = round_up(count, block)
-        core.move(results[position % turns][:lanes], loaded[position % turns][:lanes])
-        before = layout.by_entry(shaped(loaded[position % turns], tile.shape))[0]
-        after = layout.by_entry(shaped(results[position % turns], tile.shape))[0]
+        core.move(results[position % buffers][:lanes], loaded[position % buffers][:lanes])
+        before = layout.by_entry(shaped(loaded[position % buffers], tile.shape))[0]
+        after = layout.by_entry(shaped(results[position % buffers], tile.shape))[0]
         _, first, start, _ = layout.ordered(tile.start)
         _, last, stop, _ = layout.ordered(tile.stop)
         await known.load(first, last)
@@ -82,7 +84,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
                 core.move(after[index, :turned], before[index, :turned][_BACKWARD])
 
     def store(position: int, tile: Tile) -> None:
-        core.memcpy_async(box(target, tile), shaped(results[position % turns], tile.shape))
+        core.memcpy_async(box(target, tile), shaped(results[position % buffers], tile.shape))
 
     await run_stages(core, tiles, load, turn if staged else None, store, overlapped=settings.overlapped)
 

@@ -105,11 +105,11 @@ class Updates:
         self._core = core
         self._lookups = settings.lookups
         self._chunk = chunk
-        self._how = settings.how
+        self._method = settings.method
         self._tuples = index.reshape(*self._lookups.positions, self._lookups.columns)
         self._src = src
-        self._reader = IndexTiles(core, index.dtype, self._chunk.turns, settings.index_form)
-        self._listed = settings.index_form.lists(core.board)
+        self._reader = IndexTiles(core, index.dtype, self._chunk.lookups_at_once, settings.index_arithmetic)
+        self._listed = settings.index_arithmetic.lists(core.board)
         if self._chunk.held:
             self._values = core.nram.alloc(self._chunk.held * self._chunk.row, src.dtype, "values")
 
@@ -136,10 +136,10 @@ class Updates:
             values = loaded.reshape(addresses.count, *rows.shape[1:])
             if self._listed:
                 copy_box_async(core, loaded, source)
-                to, turns, count = await self._reader.lists(addresses)
+                to, positions, count = await self._reader.lists(addresses)
                 await core.sync_io()
                 if count:
-                    await self._copy(rows, values, to, turns)
+                    await self._copy(rows, values, to, positions)
             elif core.board.has_gather:
                 copy_box_async(core, loaded, source)
                 offsets, _ = self._reader.offsets(addresses)
@@ -150,25 +150,25 @@ class Updates:
                 await copy_box(core, loaded, source)
                 await self._copy(rows, values, addresses, None)
 
-    async def _copy(self, rows: View, values: View, to: Addresses | View, turns: View | None) -> None:
+    async def _copy(self, rows: View, values: View, to: Addresses | View, positions: View | None) -> None:
         """Copy values to rows of NRAM or GDRAM, one after the other."""
-        if self._how == SCALAR:
-            await self._core.scalar_copy(rows, values, to, turns)
+        if self._method == SCALAR:
+            await self._core.scalar_copy(rows, values, to, positions)
         else:
-            await self._core.memcpy_rows(rows, values, to, turns, blocking=False)
+            await self._core.memcpy_rows(rows, values, to, positions, blocking=False)
 
     async def _fetch(self, rows: View, source: View, addresses: Addresses) -> None:
         """Copy the listed rows of src to those of NRAM, or through NRAM to those of GDRAM."""
         core = self._core
-        to, turns, count = await self._reader.lists(addresses)
+        to, positions, count = await self._reader.lists(addresses)
         if not self._chunk.held:
             if count:
-                await core.memcpy_rows(rows, source, to, turns, blocking=False)
+                await core.memcpy_rows(rows, source, to, positions, blocking=False)
             return
         for first in range(0, count, self._chunk.held):
             part = slice(first, min(first + self._chunk.held, count))
             values = front(self._values, (part.stop - first, *rows.shape[1:]))
-            await core.memcpy_rows(values, source, None, turns[part], blocking=False)
+            await core.memcpy_rows(values, source, None, positions[part], blocking=False)
             await core.memcpy_rows(rows, values, to[part], None, blocking=False)
 
     def _rows_of_src(self, start: Extents, stop: Extents) -> View:

@@ -38,9 +38,9 @@ async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, s
     tuples = index.reshape(*lookups.positions, lookups.columns)
     given = src if lookups.aligned else src.reshape(lookups.positions)
     target = (0,) * x.ndim, x.shape
-    reader = IndexTiles(core, index.dtype, binning.turns, settings.index_form)
-    loaded = core.nram.alloc(binning.turns, x.dtype, "values")
-    updates = _Updates(core, stored, binning.turns, x.dtype)
+    reader = IndexTiles(core, index.dtype, binning.lookups_at_once, settings.index_arithmetic)
+    loaded = core.nram.alloc(binning.lookups_at_once, x.dtype, "values")
+    updates = _Updates(core, stored, binning.lookups_at_once, x.dtype)
     chunks = [part[core.task_id :: core.task_dim].tolist() for part in binning.boxes(lookups)]
     for turn, (first, low, high) in enumerate(zip(*chunks, strict=True)):
         start, stop = tuple(low), tuple(high)
@@ -80,7 +80,7 @@ async def scatter_regions(core: Core, x: View, index: View, src: View, out: View
     firsts, _, _ = binning.boxes(settings.lookups)
     buffer = core.nram.alloc(binning.size, x.dtype, "region")
     lists = [_Updates(core, stored, binning.held, x.dtype) for _ in range(2)]
-    by_instruction = settings.how == INSTRUCTION
+    by_instruction = settings.method == INSTRUCTION
     given, flat = x.reshape(-1), out.reshape(-1)
     for tile in tiles:
         low, high = tile.start[0], tile.stop[0]

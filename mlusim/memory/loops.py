@@ -53,17 +53,17 @@ def address_cycles(board: Board, columns: int, narrowed: int = 0, *, positional:
     return address_turn(columns, narrowed, positional=positional).cycles(board)
 
 
-def scalar_copy_cycles(board: Board, turns: int, kept: int, row_elements: int, address: int) -> int:
-    """Cycles of a scalar loop of `turns`, of which `kept` copy a row of elements within NRAM one by one.
+def scalar_copy_cycles(board: Board, iterations: int, selected: int, row_elements: int, address: int) -> int:
+    """Cycles of a scalar loop of `iterations`, of which `selected` copy a row of elements within NRAM one by one.
 
     Each turn costs its address and the loop; each element a load and a store, and in rows of several its own loop.
     """
     element = 2 * board.scalar_nram_cycles + (board.scalar_loop_cycles if row_elements > 1 else 0)
-    return turns * (address + board.scalar_loop_cycles) + kept * row_elements * element
+    return iterations * (address + board.scalar_loop_cycles) + selected * row_elements * element
 
 
 def rows_cost(
-    board: Board, copy: CopyShape, how: str, *, turns: int = 0, address: int = 0, memory_core: bool = False
+    board: Board, copy: CopyShape, how: str, *, iterations: int = 0, address: int = 0, memory_core: bool = False
 ) -> CopyCost:
     """Cost of copying the rows (segments) of a `CopyShape` by an instruction each, or by one for all.
 
@@ -72,7 +72,7 @@ def rows_cost(
         copy: what moves; its segments are the rows.
         how: "blocking": a loop of `__memcpy`, each waited for before the next is issued; "queued": a loop of
             `__memcpy_async` and a sync; "instruction": one `__gather` or `__scatter`.
-        turns: turns of the loop, where more than rows: some copy nothing.
+        iterations: of the loop, where more than rows: some copy nothing.
         address: scalar cycles of each turn besides the issue and the loop.
         memory_core: whether the memory core issues it.
 
@@ -83,7 +83,7 @@ def rows_cost(
     plain = copy_cost(board, copy, memory_core=memory_core)
     rows = copy.segments
     turn = address + board.scalar_loop_cycles
-    scalar_ps = 0 if how == "instruction" else board.cycles_ps(max(turns, rows) * turn + rows * board.issue_cycles)
+    scalar_ps = 0 if how == "instruction" else board.cycles_ps(max(iterations, rows) * turn + rows * board.issue_cycles)
     if not plain.work:
         row_cycles = ceil_div(copy.segment_bytes, board.move_bytes_per_cycle)
         if how == "instruction":

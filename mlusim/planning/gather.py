@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mlusim.planning.index_form import IndexForm
+from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
     Job,
     LookupCandidate,
@@ -29,7 +29,16 @@ from mlusim.planning.lookup import (
     unit_elements,
     unit_words,
 )
-from mlusim.planning.lookup_cost import INSTRUCTION, LOAD, STORE, Costs, Spent, how_to_select, predict, scalar_address
+from mlusim.planning.lookup_cost import (
+    INSTRUCTION,
+    LOAD,
+    STORE,
+    Costs,
+    Spent,
+    predict,
+    scalar_address,
+    selection_method,
+)
 from mlusim.planning.lookup_geometry import Extents, blocks, sizes_of_at_most, spread
 from mlusim.planning.plan import Plan
 from mlusim.planning.search import Candidate, rooms
@@ -49,12 +58,12 @@ class GatherParameters(LookupParameters):
     """What the kernels of gather need besides the tiles.
 
     Attributes:
-        slab, values, turns: elements of the largest slab and of the values of a tile, and its lookups.
+        slab, values, lookups_at_once: elements of the largest slab and of the values of a tile, and its lookups.
     """
 
     slab: int = 0
     values: int
-    turns: int
+    lookups_at_once: int
 
 
 def plan_gather(job: Job) -> Plan:
@@ -101,7 +110,9 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
     free_extents = tuple(shape[axis] for axis in lookups.free)
     each = max(lookups.slab_elements * job.itemsize, 1)
     placed = bool(lookups.tied_positions)
-    beside = job.itemsize + (sum(job.form(positional=True).buffer_bytes(board, job.index_itemsize)) if placed else 0)
+    beside = job.itemsize + (
+        sum(job.arithmetic(positional=True).buffer_bytes(board, job.index_itemsize)) if placed else 0
+    )
     # As much as fits beside a quarter for the lookups, and as much as fits with all lookups of the slab.
     most = [
         limit
@@ -132,15 +143,15 @@ def _tied_positions(job: Job, tied_sizes: Extents) -> int:
     )
 
 
-def _form(job: Job, tied_sizes: Extents) -> IndexForm:
+def _arithmetic(job: Job, tied_sizes: Extents) -> IndexArithmetic:
     """Within a slab the place of a lookup counts where a tile has several coordinates of tied axes of the index."""
-    return job.form(positional=_tied_positions(job, tied_sizes) > 1)
+    return job.arithmetic(positional=_tied_positions(job, tied_sizes) > 1)
 
 
-def _buffers(job: Job, form: IndexForm, values: int, turns: int) -> list[int]:
+def _buffers(job: Job, arithmetic: IndexArithmetic, values: int, lookups_at_once: int) -> list[int]:
     """Buffers of a tile: its values and what becomes of its index."""
-    each = form.buffer_bytes(job.board, job.index_itemsize)
-    return [values * job.itemsize, *(turns * nbytes for nbytes in each)] if job.lookups.columns else []
+    each = arithmetic.buffer_bytes(job.board, job.index_itemsize)
+    return [values * job.itemsize, *(lookups_at_once * nbytes for nbytes in each)] if job.lookups.columns else []
 
 
 def _room_beside(job: Job, tied_sizes: Extents) -> int:
@@ -151,8 +162,8 @@ def _room_beside(job: Job, tied_sizes: Extents) -> int:
         return 0
     if not lookups.columns:
         return max(math.prod(lookups.positions), 1)
-    turns = _tied_positions(job, tied_sizes)
-    each = _buffers(job, _form(job, tied_sizes), math.prod(tied_sizes), turns)
+    lookups_at_once = _tied_positions(job, tied_sizes)
+    each = _buffers(job, _arithmetic(job, tied_sizes), math.prod(tied_sizes), lookups_at_once)
     rounding = len(each) * (board.vector_alignment_bytes - 1)
     return max(board.nram_usable_bytes - slab_bytes - rounding, 0) // sum(each)
 
@@ -165,13 +176,13 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Looku
     size_of = dict(zip((*lookups.tied, *lookups.free), (*tied_sizes, *free_sizes), strict=True))
     sizes = tuple(size_of[axis] for axis in range(len(shape)))
     positions = sizes[: len(lookups.positions)]
-    form = _form(job, tied_sizes)
-    values, turns = math.prod(sizes), math.prod(positions)
-    row = values // turns
+    arithmetic = _arithmetic(job, tied_sizes)
+    values, lookups_at_once = math.prod(sizes), math.prod(positions)
+    row = values // lookups_at_once
     slab_box = lookups.slab_of((0,) * len(shape), sizes)[1]
     rank = len(lookups.positions)
     even = all(extent % size == 0 for extent, size in zip(shape[rank:], sizes[rank:], strict=True))
-    how = how_to_select(board, row, itemsize, form, even=even)
+    method = selection_method(board, row, itemsize, arithmetic, even=even)
     parts = math.prod(ceil_div(extent, size) for extent, size in zip(free_extents, free_sizes, strict=True))
     tiles = slabs * parts
     tasks = min(board.cores, tiles)
@@ -183,24 +194,26 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Looku
     if lookups.columns:
         columns = lookups.columns
         tile += costs.box(LOAD, (*lookups.positions, columns), (*positions, columns), job.index_itemsize)
-        if how == INSTRUCTION:
-            tile += costs.select_at_once(row, itemsize, turns, form)
+        if method == INSTRUCTION:
+            tile += costs.select_at_once(row, itemsize, lookups_at_once, arithmetic)
         else:
-            tile += costs.select(how, row, itemsize, turns, turns, scalar_address(board, form))
+            tile += costs.select(
+                method, row, itemsize, lookups_at_once, lookups_at_once, scalar_address(board, arithmetic)
+            )
     load = costs.box(LOAD, lookups.x_shape, slab_box, itemsize)
     spent = Spent(loads * load.time_ps + each_task * tile.time_ps, max(slabs, tasks) * load.work + tiles * tile.work)
     first = len(leading(lookups))
     whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
     slab_bytes = math.prod(slab_box) * itemsize
-    buffers = _buffers(job, form, values, turns)
+    buffers = _buffers(job, arithmetic, values, lookups_at_once)
 
     def words() -> tuple[str, ...]:
         return (
             (
-                f"slab {list(slab_box)} of x: {_n(slab_bytes)} B; beside it {_n(turns)} lookups of {_n(row)} values: "
-                f"{_n(values * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
+                f"slab {list(slab_box)} of x: {_n(slab_bytes)} B; beside it {_n(lookups_at_once)} lookups of "
+                f"{_n(row)} values: {_n(values * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
             ),
-            f"selected by {how}" if lookups.columns else "stored as it is",
+            f"selected by {method}" if lookups.columns else "stored as it is",
         )
 
     return Candidate(
@@ -217,11 +230,11 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Looku
             parameters=GatherParameters(
                 lookups=lookups,
                 strategy="slab",
-                form=form,
-                how=how,
+                arithmetic=arithmetic,
+                method=method,
                 slab=slab_bytes // itemsize,
                 values=values,
-                turns=turns,
+                lookups_at_once=lookups_at_once,
             ),
         ),
     )
@@ -229,8 +242,8 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Looku
 
 def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
-    form = job.form(positional=lookups.aligned or bool(lookups.tied_positions))
-    each = form.buffer_bytes(board, job.index_itemsize)
+    arithmetic = job.arithmetic(positional=lookups.aligned or bool(lookups.tied_positions))
+    each = arithmetic.buffer_bytes(board, job.index_itemsize)
     room = board.nram_usable_bytes - (len(each) + 1) * (board.vector_alignment_bytes - 1)
     row_sizes = blocks(lookups.row_shape, max((room - sum(each)) // itemsize, 1))
     row = math.prod(row_sizes)
@@ -240,13 +253,15 @@ def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     chunks = math.prod(ceil_div(e, s) for e, s in zip(lookups.row_shape, row_sizes, strict=True))
     found = {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, max(board.cores // chunks, 1))}
     for position_sizes in sorted(found):
-        yield _row_candidate(job, form, position_sizes, row_sizes)
+        yield _row_candidate(job, arithmetic, position_sizes, row_sizes)
 
 
-def _row_candidate(job: Job, form: IndexForm, position_sizes: Extents, row_sizes: Extents) -> LookupCandidate:
+def _row_candidate(
+    job: Job, arithmetic: IndexArithmetic, position_sizes: Extents, row_sizes: Extents
+) -> LookupCandidate:
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     row, sizes = math.prod(row_sizes), position_sizes + row_sizes
-    turns = math.prod(position_sizes)
+    lookups_at_once = math.prod(position_sizes)
     shape = lookups.value_shape
     tiles = math.prod(ceil_div(extent, size) for extent, size in zip(shape, sizes, strict=True))
     tasks = min(board.cores, tiles)
@@ -254,17 +269,17 @@ def _row_candidate(job: Job, form: IndexForm, position_sizes: Extents, row_sizes
     tile = costs.box(STORE, shape, sizes, itemsize)
     tile += costs.box(LOAD, (*lookups.positions, columns), (*position_sizes, columns), job.index_itemsize)
     if board.has_gather:
-        tile += costs.rows_at_once(LOAD, row * itemsize, turns, form)
+        tile += costs.rows_at_once(LOAD, row * itemsize, lookups_at_once, arithmetic)
     else:
-        tile += costs.rows(LOAD, row * itemsize, turns, address=scalar_address(board, form))
+        tile += costs.rows(LOAD, row * itemsize, lookups_at_once, address=scalar_address(board, arithmetic))
     spent = Spent(ceil_div(tiles, tasks) * tile.time_ps, tiles * tile.work)
-    buffers = _buffers(job, form, turns * row, turns)
+    buffers = _buffers(job, arithmetic, lookups_at_once * row, lookups_at_once)
 
     def words() -> tuple[str, ...]:
         return (
             (
-                f"a row of {_n(math.prod(lookups.row_shape))} values, {_n(row)} at once; {_n(turns)} lookups: "
-                f"{_n(turns * row * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
+                f"a row of {_n(math.prod(lookups.row_shape))} values, {_n(row)} at once; "
+                f"{_n(lookups_at_once)} lookups: {_n(lookups_at_once * row * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
             ),
             "by the gather instruction" if board.has_gather else "by a copy each",
         )
@@ -280,7 +295,13 @@ def _row_candidate(job: Job, form: IndexForm, position_sizes: Extents, row_sizes
             nram_bytes=nram_bytes(board, buffers),
             order=tuple(range(len(shape))),
             words=words,
-            parameters=GatherParameters(lookups=lookups, strategy="rows", form=form, values=turns * row, turns=turns),
+            parameters=GatherParameters(
+                lookups=lookups,
+                strategy="rows",
+                arithmetic=arithmetic,
+                values=lookups_at_once * row,
+                lookups_at_once=lookups_at_once,
+            ),
         ),
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
-from mlusim.planning.index_form import IndexForm
+from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup_geometry import Extents, Lookups
 from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan, empty_plan
@@ -36,11 +36,11 @@ class Job:
     strategy: str
     operator: str
 
-    def form(self, *, positional: bool, narrowed: int = 0) -> IndexForm:
+    def arithmetic(self, *, positional: bool, narrowed: int = 0) -> IndexArithmetic:
         """The address arithmetic on the index."""
         # Row numbers, and the extents that negative values wrap by, may need more than 32 bits.
         wide = math.prod(self.lookups.x_shape) >= _WIDE
-        return IndexForm(columns=self.lookups.columns, positional=positional, narrowed=narrowed, wide=wide)
+        return IndexArithmetic(columns=self.lookups.columns, positional=positional, narrowed=narrowed, wide=wide)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,21 +50,21 @@ class LookupParameters:
     Attributes:
         lookups: the geometry.
         strategy: of the plan, or "none" where nothing is launched.
-        form: what a core makes of the index; None where it looks nothing up.
-        how: rows are copied within NRAM; empty where they are not.
+        arithmetic: what a core makes of the index; None where it looks nothing up.
+        method: how rows are copied within NRAM; empty where they are not.
     """
 
     lookups: Lookups
     strategy: str
-    form: IndexForm | None = None
-    how: str = ""
+    arithmetic: IndexArithmetic | None = None
+    method: str = ""
 
     @property
-    def index_form(self) -> IndexForm:
-        """The form of the index, of a kernel that looks something up."""
-        if self.form is None:
-            raise PlanError(f"strategy {self.strategy}: a plan that looks nothing up has no form of the index")
-        return self.form
+    def index_arithmetic(self) -> IndexArithmetic:
+        """The address arithmetic of a kernel that looks something up."""
+        if self.arithmetic is None:
+            raise PlanError(f"strategy {self.strategy}: a plan without lookups has no address arithmetic")
+        return self.arithmetic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ def counts_to_hold(coordinates: int, most: Sequence[int], cores: int) -> list[in
     """
     limits = {min(max(limit, 1), coordinates) for limit in most}
     largest = max(limits)
-    evenly = {ceil_div(coordinates, cores * turns) for turns in _TURNS}
+    evenly = {ceil_div(coordinates, cores * rounds) for rounds in _ROUNDS}
     # Clusters start one after the other, so that a small tensor is done sooner by a few cores.
     evenly |= {ceil_div(coordinates, count) for count in FEW if count < cores}
     # As many tiles for each core as the limit leaves, and these of one size.
@@ -172,7 +172,7 @@ def counts_to_hold(coordinates: int, most: Sequence[int], cores: int) -> list[in
 
 
 # Tiles for each core that are tried; `FEW` where there are more cores than tiles.
-_TURNS = (1, 2, 3)
+_ROUNDS = (1, 2, 3)
 
 
 def nram_bytes(board: Board, buffers: Sequence[int]) -> int:

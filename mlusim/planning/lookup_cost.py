@@ -13,7 +13,7 @@ from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import address_cycles, rows_cost, scalar_copy_cycles
 from mlusim.memory.timing import CopyCost, copy_cost
-from mlusim.planning.index_form import IndexForm
+from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup_geometry import Extents, segments
 from mlusim.planning.prediction import launch_ps
 from mlusim.units import PS_PER_S, ceil_div, round_up
@@ -51,28 +51,30 @@ class Costs:
         shaped = _rows_shape(self.board, direction, run * itemsize, count)
         return self._shared(copy_cost(self.board, shaped, memory_core=False))
 
-    def rows(self, direction: Direction, row_bytes: int, count: int, *, turns: int = 0, address: int = 0) -> Spent:
+    def rows(self, direction: Direction, row_bytes: int, count: int, *, iterations: int = 0, address: int = 0) -> Spent:
         """Rows of GDRAM, by a queued copy each."""
         shaped = _rows_shape(self.board, direction, row_bytes, count)
-        return self._shared(rows_cost(self.board, shaped, "queued", turns=turns, address=address))
+        return self._shared(rows_cost(self.board, shaped, "queued", iterations=iterations, address=address))
 
-    def rows_at_once(self, direction: Direction, row_bytes: int, count: int, form: IndexForm) -> Spent:
+    def rows_at_once(self, direction: Direction, row_bytes: int, count: int, arithmetic: IndexArithmetic) -> Spent:
         """Rows of GDRAM, by one `__gather` or `__scatter` and the vector instructions that make its offsets."""
         shaped = _rows_shape(self.board, direction, row_bytes, count)
-        vectors_ps = self.board.cycles_ps(form.vector_cycles(self.board, count))
+        vectors_ps = self.board.cycles_ps(arithmetic.vector_cycles(self.board, count))
         return self._shared(rows_cost(self.board, shaped, "instruction")) + Spent(vectors_ps)
 
-    def select(self, how: str, row_elements: int, itemsize: int, turns: int, kept: int, address: int) -> Spent:
-        """`kept` rows within NRAM, by `SCALAR` or `MOVES`, in a loop of `turns`."""
-        if how == MOVES:
-            shaped = _rows_shape(self.board, INSIDE, row_elements * itemsize, kept)
-            return Spent(rows_cost(self.board, shaped, "queued", turns=turns, address=address).alone_ps)
-        return Spent(self.board.cycles_ps(scalar_copy_cycles(self.board, turns, kept, row_elements, address)))
+    def select(
+        self, method: str, row_elements: int, itemsize: int, iterations: int, selected: int, address: int
+    ) -> Spent:
+        """`selected` rows within NRAM, by `SCALAR` or `MOVES`, in a loop of `iterations`."""
+        if method == MOVES:
+            shaped = _rows_shape(self.board, INSIDE, row_elements * itemsize, selected)
+            return Spent(rows_cost(self.board, shaped, "queued", iterations=iterations, address=address).alone_ps)
+        return Spent(self.board.cycles_ps(scalar_copy_cycles(self.board, iterations, selected, row_elements, address)))
 
-    def select_at_once(self, row_elements: int, itemsize: int, turns: int, form: IndexForm) -> Spent:
+    def select_at_once(self, row_elements: int, itemsize: int, iterations: int, arithmetic: IndexArithmetic) -> Spent:
         """Rows within NRAM by `INSTRUCTION`, and the vector instructions that make its offsets."""
-        shaped = _rows_shape(self.board, INSIDE, row_elements * itemsize, turns)
-        vectors_ps = self.board.cycles_ps(form.vector_cycles(self.board, turns))
+        shaped = _rows_shape(self.board, INSIDE, row_elements * itemsize, iterations)
+        vectors_ps = self.board.cycles_ps(arithmetic.vector_cycles(self.board, iterations))
         return Spent(rows_cost(self.board, shaped, "instruction").alone_ps + vectors_ps)
 
     def _shared(self, cost: CopyCost) -> Spent:
@@ -84,25 +86,29 @@ class Costs:
         return Spent(cost.latency_ps + cost.work / rate, cost.work)
 
 
-def scalar_address(board: Board, form: IndexForm) -> int:
+def scalar_address(board: Board, arithmetic: IndexArithmetic) -> int:
     """Scalar cycles to work out the address of one lookup."""
-    return address_cycles(board, form.columns, form.narrowed, positional=form.positional)
+    return address_cycles(board, arithmetic.columns, arithmetic.narrowed, positional=arithmetic.positional)
 
 
-def how_to_select(board: Board, row_elements: int, itemsize: int, form: IndexForm, *, even: bool = True) -> str:
+def selection_method(
+    board: Board, row_elements: int, itemsize: int, arithmetic: IndexArithmetic, *, even: bool = True
+) -> str:
     """The fastest way to copy rows within NRAM on a board. On 2xx a move takes multiples of 128 B only (B).
 
     even: whether all tiles have rows of this size; a row that is cut may leave a shorter one.
     """
-    if board.has_gather and not form.lists(board):
+    if board.has_gather and not arithmetic.lists(board):
         return INSTRUCTION
     aligned = even and (row_elements * itemsize) % board.vector_alignment_bytes == 0
     moves_fit = aligned or not board.needs_aligned_vectors
     if row_elements > 1 and moves_fit:
-        costs, turns = Costs(board, 1), 1024
+        costs, iterations = Costs(board, 1), 1024
         times = {
-            how: costs.select(how, row_elements, itemsize, turns, turns, scalar_address(board, form)).time_ps
-            for how in (SCALAR, MOVES)
+            method: costs.select(
+                method, row_elements, itemsize, iterations, iterations, scalar_address(board, arithmetic)
+            ).time_ps
+            for method in (SCALAR, MOVES)
         }
         return min(times, key=times.__getitem__)
     return SCALAR

@@ -207,10 +207,10 @@ def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
     Cut one element too small, a block more than there are cores costs as much as all of them: so sizes are rounded up.
     """
     found = [blocks(extents, min(most, math.ceil(math.prod(extents) / cores)))]
-    for turns in _TURNS:
+    for rounds in _ROUNDS:
         outer = 1
         for axis, extent in enumerate(extents):
-            parts = turns * cores // outer
+            parts = rounds * cores // outer
             if 1 <= parts <= extent:
                 sizes = (1,) * axis + (math.ceil(extent / parts), *extents[axis + 1 :])
                 if math.prod(sizes) <= most:
@@ -220,4 +220,4 @@ def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
 
 
 # Blocks for each core that are tried.
-_TURNS = (1, 2, 3)
+_ROUNDS = (1, 2, 3)

@@ -20,7 +20,7 @@ from mlusim.units import ceil_div, group_digits
 # Pivots further in than the outermost that fits are tried while they make no more tiles than this for each core.
 _TILES_A_CORE = 64
 # Tiles for each core that are tried besides the fewest tiles that there can be.
-_TURNS = (1, 2, 3, 4, 6)
+_ROUNDS = (1, 2, 3, 4, 6)
 # Numbers of tiles that are tried where there are more cores.
 FEW = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45)
 
@@ -100,7 +100,7 @@ def pivot_cuts(
         for multiple in sorted({whole if whole <= held else 1, 1} if whole < extent else {1}, reverse=True):
             blocks = ceil_div(extent, multiple)
             least = ceil_div(blocks, held // multiple)
-            wanted = {least, least + 1} | {ceil_div(board.cores * turns, outer) for turns in _TURNS}
+            wanted = {least, least + 1} | {ceil_div(board.cores * rounds, outer) for rounds in _ROUNDS}
             # Clusters start one after the other, so that a small tensor is done sooner by a few cores.
             wanted |= {ceil_div(count, outer) for count in FEW if count < board.cores}
             for parts in sorted(wanted):

@@ -22,7 +22,7 @@ from functools import partial
 
 import numpy as np
 
-from mlusim.planning.index_form import IndexForm
+from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
     Job,
     LookupCandidate,
@@ -37,7 +37,7 @@ from mlusim.planning.lookup import (
     unit_words,
     whole_nram_bytes,
 )
-from mlusim.planning.lookup_cost import LOAD, STORE, Costs, Spent, how_to_select, predict
+from mlusim.planning.lookup_cost import LOAD, STORE, Costs, Spent, predict, selection_method
 from mlusim.planning.lookup_geometry import Extents, blocks, sizes_of_at_most
 from mlusim.planning.plan import Plan
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
@@ -135,8 +135,8 @@ def plan_scatter(job: Job) -> Plan:
         parameters=ScatterParameters(
             lookups=lookups,
             strategy=candidate.strategy,
-            form=chosen.parameters.form,
-            how=chosen.parameters.how,
+            arithmetic=chosen.parameters.arithmetic,
+            method=chosen.parameters.method,
             regions=Tiles(tasks, region_start, region_stop, chosen.nram_bytes),
             tile=chosen.tile,
             chunk=chosen.chunk,
@@ -197,7 +197,7 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
         fewest = ceil_div(each * tied_limit, most)
         regions = ceil_div(coordinates, tied_limit)
         spare = ceil_div(board.cores, regions)
-        for windows in sorted({fewest, *(max(fewest, turns * spare) for turns in (1, 2))}):
+        for windows in sorted({fewest, *(max(fewest, rounds * spare) for rounds in (1, 2))}):
             tied_left, indexed_left = tied_limit, ceil_div(each, windows)
             while tied_left:
                 sizes = sizes_of_at_most(tied, tied_left), blocks(indexed, indexed_left)
@@ -219,22 +219,23 @@ def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> It
     shape = lookups.x_shape
     sizes = _sizes(job, tied_sizes, indexed_sizes)
     slab_bytes = math.prod(sizes) * itemsize
-    form = _form(job, sizes)
+    arithmetic = _arithmetic(job, sizes)
     room = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
     tiles = boxes_in(shape, sizes)
     costs = Costs(board, min(board.cores, tiles))
     first = len(leading(lookups))
     rows = lookups.batch_dims + lookups.columns
     even = all(extent % size == 0 for extent, size in zip(shape[rows:], sizes[rows:], strict=True))
-    for fetch in ways_to_read(job, form):
-        chunk = chunk_of(job, sizes, form, room, strategy="slab", fetch=fetch)
+    for fetch in ways_to_read(job, arithmetic):
+        chunk = chunk_of(job, sizes, arithmetic, room, strategy="slab", fetch=fetch)
         if chunk is None:
             continue
-        how = how_to_select(board, chunk.row, itemsize, form, even=even)
+        method = selection_method(board, chunk.row, itemsize, arithmetic, even=even)
         spent = (
-            _copied(job, costs, sizes) + updated(job, "slab", costs, chunk, form, _kept(job, sizes), how) * chunk.count
+            _copied(job, costs, sizes)
+            + updated(job, "slab", costs, chunk, arithmetic, _kept(job, sizes), method) * chunk.count
         )
-        buffers = buffers_of(job, form, chunk)
+        buffers = buffers_of(job, arithmetic, chunk)
         yield Candidate(
             strategy="slab",
             predicted_ps=predict(board, Spent(ceil_div(tiles, costs.tasks) * spent.time_ps, tiles * spent.work), tiles),
@@ -244,8 +245,8 @@ def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> It
                 tier=1 if sizes[first:] == shape[first:] else 2,
                 sizes=sizes,
                 nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
-                words=partial(_slab_words, job, chunk, form, how, sizes),
-                parameters=LookupParameters(lookups=lookups, strategy="slab", form=form, how=how),
+                words=partial(_slab_words, job, chunk, arithmetic, method, sizes),
+                parameters=LookupParameters(lookups=lookups, strategy="slab", arithmetic=arithmetic, method=method),
                 regions=sizes,
                 tile=math.prod(sizes),
                 chunk=chunk,
@@ -253,9 +254,9 @@ def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> It
         )
 
 
-def _slab_words(job: Job, chunk: Chunk, form: IndexForm, how: str, sizes: Extents) -> tuple[str, ...]:
+def _slab_words(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str, sizes: Extents) -> tuple[str, ...]:
     box = f"a box {list(sizes)} of x: {_n(math.prod(sizes) * job.itemsize)} B"
-    return box, *words_of(job, chunk, form, how)
+    return box, *words_of(job, chunk, arithmetic, method)
 
 
 def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
@@ -275,18 +276,18 @@ def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Ite
     board, itemsize, lookups = job.board, job.itemsize, job.lookups
     shape = lookups.x_shape
     regions = _sizes(job, tied_sizes, indexed_sizes)
-    form = _form(job, regions, in_whole=True)
+    arithmetic = _arithmetic(job, regions, in_whole=True)
     sizes = blocks(regions, whole_nram_bytes(board) // itemsize)
     staged = math.prod(sizes)
     tiles, count = boxes_in(regions, sizes), boxes_in(shape, regions)
     costs = Costs(board, min(board.cores, count))
-    for fetch in ways_to_read(job, form):
-        chunk = chunk_of(job, regions, form, board.nram_usable_bytes, strategy="rows", fetch=fetch)
+    for fetch in ways_to_read(job, arithmetic):
+        chunk = chunk_of(job, regions, arithmetic, board.nram_usable_bytes, strategy="rows", fetch=fetch)
         if chunk is None:
             continue
-        updates = updated(job, "rows", costs, chunk, form, _kept(job, regions), "")
+        updates = updated(job, "rows", costs, chunk, arithmetic, _kept(job, regions), "")
         spent = _copied(job, costs, sizes) * tiles + updates * chunk.count
-        buffers = buffers_of(job, form, chunk)
+        buffers = buffers_of(job, arithmetic, chunk)
         yield Candidate(
             strategy="rows",
             predicted_ps=predict(board, Spent(ceil_div(count, costs.tasks) * spent.time_ps, count * spent.work), count),
@@ -296,8 +297,8 @@ def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Ite
                 tier=3,
                 sizes=sizes,
                 nram_bytes=max(nram_bytes(board, [staged * itemsize]), nram_bytes(board, buffers)),
-                words=partial(words_of, job, chunk, form, "a copy each"),
-                parameters=LookupParameters(lookups=lookups, strategy="rows", form=form),
+                words=partial(words_of, job, chunk, arithmetic, "a copy each"),
+                parameters=LookupParameters(lookups=lookups, strategy="rows", arithmetic=arithmetic),
                 regions=regions,
                 tile=staged,
                 chunk=chunk,
@@ -332,11 +333,11 @@ def _sizes(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Extents:
     return tuple(next(indexed if axis in chosen else tied) for axis in range(len(job.lookups.x_shape)))
 
 
-def _form(job: Job, sizes: Extents, *, in_whole: bool = False) -> IndexForm:
+def _arithmetic(job: Job, sizes: Extents, *, in_whole: bool = False) -> IndexArithmetic:
     """The address arithmetic for boxes of these sizes; `in_whole`: addressed in all of x."""
     lookups = job.lookups
     tied = any(to is not None and (in_whole or sizes[to] > 1) for to in lookups.tied_to[: len(lookups.positions)])
-    return job.form(positional=tied, narrowed=sum(sizes[axis] < lookups.x_shape[axis] for axis in lookups.axes))
+    return job.arithmetic(positional=tied, narrowed=sum(sizes[axis] < lookups.x_shape[axis] for axis in lookups.axes))
 
 
 _n: Callable[[int], str] = group_digits

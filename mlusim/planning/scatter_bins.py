@@ -23,7 +23,7 @@ import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.memory.loops import COLLECT_BINS_PASSES
-from mlusim.planning.index_form import IndexForm
+from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
     Job,
     LookupCandidate,
@@ -33,7 +33,7 @@ from mlusim.planning.lookup import (
     unit_elements,
     unit_words,
 )
-from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs, Spent, how_to_select, predict
+from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs, Spent, predict, selection_method
 from mlusim.planning.lookup_geometry import Extents, Lookups, blocks
 from mlusim.planning.plan import Plan
 from mlusim.planning.search import Candidate
@@ -55,7 +55,7 @@ class Binning:
     Attributes:
         size, bins: rows of a region, and regions.
         sizes: lookups of a chunk along each axis of their positions, at most.
-        turns, chunks: lookups of a chunk, at most, and chunks.
+        lookups_at_once, chunks: lookups of a chunk, at most, and chunks.
         held: updates that a list of the second launch takes; there are two.
         width: bytes of a row number.
     """
@@ -63,7 +63,7 @@ class Binning:
     size: int
     bins: int
     sizes: Extents
-    turns: int
+    lookups_at_once: int
     chunks: int
     held: int
     width: int
@@ -126,7 +126,7 @@ def bin_candidates(job: Job) -> list[LookupCandidate]:
     fewest = ceil_div(elements, max(most, 1))
     whole = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, job.itemsize)
     found: dict[int, LookupCandidate] = {}
-    for parts in sorted({fewest, *(round_up(fewest, board.cores) * turns for turns in (1, 2, 3))}):
+    for parts in sorted({fewest, *(round_up(fewest, board.cores) * rounds for rounds in (1, 2, 3))}):
         # Regions begin on a bus unit where that is possible.
         size = min(round_up(ceil_div(elements, parts), whole), elements)
         size = size if size <= most else most // whole * whole or most
@@ -145,39 +145,43 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
     if bins > _MOST_BINS:
         return None
     tied = any(to is not None and extent > 1 for to, extent in zip(lookups.tied_to, lookups.positions, strict=False))
-    form = IndexForm(
+    arithmetic = IndexArithmetic(
         columns=lookups.columns,
         positional=tied,
         narrowed=0,
-        wide=job.form(positional=tied).wide,
+        wide=job.arithmetic(positional=tied).wide,
         binned=True,
     )
-    width = form.width()
+    width = arithmetic.width()
     count = math.prod(lookups.positions)
-    each = (*form.buffer_bytes(board, job.index_itemsize), width, itemsize, itemsize)
+    each = (*arithmetic.buffer_bytes(board, job.index_itemsize), width, itemsize, itemsize)
     fits = (board.nram_usable_bytes - len(each) * (board.vector_alignment_bytes - 1)) // sum(each)
     left = board.nram_usable_bytes - nram_bytes(board, [size * itemsize]) - 4 * (board.vector_alignment_bytes - 1)
     held = min(left // (2 * (width + itemsize)), count)
     if fits < 1 or held < 1:
         return None
     sizes = blocks(lookups.positions, ceil_div(count, min(round_up(ceil_div(count, fits), board.cores), count)))
-    turns = math.prod(sizes)
+    lookups_at_once = math.prod(sizes)
     chunks = math.prod(ceil_div(extent, part) for extent, part in zip(lookups.positions, sizes, strict=True))
-    binning = Binning(size=size, bins=bins, sizes=sizes, turns=turns, chunks=chunks, held=held, width=width)
-    sorting = [turns * nbytes for nbytes in each]
+    binning = Binning(
+        size=size, bins=bins, sizes=sizes, lookups_at_once=lookups_at_once, chunks=chunks, held=held, width=width
+    )
+    sorting = [lookups_at_once * nbytes for nbytes in each]
     applying = [size * itemsize, *2 * [held * width, held * itemsize]]
-    how = how_to_select(board, 1, itemsize, form)
+    method = selection_method(board, 1, itemsize, arithmetic)
 
     def words() -> tuple[str, ...]:
         return (
-            f"{_n(count)} lookups in {_n(chunks)} chunks of up to {_n(turns)}, {_n(sum(each))} B of NRAM each",
+            f"{_n(count)} lookups in {_n(chunks)} chunks of up to {_n(lookups_at_once)}, {_n(sum(each))} B of NRAM each",
             f"{_n(bins)} regions of up to {_n(size)} elements, {_n(size * itemsize)} B",
-            f"updates of a region {_n(held)} at once, twice: {_n(2 * held * (width + itemsize))} B, by {how}",
+            f"updates of a region {_n(held)} at once, twice: {_n(2 * held * (width + itemsize))} B, by {method}",
         )
 
     return Candidate(
         strategy=BINS,
-        predicted_ps=_sorting_ps(job, binning, form) + board.queued_kernel_gap_ps + _applying_ps(job, binning, how),
+        predicted_ps=_sorting_ps(job, binning, arithmetic)
+        + board.queued_kernel_gap_ps
+        + _applying_ps(job, binning, method),
         tasks=min(board.cores, bins),
         tiles=chunks * 8 + bins * (3 + 2 * chunks) + 4 * ceil_div(count, held),
         split=LookupSplit(
@@ -186,34 +190,34 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
             nram_bytes=max(nram_bytes(board, sorting), nram_bytes(board, applying)),
             words=words,
             parameters=BinsParameters(
-                lookups=lookups, strategy=BINS, form=form, how=how, binning=binning, regions=(size,)
+                lookups=lookups, strategy=BINS, arithmetic=arithmetic, method=method, binning=binning, regions=(size,)
             ),
         ),
     )
 
 
-def _sorting_ps(job: Job, binning: Binning, form: IndexForm) -> int:
+def _sorting_ps(job: Job, binning: Binning, arithmetic: IndexArithmetic) -> int:
     """Time of the first launch."""
     board, lookups = job.board, job.lookups
     costs = Costs(board, min(board.cores, binning.chunks))
-    turns = binning.turns
-    widest = turns * max(binning.width, job.itemsize)
+    lookups_at_once = binning.lookups_at_once
+    widest = lookups_at_once * max(binning.width, job.itemsize)
     instructions = COLLECT_BINS_PASSES * binning.bins
-    cycles = form.vector_cycles(board, turns)
+    cycles = arithmetic.vector_cycles(board, lookups_at_once)
     cycles += instructions * (board.vector_startup_cycles + ceil_div(widest, board.vector_bytes_per_cycle))
     columns = lookups.columns
     spent = (
         costs.box(LOAD, (*lookups.positions, columns), (*binning.sizes, columns), job.index_itemsize)
-        + costs.box(LOAD, (turns,), (turns,), job.itemsize)
-        + costs.box(STORE, (turns,), (turns,), binning.width)
-        + costs.box(STORE, (turns,), (turns,), job.itemsize)
+        + costs.box(LOAD, (lookups_at_once,), (lookups_at_once,), job.itemsize)
+        + costs.box(STORE, (lookups_at_once,), (lookups_at_once,), binning.width)
+        + costs.box(STORE, (lookups_at_once,), (lookups_at_once,), job.itemsize)
         + Spent(board.cycles_ps(cycles) + (binning.bins + 1) * board.scalar_gdram_latency_ps)
     )
     busiest = ceil_div(binning.chunks, costs.tasks) * spent.time_ps
     return predict(board, Spent(busiest, binning.chunks * spent.work), binning.chunks)
 
 
-def _applying_ps(job: Job, binning: Binning, how: str) -> int:
+def _applying_ps(job: Job, binning: Binning, method: str) -> int:
     """Time of the second launch, index values taken to be spread evenly."""
     board, itemsize = job.board, job.itemsize
     costs = Costs(board, min(board.cores, binning.bins))
@@ -224,8 +228,8 @@ def _applying_ps(job: Job, binning: Binning, how: str) -> int:
     segments = costs.box(LOAD, (part,), (part,), binning.width) + costs.box(LOAD, (part,), (part,), itemsize)
     # Copies behind each other hide their start-up.
     loaded = Spent(max(segments.time_ps - 2 * board.dma_read_latency_ps, 0.0), segments.work) * binning.chunks
-    if how == SCALAR:
-        updated = costs.select(how, 1, itemsize, count, count, board.scalar_nram_cycles).time_ps
+    if method == SCALAR:
+        updated = costs.select(method, 1, itemsize, count, count, board.scalar_nram_cycles).time_ps
     else:
         updated = board.cycles_ps(board.move_startup_cycles + count * board.scalar_nram_cycles)
     table_ps = 2 * binning.chunks * board.scalar_gdram_latency_ps

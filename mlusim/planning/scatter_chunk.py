@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mlusim.planning.index_form import IndexForm
+from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import Job
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, Spent, scalar_address
 from mlusim.planning.lookup_geometry import Extents, blocks
@@ -19,26 +19,28 @@ class Chunk:
 
     Attributes:
         sizes: values along each axis, at most.
-        turns, row: lookups, and values of each.
+        lookups_at_once, row: lookups, and values of each.
         count: chunks of a region, at most.
         fetch: whether rows are fetched by list, instead of all of src.
         held: lookups whose values NRAM holds at once.
     """
 
     sizes: Extents
-    turns: int
+    lookups_at_once: int
     row: int
     count: int
     fetch: bool
     held: int
 
 
-def chunk_of(job: Job, sizes: Extents, form: IndexForm, room: int, strategy: str, *, fetch: bool) -> Chunk | None:
+def chunk_of(
+    job: Job, sizes: Extents, arithmetic: IndexArithmetic, room: int, strategy: str, *, fetch: bool
+) -> Chunk | None:
     """The most updates of a box of x that NRAM takes at once; None where not one row fits."""
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     extents = lookups.values_of((0,) * len(sizes), sizes)[1]
     rank = len(lookups.positions)
-    each = form.buffer_bytes(board, job.index_itemsize)
+    each = arithmetic.buffer_bytes(board, job.index_itemsize)
     left = room - (len(each) + 1) * (board.vector_alignment_bytes - 1)
     rows = extents[rank:]
     row_sizes = rows
@@ -58,74 +60,76 @@ def chunk_of(job: Job, sizes: Extents, form: IndexForm, room: int, strategy: str
     tied_sizes = blocks(tuple(extents[axis] for axis in tied), fits)
     free_sizes = blocks(tuple(extents[axis] for axis in lookups.free), fits // math.prod(tied_sizes))
     size_of = dict(zip((*tied, *lookups.free), (*tied_sizes, *free_sizes), strict=True))
-    turns = math.prod(size_of.values())
+    lookups_at_once = math.prod(size_of.values())
     chosen = (*(size_of[axis] for axis in range(rank)), *row_sizes)
     return Chunk(
         sizes=chosen,
-        turns=turns,
+        lookups_at_once=lookups_at_once,
         row=row,
         count=boxes_in(extents, chosen),
         fetch=fetch,
-        held=min(held, turns) if fetch else turns,
+        held=min(held, lookups_at_once) if fetch else lookups_at_once,
     )
 
 
-def updated(job: Job, strategy: str, costs: Costs, chunk: Chunk, form: IndexForm, part: float, how: str) -> Spent:
-    """A chunk of updates, `part` of which are kept; how: values are copied within NRAM."""
+def updated(
+    job: Job, strategy: str, costs: Costs, chunk: Chunk, arithmetic: IndexArithmetic, part: float, method: str
+) -> Spent:
+    """A chunk of updates, `part` of which are selected; method: how values are copied within NRAM."""
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     rank, columns = len(lookups.positions), lookups.columns
     row_bytes = chunk.row * itemsize
     spent = costs.box(LOAD, (*lookups.positions, columns), (*chunk.sizes[:rank], columns), job.index_itemsize)
     values = Spent() if chunk.fetch else costs.box(LOAD, lookups.value_shape, chunk.sizes, itemsize)
-    kept = max(math.ceil(chunk.turns * part), 1)
-    if form.lists(board):
+    selected = max(math.ceil(chunk.lookups_at_once * part), 1)
+    if arithmetic.lists(board):
         # Lists are made while values are loaded.
-        listed_ps = board.cycles_ps(form.vector_cycles(board, chunk.turns))
+        listed_ps = board.cycles_ps(arithmetic.vector_cycles(board, chunk.lookups_at_once))
         spent += Spent(max(values.time_ps, listed_ps), values.work)
         one, both = board.scalar_nram_cycles, 2 * board.scalar_nram_cycles
         if strategy == "rows":
-            spent += costs.rows(STORE, row_bytes, kept, address=one if chunk.fetch else both)
-            return spent + costs.rows(LOAD, row_bytes, kept, address=one) if chunk.fetch else spent
+            spent += costs.rows(STORE, row_bytes, selected, address=one if chunk.fetch else both)
+            return spent + costs.rows(LOAD, row_bytes, selected, address=one) if chunk.fetch else spent
         if chunk.fetch:
-            return spent + costs.rows(LOAD, row_bytes, kept, address=both)
-        return spent + costs.select(how, chunk.row, itemsize, kept, kept, both)
+            return spent + costs.rows(LOAD, row_bytes, selected, address=both)
+        return spent + costs.select(method, chunk.row, itemsize, selected, selected, both)
     spent += values
-    address = scalar_address(board, form)
+    address = scalar_address(board, arithmetic)
     if strategy == "rows":
         return spent + (
-            costs.rows_at_once(STORE, row_bytes, chunk.turns, form)
+            costs.rows_at_once(STORE, row_bytes, chunk.lookups_at_once, arithmetic)
             if board.has_gather
-            else costs.rows(STORE, row_bytes, kept, turns=chunk.turns, address=address)
+            else costs.rows(STORE, row_bytes, selected, iterations=chunk.lookups_at_once, address=address)
         )
     return spent + (
-        costs.select_at_once(chunk.row, itemsize, chunk.turns, form)
+        costs.select_at_once(chunk.row, itemsize, chunk.lookups_at_once, arithmetic)
         if board.has_gather
-        else costs.select(how, chunk.row, itemsize, chunk.turns, kept, address)
+        else costs.select(method, chunk.row, itemsize, chunk.lookups_at_once, selected, address)
     )
 
 
-def ways_to_read(job: Job, form: IndexForm) -> tuple[bool, ...]:
+def ways_to_read(job: Job, arithmetic: IndexArithmetic) -> tuple[bool, ...]:
     """Whether to fetch rows by list. One by one, the elements of an aligned src are not worth it."""
-    return (False, True) if form.lists(job.board) and not job.lookups.aligned else (False,)
+    return (False, True) if arithmetic.lists(job.board) and not job.lookups.aligned else (False,)
 
 
-def buffers_of(job: Job, form: IndexForm, chunk: Chunk) -> list[int]:
+def buffers_of(job: Job, arithmetic: IndexArithmetic, chunk: Chunk) -> list[int]:
     """Bytes of the NRAM buffers that a chunk takes."""
-    each = form.buffer_bytes(job.board, job.index_itemsize)
+    each = arithmetic.buffer_bytes(job.board, job.index_itemsize)
     values = [chunk.held * chunk.row * job.itemsize] if chunk.held else []
-    return [*values, *(chunk.turns * nbytes for nbytes in each)]
+    return [*values, *(chunk.lookups_at_once * nbytes for nbytes in each)]
 
 
-def words_of(job: Job, chunk: Chunk, form: IndexForm, how: str) -> tuple[str, ...]:
+def words_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str) -> tuple[str, ...]:
     """A chunk for people: what is taken at once, and how."""
-    if form.lists(job.board):
-        how = f"listed by vector instructions, then {'fetched by a copy each' if chunk.fetch else how}"
+    if arithmetic.lists(job.board):
+        method = f"listed by vector instructions, then {'fetched by a copy each' if chunk.fetch else method}"
     return (
         (
-            f"{_n(chunk.turns)} lookups at once, {_n(chunk.held)} of them with {_n(chunk.row)} values: "
-            f"{_n(sum(buffers_of(job, form, chunk)))} B"
+            f"{_n(chunk.lookups_at_once)} lookups at once, {_n(chunk.held)} of them with {_n(chunk.row)} values: "
+            f"{_n(sum(buffers_of(job, arithmetic, chunk)))} B"
         ),
-        f"{_n(chunk.count)} chunks of updates for each region, {how}",
+        f"{_n(chunk.count)} chunks of updates for each region, {method}",
     )
 
 

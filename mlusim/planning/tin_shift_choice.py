@@ -109,7 +109,7 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
         most = 1 if buffers > 1 else max(capacity // rows, 1)
         least = ceil_div(per_group, min(most, per_group))
         each = batch * groups * segments
-        for blocks in sorted({least, *(ceil_div(board.cores * turns, each) for turns in range(1, 5))}):
+        for blocks in sorted({least, *(ceil_div(board.cores * rounds, each) for rounds in range(1, 5))}):
             if not least <= blocks <= per_group:
                 continue
             tiles = each * blocks

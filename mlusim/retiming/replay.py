@@ -210,8 +210,8 @@ class _Replay:
     ) -> Waiting | None:
         rows = self._log.addresses.get(record, {})
         again = Loop(
-            loop.turns,
-            loop.kept,
+            loop.iterations,
+            loop.selected,
             rows.get("dst"),
             rows.get("src"),
             Turn(loop.loads, loop.operations, loop.additions),

@@ -73,7 +73,7 @@ def check_updates(plan):
         ]
         assert np.array_equal(np.concatenate(taken), order.reshape(-1))
         assert first.tolist() == [some[0] for some in taken]
-        assert max(map(len, taken)) <= plan.parameters.binning.turns
+        assert max(map(len, taken)) <= plan.parameters.binning.lookups_at_once
         return
     chunk = plan.parameters.chunk
     if chunk is None:
