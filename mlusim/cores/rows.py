@@ -24,10 +24,10 @@ class Loop:
     """A loop over rows, its addresses worked out.
 
     Attributes:
-        iterations: of the loop.
+        iterations: trip count of the loop.
         selected: iterations that copy a row; the others lie outside a window.
         dst_rows, src_rows: row numbers of those; None for 0, 1, 2, ..., or where a timing-only run does not know them.
-        address: scalar instructions of each turn that work its addresses out.
+        address: scalar instructions that work out the addresses of an iteration.
         indices: the NRAM views that they come from.
         unread: whether the bus is charged for the worst rows there are, because nobody on the board, or in a
             timing-only run, has read the numbers.

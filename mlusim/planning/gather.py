@@ -279,7 +279,8 @@ def _row_candidate(
         return (
             (
                 f"a row of {_n(math.prod(lookups.row_shape))} values, {_n(row)} at once; "
-                f"{_n(lookups_at_once)} lookups: {_n(lookups_at_once * row * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
+                f"{_n(lookups_at_once)} lookups: "
+                f"{_n(lookups_at_once * row * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
             ),
             "by the gather instruction" if board.has_gather else "by a copy each",
         )
