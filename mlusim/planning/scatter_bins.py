@@ -172,8 +172,10 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
 
     def words() -> tuple[str, ...]:
         return (
-            f"{_n(count)} lookups in {_n(chunks)} chunks of up to {_n(lookups_at_once)}, "
-            f"{_n(sum(each))} B of NRAM each",
+            (
+                f"{_n(count)} lookups in {_n(chunks)} chunks of up to {_n(lookups_at_once)}, "
+                f"{_n(sum(each))} B of NRAM each"
+            ),
             f"{_n(bins)} regions of up to {_n(size)} elements, {_n(size * itemsize)} B",
             f"updates of a region {_n(held)} at once, twice: {_n(2 * held * (width + itemsize))} B, by {method}",
         )
