@@ -174,6 +174,8 @@ def check_plan(plan: Plan) -> None:
     tiles, shape = plan.tiles, plan.output_shape
     if len(plan.dim) != 3 or not all(type(one) is int and one > 0 for one in (*plan.dim, plan.itemsize)):  # noqa: PLR2004
         raise ValueError(f"a plan with the grid {plan.dim!r:.60}")
+    if plan.tasks > _MAX_TASKS:
+        raise ValueError(f"a plan of {plan.tasks} tasks, which is more than any grid has ({_MAX_TASKS})")
     if not all(type(one) is int and one >= 0 for one in shape):
         raise ValueError(f"a plan of the output shape {shape!r:.60}")
     if not len(tiles):

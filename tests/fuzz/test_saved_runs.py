@@ -83,6 +83,12 @@ def test_any_number_of_any_array_replaced(name, place, wrong):
     use(whole() | {chosen: data.getvalue()})
 
 
+def test_a_plan_of_billions_of_tasks_is_refused_before_they_are_counted():
+    head = json.loads(whole()["run.json"])
+    head["plan"]["dim"][0] = 1 << 31
+    assert "more than any grid has" in use(whole() | {"run.json": json.dumps(head).encode()})
+
+
 def test_a_run_as_it_was_is_loaded():
     assert use(whole()) == ""
 
