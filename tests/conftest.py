@@ -12,8 +12,10 @@ from hypothesis import settings
 
 from mlusim.verifier import checked
 
-# Deadlines fail on a busy machine, and say nothing of a simulator. HYPOTHESIS_PROFILE=thorough looks longer.
-settings.register_profile("quick", max_examples=40, deadline=None)
+# Deadlines fail on a busy machine, and say nothing of a simulator. By default the examples are the same each time, so
+# that a commit fails for what it changes; HYPOTHESIS_PROFILE=thorough and `pytest -m fuzz` look for new ones.
+settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
+settings.register_profile("fuzz", deadline=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
@@ -24,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("markexpr") == "fuzz":
         os.environ.setdefault("MLUSIM_FUZZ", "2000")
+        settings.load_profile("fuzz")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,6 +19,8 @@ EFFICIENCY_ORDER = (
     "dram_strided_write_efficiency",
 )
 _MOST_CORES = 4096
+# Times are 64-bit integers of picoseconds, and a run adds many delays up.
+_LONGEST_DELAY_PS = 10**15
 _UNIONS = (1, 2, 4, 8, 16)
 _POWERS_OF_TWO = frozenset({"dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"})
 _POSITIVE = frozenset(
@@ -111,6 +113,14 @@ def _check_together(board: Board) -> None:
             f"{board.name}: clusters = {board.clusters} of cores_per_cluster = {board.cores_per_cluster} are more than "
             f"{_MOST_CORES} cores, which no chip has"
         )
+    for item in fields(board):
+        value = getattr(board, item.name)
+        delay_ps = board.cycles_ps(value) if item.name.endswith("_cycles") else value
+        if item.name.endswith(("_cycles", "_ps")) and delay_ps > _LONGEST_DELAY_PS:
+            raise BoardError(
+                f"{board.name}: {item.name} = {value!r} is a delay of more than {_LONGEST_DELAY_PS // 10**12:,} s; "
+                "no instruction of a chip takes that long"
+            )
     for memory in ("nram", "sram"):
         total, reserved = getattr(board, f"{memory}_bytes"), getattr(board, f"{memory}_reserved_bytes")
         if reserved and reserved >= total:

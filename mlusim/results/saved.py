@@ -36,7 +36,16 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.tiles import Tiles
 from mlusim.records import COLUMNS
-from mlusim.results.schema import check_log, check_on_board, check_plan, check_sizes, check_tasks, clean, read_array
+from mlusim.results.schema import (
+    check_fields,
+    check_log,
+    check_on_board,
+    check_plan,
+    check_sizes,
+    check_tasks,
+    clean,
+    read_array,
+)
 from mlusim.version import __version__
 
 FORMAT = "mlusim-run"
@@ -232,6 +241,7 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
     request = head["request"]
     if request is not None:
         request = Request(**_tuples(request))
+        check_fields(request)
     log = _log_of(head["log"], array)
     check_on_board(log, board)
     sources = {str(file): str(text) for file, text in head["sources"].items()}

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -77,18 +77,30 @@ def clean(value: Any) -> Any:
     return value
 
 
-def check_record(record: Any) -> None:
-    """Raise `ValueError` where a field of a table's record is of another kind than the record says."""
-    for item in fields(record):
-        value = getattr(record, item.name)
-        kind = str(item.type)
-        right = (
-            isinstance(value, tuple) and len(value) <= MAX_RANK and all(type(one) is int for one in value)
-            if kind.startswith("tuple")
-            else type(value).__name__ == kind
-        )
-        if not right:
-            raise ValueError(f"{type(record).__name__}.{item.name} is {value!r:.40}, not {kind}")
+def check_fields(*records: Any) -> None:
+    """Raise `ValueError` where a field of some records of one class is of another type than its annotation says."""
+    annotations = get_type_hints(type(records[0])) if records else {}
+    for record in records:
+        for name, annotation in annotations.items():
+            value = getattr(record, name)
+            if not _fits(value, annotation):
+                raise ValueError(f"{type(record).__name__}.{name} is {value!r:.40}, not {annotation}")
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    """Whether a value is of the annotated type, and what a tuple holds of those that it names."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if annotation is Any:
+        return True
+    if origin is UnionType:
+        return any(_fits(value, part) for part in parts)
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        parts = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
+        return len(value) == len(parts) and all(map(_fits, value, parts))
+    # To Python a bool is an int.
+    return type(value) is annotation if annotation in (int, str) else isinstance(value, origin or annotation)
 
 
 def check_log(log: Log) -> None:
@@ -103,8 +115,8 @@ def check_log(log: Log) -> None:
         high = len(tables[name]) if name in tables else _LIMIT
         if len(numbers) and name != "detail" and not low <= numbers.min() <= numbers.max() < high:
             raise ValueError(f"column {name} of its log refers to what is not there")
-    for record in (*log.tasks, *log.launches, *log.allocations, *log.boxes, *log.loops.values()):
-        check_record(record)
+    for records in (log.tasks, log.launches, log.allocations, log.boxes, log.loops.values()):
+        check_fields(*records)
     checks = {
         "a task of its log is of no launch": all(0 <= task.launch < len(log.launches) for task in log.tasks),
         "a launch of its log has no grid": all(
@@ -112,11 +124,13 @@ def check_log(log: Log) -> None:
             for launch in log.launches
         ),
         "an operand of its log has no geometry": all(
-            len(box.shape) == len(box.strides) and box.itemsize > 0 and min(box.shape, default=0) >= 0
+            len(box.shape) == len(box.strides) <= MAX_RANK and box.itemsize > 0 and min(box.shape, default=0) >= 0
             for box in log.boxes
         ),
         "an allocation of its log is of no task, or has no size": all(
-            NONE <= one.task < len(log.tasks) and min(one.nbytes, one.address, *one.shape) >= 0
+            NONE <= one.task < len(log.tasks)
+            and len(one.shape) <= MAX_RANK
+            and min(one.nbytes, one.address, *one.shape) >= 0
             for one in log.allocations
         ),
         "a record that its log names is not there": all(
@@ -170,13 +184,14 @@ def check_tasks(task: Array) -> None:
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise `ValueError` where tiles leave the output, or are of no task."""
+    """Raise `ValueError` where a field is of another type, tiles leave the output, or are of no task."""
+    check_fields(plan)
     tiles, shape = plan.tiles, plan.output_shape
-    if len(plan.dim) != 3 or not all(type(one) is int and one > 0 for one in (*plan.dim, plan.itemsize)):  # noqa: PLR2004
+    if min(*plan.dim, plan.itemsize) <= 0:
         raise ValueError(f"a plan with the grid {plan.dim!r:.60}")
     if plan.tasks > _MAX_TASKS:
         raise ValueError(f"a plan of {plan.tasks} tasks, which is more than any grid has ({_MAX_TASKS})")
-    if not all(type(one) is int and one >= 0 for one in shape):
+    if min(shape, default=0) < 0:
         raise ValueError(f"a plan of the output shape {shape!r:.60}")
     if not len(tiles):
         return

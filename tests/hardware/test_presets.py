@@ -309,6 +309,11 @@ def test_values_are_shown_with_their_unit(name: str, value: str | float, text: s
             {"nram_reserved_bytes": 524288},
             r"^mlu585: nram_reserved_bytes = 524288 leaves nothing of nram_bytes = 524288$",
         ),
+        (
+            {"wave_ps": 10**15 + 1},
+            r"^mlu585: wave_ps = 10{14}1 is a delay of more than 1,000 s; no instruction of a chip takes that long$",
+        ),
+        ({"issue_cycles": 2**61}, r"^mlu585: issue_cycles = 2305843009213693952 is a delay of more than 1,000 s; "),
         ({"sram_bytes": 0}, r"^mlu585: sram_reserved_bytes = 131072 leaves nothing of sram_bytes = 0$"),
         (
             {"dram_write_efficiency": 0.93},

@@ -90,6 +90,10 @@ def boards(draw: st.DrawFn) -> Board:
     printable = st.text(min_size=1).filter(str.isprintable)
     values: dict[str, Any] = {name: draw(st.integers(1, 2**63 - 1)) for name in INTEGERS}
     values |= {"name": draw(printable), "family": draw(printable), "max_union": draw(st.sampled_from([1, 2, 4, 8, 16]))}
+    # A delay may be 1,000 s long.
+    values |= {name: draw(st.integers(0, 10**15)) for name in INTEGERS if name.endswith("_ps")}
+    clock_hz = values["clock_hz"]
+    values |= {name: draw(st.integers(0, clock_hz * 1000)) for name in INTEGERS if name.endswith("_cycles")}
     values |= {name: draw(st.integers(1, 64)) for name in ("clusters", "cores_per_cluster")}
     for name in ("dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"):
         values[name] = 2 ** draw(st.integers(0, 20))
@@ -115,7 +119,11 @@ def test_any_board_as_toml_reads_back(board: Board, tmp_path_factory: pytest.Tem
     assert values_of(read) == values_of(board)
 
 
-@given(changes=st.dictionaries(st.sampled_from([name for name in INTEGERS if name.endswith("_ps")]), st.integers(0)))
+@given(
+    changes=st.dictionaries(
+        st.sampled_from([name for name in INTEGERS if name.endswith("_ps")]), st.integers(0, 10**15)
+    )
+)
 def test_a_file_changes_what_it_names_and_nothing_else(
     changes: dict[str, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
