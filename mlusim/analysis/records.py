@@ -150,10 +150,11 @@ class Records:
 
     @cached_property
     def strided(self) -> Flags:
-        """(records,) copies whose off-chip side has gaps."""
+        """(records,) copies at the DRAM's strided rate: their off-chip side has gaps, or is rows by index."""
         gaps = np.array([not _contiguous(box.shape, box.strides, box.itemsize) for box in self.log.boxes] + [False])
         far = np.where(self.is_write, self.dst_box, self.a_box)
-        return np.asarray(self.is_copy & (far != NONE) & gaps[far])
+        by_index = np.isin(np.arange(self.log.count)[self.chosen], list(self.log.loops)) & (self.count > 1)
+        return np.asarray(self.is_copy & (((far != NONE) & gaps[far]) | by_index))
 
     @cached_property
     def is_write(self) -> Flags:

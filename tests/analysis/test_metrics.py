@@ -8,6 +8,7 @@ import pytest
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.metrics import measure, peak_bytes, verdict
+from mlusim.analysis.records import Records
 from mlusim.errors import HangError
 from mlusim.hardware import board
 from mlusim.host.device import Device
@@ -325,3 +326,33 @@ def test_a_matmul_is_held_against_the_tensor_pipes(dtype, rate):
     assert (metrics.peak_pipe, metrics.peak_ops_per_s) == ("tensor", rate * X4.cores * X4.clock_hz)
     # One of 32 cores works, at `tensor_efficiency` of its peak at most.
     assert 0.5 * X4.tensor_efficiency / X4.cores < metrics.compute_efficiency < X4.tensor_efficiency / X4.cores
+
+
+async def rows_by_a_copy(core, source, out):
+    if not core.is_memory_core:
+        await core.memcpy(core.nram.alloc((8, 64), source.dtype), source.reshape(16, 64)[::2])
+
+
+async def rows_by_a_loop(core, source, out):
+    if not core.is_memory_core:
+        numbers = core.nram.alloc(8, "int32")
+        await core.memcpy(numbers, out.reshape(-1)[:8])
+        await core.memcpy_rows(core.nram.alloc((8, 64), source.dtype), source.reshape(16, 64), None, numbers)
+
+
+async def all_rows(core, source, out):
+    if not core.is_memory_core:
+        await core.memcpy(core.nram.alloc((16, 64), source.dtype), source.reshape(16, 64))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strided"), [(rows_by_a_copy, [True]), (rows_by_a_loop, [False, True]), (all_rows, [False])]
+)
+def test_strided_are_the_copies_that_the_dram_serves_at_its_strided_rate(kernel, strided):
+    device = Device(X4)
+    source = device.upload(np.arange(1024, dtype=np.float32), "source")
+    numbers = device.upload(np.arange(0, 16, 2, dtype=np.int32), "numbers")
+    device.launch(kernel, source, numbers, dim=(1, 1, 1), kind="BLOCK")
+    device.synchronize()
+    records = Records(device.log, X4)
+    assert records.strided[records.is_copy].tolist() == strided
