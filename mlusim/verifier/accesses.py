@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mlusim.cores.global_memory import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
 from mlusim.log import NONE, Log
-from mlusim.verifier.boxes import Geometry, Integers, geometry_of, geometry_of_rows
+from mlusim.verifier.boxes import Geometries, Geometry, Integers, geometry_of
+from mlusim.verifier.rows import first_rows, geometry_of_rows
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -32,7 +33,6 @@ class Accesses:
         low, high: bytes of the allocation that it lies in, [low, high).
         write: whether it writes.
         geometries: what the numbers stand for.
-        single: `single_run`, once it is known.
         vague: allocations of which a timing-only run does not know what was touched; these accesses are left out.
     """
 
@@ -43,8 +43,7 @@ class Accesses:
     low: Integers
     high: Integers
     write: np.ndarray[Any, np.dtype[np.bool_]]
-    geometries: list[Geometry]
-    single: list[Flags] = field(default_factory=list)
+    geometries: Geometries
     vague: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
@@ -53,9 +52,7 @@ class Accesses:
     @property
     def single_run(self) -> Flags:
         """By geometry, whether it is one run of bytes."""
-        if not self.single:
-            self.single.append(np.array([geometry.count == 1 for geometry in self.geometries], bool))
-        return self.single[0]
+        return self.geometries.single
 
     def where(self, chosen: Any) -> Accesses:
         """Some of the rows."""
@@ -68,7 +65,6 @@ class Accesses:
             self.high[chosen],
             self.write[chosen],
             self.geometries,
-            self.single,
             self.vague,
         )
 
@@ -100,7 +96,7 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
         sides.append(np.array(more, np.int64).T)
     table = np.concatenate(sides, axis=1)
     record, alloc, offset, box, write, side = table[:, np.argsort(table[0], kind="stable")]
-    geometries: list[Geometry] = []
+    geometries = Geometries()
     # The last entry stands for no bytes.
     number = np.full(len(log.boxes) + 1, NONE, np.int64)
     for code in np.unique(box).tolist():
@@ -136,7 +132,7 @@ def _narrow_to_rows(
     columns: dict[str, Integers],
     table: tuple[Integers, Integers, Integers],
     chosen: Integers,
-    geometries: list[Geometry],
+    geometries: Geometries,
 ) -> None:
     """Give counted operations the geometry of the rows that they moved, by number, or the first of so many."""
     codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT) if name in log.ops]
@@ -157,7 +153,7 @@ def _narrow_to_rows(
             moved = int(columns["bytes_requested"][record[row]]) // row_bytes
             key = (int(box[row]), moved)
             if key not in known:
-                geometry = geometry_of_rows(np.arange(moved, dtype=np.int64), strides[0], row_bytes)
+                geometry = first_rows(moved, strides[0], row_bytes)
                 known[key] = len(geometries) if geometry is not None else NONE
                 if geometry is not None:
                     geometries.append(geometry)

@@ -107,8 +107,7 @@ def balance_of(log: Log, accesses: Accesses, order: Order, board: Board) -> Bala
 def _sizes(accesses: Accesses, rows: Integers) -> Integers:
     each = np.zeros(len(accesses.geometries), np.int64)
     for number in np.unique(accesses.geometry[rows]).tolist():
-        starts, stops = accesses.geometries[number].segments()
-        each[number] = int((stops - starts).sum())
+        each[number] = accesses.geometries[number].moved_bytes
     return each[accesses.geometry[rows]]
 
 

@@ -1,7 +1,7 @@
 """The bytes of an operand, and whether two operands overlap: exact, by runs and strides.
 
-A *geometry* is relative to an operand's first byte. A strided one is a run of bytes under nested loops; one that came
-from row numbers is a list of runs.
+A *geometry* is relative to an operand's first byte. A strided one is a run of bytes under nested loops; `rows.py` has
+those that came from row numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,57 +25,60 @@ _CLOSE = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Geometry:
-    """The bytes of an operand, relative to its offset in the allocation.
+    """The bytes of an operand, relative to its offset in the allocation: segments under loops.
 
     Attributes:
         start: of the lowest byte; negative where a stride is.
         run: contiguous bytes of each segment.
         loops: (count, stride in bytes) over segments, all positive, the smallest stride first.
-        listed: starts of segments that no loops describe, rising and apart; then `lengths` has their lengths.
-        lengths: see `listed`.
-        row_grain: of listed segments, bytes that starts and lengths are multiples of.
         touched_bytes: bytes of all elements: more than the segments have where some are touched more than once.
-        elements: gives the first byte of each element, or row, in order, and its size; for `repeats`.
+        elements: gives the first byte of each element, in order, and its size; for `repeats`.
     """
 
     start: int
     run: int
     loops: Loops
-    listed: Integers | None = None
-    lengths: Integers | None = None
-    row_grain: int = 1
     touched_bytes: int = 0
     elements: Callable[[], tuple[Integers, int]] | None = None
     _segments: list[tuple[Integers, Integers]] = field(default_factory=list)
 
     @property
+    def strided(self) -> bool:
+        """Whether `run` and `loops` say it all."""
+        return True
+
+    @property
     def stop(self) -> int:
         """One behind the highest byte."""
-        if self.listed is not None and self.lengths is not None:
-            return int(self.listed[-1] + self.lengths[-1])
         return self.start + self.run + sum((count - 1) * stride for count, stride in self.loops)
 
     @property
     def count(self) -> int:
-        """Number of segments."""
-        return len(self.listed) if self.listed is not None else math.prod(count for count, _ in self.loops)
+        """Number of segments, as they were given: some may touch or be equal."""
+        return math.prod(count for count, _ in self.loops)
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one run of bytes."""
+        return self.count == 1
 
     @property
     def grain(self) -> int:
         """Bytes that all starts and stops of segments are multiples of."""
-        if self.listed is not None:
-            return self.row_grain
         return math.gcd(self.start, self.run, *(stride for _, stride in self.loops))
 
     @property
     def nbytes(self) -> int:
         """Bytes of the segments."""
-        if self.listed is not None and self.lengths is not None:
-            return int(self.lengths.sum())
         if nested(self.run, self.loops):
             return self.run * self.count
         starts, stops = self.segments()
         return int((stops - starts).sum())
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that an operation moves for it: each of the segments once."""
+        return self.nbytes
 
     def repeats(self) -> tuple[Integers, Integers, Integers]:
         """Runs of bytes that one operation touches more than once: starts, stops, and how many times beyond the first.
@@ -100,14 +103,26 @@ class Geometry:
         return self._segments[0]
 
     def _listed_segments(self) -> tuple[Integers, Integers]:
-        if self.listed is not None and self.lengths is not None:
-            return self.listed, self.listed + self.lengths
         starts = np.array([self.start], np.int64)
         for count, stride in self.loops:
             starts = (np.arange(count, dtype=np.int64)[:, None] * stride + starts).reshape(-1)
         if nested(self.run, self.loops):
             return starts, starts + self.run
         return union(starts, starts + self.run)
+
+
+class Geometries(list[Geometry]):
+    """The geometries that the accesses of a log refer to by number; filled before it is asked."""
+
+    @cached_property
+    def single(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """By number, whether it is one run of bytes."""
+        return np.array([geometry.single for geometry in self], bool)
+
+    @cached_property
+    def counts(self) -> Integers:
+        """By number, its segments, as `Geometry.count`."""
+        return np.array([geometry.count for geometry in self], np.int64)
 
 
 def nested(run: int, loops: Loops) -> bool:
@@ -169,24 +184,6 @@ def element_starts(box: Box) -> Integers:
     return starts
 
 
-def geometry_of_rows(rows: Integers, stride: int, row_bytes: int) -> Geometry | None:
-    """The bytes of rows by number, `stride` bytes apart; None where there are none."""
-    if not len(rows):
-        return None
-    starts = distinct(rows) * stride
-    starts, stops = union(starts, starts + row_bytes)
-    return Geometry(
-        int(starts[0]),
-        0,
-        (),
-        starts,
-        stops - starts,
-        math.gcd(stride, row_bytes),
-        len(rows) * row_bytes,
-        lambda: (rows * stride, row_bytes),
-    )
-
-
 def distinct(rows: Integers) -> Integers:
     """The different numbers of some, rising; without sorting where they rise already, or lie close together."""
     if len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()):  # noqa: PLR2004
@@ -211,11 +208,11 @@ def sorted_distinct(numbers: Integers) -> Integers:
 
 def overlap(one: Geometry, one_offset: int, other: Geometry, other_offset: int) -> bool:
     """Whether two operands share a byte, given where each begins."""
-    if one.listed is None and other.listed is None:
+    if one.strided and other.strided:
         delta = one_offset + one.start - other_offset - other.start
         return _strided_overlap(delta, one.run, one.loops, other.run, other.loops)
     # Each run of the one with the fewer against the first of the other that ends behind its begin.
-    if one.count > other.count:
+    if len(one.segments()[0]) > len(other.segments()[0]):
         one, one_offset, other, other_offset = other, other_offset, one, one_offset
     starts, stops = (part + (one_offset - other_offset) for part in one.segments())
     other_starts, other_stops = other.segments()

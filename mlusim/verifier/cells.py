@@ -8,6 +8,7 @@ of runs, not of bytes.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +16,8 @@ import numpy as np
 
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Geometry, Integers, Loops, expand, nested, sorted_distinct
+from mlusim.verifier.ranges import least_by_cell, most_in_ranges
+from mlusim.verifier.rows import Rows
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -23,12 +26,16 @@ _EQUAL_CELLS = 4
 _SMALL = 1 << 20
 # Accesses of so few segments are counted many at a time.
 _FEW_SEGMENTS = 64
+_RUNS_AT_ONCE = 1 << 20
 
 
 def runs_of(accesses: Accesses) -> tuple[Integers, Integers, Integers]:
     """All contiguous runs of some accesses: first byte, one behind the last, and the row of the access."""
-    lows, highs, rows = [], [], []
-    by_geometry = np.argsort(accesses.geometry, kind="stable")
+    single = accesses.single_run[accesses.geometry]
+    whole = np.flatnonzero(single)
+    lows, highs, rows = [accesses.low[whole]], [accesses.high[whole]], [whole]
+    by_geometry = np.flatnonzero(~single)
+    by_geometry = by_geometry[np.argsort(accesses.geometry[by_geometry], kind="stable")]
     number = accesses.geometry[by_geometry]
     for some in np.split(by_geometry, np.flatnonzero(number[1:] != number[:-1]) + 1) if len(number) else []:
         starts, stops = accesses.geometries[int(accesses.geometry[some[0]])].segments()
@@ -36,8 +43,6 @@ def runs_of(accesses: Accesses) -> tuple[Integers, Integers, Integers]:
         lows.append((offset + starts).reshape(-1))
         highs.append((offset + stops).reshape(-1))
         rows.append(np.repeat(some, len(starts)))
-    if not lows:
-        return (np.empty(0, np.int64),) * 3
     return np.concatenate(lows), np.concatenate(highs), np.concatenate(rows)
 
 
@@ -68,9 +73,7 @@ class Cells:
             return 0
         numbers = np.flatnonzero(np.bincount(some.geometry, minlength=len(some.geometries))).tolist()
         step = math.gcd(nbytes, int(np.gcd.reduce(some.offset)), *(some.geometries[number].grain for number in numbers))
-        counts = np.zeros(len(some.geometries), np.int64)
-        counts[numbers] = [some.geometries[number].count for number in numbers]
-        most = max(_EQUAL_CELLS * (int(counts[some.geometry].sum()) + 1), _SMALL)
+        most = max(_EQUAL_CELLS * (int(some.geometries.counts[some.geometry].sum()) + 1), _SMALL)
         return step if nbytes // step <= most else 0
 
     def __len__(self) -> int:
@@ -91,14 +94,12 @@ class Cells:
     @cached_property
     def first(self) -> Integers:
         """By run, its first cell."""
-        low = self._runs[0]
-        return low // self._step if self._step else np.searchsorted(self.cuts, low)
+        return self._cell(self._runs[0])
 
     @cached_property
     def last(self) -> Integers:
         """By run, the cell behind its last."""
-        high = self._runs[1]
-        return high // self._step if self._step else np.searchsorted(self.cuts, high)
+        return self._cell(self._runs[1])
 
     @property
     def row(self) -> Integers:
@@ -134,14 +135,25 @@ class Cells:
         rows = np.flatnonzero(given)
         if not len(rows):
             return np.zeros(len(self), np.int64)
-        large = bool(len(rows)) and given.dtype != bool and int(np.abs(given[rows]).max()) * len(rows) >= 1 << 31
+        large = given.dtype != bool and int(np.abs(given[rows]).max()) * len(rows) >= 1 << 31
         steps = np.zeros(len(self) + 1, np.int64 if large else np.int32)
+        ones: list[tuple[Rows, Integers]] = []
         rows = rows[np.argsort(some.geometry[rows], kind="stable")]
         number = some.geometry[rows]
         for mine in np.split(rows, np.flatnonzero(number[1:] != number[:-1]) + 1) if len(rows) else []:
             geometry = some.geometries[int(some.geometry[mine[0]])]
             offsets = some.offset[mine] // step
             weights = given[mine].astype(steps.dtype)
+            if isinstance(geometry, Rows) and geometry.apart:
+                if geometry.row_bytes == step and given.dtype == bool:
+                    ones.append((geometry, offsets))
+                    continue
+                for offset, one in zip(offsets.tolist(), weights.tolist(), strict=True):
+                    at: Any = _row_cells(geometry, offset, step)
+                    # Of equal places an assignment counts one, and equal rows of one operation are one.
+                    steps[at] += one
+                    steps[at + geometry.row_bytes // step] -= one
+                continue
             if geometry.count <= _FEW_SEGMENTS:
                 starts, stops = (part // step for part in geometry.segments())
                 for at, sign in ((starts, 1), (stops, -1)):
@@ -154,6 +166,7 @@ class Cells:
                     else:
                         steps[at + offset] += sign * one
         np.cumsum(steps, out=steps)
+        _count_cells(steps, ones, step)
         return steps[:-1]  # type: ignore[return-value]
 
     def mixed(self, label: Integers, among: Flags) -> Flags:
@@ -178,19 +191,29 @@ class Cells:
 
     def first_of(self, when: Integers, *, among: Flags) -> Integers:
         """By cell, the least `when` of the accesses `among` that touch it; where none does, a number beyond all."""
-        earliest = np.full(len(self), np.iinfo(np.int64).max)
-        rows = np.flatnonzero(among)
-        # The latest first, so that the earliest stays.
-        for row in rows[np.argsort(-when[rows], kind="stable")].tolist():
-            earliest[self.of(row)] = when[row]
-        return earliest
+        least = np.full(len(self), np.iinfo(np.int64).max)
+        for first, last, row in self._some_runs(np.flatnonzero(among)):
+            np.minimum(least, least_by_cell(first, last, when[row], len(self)), out=least)
+        return least
 
     def most(self, values: Integers, rows: Flags) -> Integers:
         """By access of `rows`, the largest value among the cells that it touches; of others -1."""
         result = np.full(self.accesses, -1, np.int64)
-        for row in np.flatnonzero(rows).tolist():
-            result[row] = values[self.of(row)].max()
+        for first, last, row in self._some_runs(np.flatnonzero(rows)):
+            np.maximum.at(result, row, most_in_ranges(values, first, last))
         return result
+
+    def _some_runs(self, rows: Integers) -> Iterator[tuple[Integers, Integers, Integers]]:
+        """First cells, cells behind the last, and accesses of the runs of some accesses, a part at a time."""
+        table = self._table
+        parts = np.cumsum(table.geometries.counts[table.geometry[rows]]) // _RUNS_AT_ONCE
+        for some in np.split(rows, np.flatnonzero(parts[1:] != parts[:-1]) + 1) if len(rows) else []:
+            low, high, row = runs_of(table.where(some))
+            yield self._cell(low), self._cell(high), some[row]
+
+    def _cell(self, byte: Integers) -> Integers:
+        """The cells that begin at some bytes."""
+        return byte // self._step if self._step else np.searchsorted(self.cuts, byte)
 
     def of(self, row: int) -> Any:
         """The cells that one access touches, as an index of an array of cells."""
@@ -213,10 +236,29 @@ class Cells:
 
 def _edges(geometry: Geometry, step: int) -> list[tuple[Any, int]]:
     """The cells in which segments of a geometry begin (1) and end (-1): (first of the loops,), or all of them."""
-    if geometry.listed is None and nested(geometry.run, geometry.loops):
+    if geometry.strided and nested(geometry.run, geometry.loops):
         return [((geometry.start // step,), 1), (((geometry.start + geometry.run) // step,), -1)]
     starts, stops = geometry.segments()
     return [(starts // step, 1), (stops // step, -1)]
+
+
+def _row_cells(rows: Rows, offset: int, step: int) -> Integers:
+    """The first cell of each row; `offset` in cells."""
+    if rows.stride == step and not offset:
+        return rows.numbers
+    return rows.numbers * (rows.stride // step) + offset
+
+
+def _count_cells(counts: Any, accesses: list[tuple[Rows, Integers]], step: int) -> None:
+    """Add 1 to the cells of rows that are a cell each, for each access; in bytes, which caches hold longer."""
+    each = [(rows, offset) for rows, offsets in accesses for offset in offsets.tolist()]
+    most = np.iinfo(np.uint8).max
+    for begin in range(0, len(each), most):
+        some = np.zeros(len(counts), np.uint8)
+        for rows, offset in each[begin : begin + most]:
+            # Of equal cells an assignment counts one.
+            some[_row_cells(rows, offset, step)] += np.uint8(1)
+        np.add(counts, some, out=counts)
 
 
 def _strided(cells: Any, first: int, loops: Loops, step: int) -> Any:

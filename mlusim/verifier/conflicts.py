@@ -288,7 +288,7 @@ def disjoint(accesses: Accesses) -> bool:
     Boxes of equal shapes are compared once for each distance between them, so that tiles of a tensor take little work
     however many bytes they have.
     """
-    if any(accesses.geometries[number].listed is not None for number in distinct(accesses.geometry).tolist()):
+    if any(not accesses.geometries[number].strided for number in distinct(accesses.geometry).tolist()):
         return False
     some = accesses.where(np.argsort(accesses.low, kind="stable"))
     following = np.arange(1, len(some) + 1)

@@ -13,14 +13,23 @@ from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Geometry, Integers, distinct, geometry_of
+from mlusim.verifier.boxes import Geometries, Geometry, Integers, distinct, geometry_of
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.conflicts import disjoint
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.order import LANES, Order
 from mlusim.verifier.overwrites import Overwrites
-from mlusim.verifier.planned import describe_tile, is_output, misplaced, planned_output, tile_text, tiles_as_accesses
+from mlusim.verifier.planned import (
+    describe_tile,
+    is_output,
+    misplaced,
+    planned_output,
+    same_tiles,
+    tile_text,
+    tiles_as_accesses,
+)
+from mlusim.verifier.rows import runs_geometry
 from mlusim.verifier.tensor_use import TensorUse, untouched
 
 # What an access in the cells of a tensor stands for.
@@ -66,16 +75,20 @@ class Coverage:
         self, identity: int, allocation: AllocationRecord, some: Integers, plan: Plan | None
     ) -> tuple[TensorUse, list[Finding]]:
         run = self.accesses.where(some)
+        if allocation.read_only:
+            return _use_of_input(allocation, run, known=identity not in self.accesses.vague), []
         parts = [run]
         if plan is not None and len(plan.tiles):
-            parts.append(tiles_as_accesses(plan, self.log, identity))
+            planned = tiles_as_accesses(plan, self.log, identity)
+            if not self._as_planned(run, planned):
+                parts.append(planned)
         tiles = len(parts) > 1
         windows = self._windows(identity)
         if not (tiles or len(windows)):
             run = _in_short(run, allocation.nbytes)
         # Atomics accumulate: what they write again is meant.
         meant = run.where(np.flatnonzero(~self._atomic(run)))
-        repeats, extra = _repeats(meant) if not allocation.read_only else (_none_of(run), np.empty(0, np.int64))
+        repeats, extra = _repeats(meant)
         joined = _join(_join(run, parts[1]) if tiles else run, _join(windows, repeats))
         kind = np.repeat(
             [_RUN, _TILE, _WINDOW, _REPEAT], [len(run), len(parts[1]) if tiles else 0, len(windows), len(repeats)]
@@ -91,7 +104,7 @@ class Coverage:
             writes, again = writes + more, again + more
         allowed = self.rewrites is True or (self.rewrites is not False and allocation.name in self.rewrites)
         several = again > 1
-        if several.any() and not (allowed or allocation.read_only or allocation.workspace):
+        if several.any() and not (allowed or allocation.workspace):
             overwrites = Overwrites(self.log, self.accesses, self.order)
             again = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several)
             if len(repeats):
@@ -103,7 +116,7 @@ class Coverage:
             shape=allocation.shape,
             dtype=allocation.dtype,
             nbytes=allocation.nbytes,
-            is_input=allocation.read_only,
+            is_input=False,
             bytes_read=cells.total(reads),
             bytes_written=cells.total(writes),
             least_reads=int(reads.min()),
@@ -116,7 +129,7 @@ class Coverage:
             known=identity not in self.accesses.vague,
         )
         found: list[Finding] = []
-        if allocation.read_only or allocation.workspace or identity in self.accesses.vague:
+        if allocation.workspace or identity in self.accesses.vague:
             return use, found
         if use.unwritten_bytes and identity not in self.log.host_writes:
             found.append(self._never(allocation, cells, (writes == 0) & wanted, some, plan))
@@ -125,6 +138,15 @@ class Coverage:
         if tiles and plan is not None:
             found += self._against_plan(allocation, cells, joined, kind, plan)
         return use, found
+
+    def _as_planned(self, run: Accesses, planned: Accesses) -> bool:
+        """Whether the writes are those of the plan's tiles one by one, by cores: then nothing is to be compared."""
+        writes = run.where(np.flatnonzero(run.write))
+        task = self.order.task[self.order.place[writes.record]]
+        if np.array([record.is_memory_core for record in self.log.tasks], bool)[task].any():
+            return False
+        task_ids = np.array([record.task_id for record in self.log.tasks], np.int64)[task]
+        return same_tiles(writes, task_ids, planned, planned.record)
 
     def _atomic(self, run: Accesses) -> Flags:
         """A mask of the accesses by atomics."""
@@ -248,6 +270,28 @@ class Coverage:
         ]
 
 
+def _use_of_input(allocation: AllocationRecord, run: Accesses, *, known: bool) -> TensorUse:
+    """The use of a tensor that no kernel may write: only how often each byte was read."""
+    cells = Cells(run, allocation.nbytes)
+    reads = cells.count(~run.write)
+    return TensorUse(
+        name=allocation.name,
+        shape=allocation.shape,
+        dtype=allocation.dtype,
+        nbytes=allocation.nbytes,
+        is_input=True,
+        bytes_read=cells.total(reads),
+        bytes_written=0,
+        least_reads=int(reads.min()),
+        most_reads=int(reads.max()),
+        unread_bytes=cells.total(reads == 0),
+        unwritten_bytes=0,
+        rewritten_bytes=0,
+        expected_bytes=0,
+        known=known,
+    )
+
+
 def _join(one: Accesses, other: Accesses) -> Accesses:
     def both(name: str) -> Any:
         return np.concatenate([getattr(one, name), getattr(other, name)])
@@ -260,7 +304,7 @@ def _join(one: Accesses, other: Accesses) -> Accesses:
         both("low"),
         both("high"),
         both("write"),
-        one.geometries + other.geometries,
+        Geometries([*one.geometries, *other.geometries]),
     )
 
 
@@ -285,7 +329,7 @@ def _partition(some: Accesses, nbytes: int) -> bool:
     sizes = np.zeros(len(some.geometries), np.int64)
     for number in distinct(some.geometry).tolist():
         geometry = some.geometries[number]
-        if geometry.listed is not None or geometry.touched_bytes > geometry.run * geometry.count:
+        if not geometry.strided or geometry.touched_bytes > geometry.run * geometry.count:
             return False
         sizes[number] = geometry.run * geometry.count
     return int(sizes[some.geometry].sum()) == nbytes and disjoint(some)
@@ -294,14 +338,15 @@ def _partition(some: Accesses, nbytes: int) -> bool:
 def _repeats(run: Accesses) -> tuple[Accesses, Integers]:
     """Accesses of single operations that write bytes more than once, and how many times beyond the first."""
     geometries, offsets, extra = [], [], []
-    several = [number for number, one in enumerate(run.geometries) if one.touched_bytes > one.nbytes]
+    written = distinct(run.geometry[run.write]).tolist()
+    several = [number for number in written if run.geometries[number].touched_bytes > run.geometries[number].nbytes]
     if several:
         for row in np.flatnonzero(run.write & np.isin(run.geometry, several)).tolist():
             starts, stops, times = run.geometries[int(run.geometry[row])].repeats()
             for many in np.unique(times).tolist():
                 mine = times == many
                 first, length = starts[mine], (stops - starts)[mine]
-                geometries.append(Geometry(int(first[0]), 0, (), first, length))
+                geometries.append(runs_geometry(first, length))
                 offsets.append(int(run.offset[row]))
                 extra.append(many)
     alloc = int(run.alloc[0]) if len(run) else NONE
@@ -314,7 +359,9 @@ def _accesses_from(alloc: int, offset: Integers, geometries: list[Geometry]) -> 
     low = offset + np.array([geometry.start for geometry in geometries], np.int64)
     high = offset + np.array([geometry.stop for geometry in geometries], np.int64)
     none = np.full(count, NONE, np.int64)
-    return Accesses(none, np.full(count, alloc), offset, np.arange(count), low, high, np.ones(count, bool), geometries)
+    return Accesses(
+        none, np.full(count, alloc), offset, np.arange(count), low, high, np.ones(count, bool), Geometries(geometries)
+    )
 
 
 def _none_of(run: Accesses) -> Accesses:

@@ -111,7 +111,7 @@ def _not_filled_first(accesses: Accesses) -> Flags:
     np.minimum.at(first_read, alloc[~write], record[~write])
     np.minimum.at(low, alloc[~write], accesses.low[~write])
     np.maximum.at(high, alloc[~write], accesses.high[~write])
-    whole = np.array([geometry.count == 1 for geometry in accesses.geometries], bool)
+    whole = accesses.single_run
     fills = write & whole[accesses.geometry] & (record == first_write[alloc]) & (record < first_read[alloc])
     fills &= (accesses.low <= low[alloc]) & (accesses.high >= high[alloc])
     doubtful = np.ones(count, bool)

@@ -11,7 +11,7 @@ from mlusim.memory.layout import contiguous_strides
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Geometry, Integers, geometry_of
+from mlusim.verifier.boxes import Geometries, Integers, geometry_of
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.findings import Finding
 
@@ -96,7 +96,7 @@ def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
         begin, strides = window[0], window[1].strides
     sizes = tiles.stop - tiles.start
     kinds, number = np.unique(sizes, axis=0, return_inverse=True)
-    geometries: list[Geometry] = []
+    geometries = Geometries()
     for shape in kinds.tolist():
         geometry = geometry_of(Box(tuple(shape), strides, plan.itemsize))
         assert geometry is not None  # noqa: S101 - tiles are not empty; Plan.check says so
@@ -115,6 +115,36 @@ def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
         np.ones(len(tiles), bool),
         geometries,
     )
+
+
+def same_tiles(one: Accesses, one_task: Integers, other: Accesses, other_task: Integers) -> bool:
+    """Whether two sets of accesses are equal, task by task, each as it is and runs that touch as one."""
+    kinds: dict[tuple[object, ...], int] = {}
+    sides = [_tile_table(accesses, task, kinds) for accesses, task in ((one, one_task), (other, other_task))]
+    return all(side is not None for side in sides) and np.array_equal(*sides)  # type: ignore[arg-type]
+
+
+def _tile_table(accesses: Accesses, task: Integers, kinds: dict[tuple[object, ...], int]) -> Integers | None:
+    """Task, kind, first and last byte of each access, sorted; None where one is not strided.
+
+    Args:
+        accesses, task: the accesses, and the task of each.
+        kinds: numbers of geometries that are no single runs; added to.
+    """
+    number = np.full(len(accesses.geometries), NONE, np.int64)
+    for geometry in np.unique(accesses.geometry).tolist():
+        known = accesses.geometries[geometry]
+        if not known.strided:
+            return None
+        if not known.single:
+            number[geometry] = kinds.setdefault((known.run, known.loops), len(kinds))
+    kind = number[accesses.geometry]
+    order = np.lexsort((accesses.low, kind, task))
+    task, kind, low, high = task[order], kind[order], accesses.low[order], accesses.high[order]
+    begins = np.ones(len(order), bool)
+    begins[1:] = (task[1:] != task[:-1]) | (kind[1:] != NONE) | (kind[:-1] != NONE) | (low[1:] != high[:-1])
+    ends = np.append(begins[1:], True)[: len(order)]
+    return np.stack([task[begins], kind[begins], low[begins], high[ends]])
 
 
 def misplaced(

@@ -1,0 +1,147 @@
+"""The bytes of operands that are not strided: rows by number, and lists of runs.
+
+An instruction with row numbers may have a million of them, and most are only counted. So the segments are made when
+somebody compares them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from mlusim.log import Box
+from mlusim.verifier.boxes import Geometry, Integers, distinct, geometry_of, union
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows(Geometry):
+    """Rows by number, `stride` bytes apart, in the order of the operation; some may be equal.
+
+    Attributes:
+        numbers: of the rows; at least one.
+        stride: bytes from one to the next; may be negative, or less than a row.
+        row_bytes: of each.
+        end: one behind the highest byte.
+    """
+
+    numbers: Integers = field(kw_only=True)
+    stride: int = field(kw_only=True)
+    row_bytes: int = field(kw_only=True)
+    end: int = field(kw_only=True)
+
+    @property
+    def strided(self) -> bool:
+        """False: loops do not describe it."""
+        return False
+
+    @property
+    def apart(self) -> bool:
+        """Whether rows share bytes only where their numbers are equal."""
+        return abs(self.stride) >= self.row_bytes
+
+    @property
+    def stop(self) -> int:
+        """One behind the highest byte."""
+        return self.end
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.numbers)
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one run of bytes."""
+        if self.end - self.start > self.count * self.row_bytes:
+            return False
+        return len(self.segments()[0]) == 1
+
+    @property
+    def grain(self) -> int:
+        """Bytes that all starts and stops of rows are multiples of."""
+        return math.gcd(self.stride, self.row_bytes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the segments."""
+        starts, stops = self.segments()
+        return int((stops - starts).sum())
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that an operation moves for it: a row as often as it is named."""
+        return self.touched_bytes
+
+    def _listed_segments(self) -> tuple[Integers, Integers]:
+        starts = distinct(self.numbers) * self.stride
+        return union(starts, starts + self.row_bytes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs(Geometry):
+    """A list of runs of bytes, rising and apart.
+
+    Attributes:
+        starts, lengths: of the runs; at least one.
+    """
+
+    starts: Integers = field(kw_only=True)
+    lengths: Integers = field(kw_only=True)
+
+    @property
+    def strided(self) -> bool:
+        """False: loops do not describe it."""
+        return False
+
+    @property
+    def stop(self) -> int:
+        """One behind the highest byte."""
+        return int(self.starts[-1] + self.lengths[-1])
+
+    @property
+    def count(self) -> int:
+        """Number of runs."""
+        return len(self.starts)
+
+    @property
+    def grain(self) -> int:
+        """1: nothing is known of them."""
+        return 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the runs."""
+        return int(self.lengths.sum())
+
+    def _listed_segments(self) -> tuple[Integers, Integers]:
+        return self.starts, self.starts + self.lengths
+
+
+def geometry_of_rows(numbers: Integers, stride: int, row_bytes: int) -> Geometry | None:
+    """The bytes of rows by number, `stride` bytes apart; None where there are none."""
+    if not len(numbers):
+        return None
+    ends = int(numbers.min()) * stride, int(numbers.max()) * stride
+    return Rows(
+        min(ends),
+        0,
+        (),
+        len(numbers) * row_bytes,
+        lambda: (numbers * stride, row_bytes),
+        numbers=numbers,
+        stride=stride,
+        row_bytes=row_bytes,
+        end=max(ends) + row_bytes,
+    )
+
+
+def first_rows(count: int, stride: int, row_bytes: int) -> Geometry | None:
+    """The bytes of rows 0 to `count`, `stride` bytes apart; None where there are none."""
+    if count <= 0:
+        return None
+    return geometry_of(Box((count, row_bytes), (stride, 1), 1))
+
+
+def runs_geometry(starts: Integers, lengths: Integers) -> Geometry:
+    """The bytes of runs that rise and are apart."""
+    return Runs(int(starts[0]), 0, (), starts=starts, lengths=lengths)
