@@ -20,7 +20,9 @@ from mlusim.verifier.order import ASYNCHRONOUS_LANES, LANES, Order, in_order
 
 Pairs = tuple[Integers, Integers]
 
-_PAIRS_AT_ONCE = 1 << 21
+# Pairs up to which looking at all of them is cheap, and those looked at in one go: in the caches, and in little memory.
+_FEW_PAIRS = 1 << 21
+_PAIRS_AT_ONCE = 1 << 18
 _BATCH = 1 << 12
 # Pairs for each access up to which the windows of a task are looked through pair by pair.
 _WINDOWS = 16
@@ -67,7 +69,7 @@ def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pai
     first = np.searchsorted(place, place[mine], side="right")
     last = np.searchsorted(place, done[mine], side="right")
     found = _by_window(order, some, space, (mine, first, last))
-    if int((last - first).sum()) > _WINDOWS * len(some) + _PAIRS_AT_ONCE:
+    if int((last - first).sum()) > _WINDOWS * len(some) + _FEW_PAIRS:
         found = _by_kind(order, some, space)
     for a, b in found:
         yield kept[a], kept[b]
@@ -293,7 +295,7 @@ def disjoint(accesses: Accesses) -> bool:
     some = accesses.where(np.argsort(accesses.low, kind="stable"))
     following = np.arange(1, len(some) + 1)
     last = np.searchsorted(some.low, some.high, side="left")
-    if int(np.maximum(last - following, 0).sum()) > _PAIRS_AT_ONCE:
+    if int(np.maximum(last - following, 0).sum()) > _FEW_PAIRS:
         return False
     return not any(len(touching(some, a, b)) for a, b in _chunks(following, last))
 
@@ -315,7 +317,7 @@ def shared_bytes(accesses: Accesses, a: int, b: int, delta: int = 0) -> Pairs:
 
 
 def _chunks(first: Integers, last: Integers) -> Iterator[Pairs]:
-    """`boxes.expand`, a few million pairs at a time."""
+    """`boxes.expand`, a part of the pairs at a time."""
     counts = np.maximum(last - first, 0)
     total = np.cumsum(counts)
     if not len(total) or not total[-1]:
