@@ -115,6 +115,8 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
             head.startswith(b"{") and b"simulated by mlusim" in head,
             head.startswith(b'[\n {\n  "operator": ') and b'\n  "device": ' in head,  # a table of a sweep
             first.startswith(b"operator,device,shape,") and first.rstrip().endswith(b"status,message,host_s"),
+            first.startswith(b"op,task,pipe,line,issue_ps,")
+            and first.rstrip().endswith(b"dst_memory,a_memory"),  # operations
             head.startswith(b"PAR1") and b"mlusim" in tail,
             head.startswith(b"# A board of mlusim"),
         )

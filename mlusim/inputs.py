@@ -26,6 +26,7 @@ def shown(value: object) -> str:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a repr may raise anything
         text = f"<{type(value).__name__}>"
+    text = " ".join(text.split())
     return f"{text[:_REPR]}..." if len(text) > _REPR else text
 
 
@@ -57,9 +58,15 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
 
 
 def as_array(what: str, value: Any) -> Array:
-    """An argument as a NumPy array."""
-    if isinstance(value, np.ndarray):
+    """An argument as a NumPy array; of a subclass as the array that it is, unless elements of it are masked."""
+    if type(value) is np.ndarray:
         return value
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        masked = int(np.ma.getmaskarray(value).sum())
+        raise InputError(
+            f"{what} is an array with {masked} masked elements, and a tensor has no mask: give "
+            "array.filled(VALUE), or array.data for the values below the mask"
+        )
     # A tensor of torch that records gradients refuses to become an array, and says so at length.
     if getattr(value, "requires_grad", False):
         value = value.detach()
@@ -91,6 +98,11 @@ def as_count(what: str, value: Any, *, least: int = 1) -> int:
     if number is None or isinstance(value, bool) or number < least:
         raise InputError(f"{what}={shown(value)}: give an integer of at least {least}")
     return number
+
+
+def check_operations(theory_ops: Any) -> int | None:
+    """Operations that somebody declared, or None."""
+    return None if theory_ops is None else as_count("theory_ops", theory_ops, least=0)
 
 
 def check_seconds(what: str, value: Any) -> None:

@@ -6,7 +6,10 @@ order. Operands are boxes: an allocation, a byte offset in it, and an interned g
 
 from __future__ import annotations
 
+import csv
+import os
 from dataclasses import dataclass, replace
+from io import TextIOWrapper
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -14,9 +17,13 @@ from typing import Any
 import numpy as np
 
 from mlusim import records
+from mlusim.errors import InputError
+from mlusim.files import atomic_write
+from mlusim.inputs import as_path
 from mlusim.records import Integers, Records
 
 NONE = records.NONE
+_CSV_PIECE = 100_000
 
 NO_OPERAND = (NONE, NONE, NONE)
 
@@ -225,7 +232,31 @@ class Log:
         """All records as a `pandas.DataFrame`, names instead of numbers; needs the extra `mlusim[explore]`."""
         import pandas as pd
 
-        columns = self.columns()
+        return pd.DataFrame(self._worded(self.columns()))
+
+    def to_csv(self, path: str | os.PathLike[str]) -> Path:
+        """Write a line for each record, with the columns of `to_pandas`, times in ps, sizes in bytes; gives the path.
+
+        It is written in pieces: a log of any length takes little memory. Raises `InputError` where the file cannot be
+        written.
+        """
+        target = as_path(path)
+        try:
+            with atomic_write(target) as stream:
+                text = TextIOWrapper(stream, encoding="utf-8", newline="")
+                writer = csv.writer(text, lineterminator="\n")
+                for first in range(0, max(self.count, 1), _CSV_PIECE):
+                    piece = self._worded(self.records.columns(first, min(first + _CSV_PIECE, self.count)))
+                    if not first:
+                        writer.writerow(piece)
+                    writer.writerows(zip(*(column.tolist() for column in piece.values()), strict=True))
+                text.detach()  # flushed, and the stream stays open
+        except OSError as error:
+            raise InputError(f"{target}: the operations cannot be written there: {error.strerror or error}") from error
+        return target
+
+    def _worded(self, columns: dict[str, Integers]) -> dict[str, np.ndarray[Any, Any]]:
+        """Columns of records with names in place of numbers."""
         kinds = [*(record.memory for record in self.allocations), ""]
         lines = [*(f"{Path(file).name}:{line}" for file, line, _ in self.lines), ""]
         names = [*(record.name for record in self.allocations), ""]
@@ -237,4 +268,4 @@ class Log:
             **{f"{side}_memory": np.array(kinds, object)[columns[f"{side}_alloc"]] for side in ("dst", "a")},
         }
         plain = {name: column for name, column in columns.items() if not name.endswith(("_alloc", "_box", "direction"))}
-        return pd.DataFrame(plain | worded)
+        return plain | worded

@@ -201,3 +201,63 @@ def test_a_tensor_that_never_fits_is_refused_before_it_takes_memory():
         draw.elements((100_000, 100_000), np.dtype(np.float32))
     with pytest.raises(mlusim.AllocationError, match=r"never fits the .* of 64-bit addresses"):
         Draw(0, data=False).elements((10**21,), np.dtype(np.int8))
+
+
+class Named(np.ndarray):
+    """A subclass that changes what an index means."""
+
+    def __getitem__(self, key):
+        raise AssertionError(key)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.arange(6.0, dtype=np.float32).reshape(2, 3).view(Named),
+        np.ma.masked_array(np.arange(6, dtype=np.int32), mask=False),
+        np.asfortranarray(np.arange(6, dtype=np.int8).reshape(2, 3)),
+        np.broadcast_to(np.int16(3), (2, 3)),
+        memoryview(bytearray(b"abc")),
+    ],
+    ids=["subclass", "nothing masked", "fortran", "broadcast", "memoryview"],
+)
+def test_unusual_arrays_are_the_arrays_that_they_are(x):
+    found = mlusim.ops.reverse(x, 0).output
+    assert type(found) is np.ndarray
+    assert np.array_equal(found, np.asarray(x)[::-1])
+
+
+def test_masked_elements_are_refused_not_unmasked():
+    x = np.ma.masked_array(np.arange(4.0), mask=[0, 1, 1, 0])
+    for call in (lambda: mlusim.ops.reverse(x, 0), lambda: mlusim.run(wait, x), lambda: mlusim.Device().upload(x)):
+        with pytest.raises(mlusim.InputError, match=r"2 masked elements, and a tensor has no mask: give array.filled"):
+            call()
+
+
+async def wait(core, *_arguments):
+    core.scalar(1)
+
+
+@pytest.mark.parametrize("operations", [-1, "1", 1.5, float("nan"), True])
+def test_operations_are_counted_in_whole_numbers(operations):
+    message = r"^theory_ops=.*: give an integer of at least 0$"
+    device = mlusim.Device()
+    device.launch(wait)
+    device.synchronize()
+    for call in (
+        lambda: mlusim.run(wait, theory_ops=operations),
+        lambda: mlusim.verify(wait, theory_ops=operations),
+        lambda: device.result(theory_ops=operations),
+        lambda: mlusim.sweep(wait, shape=4, theory_ops=[operations]),
+    ):
+        with pytest.raises(mlusim.InputError, match=message):
+            call()
+
+
+@pytest.mark.parametrize("value", [X, None, [1, 2], "kernel", 3])
+def test_what_is_no_kernel_is_named_on_one_line(value):
+    with pytest.raises(
+        mlusim.LaunchError, match=r" is no kernel: write it as `async def kernel\(core, \.\.\.\)`"
+    ) as found:
+        mlusim.run(value, X)
+    assert "\n" not in str(found.value)

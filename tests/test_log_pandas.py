@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from mlusim.cores.core import Core
+from mlusim.errors import InputError
+from mlusim.files import is_ours
 from mlusim.host.device import Device
 from mlusim.memory.view import View
 
-pytest.importorskip("pandas")
+pandas = pytest.importorskip("pandas")
 
 
 def test_a_row_for_each_record_with_names() -> None:
@@ -35,3 +37,30 @@ def test_a_row_for_each_record_with_names() -> None:
     assert (table["dst"][1], table["a_memory"][1]) == ("", "")
     assert table["line"][0].startswith(f"{Path(__file__).name}:")
     assert table["bytes_requested"].tolist() == [64, 0]
+
+
+def test_csv_has_the_same_columns_and_values_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def kernel(core: Core, x: View) -> None:
+        tile = core.nram.alloc(x.shape, x.dtype, 'a "tile", of 16')
+        for _ in range(5):
+            await core.memcpy(tile, x)
+        core.add(tile, tile, tile)
+        await core.sync()
+
+    device = Device()
+    device.launch(kernel, device.upload(np.zeros(32, np.float32), "x"), dim=1, kind="BLOCK")
+    device.synchronize()
+    monkeypatch.setattr("mlusim.log._CSV_PIECE", 3)  # 7 records
+    path = device.log.to_csv(tmp_path / "operations.csv")
+    expected = device.log.to_pandas()
+    found = pandas.read_csv(path, keep_default_na=False)
+    assert list(found.columns) == list(expected.columns)
+    assert found.astype(str).equals(expected.astype(str))
+    assert is_ours(path)
+
+
+def test_csv_of_nothing_has_its_head_and_a_bad_path_is_named(tmp_path: Path) -> None:
+    log = Device().log
+    assert log.to_csv(tmp_path / "none.csv").read_text().count("\n") == 1
+    with pytest.raises(InputError, match=r"missing.x\.csv: the operations cannot be written there: No such file"):
+        log.to_csv(tmp_path / "missing" / "x.csv")

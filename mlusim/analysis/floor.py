@@ -181,11 +181,8 @@ def _both_ps(records: Records) -> int:
     moves = records.is_copy & (records.bus_read_bytes + records.bus_write_bytes > 0)
     reads = moves & (records.bus_read_bytes > 0) & ~records.is_write
     without = []
-    for chosen, more_ps in (
-        (moves, 0),
-        (reads, records.board.dram_mixing_ps),
-        (moves & records.is_write, records.board.dram_mixing_ps),
-    ):
+    mixing_ps = min(records.board.dram_mixing_ps, high - low)  # what follows the run does not count
+    for chosen, more_ps in ((moves, 0), (reads, mixing_ps), (moves & records.is_write, mixing_ps)):
         start = records.moving_ps[chosen]
         some = union(intervals(np.zeros(len(start), np.int64), start, records.end_ps[chosen] + more_ps))
         without.append(gaps(some, 1, low, high))

@@ -72,7 +72,7 @@ def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
     went = "; ".join(f"{CAUSES[cause]} {percent(spent / row.core_time_ps)}" for cause, spent in shares if spent)
     speed = f"{first.time_ps / row.time_ps:.2f} x" if first.time_ps and row.time_ps else ""
     # A strategy such as auto chooses another one, whose name its plan bears.
-    name = row.name if row.strategy in ("", row.name) or "," in row.name else f"{row.name}: {row.strategy}"
+    name = row.name if row.strategy in ("", row.name.rpartition(", ")[2]) else f"{row.name}: {row.strategy}"
     sizes = (f"{sum(row.bus_bytes.values()) / MIB:.2f} MiB", f"{row.peak_nram_bytes / KIB:.0f} KiB")
     return (
         name,

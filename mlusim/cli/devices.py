@@ -8,15 +8,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import DEVICE, NEW_FILE, output_options
+from mlusim.cli.options import DEVICE, NEW_FILE, full_option, output_options
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
 
 _HEADS = ("board", "arch", "cores", "clock", "DRAM", "NRAM", "SRAM", "UNION")
-_NUMBERS = (1, 2, 3, 4, 5, 6, 7)
-
+# Further columns of `--full`: head and parameter.
+_MORE = (
+    ("GDRAM", "gdram_bytes"),
+    ("WRAM", "wram_bytes"),
+    ("read port", "core_read_bandwidth_bytes_per_s"),
+    ("cluster port", "cluster_read_bandwidth_bytes_per_s"),
+    ("DMA read", "dma_read_latency_ps"),
+    ("DMA write", "dma_write_latency_ps"),
+    ("vector", "vector_bytes_per_cycle"),
+    ("fp16 tensor", "tensor_ops_per_cycle_fp16"),
+    ("launch", "kernel_start_ps"),
+)
 
 _HELP = """\
 List the boards, or show one: every parameter with its source.
@@ -26,6 +36,7 @@ A parameter whose source says ASSUMED has no public source: it is an estimate, w
 \b
 Examples:
   mlusim devices
+  mlusim devices --full
   mlusim devices mlu590-h8
   mlusim devices mlu370-x4 --toml -o mine.toml
   mlusim devices mine.toml --quiet       says what is wrong with a file, or nothing
@@ -37,8 +48,9 @@ Examples:
 @click.argument("device", type=DEVICE, required=False, metavar="[NAME|FILE]")
 @click.option("--toml", "as_toml", is_flag=True, help="Print the board as a TOML file, to start one of your own from.")
 @click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="With --toml: write it there.")
+@full_option
 @output_options
-def devices(device: Any, *, as_toml: bool, out: str | None, as_json: bool, quiet: bool) -> None:
+def devices(device: Any, *, as_toml: bool, out: str | None, full: bool, as_json: bool, quiet: bool) -> None:
     """List the boards, or show one: every parameter with its source."""
     if out is not None and not as_toml:
         raise InputError(f"--out {out}: it goes with --toml, which makes a board file")
@@ -53,7 +65,7 @@ def devices(device: Any, *, as_toml: bool, out: str | None, as_json: bool, quiet
     elif quiet:
         return
     elif device is None:
-        _list()
+        _list(full=full)
     else:
         _show(device)
 
@@ -69,31 +81,39 @@ def _print_toml(board: Board, out: str | None, *, quiet: bool) -> None:
         click.echo(to_toml(board), nl=False)
 
 
-def _list() -> None:
-    from mlusim.hardware.describe import overview_rows
+def _list(*, full: bool) -> None:
+    from mlusim.hardware import presets
+    from mlusim.hardware.describe import assumed_fields, overview_rows, value_text
 
-    show.print_columns(
-        _HEADS,
-        [
-            (
-                row["name"],
-                str(row["arch"]),
-                f"{row['clusters']} x {int(row['cores']) // int(row['clusters'])}",
-                row["clock"],
-                row["bandwidth"],
-                _short(row["nram_usable"]),
-                _short(row["sram_usable"]),
-                str(row["max_union"]),
-            )
-            for row in overview_rows()
-        ],
-        right=_NUMBERS,
-    )
+    heads = [*_HEADS, *(title for title, _ in _MORE), "ASSUMED"] if full else _HEADS
+    lines = []
+    for row, board in zip(overview_rows(), presets(), strict=True):
+        cells = [
+            row["name"],
+            str(row["arch"]),
+            f"{row['clusters']} x {int(row['cores']) // int(row['clusters'])}",
+            row["clock"],
+            row["bandwidth"],
+            _short(row["nram_usable"]),
+            _short(row["sram_usable"]),
+            str(row["max_union"]),
+        ]
+        if full:
+            cells += [_short(value_text(name, getattr(board, name))) for _, name in _MORE]
+            cells.append(str(len(assumed_fields(board))))
+        lines.append(cells)
+    show.print_columns(heads, lines, right=range(1, len(heads)))
     show.print_text(
         "\nCores: clusters x cores of each. DRAM: nominal bandwidth. NRAM of a core and\n"
         "SRAM of a cluster: what a kernel may allocate. UNION: the most clusters of a\n"
         "launch. One board with its sources: mlusim devices NAME"
     )
+    if full:
+        show.print_text(
+            "GDRAM: of the chip. WRAM, read port, vector, fp16 tensor: of a core; cluster\n"
+            "port: read, of a cluster. DMA: start-up of a copy. ASSUMED: parameters\n"
+            "without a public source."
+        )
 
 
 def _show(board: Board) -> None:

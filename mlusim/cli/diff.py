@@ -63,10 +63,16 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
 
 def _run_of(text: str) -> Result:
     """A saved run, or the run of `mlusim run` with these words."""
+    from mlusim.cli.entries import ENTRIES
+    from mlusim.cli.kernel_arguments import is_kernel
     from mlusim.cli.run import run
     from mlusim.results.result import load
 
-    if Path(text).exists() or len(words := shlex.split(text)) < 2:  # noqa: PLR2004
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{text!r} is no saved run, and as words of `mlusim run`: {error}") from None
+    if Path(text).exists() or not words or (len(words) == 1 and not is_kernel(words[0]) and words[0] not in ENTRIES):
         return load(text)
     with tempfile.TemporaryDirectory() as folder:
         saved = Path(folder) / "run.zip"
@@ -89,15 +95,19 @@ def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:
     show.print_text(f"B  {us_text(after.time_ps)}  {_name(after)}")
     show.print_text(f"\n{_signed(found.time_ps)} us{change}, per core on average:\n")
     causes = sorted((item for item in found.causes_ps.items() if item[1]), key=lambda item: -abs(item[1]))
-    show.print_columns(("us", "cause"), [(_signed(value), CAUSES[name]) for name, value in causes], right=(0,))
+    if causes:
+        show.print_columns(("us", "cause"), [(_signed(value), CAUSES[name]) for name, value in causes], right=(0,))
+    else:
+        show.print_text("no cause took more or less time")
     lines = [line for line in found.lines if line.time_ps]
     shown = lines if full else lines[:_SHOWN]
     rest = found.time_ps - sum(line.time_ps for line in shown)
     rows = [(_signed(line.time_ps), _where(line), line.text if full else line.text[:40]) for line in shown]
     if len(lines) > len(shown):
         rows.append((_signed(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
-    show.print_text("")
-    show.print_columns(("us", "line A > B", "source"), rows, right=(0,))
+    if rows:
+        show.print_text("")
+        show.print_columns(("us", "line A > B", "source"), rows, right=(0,))
     figures = [one for one in found.metrics if full or one.before != one.after]
     cells = []
     for one in figures if full else figures[:_SHOWN]:

@@ -11,6 +11,7 @@ from mlusim.cli import show
 from mlusim.cli.options import (
     FILE,
     check_directory,
+    csv_option,
     device_option,
     output_options,
     report_option,
@@ -36,7 +37,7 @@ def make_run(given: str) -> click.Command:
         "mlusim run add.py:add --arg x=x.npy --arg y=y.npy --arg out=float32:1000000 --report report/",
         sections={
             "What is done": ("check", "no_data", "dma"),
-            "Output": ("out", "report", "save_run", "as_json", "quiet"),
+            "Output": ("out", "report", "save_run", "operations", "as_json", "quiet"),
         },
     )
     for option in (
@@ -60,6 +61,7 @@ def make_run(given: str) -> click.Command:
         ),
         report_option,
         save_run_option,
+        csv_option,
         output_options,
     ):
         option(command)
@@ -76,6 +78,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     out: Sequence[str],
     report: str | None,
     save_run: str | None,
+    operations: str | None,
     as_json: bool,
     quiet: bool,
     **own: Any,
@@ -91,6 +94,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         out=out,
         report=report,
         save_run=save_run,
+        operations=operations,
         as_json=as_json,
         quiet=quiet,
         title=f"{call.kernel.name} of {given} on {device.name}\n",
@@ -112,6 +116,7 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     quiet: bool,
     title: str,
     inputs: Sequence[str] = (),
+    operations: str | None = None,
 ) -> int:
     """Run a kernel with its arguments, write what is asked for, print the summary; 1 where verification failed."""
     from mlusim.cli.files import check_file, write_array
@@ -119,6 +124,7 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     from mlusim.dtypes import dtype_name
 
     saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
+    table = check_file("--csv", operations, inputs) if operations is not None else None
     if out and no_data:
         raise InputError("--out with --no-data: there is no result to write")
     targets = _targets(out, inputs)
@@ -134,6 +140,7 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
         target=None,
         report=report,
         saved=saved,
+        operations=table,
         as_json=as_json,
         quiet=quiet,
         checked=check,

@@ -21,6 +21,7 @@ else:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DEFAULT_DEVICE = "mlu370-x4"
+_FULL = "All columns; a table that is wider than the terminal comes in parts."
 SAVE_RUN = "Write the whole run there: for `mlusim report`, `mlusim retime` and mlusim.load."
 
 
@@ -255,9 +256,14 @@ def devices_option(function: Function) -> Function:
     )(function)
 
 
+def make_full_option() -> click.Option:
+    """--full, for a list of parameters."""
+    return click.Option(["--full"], is_flag=True, help=_FULL)
+
+
 def full_option(function: Function) -> Function:
     """--full."""
-    return click.option("--full", is_flag=True, help="All columns; wider than 80 characters.")(function)
+    return click.option("--full", is_flag=True, help=_FULL)(function)
 
 
 def report_option(function: Function) -> Function:
@@ -273,6 +279,17 @@ def report_option(function: Function) -> Function:
 def save_run_option(function: Function) -> Function:
     """--save-run."""
     return click.option("--save-run", type=NEW_FILE, metavar="FILE", help=SAVE_RUN)(function)
+
+
+def csv_option(function: Function) -> Function:
+    """--csv."""
+    return click.option(
+        "--csv",
+        "operations",
+        type=NEW_FILE,
+        metavar="FILE",
+        help="Write a line for each operation there, with its times.",
+    )(function)
 
 
 def output_options(function: Function) -> Function:

@@ -21,6 +21,7 @@ from mlusim.cli.options import (
     SectionedCommand,
     check_directory,
     complete_from,
+    csv_option,
     device_option,
     output_options,
     report_option,
@@ -180,7 +181,7 @@ def strategy_option(name: str, text: str = "How it is split and moved: see below
 _SECTIONS = {
     "Board and split": ("device", "strategy", "nram_limit"),
     "What is done": ("dry_run", "no_data", "check", "sensitivity"),
-    "Output": ("out", "report", "save_run", "explain", "as_json", "quiet"),
+    "Output": ("out", "report", "save_run", "operations", "explain", "as_json", "quiet"),
 }
 
 
@@ -200,6 +201,7 @@ def make_operator(command: Command) -> click.Command:
         click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the result there, as .npy."),
         report_option,
         save_run_option,
+        csv_option,
         click.option(
             "--explain",
             is_flag=True,
@@ -263,6 +265,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     out: str | None,
     report: str | None,
     save_run: str | None,
+    operations: str | None,
     explain: bool,
     dry_run: bool,
     check: bool,
@@ -279,12 +282,15 @@ def _run(  # noqa: PLR0913 - the options of the command
     target = check_output("--out", out, given) if out is not None else None
     check_directory("--report", report)
     saved = check_file("--save-run", save_run, given) if save_run is not None else None
+    table = check_file("--csv", operations, given) if operations is not None else None
     if target and (no_data or dry_run):
         raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")
     if report is not None and dry_run:
         raise InputError("--report with --dry-run: nothing runs, so there is nothing to report")
     if saved is not None and dry_run:
         raise InputError("--save-run with --dry-run: nothing runs, so there is nothing to save")
+    if table is not None and dry_run:
+        raise InputError("--csv with --dry-run: nothing runs, so there are no operations")
     record, _ = command.choose(own)
     arrays = read_inputs(command, own, [device], data=not no_data)
     call = command.prepare(own, arrays, device, strategy, nram_limit)
@@ -302,6 +308,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         target=target,
         report=report,
         saved=saved,
+        operations=table,
         as_json=as_json,
         quiet=quiet,
         spaced=explain,
@@ -319,6 +326,7 @@ def finish(  # noqa: PLR0913
     as_json: bool,
     quiet: bool,
     saved: Path | None = None,
+    operations: Path | None = None,
     spaced: bool = False,
     checked: bool = False,
     call: Call | None = None,
@@ -331,6 +339,7 @@ def finish(  # noqa: PLR0913
     result.made_by = made_by()
     written: dict[str, Any] = dict(more or {})
     lines = []
+    files: list[Path] = []
     if target is not None and result.output is not None:
         from mlusim.cli.files import write_array
         from mlusim.dtypes import dtype_name
@@ -342,12 +351,14 @@ def finish(  # noqa: PLR0913
     if saved is not None:
         written["run"] = str(result.save(saved))
         lines.append(f"wrote {saved}: the run")
+    if operations is not None:
+        written["operations"] = str(result.log.to_csv(operations))
+        lines.append(f"wrote {operations}: {result.log.count} operations")
     if report is not None:
         from mlusim.analysis.pictures import write_report
 
         files = write_report(result, report)
         written["report"] = [str(path) for path in files]
-        lines.append(f"report in {report}: {', '.join(path.name for path in files)}")
     if checked and result.report is not None:
         written["verification"] = result.report.to_json()
         lines.append(f"\n{result.report.text()}")
@@ -374,3 +385,5 @@ def finish(  # noqa: PLR0913
             )
         for line in lines:
             show.print_text(line)
+        if files:
+            show.print_wrapped(f"report in {report}: {', '.join(path.name for path in files)}")

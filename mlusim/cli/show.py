@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _NUMBERS = re.compile(r"\[\n[\s\d.,eE+-]+\]")
 # Where there is no terminal to ask for its width: a file, a pipe.
 _WIDTH = 120
+_GAP = 2  # blanks between columns
+_LEAST_TEXT = 30  # a column of text is never narrower
 
 
 def console() -> Console:
@@ -35,6 +37,15 @@ def console() -> Console:
 def print_text(text: str) -> None:
     """Lines as they are."""
     click.echo(text)
+
+
+def print_wrapped(text: str) -> None:
+    """A sentence or a list, wrapped at the terminal's width; the lines after the first are indented."""
+    import textwrap
+
+    click.echo(
+        textwrap.fill(text, console().width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    )
 
 
 def print_json(value: Any) -> None:
@@ -63,26 +74,63 @@ def print_summary(result: Result, rows: Iterable[Row]) -> None:
     _print(table)
 
 
-def print_columns(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = ()) -> None:
-    """A table with heads; `right` are the columns of numbers."""
+def print_columns(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), keys: int = 1
+) -> None:
+    """A table with heads. One that is wider than the terminal is printed in several parts, below each other.
+
+    Args:
+        heads: of the columns.
+        rows: texts; that of the last column may be long.
+        right: the columns of numbers.
+        keys: how many columns at the left say what a row is; every part begins with them.
+    """
+    from rich.cells import cell_len
     from rich.text import Text
 
-    table = _table()
-    table.show_header = True
+    lines = [tuple(row) for row in rows]
     numbers = set(right)
-    for position, head in enumerate(heads):
-        last = position == len(heads) - 1
-        justify: Any = "right" if position in numbers else "left"
-        table.add_column(Text(head), no_wrap=not last, justify=justify, header_style="bold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    _print(table)
+    widths = [max(map(cell_len, column)) for column in zip(heads, *lines, strict=True)]
+    if widths and len(heads) - 1 not in numbers:
+        widths[-1] = min(widths[-1], _LEAST_TEXT)  # the rest of it wraps
+    for number, part in enumerate(parts_of(widths, keys, console().width)):
+        table = _table()
+        table.show_header = True
+        for position in part:
+            justify: Any = "right" if position in numbers else "left"
+            last = position == len(heads) - 1
+            table.add_column(Text(heads[position]), no_wrap=not last, justify=justify, header_style="bold")
+        for line in lines:
+            table.add_row(*(Text(line[position]) for position in part))
+        if number:
+            print_text("")
+        _print(table)
+
+
+def parts_of(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
+    """The columns of each part of a table: as many as fit in `room`, and one beside the keys at least.
+
+    Args:
+        widths: of the columns.
+        keys: columns at the left that each part has.
+        room: columns of the terminal.
+    """
+    first = list(range(min(keys, len(widths))))
+    found, taken = [[*first]], sum(widths[:keys]) + _GAP * len(first)
+    left = room - taken
+    for position in range(len(first), len(widths)):
+        if widths[position] > left and len(found[-1]) > len(first):
+            found.append([*first])
+            left = room - taken
+        found[-1].append(position)
+        left -= widths[position] + _GAP
+    return found
 
 
 def _table() -> Table:
     from rich.table import Table
 
-    return Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    return Table(box=None, show_header=False, pad_edge=False, padding=(0, _GAP, 0, 0))
 
 
 def _print(table: Table) -> None:

@@ -16,6 +16,7 @@ from mlusim.cli.options import SectionedCommand
 from mlusim.cli.provenance import provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 from mlusim.cli.sweep_options import SECTIONS, axis_options, run_options, several_options
+from mlusim.cli.sweep_table import print_sweep
 from mlusim.errors import InputError, MlusimError
 
 if TYPE_CHECKING:
@@ -23,10 +24,7 @@ if TYPE_CHECKING:
     from mlusim.explore.sweeping import Sweep
     from mlusim.ops.commands import Command
 
-_ROWS_SHOWN = 60
 _DASK_S = 10  # to wait for the scheduler's answer
-_WORDS_SHOWN = 48
-_REASONS_SHOWN = 8
 _PLOT = "time,efficiency,traffic"
 
 
@@ -222,6 +220,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     plot: str | None,
     against: str | None,
     picture: str | None,
+    full: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -272,8 +271,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
             | {"written": [str(path) for path in written], "provenance": provenance(axes.boards)}
         )
     elif not quiet:
-        _print_rows(found)
-        _print_end(found, None if no_db else db)
+        print_sweep(found, None if no_db else db, full=full)
         for path in written:
             show.print_text(f"wrote {path}")
     bad = [row for row in found.rows if row["status"] in ("failed", "died")]
@@ -326,44 +324,3 @@ def _client(address: str | None, workers: int | None) -> Any:
         return make(address, timeout=_DASK_S)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"--dask {address}: no scheduler answers there: {error}") from None
-
-
-def _print_rows(found: Sweep) -> None:
-    from mlusim.analysis.table import percent, us_text
-    from mlusim.explore.values import text_of
-
-    rows = found.rows
-    operators = any("tier" in row for row in rows)
-    axes = found.axes or ["device", "shape"]
-    heads = [*axes, *(["tier"] if operators else []), "time", "io_eff.", "bus/min.", ""]
-    lines = []
-    for row in rows[:_ROWS_SHOWN]:
-        cells = ["" if row.get(axis) is None else text_of(axis, row[axis]) for axis in axes]
-        if row["status"] == "done":
-            tier = [str(row.get("tier", ""))] if operators else []
-            figures = [us_text(row["time_ps"]), percent(row["io_efficiency"]), f"{row['traffic_ratio']:.2f} x", ""]
-            cells += [*tier, *figures]
-        else:
-            words = f"{row['status']}: {row['message']}"
-            short = words if len(words) <= _WORDS_SHOWN else f"{words[: _WORDS_SHOWN - 3]}..."
-            cells += ["", "", "", *([""] if operators else []), short]
-        lines.append(cells)
-    numbers = [n for n, axis in enumerate(axes) if any(isinstance(row.get(axis), int | float) for row in rows)]
-    show.print_columns(heads, lines, right=[*numbers, *range(len(axes), len(heads) - 1)])
-    messages = dict.fromkeys(f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done")
-    cut = [words for words in messages if len(words) > _WORDS_SHOWN]
-    if cut:
-        show.print_text("")
-    for words in cut[:_REASONS_SHOWN]:
-        show.print_text(words)
-    if len(cut) > _REASONS_SHOWN:
-        show.print_text(f"... and {len(cut) - _REASONS_SHOWN} more reasons; -o table.csv and --json have all of them")
-    if len(rows) > _ROWS_SHOWN:
-        show.print_text(f"... and {len(rows) - _ROWS_SHOWN} more; -o table.csv has all of them")
-
-
-def _print_end(found: Sweep, db: str | None) -> None:
-    counts = ", ".join(f"{count} {status}" for status, count in found.counts.items() if count)
-    before = f", {found.found} of them from before" if found.found else ""
-    place = f" (in {db}{before})" if db else ""
-    show.print_text(f"\n{len(found)} point{'s'[: len(found) != 1]}: {counts}{place}")

@@ -17,6 +17,7 @@ from mlusim.cli.options import (
     board_parameters,
     complete_assignment,
     complete_from,
+    make_full_option,
 )
 from mlusim.cli.paths import make_force_option
 
@@ -102,7 +103,7 @@ def several_options(parameters: Sequence[click.Parameter]) -> list[click.Paramet
 SECTIONS = {
     "Boards, by parameter": ("nram", "cores", "bandwidth", "vary"),
     "How it runs": ("data", "seed", "db", "no_db", "retry", "workers", "dask", "shard", "merge"),
-    "Output": ("output", "plot", "against", "picture", "as_json", "quiet", "force"),
+    "Output": ("output", "plot", "against", "picture", "full", "as_json", "quiet", "force"),
 }
 
 
@@ -238,6 +239,7 @@ def run_options() -> list[click.Parameter]:
             metavar="FILE",
             help="Where the picture goes, .png or .svg. [default: beside -o, or sweep.png]",
         ),
+        make_full_option(),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of the table."),
         click.Option(["--quiet", "-q"], is_flag=True, help="Print nothing but errors."),
         make_force_option(),

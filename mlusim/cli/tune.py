@@ -11,7 +11,7 @@ import click
 from mlusim.cli import show
 from mlusim.cli.entries import flag, options_of
 from mlusim.cli.kernel_search import make_tune
-from mlusim.cli.options import ELEMENT_TYPE, NEW_FILE, SHAPE, board_names, complete_from
+from mlusim.cli.options import ELEMENT_TYPE, NEW_FILE, SHAPE, board_names, complete_from, make_full_option
 from mlusim.cli.provenance import provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 
@@ -91,7 +91,7 @@ def tune_options() -> list[Any]:
             help="Processes; 0: this one. [default: all cores]",
         ),
         click.Option(["--all", "show_all"], is_flag=True, help=f"Print every plan that ran, not the first {_SHOWN}."),
-        click.Option(["--full"], is_flag=True, help="All columns; wider than 80 characters."),
+        make_full_option(),
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of the table."),
         click.Option(["--quiet", "-q"], is_flag=True, help="Print the command for the best one, and nothing else."),
     ]
@@ -181,7 +181,12 @@ def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, qu
         cells = [str(row.get(axis, "")) for axis in settings] if "tier" not in best else _plan_cells(row, full=full)
         why = row["why"] if full else row["why"].partition(";")[0].partition(":")[0]
         lines.append([*cells, us_text(row["time_ps"]), "best" if row is best else _slower(row["slower"]), why])
-    show.print_columns(columns, lines, right=range(0 if "tier" not in best else 1, len(columns) - 1))
+    show.print_columns(
+        columns,
+        lines,
+        right=range(0 if "tier" not in best else 1, len(columns) - 1),
+        keys=len(found.axes) if "tier" not in best else 2,
+    )
     left = len(found.rows) - len(rows)
     lines_below = [f"{left} slower ones; --all shows them"] if left else []
     tried = f"{len(found.rows)} plans ran"

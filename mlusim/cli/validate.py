@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import NEW_FILE, complete_from, output_options
+from mlusim.cli.options import NEW_FILE, complete_from, full_option, output_options
 from mlusim.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ Examples:
   mlusim validate -o accuracy.svg
 """
 _HEADS = ("measurement", "measured us", "simulated us", "error", "left out", "by kind")
+_MORE = ("board", "dtype", "shape", "launch", "grade", "source")
 _NUMBERS = (1, 2, 3, 4, 5)
 
 
@@ -39,8 +40,9 @@ def _names() -> list[str]:
 @click.command(help=_HELP, short_help="Real measurements against the model.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_from(_names))
 @click.option("--plot", "-o", type=NEW_FILE, metavar="FILE", help="Draw the errors there, as .svg or .png.")
+@full_option
 @output_options
-def validate(names: tuple[str, ...], *, plot: str | None, as_json: bool, quiet: bool) -> None:
+def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: bool, quiet: bool) -> None:
     """Re-create real measurements on the simulated boards: measured, simulated, error."""
     from pathlib import Path
 
@@ -65,25 +67,25 @@ def validate(names: tuple[str, ...], *, plot: str | None, as_json: bool, quiet: 
     if as_json:
         show.print_json(report.to_json(outcomes))
     elif not quiet:
-        _print(outcomes, report.accuracy(outcomes))
+        _print(outcomes, report.accuracy(outcomes), full=full)
 
 
-def _print(outcomes: list[Outcome], figures: Accuracy) -> None:
-    show.print_columns(
-        _HEADS,
-        [
-            (
-                one.row.name,
-                f"{one.row.time_us:,.2f}".replace(",", " "),
-                f"{one.simulated_us:,.2f}".replace(",", " "),
-                _signed(one.error),
-                one.row.use if one.left_out_error is None else _signed(one.left_out_error),
-                _signed(one.kind_left_out_error),
-            )
-            for one in outcomes
-        ],
-        right=_NUMBERS,
-    )
+def _print(outcomes: list[Outcome], figures: Accuracy, *, full: bool) -> None:
+    lines = []
+    for one in outcomes:
+        row = one.row
+        cells = [
+            row.name,
+            f"{row.time_us:,.2f}".replace(",", " "),
+            f"{one.simulated_us:,.2f}".replace(",", " "),
+            _signed(one.error),
+            row.use if one.left_out_error is None else _signed(one.left_out_error),
+            _signed(one.kind_left_out_error),
+        ]
+        if full:
+            cells += [row.board, row.dtype, row.shape, row.launch, row.grade, row.source]
+        lines.append(cells)
+    show.print_columns([*_HEADS, *_MORE] if full else _HEADS, lines, right=_NUMBERS)
     from mlusim.validation import report
 
     aims = _part(report.AIM_MEAN), _part(report.AIM_WORST)

@@ -13,7 +13,7 @@ from mlusim.errors import CopyError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, VECTOR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import CopyShape, check_apart, check_inside, pointer_copy_shape, view_copy_shape
-from mlusim.memory.kinds import DIRECTION_CODES, Direction, MemoryKind
+from mlusim.memory.kinds import DIRECTION_CODES, Direction, MemoryKind, direction_of
 from mlusim.memory.timing import copy_cost
 from mlusim.memory.view import Pointer, View
 
@@ -32,7 +32,7 @@ def copy_and_wait(
     dst: View | Pointer,
     src: View | Pointer,
     size: int = 0,
-    direction: Direction | None = None,
+    direction: Direction | str | None = None,
     strides: tuple[int, ...] = (),
 ) -> Waiting:
     """A blocking copy: `__memcpy`.
@@ -42,7 +42,7 @@ def copy_and_wait(
         line: source line in the log.
         dst, src: views of equal shape and element size; or, with `size` and `direction`, pointers.
         size: bytes of a segment, in the byte form.
-        direction: the `mluMemcpyDirection_t`, in the byte form.
+        direction: the `mluMemcpyDirection_t`, or its name, in the byte form.
         strides: in the byte form (dst_stride, src_stride, segnum), or the eight numbers of a 3-D copy; see
             `mlusim.memory.copy.pointer_copy_shape`.
 
@@ -59,7 +59,7 @@ def copy_async(
     dst: View | Pointer,
     src: View | Pointer,
     size: int = 0,
-    direction: Direction | None = None,
+    direction: Direction | str | None = None,
     strides: tuple[int, ...] = (),
 ) -> None:
     """An asynchronous copy: `__memcpy_async`. Arguments and errors as `copy_and_wait`.
@@ -82,7 +82,7 @@ def _copy(  # noqa: PLR0913
     dst: View | Pointer,
     src: View | Pointer,
     size: int,
-    direction: Direction | None,
+    direction: Direction | str | None,
     strides: tuple[int, ...],
     blocking: int,
     *,
@@ -240,7 +240,7 @@ def _byte_form(
     dst: View | Pointer,
     src: View | Pointer,
     size: int,
-    direction: Direction | None,
+    direction: Direction | str | None,
     strides: tuple[int, ...],
 ) -> tuple[Pointer, Pointer, Any, CopyGeometry]:
     """The documented byte form: pointers, sizes and strides in bytes."""
@@ -253,6 +253,7 @@ def _byte_form(
             "memcpy between pointers, or of a size, needs its direction: "
             "memcpy(dst, src, size, Direction.GDRAM2NRAM); between views their shape says the size"
         )
+    direction = direction_of(direction)
     # What follows from sizes, memories and phases alone is worked out once; bounds are looked at each time.
     unit_bytes = issuer.dram_unit_bytes
     key = (

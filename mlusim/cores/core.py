@@ -115,7 +115,12 @@ class Core(InstructionMethods):
     # ---- copies (`mlusim.cores.copies`)
 
     def memcpy(
-        self, dst: View | Pointer, src: View | Pointer, size: int = 0, direction: Direction | None = None, *strides: int
+        self,
+        dst: View | Pointer,
+        src: View | Pointer,
+        size: int = 0,
+        direction: Direction | str | None = None,
+        *strides: int,
     ) -> Awaitable[None]:
         """Copy, and wait until it is done: `__memcpy`.
 
@@ -129,7 +134,12 @@ class Core(InstructionMethods):
         return copies.copy_and_wait(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
 
     def memcpy_async(
-        self, dst: View | Pointer, src: View | Pointer, size: int = 0, direction: Direction | None = None, *strides: int
+        self,
+        dst: View | Pointer,
+        src: View | Pointer,
+        size: int = 0,
+        direction: Direction | str | None = None,
+        *strides: int,
     ) -> None:
         """Issue a copy and go on: `__memcpy_async`. A sync comes before its data is used or its buffer reused."""
         copies.copy_async(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
@@ -212,6 +222,8 @@ class Core(InstructionMethods):
         self._pool_rows("minpool", dst, src, self._line(_getframe(1)))
 
     def _pool_rows(self, name: str, dst: View, src: View, line: int) -> None:
+        scalar.check_view(name, dst)
+        scalar.check_view(name, src)
         rest = src.shape[1:] if src.ndim > 1 else (1,)
         if dst.shape != rest or not src.shape:
             raise OperandError(

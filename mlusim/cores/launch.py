@@ -285,7 +285,9 @@ def check_launch(
             f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
         )
     if not inspect.iscoroutinefunction(kernel):
-        raise LaunchError(f"{name} is no kernel: write it as `async def {name}(core, ...)`, without `yield`")
+        written = name if callable(kernel) and name.isidentifier() else "kernel"
+        given_name = name if callable(kernel) else shown(kernel)
+        raise LaunchError(f"{given_name} is no kernel: write it as `async def {written}(core, ...)`, without `yield`")
     signature = inspect.signature(kernel)
     try:
         signature.bind(None, *arguments, **settings)

@@ -34,7 +34,7 @@ def load(issuer: Issuer, line: int, source: View) -> Waiting:
     element or WRAM, `CopyError` for a memory out of the core's reach, `AllocationError` for freed memory, and
     `MissingDataError` in a timing-only run where the bytes are not there.
     """
-    _check_view("load", source)
+    check_view("load", source)
     if source.size != 1:
         raise OperandError(f"load takes one element, not {source!r}: index it fully, or use load_array")
     return read(issuer, line, "load", source, lambda: source.typed().item())
@@ -45,11 +45,11 @@ def load_array(issuer: Issuer, line: int, source: View) -> Waiting:
 
     Costs `source.size` scalar loads of the memory's latency. Raises as `load`.
     """
-    _check_view("load_array", source)
+    check_view("load_array", source)
     return read(issuer, line, "load_array", source, lambda: source.typed().copy())
 
 
-def _check_view(name: str, value: object) -> None:
+def check_view(name: str, value: object) -> None:
     """Raise `OperandError` for what is no view of memory."""
     if not isinstance(value, View):
         raise OperandError(
@@ -83,7 +83,7 @@ def store(issuer: Issuer, line: int, target: View, value: Any) -> None:
 
     A store of less than a bus unit to GDRAM is a read-modify-write (G 5.3). Raises as `load`.
     """
-    _check_view("store", target)
+    check_view("store", target)
     if target.size != 1:
         raise OperandError(f"store takes one element, not {target!r}: index it fully, or use a vector operation")
     end_ps = write(issuer, line, "store", target)
@@ -105,7 +105,7 @@ def store_array(issuer: Issuer, line: int, target: View, values: Any) -> None:
 
     Costs `target.size` scalar stores. Raises as `store`, `OperandError` for another shape.
     """
-    _check_view("store_array", target)
+    check_view("store_array", target)
     array = np.asarray(values)
     if array.shape != target.shape:
         raise OperandError(f"store_array of shape {list(array.shape)} to {target!r}: both have one shape")

@@ -12,7 +12,7 @@ from mlusim.explore.grid import Axes, board_parameter, boards_of, dtypes_of, sev
 from mlusim.explore.sources import UserKernel, kernel_of
 from mlusim.explore.values import numbers, shapes
 from mlusim.host.arguments import assign, parse_argument
-from mlusim.inputs import as_count, as_shape
+from mlusim.inputs import as_count, as_shape, check_operations
 from mlusim.ops.commands import Command, command_of
 from mlusim.ops.common import check_choice
 
@@ -49,8 +49,12 @@ def axes_of(  # noqa: PLR0913
     operation = by_name(operation)
     if isinstance(operation, str) and not is_kernel(operation):
         command = command_of(operation)
-        if arguments or shape is None:
-            raise InputError(f"{operation}: an operator's inputs have a shape; arguments are for kernels of your own")
+        if shape is None:
+            raise InputError(f"{operation}: its inputs need a shape, such as shape=(64, 64)")
+        if arguments:
+            raise InputError(
+                f"{operation} is an operator: arguments are for kernels of your own; give shape and options"
+            )
         name = command.name
         dtype_name = command.data_option
         if dtype_name != "dtype":
@@ -69,6 +73,8 @@ def axes_of(  # noqa: PLR0913
         launch = {key: own.pop(key) for key in _LAUNCH if key in own}
         if "dim" in launch:
             launch["dim"] = [_grid(dim) for dim in launch["dim"]]
+        for operations in launch.get("theory_ops", ()):
+            check_operations(operations)
         of_the_launch = [key for key in launch if key != "theory_ops"]
         if of_the_launch and kernel.launches:
             given = " and ".join(of_the_launch)

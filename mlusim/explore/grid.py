@@ -12,6 +12,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError, nearest
 from mlusim.explore.point import Point, plain
@@ -195,7 +197,9 @@ def changed_board(base: Board, nram_usable_bytes: int | None, cores: int | None,
 
 
 def several(value: Any) -> list[Any]:
-    """The values of an axis: those of a list, set, range or iterator, each once, or the one value."""
+    """The values of an axis: those of a list, array, set, range or iterator, each once, or the one value."""
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        value = value.tolist()
     values = list(value) if isinstance(value, list | range | set | frozenset | Iterator) else [value]
     found: list[Any] = []
     for each in values:

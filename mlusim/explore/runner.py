@@ -29,6 +29,7 @@ Payload = dict[str, Any]
 Answer = tuple[str, str, dict[str, Any], float]
 
 _AHEAD = 2  # points handed out for each worker, so that none waits for this process
+_MOST_FOR_A_CORE = 4  # workers beyond that only cost memory, and thousands of processes can stop a machine
 _FOLLOW_S = 0.2  # how soon a worker ends after its parent
 _DEAD = "the process that simulated it died: killed, perhaps for want of memory, or crashed"
 
@@ -57,6 +58,11 @@ class Runner:
         if client is not None and not hasattr(client, "get_executor"):
             raise InputError(f"client={client!r} is no dask.distributed.Client")
         self._client = client
+        if workers is not None and workers > _MOST_FOR_A_CORE * core_count():
+            raise InputError(
+                f"workers={workers}: this machine has {core_count()} cores, and more than {_MOST_FOR_A_CORE} processes "
+                "for a core bring nothing"
+            )
         self.workers = core_count() if workers is None else workers
         self._pool: Executor | None = None
 

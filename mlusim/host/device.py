@@ -26,7 +26,7 @@ from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchError, MlusimError, SimulatedTimeError
 from mlusim.hardware import Board, board
 from mlusim.host.watchdog import Watch
-from mlusim.inputs import as_array, as_count, as_shape, check_seconds
+from mlusim.inputs import as_array, as_count, as_shape, check_operations, check_seconds
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.view import Pointer, View
@@ -384,7 +384,7 @@ class Device:
             board=self.board,
             plan=None,
             log=self.log,
-            theory_ops=theory_ops,
+            theory_ops=check_operations(theory_ops),
             stopped=self._stopped,
         )
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mlusim.errors import InputError
+from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
-from mlusim.inputs import as_array, is_tensor
+from mlusim.inputs import as_array, check_operations, is_tensor
 from mlusim.memory.view import View
 from mlusim.results.result import Result
 
@@ -68,11 +68,13 @@ def run(  # noqa: PLR0913
     Returns the result: `outputs` by name, `output` where there is one. Raises what `Device.synchronize` raises, and
     with `check` `VerificationError`.
     """
+    check_operations(theory_ops)
     on = Device(device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress)
     names = parameter_names(kernel, len(arguments))
     uploaded = upload(on, names, arguments)
     function = kernel
     if settings:
+        _check_settings(kernel, names, settings)
         bound = inspect.signature(kernel).bind_partial(None, *uploaded.given, **settings)
         bound.apply_defaults()
         uploaded = uploaded._replace(given=list(bound.args[1:]))
@@ -127,6 +129,23 @@ def parameter_names(kernel: Kernel, count: int) -> list[str]:
         parameters = []
     named = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]
+
+
+def _check_settings(kernel: Kernel, given: Sequence[str], settings: Mapping[str, Any]) -> None:
+    """Raise `TypeError`, as Python does for its own functions, where a kernel has no such parameter."""
+    parameters = [*inspect.signature(kernel).parameters.values()][1:]
+    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+        return
+    known = [one.name for one in parameters if one.name not in given and one.kind is not one.POSITIONAL_ONLY]
+    name = getattr(kernel, "__name__", "the kernel")
+    for setting in settings:
+        if setting in given:
+            raise TypeError(f"{name}: {setting} is given twice, in its place among the arguments and by name")
+        if setting not in known:
+            own = [one for one, what in inspect.signature(run).parameters.items() if what.kind is what.KEYWORD_ONLY]
+            has = f"{name} has {', '.join(known)}" if known else f"{name} has no parameter left"
+            near = nearest(setting, [*known, *own])
+            raise TypeError(f"{name} has no parameter {setting!r}: {near}{has}; mlusim.run has {', '.join(own)}")
 
 
 def tensor_facts(given: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.host.host_data import HostData
 from mlusim.host.run import Uploaded, grid_of, parameter_names, upload
-from mlusim.inputs import as_array
+from mlusim.inputs import as_array, check_operations
 from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
@@ -70,6 +70,7 @@ def verify(  # noqa: PLR0913
     `VerificationError` where it has errors. An error of the run itself (an access outside a view, a hang, an endless
     loop) is a finding too, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched.
     """
+    check_operations(theory_ops)
     if plan is not None and dim is None:
         dim, kind = plan.dim, plan.kind
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
+from mlusim.errors import CopyError, nearest
+from mlusim.inputs import shown
+
 
 class MemoryKind(Enum):
     """A memory of the machine, by the vendor's name."""
@@ -76,6 +79,20 @@ class Direction(Enum):
     def asynchronous(self) -> bool:
         """Whether `__memcpy_async` takes this direction: not from LDRAM, not between clusters' SRAMs (B)."""
         return self in _ASYNCHRONOUS
+
+
+def direction_of(direction: object) -> Direction:
+    """A direction from itself or its name, `"GDRAM2NRAM"`. Raises `CopyError` for anything else."""
+    if isinstance(direction, Direction):
+        return direction
+    name = direction.upper() if isinstance(direction, str) else ""
+    if name not in Direction.__members__:
+        near = nearest(name, Direction.__members__)
+        raise CopyError(
+            f"direction={shown(direction)} is none of __memcpy: {near}write Direction.GDRAM2NRAM or 'GDRAM2NRAM'; "
+            f"there are {', '.join(Direction.__members__)}"
+        )
+    return Direction[name]
 
 
 DIRECTIONS: dict[tuple[MemoryKind, MemoryKind], Direction] = {direction.value: direction for direction in Direction}

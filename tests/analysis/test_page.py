@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
@@ -437,3 +438,19 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path, name):
     with pytest.raises(mlusim.InputError, match=r"is no name of a page"):
         write_pages({name: result}, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_foot_says_where_the_figures_come_from():
+    board = mlusim.board("mlu370-x4").replace(clock_hz=900_000_000)
+    result = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0, data=False, device=board)
+    foot = page(result).partition("<footer>")[2].partition("</footer>")[0]
+    assert f"<dt>mlusim</dt><dd>{mlusim.__version__}</dd>" in foot
+    assert foot.count("not recorded: the run was made from Python") == 3
+    assert "<dd>x: int8 [4, 4]</dd>" in foot
+    assert "mlu370-x4, edited from mlu370-x4: <code>clock_hz</code>" in foot
+    parameters = {item.name for item in fields(board)} - {"sources"}
+    assert all(f"<code>{name}</code>" in foot for name in parameters)
+    result.made_by = {"command": "mlusim run <x> --seed 3", "date": "2026-11-22", "seed": 3}
+    foot = page(result).partition("<footer>")[2].partition("</footer>")[0]
+    assert "<code>mlusim run &lt;x&gt; --seed 3</code>" in foot
+    assert "<dd>2026-11-22</dd><dt>seed</dt><dd>3</dd>" in foot

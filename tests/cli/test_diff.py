@@ -58,6 +58,13 @@ def test_causes_and_lines_sum_to_the_difference_exactly(other):
     assert {name: -value for name, value in back.causes_ps.items()} == found.causes_ps
 
 
+def test_a_saved_run_beside_itself_has_no_empty_tables(home):
+    call("run", "k.py", "--shape", "4096", "--save-run", "a.zip", "-q")
+    text = call("diff", "a.zip", "a.zip")
+    assert "no cause took more or less time" in text
+    assert "line A > B" not in text
+
+
 def test_a_run_against_itself_differs_in_nothing():
     found = diff(shift("tight"), shift("tight"))
     assert not any(found.causes_ps.values())
@@ -106,6 +113,8 @@ def test_what_to_try_is_faster_and_is_what_retiming_says():
     [
         (("gone.zip", "gone.zip"), "gone.zip: the saved run cannot be read"),
         (("k.py:add --shpe 4", "x"), "is no saved run, and as words of `mlusim run`: No such option"),
+        (("k.py:add", "x"), "add: no argument for x and out; give --arg x=..."),
+        (("k.py:add --set 'tile", "x"), "is no saved run, and as words of `mlusim run`: No closing quotation"),
     ],
 )
 def test_what_is_no_run(home, words, message):

@@ -199,3 +199,15 @@ def test_help_lists_the_options_of_a_kernel(command):
     for option in ("--arg", "--set", "--dim", "--kind"):
         assert option in text
     assert mlusim(command, code=2).startswith(f"Usage: mlusim {command}")
+
+
+def test_csv_has_a_line_for_each_operation_and_may_be_replaced(home):
+    words = ("run", "k.py:add", "--shape", "5000", "--csv", "operations.csv")
+    assert "wrote operations.csv: 25 operations" in mlusim(*words)
+    lines = (home / "operations.csv").read_text().splitlines()
+    assert len(lines) == 1 + 25
+    assert lines[1].startswith("memcpy,")
+    mlusim(*words, "-q")
+    mlusim("run", "flip", "--shape", "4,4", "--axis", "0", "--csv", "operations.csv", "-q")
+    refused = mlusim("run", "k.py:add", "--shape", "5000", "--csv", "x.npy", code=2)
+    assert "--csv x.npy is there, and mlusim did not write it" in refused

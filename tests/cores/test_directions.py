@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mlusim.cores.core import Core
-from mlusim.errors import AllocationError, CopyError, KernelError
+from mlusim.errors import AllocationError, CopyError, KernelError, OperandError
 from mlusim.hardware import board
 from mlusim.host.device import Device
 from mlusim.log import IO, MOVE
@@ -269,3 +270,42 @@ def test_sram_is_free_again_and_poisoned_for_the_next_job(run: Any) -> None:
 
     run(kernel, out, device=device, dim=(4, 3, 1), kind="UNION1")
     assert (device.download(out) == 0xFF).all()
+
+
+@pytest.mark.parametrize("direction", ["GDRAM2NRAM", "gdram2nram", Direction.GDRAM2NRAM])
+def test_a_direction_by_its_name(run: Any, direction: Any) -> None:
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = core.nram.alloc(SIZE, np.uint8)
+        await core.memcpy(tile, x, SIZE, direction)
+        core.memcpy_async(out, tile, SIZE, "NRAM2GDRAM")
+        await core.sync()
+
+    device = Device()
+    out = device.alloc(SIZE, np.uint8)
+    run(kernel, device.upload(PATTERN), out, device=device, dim=1, kind="BLOCK")
+    np.testing.assert_array_equal(device.download(out), PATTERN)
+
+
+@pytest.mark.parametrize(
+    ("direction", "message"),
+    [
+        ("GDRAM2NARM", "direction='GDRAM2NARM' is none of __memcpy: did you mean GDRAM2NRAM"),
+        (3, "direction=3 is none of __memcpy: write Direction.GDRAM2NRAM or 'GDRAM2NRAM'; there are GDRAM2NRAM, "),
+    ],
+)
+def test_what_is_no_direction(run: Any, direction: Any, message: str) -> None:
+    async def kernel(core: Core, x: View) -> None:
+        await core.memcpy(core.nram.alloc(SIZE, np.uint8), x, SIZE, direction)
+
+    device = Device()
+    with pytest.raises(CopyError, match=re.escape(message)):
+        run(kernel, device.upload(PATTERN), device=device, dim=1, kind="BLOCK")
+
+
+def test_rows_of_what_is_no_view(run: Any) -> None:
+    async def kernel(core: Core, x: View) -> None:
+        core.sum_rows(core.nram.alloc(4, np.float32), None)  # type: ignore[arg-type]
+
+    device = Device()
+    with pytest.raises(OperandError, match=r"sumpool of None: it takes a view of memory"):
+        run(kernel, device.upload(PATTERN), device=device, dim=1, kind="BLOCK")

@@ -251,6 +251,10 @@ def test_what_cannot_be_is_a_row_with_its_reason():
         ({"shape": [None]}, r"shape None is not a shape: give integers, such as \(2, 8, 256, 196\)"),
         ({"rule": "adjoint"}, r"--rule adjoint without --backward.*"),
         ({"workers": -1}, r"workers=-1: a number of processes, or 0 for this one"),
+        (
+            {"workers": 10**6},
+            r"workers=1000000: this machine has \d+ cores, and more than 4 processes for a core bring nothing",
+        ),
         ({"workers": None, "client": 3}, r"client=3 is no dask\.distributed\.Client"),
         ({"client": 3}, r"workers and client: points run on this machine or on the cluster; leave one of them off"),
         ({"operation": mlusim.ops.tin_shift_backward}, r"tin_shift_backward is an option of tin_shift: .*"),
@@ -367,7 +371,7 @@ def test_a_kernel_without_tensors_has_a_time_too():
 def test_arguments_that_are_none(kernels):
     with pytest.raises(InputError, match=r"^add: no argument for y and out; give --arg y="):
         here(f"{kernels}:add", arguments=["x=random:float32:8"])
-    with pytest.raises(InputError, match=r"^tin_shift: an operator's inputs have a shape; arguments are for kernels"):
+    with pytest.raises(InputError, match=r"^tin_shift is an operator: arguments are for kernels of your own; give"):
         here("tin_shift", shape=4, arguments=["8"])
 
 

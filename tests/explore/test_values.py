@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import mlusim
 from mlusim.errors import InputError
 from mlusim.explore.values import MAX_VALUES, numbers, shapes, text_of
 
@@ -96,3 +98,9 @@ def test_text_takes_the_largest_unit():
 
 def test_an_axis_counts_from_the_end():
     assert numbers("axis", "-1,0,-2") == [-1, 0, -2]
+
+
+def test_an_array_is_an_axis():
+    found = mlusim.sweep("reverse", shape=[(3, 4)], axis=np.array([0, 1]), cores=np.array([4, 8]), workers=0)
+    assert found.counts["done"] == 4
+    assert sorted({(row["axis"], row["cores"]) for row in found.rows}) == [(0, 4), (0, 8), (1, 4), (1, 8)]

@@ -47,6 +47,7 @@ def use(board):
     base=st.sampled_from(["mlu270-s4", "mlu370-x4", "mlu590-h8"]),
     changes=st.dictionaries(st.sampled_from(NAMES), VALUES, min_size=1, max_size=3),
 )
+@example(base="mlu270-s4", changes={"dram_mixing_ps": 2**63})
 def test_a_changed_board_is_refused_or_works(base, changes):
     try:
         board = mlusim.board(base).replace(**changes)

@@ -76,6 +76,9 @@ def kernel_of(operations, *, cores):
     cores=st.sampled_from([1, 4]),
 )
 @example(operations=[("call", "scalar", [2**63], False)], board="mlu370-x4", dma="complete", cores=1)
+@example(
+    operations=[("call", "sum_rows", [("view", 0, 0, 0, 0), None], False)], board="mlu270-s4", dma="complete", cores=1
+)
 def test_a_random_kernel_ends_well_or_with_an_error_at_its_line(operations, board, dma, cores):
     x = np.arange(128, dtype=np.float32).reshape(8, 16)
     kernel = kernel_of(operations, cores=cores)

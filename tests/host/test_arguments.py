@@ -127,3 +127,23 @@ def test_run_takes_no_views_of_another_device():
 def test_a_parameter_named_as_a_keyword_has_an_underscore():
     given = assign("race", ["out", "in_"], [parse_argument("in=8"), parse_argument("7")])
     assert given == {"out": 7, "in_": 8}
+
+
+async def shrunk(core, x, out, *, tile=4, scale=1):
+    await core.sync()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"tiel": 3},
+            r"^shrunk has no parameter 'tiel': did you mean tile\? shrunk has tile, scale; mlusim.run has device",
+        ),
+        ({"devcie": "mlu270-s4"}, r"^shrunk has no parameter 'devcie': did you mean device\? "),
+        ({"x": 3}, r"^shrunk: x is given twice, in its place among the arguments and by name$"),
+    ],
+)
+def test_an_unknown_keyword_names_the_kernel_and_what_is_near(settings, message):
+    with pytest.raises(TypeError, match=message):
+        mlusim.run(shrunk, np.zeros(4), mlusim.Output((4,)), **settings)

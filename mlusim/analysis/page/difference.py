@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.notebook import share_bar, swatches
+from mlusim.analysis.page.footer import origin
 from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
 from mlusim.analysis.records import Records
@@ -64,10 +65,12 @@ def difference_page(found: Any) -> str:
         if line.time_ps
     ]
     total = f"{found.time_ps / 1e6:+.2f} us"
+    origins = "".join(f"<h3>{name}</h3>{origin(result)}" for name, result in runs.items())
     content = (
         f"{head}{swatches(names)}<h2>Timelines, on one scale</h2>{_timelines(runs)}"
         f"<h2>By cause</h2><p>{total} in all, per core on average.</p>{table(('cause', 'us'), causes, (1,))}"
         f"<h2>By source line</h2>{table(('line, A > B', 'source', 'us'), lines, (2,))}"
+        f"<h2>Where the figures come from</h2>{origins}"
     )
     return document(f"{found.before.operator} and {found.after.operator}: {total}", content)
 

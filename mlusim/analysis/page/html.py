@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from mlusim.analysis.page import charts
 from mlusim.analysis.page.embed import asset, plotly_bundle, script_json
+from mlusim.analysis.page.footer import footer
 from mlusim.analysis.page.parts import esc, head
 from mlusim.analysis.page.sections import Sections
 from mlusim.analysis.records import Records
-from mlusim.hardware.describe import assumed_fields
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
@@ -51,11 +51,7 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
 <main>
 {sections}
 </main>
-<footer>
-<p>Simulated by mlusim; times are the model's. Parameters of {esc(result.board.name)} without a public source:
-{len(assumed_fields(result.board))}, listed by <code>mlusim devices {esc(result.board.name)}</code>. {loads}</p>
-</footer>
-{script}
+{footer(result, loads)}{script}
 <script type="application/json" id="data">{script_json(payload)}</script>
 <script>
 {asset("page.js")}</script>
