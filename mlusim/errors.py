@@ -131,9 +131,9 @@ class HangError(KernelError):
     """Tasks that wait for something that no one will do."""
 
 
-def nearest(word: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
+def nearest(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> str:
     """For a message about an unknown name: asks whether another was meant; empty where there is none like it."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, list(names), n=1, cutoff=cutoff)
-    return f"did you mean {near[0]}? " if near else ""
+    near = get_close_matches(word, list(names), n=most, cutoff=cutoff)
+    return f"did you mean {' or '.join(near)}? " if near else ""

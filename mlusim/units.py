@@ -50,21 +50,21 @@ def group_digits(value: int) -> str:
     return f"{value:,}".replace(",", " ")
 
 
+def binary_unit(count: float) -> tuple[str, int]:
+    """The largest of GiB, MiB, KiB and B that `count` bytes reach, and its bytes."""
+    return next((unit for unit in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)) if abs(count) >= unit[1]), ("B", 1))
+
+
+def short_bytes(count: float) -> str:
+    """Bytes for a table, rounded to four digits: `640 KiB`."""
+    unit, size = binary_unit(count)
+    return f"{count / size:.4g} {unit}"
+
+
 def format_bytes(count: int) -> str:
     """Bytes for a person: `655 360 B (640 KiB)`."""
     text = f"{group_digits(count)} B"
-    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if abs(count) >= size:
-            return f"{text} ({count / size:.4g} {unit})"
-    return text
-
-
-def short_bytes(count: int) -> str:
-    """Bytes for a table, rounded to four digits: `640 KiB`."""
-    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if count >= size:
-            return f"{count / size:.4g} {unit}"
-    return f"{count} B"
+    return text if abs(count) < KIB else f"{text} ({short_bytes(count)})"
 
 
 def format_ns(time_ps: int) -> str:

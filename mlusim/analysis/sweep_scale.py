@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from mlusim.units import GIB, KIB, MIB
+from mlusim.units import short_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,8 +92,7 @@ def short(column: str, value: Any) -> str:
     if column.endswith("_ps"):
         return f"{value / 1e3:.6g} ns"
     if column.endswith("_bytes"):
-        unit, size = next((one for one in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)) if value >= one[1]), ("B", 1))
-        return f"{value / size:.4g} {unit}"
+        return short_bytes(value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 

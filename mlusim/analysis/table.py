@@ -12,7 +12,7 @@ from mlusim.analysis.floor import LOSSES, rests_on
 from mlusim.analysis.provenance import provenance
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES
-from mlusim.units import PS_PER_US, format_bytes, group_digits
+from mlusim.units import KIB, PS_PER_US, format_bytes, group_digits, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.analysis.metrics import Metrics
@@ -61,7 +61,9 @@ def figures(result: Result) -> list[Row]:
         Row("cycles", group_digits(metrics.cycles), f"at {board.clock_hz / _HERTZ_PER_MHZ:g} MHz"),
     ]
     for name, nbytes in metrics.bytes_requested.items():
-        table.append(Row(f"{name} requested", f"{group_digits(nbytes)} B", _short_bytes(nbytes)))
+        table.append(
+            Row(f"{name} requested", f"{group_digits(nbytes)} B", short_bytes(nbytes) if nbytes >= KIB else "")
+        )
     for name in ("read", "write"):
         nbytes, least = metrics.bus_bytes[name], metrics.compulsory_bytes[name]
         ratio = f"{nbytes / least:.2f} x the compulsory {group_digits(least)} B" if least else "nothing compulsory"
@@ -187,10 +189,6 @@ def us_text(time_ps: int) -> str:
 def percent(share: float) -> str:
     """A share for a person: `51.3 %`; what is not nothing does not look like it."""
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"  # noqa: PLR2004
-
-
-def _short_bytes(nbytes: int) -> str:
-    return format_bytes(nbytes).partition("(")[2].rstrip(")")
 
 
 def to_json(result: Result) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.style import BLUE, GREY, SKY, legend_below, new_figure
-from mlusim.units import GIB, KIB, MIB
+from mlusim.units import binary_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str
 
     bars = traffic_bars(metrics)
     largest = max((nbytes for _, _, nbytes, _ in bars), default=0)
-    unit, size = _unit(largest)
+    unit, size = binary_unit(largest)
     figure = new_figure(
         1.3 + 0.34 * len(bars),
         title,
@@ -33,7 +33,7 @@ def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str
     places = _places(bars)
     for place, (_, role, nbytes, least) in zip(places, bars, strict=True):
         axes.barh(place, nbytes / size, color=_COLOURS[role], height=0.8)
-        own_unit, own_size = _unit(nbytes)
+        own_unit, own_size = binary_unit(nbytes)
         label = f"{nbytes / own_size:.4g} {own_unit}"
         if least and role != _COMPULSORY and nbytes > _WORTH_A_RATIO * least:
             label += f"   {nbytes / least:.2f} x"
@@ -47,10 +47,6 @@ def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str
     used = {role for _, role, _, _ in bars}
     legend_below(figure, [Patch(facecolor=colour, label=role) for role, colour in _COLOURS.items() if role in used])
     return figure
-
-
-def _unit(nbytes: int) -> tuple[str, int]:
-    return next(((name, size) for name, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)) if nbytes >= size), ("B", 1))
 
 
 def _places(bars: list[tuple[str, str, int, int]]) -> list[float]:

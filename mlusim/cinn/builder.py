@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from functools import partial
 from operator import index as as_index
 from os import PathLike
@@ -274,10 +273,9 @@ class NetBuilder:
         if isinstance(given, str):
             if given in self._variables:
                 return self._variables[given]
-            near = get_close_matches(given, self._variables, n=1)
-            nearest = f"did you mean {near[0]!r}? " if near else ""
             known = ", ".join(self._variables) or "none yet"
-            raise InputError(f"{where} = {given!r} is no variable of this net: {nearest}It has {known}")
+            near = nearest(given, self._variables)
+            raise InputError(f"{where} = {given!r} is no variable of this net: {near}it has {known}")
         if not isinstance(given, Variable):
             raise InputError(
                 f"{where} is of type {type(given).__name__}, not a variable: make one with "

@@ -8,11 +8,10 @@ reasoning, from one or two measurements each, but for those of `mlusim.hardware.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, NamedTuple
 
-from mlusim.errors import BoardError
+from mlusim.errors import BoardError, nearest
 from mlusim.hardware.board import Board
 from mlusim.hardware.calibrated import fitted as fitted_parameters
 from mlusim.units import GIB, KIB, MIB, PS_PER_NS, PS_PER_S, ceil_ps
@@ -412,9 +411,8 @@ def find_preset(name: str) -> Board:
     wanted = ALIASES.get(wanted, wanted)
     if wanted in preset_names():
         return preset(wanted)
-    near = get_close_matches(wanted, [*preset_names(), *ALIASES], n=3)
-    nearest = f"did you mean {' or '.join(near)}? " if near else ""
-    raise BoardError(f"no board {name!r}; {nearest}presets: {', '.join(preset_names())}")
+    near = nearest(wanted, [*preset_names(), *ALIASES], most=3)
+    raise BoardError(f"no board {name!r}; {near}presets: {', '.join(preset_names())}")
 
 
 @cache

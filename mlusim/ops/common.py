@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
 from mlusim.dtypes import Dtype
-from mlusim.errors import InputError
+from mlusim.errors import InputError, nearest
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
@@ -176,6 +175,4 @@ def check_choice(what: str, value: str, known: Iterable[str]) -> None:
     names = list(known)
     if value in names:
         return
-    near = get_close_matches(str(value), names, n=1)
-    nearest = f"did you mean {near[0]!r}? " if near else ""
-    raise InputError(f"{what}={value!r}: {nearest}It is {', '.join(map(repr, names[:-1]))} or {names[-1]!r}")
+    raise InputError(f"{what}={value!r}: {nearest(str(value), names)}choose one of {', '.join(names)}")

@@ -239,7 +239,7 @@ def test_what_cannot_be_is_a_row_with_its_reason():
         ({"shape": []}, r"nothing to sweep: shape has no values; give at least one"),
         ({"device": "mlu999"}, r"no board 'mlu999'.*"),
         ({"device": 3}, r"3 is no board: name a preset or a TOML file, or pass a Board"),
-        ({"strategy": "tihgt"}, r"strategy='tihgt': did you mean 'tight'\? .*"),
+        ({"strategy": "tihgt"}, r"strategy='tihgt': did you mean tight\? .*"),
         ({"colour": 1}, r"colour: tin_shift has no such option; it has backward, rule, groups"),
         ({"vary": {"clock": 1}}, r"a board has no parameter 'clock' to vary; did you mean clock_hz\? .*"),
         ({"vary": {"clock_hz": [1.5]}}, r"clock_hz: 1\.5 is no whole number"),

@@ -156,7 +156,7 @@ def test_every_operator_has_its_options_once_and_an_example_that_runs(group, nam
         (("--plot", "time"), "the sweep has one point: give an axis several values to draw figures against it"),
         (("--cores", "4,8", "--against", "colour"), "against colour: no such axis; swept were cores"),
         (("--cores", "4,8", "--picture", "p.jpg"), "--picture p.jpg: name a .png or .svg file"),
-        (("--strategy", "tigth"), "strategy='tigth': did you mean 'tight'?"),
+        (("--strategy", "tigth"), "strategy='tigth': did you mean tight?"),
         (("--dtype", "float17"), "'float17'"),
         (
             ("--dask", "tcp://127.0.0.1:9"),

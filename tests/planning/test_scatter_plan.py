@@ -240,7 +240,7 @@ class TestReasons:
         assert plan.reason == "an index without columns chooses nothing: src replaces what it covers"
 
     def test_unknown_strategy(self):
-        with pytest.raises(InputError, match=r"strategy='bin': did you mean 'bins'\?"):
+        with pytest.raises(InputError, match=r"strategy='bin': did you mean bins\?"):
             plan_scatter((4, 4), (4, 4), 0, strategy="bin")
 
 

@@ -11,11 +11,12 @@ from urllib.parse import quote
 from mlusim.analysis.floor import LOSSES
 from mlusim.analysis.notebook import share_bar, swatches
 from mlusim.analysis.page.html import page
-from mlusim.analysis.page.parts import esc, head, size_text, table
+from mlusim.analysis.page.parts import esc, head, table
 from mlusim.analysis.table import percent, us_text
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
 from mlusim.inputs import as_path, shown
+from mlusim.units import short_bytes
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -89,7 +90,7 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
         us_text(metrics.time_ps),
         times,
         percent(metrics.io_efficiency),
-        size_text(sum(metrics.bus_bytes.values())),
+        short_bytes(sum(metrics.bus_bytes.values())),
         esc(most),
         share_bar(metrics, longest_ps),
     ]

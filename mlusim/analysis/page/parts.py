@@ -13,7 +13,7 @@ from mlusim.analysis.page.source import SourceBlock
 from mlusim.analysis.page.tensors import TensorTraffic
 from mlusim.analysis.style import CAUSE_COLOURS
 from mlusim.analysis.table import percent
-from mlusim.units import format_bytes, group_digits
+from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.verifier.report import Report
@@ -62,12 +62,6 @@ def legend(names: Sequence[str]) -> str:
     """The colours of the causes."""
     items = "".join(f'<li><i style="background:{CAUSE_COLOURS[name]}"></i>{esc(CAUSES[name])}</li>' for name in names)
     return f'<ul class="legend" aria-label="Colours of the causes">{items}</ul>'
-
-
-def size_text(nbytes: int) -> str:
-    """Bytes in short: `6.125 MiB`."""
-    _, _, short = format_bytes(nbytes).partition("(")
-    return short.rstrip(")") or f"{group_digits(nbytes)} B"
 
 
 def tensor_row(tensor: TensorTraffic) -> list[str]:

@@ -10,7 +10,7 @@ from mlusim.analysis.floor import LOSSES, rests_on
 from mlusim.analysis.page import charts
 from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
 from mlusim.analysis.page.occupancy import Occupancy, occupancies
-from mlusim.analysis.page.parts import esc, legend, size_text, source_table, table, tensor_row, verification
+from mlusim.analysis.page.parts import esc, legend, source_table, table, tensor_row, verification
 from mlusim.analysis.page.roofline import roofline
 from mlusim.analysis.page.source import source_blocks
 from mlusim.analysis.page.tensors import tensor_traffic
@@ -19,7 +19,7 @@ from mlusim.analysis.page.timeline_data import tile_data, timeline_data
 from mlusim.analysis.records import Records
 from mlusim.analysis.style import core_colours
 from mlusim.analysis.table import figures, percent, split_rows, us_text
-from mlusim.units import PS_PER_US, format_ns, group_digits
+from mlusim.units import PS_PER_US, format_ns, group_digits, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -91,19 +91,19 @@ class Sections:
             ("io_efficiency", percent(metrics.io_efficiency), metrics.verdict),
             (
                 "On the DRAM bus",
-                size_text(bus),
-                f"{bus / least:.2f} x the compulsory {size_text(least)}" if least else "",
+                short_bytes(bus),
+                f"{bus / least:.2f} x the compulsory {short_bytes(least)}" if least else "",
             ),
             ("Cores with a task", f"{cores} of {board.cores}", f"{board.clusters} clusters"),
             (
                 "Peak NRAM",
-                size_text(metrics.peak_nram_bytes),
+                short_bytes(metrics.peak_nram_bytes),
                 f"{percent(metrics.peak_nram_bytes / board.nram_usable_bytes)} of what a core may use",
             ),
         ]
         if metrics.peak_sram_bytes:
             part = percent(metrics.peak_sram_bytes / board.sram_usable_bytes)
-            cards.append(("Peak SRAM", size_text(metrics.peak_sram_bytes), f"{part} of what a cluster may use"))
+            cards.append(("Peak SRAM", short_bytes(metrics.peak_sram_bytes), f"{part} of what a cluster may use"))
         boxes = "".join(f"<div><dt>{esc(a)}</dt><dd>{esc(b)}<small>{esc(c)}</small></dd></div>" for a, b, c in cards)
         rows = [*figures(result), *split_rows(result)]
         cells = [(esc(row.label), esc(row.value), esc(row.note)) for row in rows]
