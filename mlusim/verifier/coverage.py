@@ -272,6 +272,7 @@ class Coverage:
 
 def _use_of_input(allocation: AllocationRecord, run: Accesses, *, known: bool) -> TensorUse:
     """The use of a tensor that no kernel may write: only how often each byte was read."""
+    run = _in_short(run, allocation.nbytes)
     cells = Cells(run, allocation.nbytes)
     reads = cells.count(~run.write)
     return TensorUse(

@@ -14,6 +14,7 @@ from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.conflicts import Space, between_tasks, shared_bytes, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.handshakes import Handshakes
 from mlusim.verifier.order import LANES, POSTED, Order
 from mlusim.verifier.remedies import LANE_SYNCS
 
@@ -50,7 +51,7 @@ class Races:
         """All races, those of equal source lines as one."""
         inside = _collect(within_tasks(self.order, self.accesses, self.space))
         between = self._not_joined(*_collect(between_tasks(self.order, self.accesses, self.space)))
-        between = self._but_locked(*self._but_atomics(*between))
+        between = self._but_handshaken(*self._but_locked(*self._but_atomics(*between)))
         pairs = [(a, b, self._in_task(a, b, times)) for a, b, times in self._by_lines(*inside)]
         found = fold([(self._span_in_task(a, b), finding) for a, b, finding in pairs])
         pairs = [(a, b, self._between(a, b, times)) for a, b, times in self._by_lines(*between)]
@@ -100,6 +101,19 @@ class Races:
         one, other = (held[self.order.place[self.accesses.record[rows]]] for rows in (a, b))
         both = (one & other) != 0
         return a[~both], b[~both]
+
+    def _but_handshaken(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
+        """Leave out pairs that a handshake by atomics orders."""
+        if not len(a):
+            return a, b
+        handshakes = Handshakes(self.log, self.columns, self.accesses, self.order)
+        if not handshakes:
+            return a, b
+        one, other = (self.order.place[self.accesses.record[rows]] for rows in (a, b))
+        first, kind, _ = alike(one, other)
+        pairs = zip(one[first].tolist(), other[first].tolist(), strict=True)
+        ordered = np.array([handshakes.orders(x, y) or handshakes.orders(y, x) for x, y in pairs], bool)[kind]
+        return a[~ordered], b[~ordered]
 
     def _by_lines(self, a: Integers, b: Integers) -> list[tuple[int, int, int]]:
         """One pair for each two source lines and memory, the first in the log, and how many operations meet so."""
