@@ -86,6 +86,8 @@ class Bridge:
         self.issuer = core.issuer
         self._task = core.issuer.task
         self._chip = core.issuer.chip
+        # Whether the kernel has asked for the time.
+        self.clock_read = False
         self._lines: dict[tuple[int, int], int] = {}
         self._placed: list[list[Allocation]] = [[] for _ in KINDS]
         self._offsets: list[list[int]] = [[] for _ in KINDS]
@@ -202,8 +204,6 @@ class Bridge:
                     f"address {address:#x} lies in no memory of this core: {group_digits(behind)} B behind the end of "
                     f"{allocation.name} ({group_digits(allocation.nbytes)} B)"
                 )
-        stack = self.image.record
-        del stack
         return (
             f"address {address:#x} lies in no memory of this core: it is no tensor of the device and no array with a "
             "memory space (__nram__, __wram__, __mlu_shared__, __ldram__); instructions do not take local variables"

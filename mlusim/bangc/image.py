@@ -13,6 +13,7 @@ import mmap
 import os
 import struct
 import tempfile
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,8 @@ class Runtime:
         self.library.mlusim_resume.restype = ctypes.c_int64
         self.library.mlusim_resume.argtypes = (ctypes.c_void_p,)
         self.library.mlusim_start.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        self.library.mlusim_state.restype = _WORD
+        self.library.mlusim_state.argtypes = (ctypes.c_void_p,)
         self.library.mlusim_free.argtypes = (ctypes.c_void_p,)
         self.library.mlusim_loading.argtypes = (ctypes.c_void_p, ctypes.c_int)
         self.library.mlusim_guard.argtypes = (ctypes.c_int,)
@@ -221,6 +224,7 @@ class Image:
             finally:
                 runtime.library.mlusim_loading(None, 0)
             self.base, self.size = _base(self.library._handle), _extent(binary)  # noqa: SLF001 - ctypes has no other way
+        self._written = [(address, size) for address, size, written in _segments(binary) if written]
         self.library.mlusim_entries.restype = ctypes.POINTER(EntryRecord)
         self.unit = (ctypes.c_int32 * len(UNIT_VARIABLES)).in_dll(self.library, "mlusim_unit")
         self.fibre: Any = runtime.library.mlusim_fibre(_HOST_STACK_BYTES if host else _STACK_BYTES, _RUNS)
@@ -244,6 +248,18 @@ class Image:
             found.append(record.contents)
             record = record.contents.next
         return found[::-1]
+
+    def state(self) -> int:
+        """A digest of the registers and the stack of its fibre."""
+        return int(self.runtime.library.mlusim_state(self.address))
+
+    def variables(self) -> Iterator[bytes]:
+        """What lies in the variables of the file, and in the arrays with a memory space."""
+        for address, size in self._written:
+            yield ctypes.string_at(self.base + address, size)
+        for room in self.rooms:
+            if room is not None:
+                yield room.bytes[: min(int(room.arena.used), ARENA_BYTES)].tobytes()
 
     def close(self) -> None:
         """Give up the copy and its stack."""
@@ -278,17 +294,24 @@ def _base(handle: int) -> int:
 @lru_cache(maxsize=32)
 def _extent(binary: Path) -> int:
     """How many bytes of addresses a library takes: up to the end of its last segment."""
-    content = binary.read_bytes()
-    offset, size, count = (struct.unpack_from(layout, content, at)[0] for layout, at in _PROGRAM_HEADERS)
-    end = 0
-    for number in range(count):
-        kind, _, _, address, _, _, in_memory, _ = struct.unpack_from("<IIQQQQQQ", content, offset + number * size)
-        if kind == _LOADED:
-            end = max(end, address + in_memory)
+    end = max(address + size for address, size, _ in _segments(binary))
     page = mmap.PAGESIZE
     return -(-end // page) * page
 
 
-# Where an ELF file of 64 bits says where its program headers are, their size and how many; the kind of a segment.
+@lru_cache(maxsize=32)
+def _segments(binary: Path) -> list[tuple[int, int, bool]]:
+    """Address, size and whether it is written, of each loaded segment of a library."""
+    content = binary.read_bytes()
+    offset, size, count = (struct.unpack_from(layout, content, at)[0] for layout, at in _PROGRAM_HEADERS)
+    found = []
+    for number in range(count):
+        header = struct.unpack_from("<IIQQQQQQ", content, offset + number * size)
+        if header[0] == _LOADED:
+            found.append((header[3], header[6], bool(header[1] & _WRITTEN)))
+    return found
+
+
+# Where an ELF file of 64 bits says where its program headers are, their size and how many; a segment's kind and a flag.
 _PROGRAM_HEADERS = (("<Q", 32), ("<H", 54), ("<H", 56))
-_LOADED = 1
+_LOADED, _WRITTEN = 1, 2

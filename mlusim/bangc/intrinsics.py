@@ -259,6 +259,7 @@ def _memory(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> N
 def _now(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
     """Simulated time of the task in microseconds."""
     del codes, line, values
+    bridge.clock_read = True
     bridge.give(bridge.issuer.task.now_ps // PS_PER_US)
 
 

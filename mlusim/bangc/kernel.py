@@ -20,6 +20,7 @@ from mlusim.bangc.image import DRAIN, FINISHED, PLACED, PRINT, SETTLE
 from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.lines import entry_function, raise_at
 from mlusim.bangc.module import Kernel, Module
+from mlusim.bangc.repetition import Repetition
 from mlusim.cores.waiting import SUSPEND
 from mlusim.errors import KernelError, MlusimError
 from mlusim.memory.view import Pointer, View
@@ -80,11 +81,16 @@ async def execute(
     record.limit_ticks = faults.KERNEL_LIMIT_S
     library.mlusim_start(address, image.base + body, image.base + function, start)
     table = intrinsics()
+    repetition = Repetition(bridge)
+    calls = 0
     with faults.guarded(module.runtime):
         while True:
             why = resume(address)
             if record.run_count:
                 await drain(bridge, name)
+            calls += 1
+            if calls >= repetition.at and (why >= 0 or why == DRAIN) and repetition.look(calls, name):
+                await meet(core)
             if why >= 0:
                 file, number, codes, values = bridge.call()
                 if bridge.is_dropped(codes, values):
@@ -125,9 +131,15 @@ async def settle(core: Core) -> None:
         last = unit.effects[-1][0]
         if last > task.now_ps:
             task.now_ps = last
+    await meet(core)
+    unit.apply_until(task.now_ps)
+
+
+async def meet(core: Core) -> None:
+    """Let the board's time come to the task's."""
+    task = core.issuer.task
     if task.until(task.now_ps):
         await _Meeting()
-    unit.apply_until(task.now_ps)
 
 
 def gdram_map(chip: Chip) -> GdramMap:

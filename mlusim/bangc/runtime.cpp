@@ -19,7 +19,7 @@
 typedef uint64_t Word;
 
 static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
-enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4 };
+enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, SPINS = 1 << 12, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4 };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
 
@@ -38,7 +38,7 @@ struct Fibre {
     Run *runs;
     Word run_count, run_capacity, accesses;
     char *stack;
-    Word stack_size, used_slots;
+    Word stack_size, sp, used_slots;
     uint16_t order[SLOTS];
     Slot slots[SLOTS];
     jmp_buf here, back;
@@ -62,6 +62,7 @@ extern "C" __attribute__((visibility("default"))) Call *mlusim_call_record = nul
 
 // From a fibre to whoever resumed it. `swapcontext` would ask the kernel for the mask of signals at every switch.
 static void cross(Fibre *f) {
+    f->sp = Word(__builtin_frame_address(0)) - 64;  // with the registers that this function saves
     if (!_setjmp(f->here)) _longjmp(f->back, 1);
 }
 
@@ -120,23 +121,19 @@ static void touch(Word address, Word size, Word write, Word pc) {
     Fibre *f = current;
     accessed = pc;
     if (!f || address - Word(f->stack) < f->stack_size || address - f->image < f->image_size) return;
-    if (!f->device) {  // a program's own code: all but the board's memory is its own
-        if (f->range_count && range_of(f, address) >= 0) leave(WILD, address, pc, write | size << 1);
-        return;
-    }
+    // All but the board's memory is a program's own.
+    if (!f->device) return f->range_count && range_of(f, address) >= 0 ? leave(WILD, address, pc, write | size << 1) : (void)0;
     Word kind = KINDS, range = 0, read_only = 0;
     for (Word k = 0; k < KINDS; ++k)
         if (f->arenas[k] && address - f->arenas[k]->base <= NRAM_BYTES_MASK) kind = k;
-    if (kind < KINDS) {
-        if (address - f->arenas[kind]->base + size > f->arenas[kind]->used) leave(WILD, address, pc, write | size << 1);
-    } else {
+    bool wild = kind < KINDS && address - f->arenas[kind]->base + size > f->arenas[kind]->used;
+    if (kind == KINDS) {
         int64_t found = range_of(f, address);
-        if (found < 0) leave(WILD, address, pc, write | size << 1);
-        const Range &hit = f->ranges[found];
-        if (address - hit.base + size > hit.size) leave(WILD, address, pc, write | size << 1);
+        const Range &hit = f->ranges[found < 0 ? 0 : found];
         range = Word(found), read_only = hit.read_only & 1;
-        if ((read_only && write) || hit.read_only & 2) leave(WILD, address, pc, write | size << 1);
+        wild = found < 0 || address - hit.base + size > hit.size || (read_only && write) || hit.read_only & 2;
     }
+    if (wild) leave(WILD, address, pc, write | size << 1);
     if (f->pending && !(read_only && !write)) back(f, SETTLE), f->pending = 0;
     ++f->accesses;
     Word meta = size | write << 8 | kind << 9 | range << 16;
@@ -147,7 +144,8 @@ static void touch(Word address, Word size, Word write, Word pc) {
             if (slot.run.count == 1) slot.run.stride = int64_t(address - slot.run.address), slot.next = address;
             if (address == slot.next) {
                 ++slot.run.count, slot.next += slot.run.stride;
-                return;
+                bool spins = !slot.run.stride && !write && !read_only && slot.run.count % SPINS == 0;
+                return spins ? flush(f), back(f, DRAIN) : (void)0;  // others may change what it waits for
             }
         }
         flush_slot(f, slot);
@@ -251,22 +249,17 @@ EXPORT void mlusim_guard(int on) {
     if (on ? depth++ : --depth) return;
     itimerval period = {{on, 0}, {on, 0}};
     if (on) {
-        own.ss_sp = room, own.ss_size = sizeof room;
+        own.ss_sp = room, own.ss_size = sizeof room, runner = pthread_self();
         sigaltstack(&own, &old);
-        runner = pthread_self();
         struct sigaction action = {};
-        action.sa_sigaction = on_signal;
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+        action.sa_sigaction = on_signal, action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
         for (int k = 0; k < COUNT; ++k) sigaction(SIGNALS[k], &action, &before[k]);
     }
     setitimer(ITIMER_VIRTUAL, &period, nullptr);
     for (int k = 0; !on && k < COUNT; ++k) sigaction(SIGNALS[k], &before[k], nullptr), sigaltstack(&old, nullptr);
 }
 
-static void begin() {
-    current->body(current->function, current->arguments);
-    flush(current), back(current, FINISHED);
-}
+static void begin() { current->body(current->function, current->arguments), flush(current), back(current, FINISHED); }
 
 EXPORT Fibre *mlusim_fibre(Word stack_bytes, Word run_capacity) {
     Fibre *f = (Fibre *)calloc(1, sizeof(Fibre));
@@ -276,6 +269,14 @@ EXPORT Fibre *mlusim_fibre(Word stack_bytes, Word run_capacity) {
     f->stack = (char *)mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(f->stack, GUARD, PROT_NONE), mprotect(f->stack + stack_bytes - GUARD, GUARD, PROT_NONE);
     return f;
+}
+
+// A digest of what its registers and its stack hold.
+EXPORT Word mlusim_state(const Fibre *f) {
+    Word hash = 0, *parts[][2] = {{(Word *)&f->here, (Word *)(&f->here + 1)}, {(Word *)f->sp, (Word *)(f->stack + f->stack_size - GUARD)}};
+    for (auto [word, end] : parts)
+        while (word < end) hash = ((hash ^ *word++) * 0x9E3779B97F4A7C15ull) ^ hash >> 29;
+    return hash;
 }
 
 EXPORT void mlusim_free(Fibre *f) { munmap(f->stack, f->stack_size), free(f->runs), free(f); }

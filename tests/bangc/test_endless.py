@@ -1,0 +1,49 @@
+"""A loop that calls the simulator and never ends is an error at its line; one that ends is left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.errors import OperationLimitError
+
+FILE = Path(__file__).parent / "kernels" / "endless.mlu"
+
+
+@pytest.fixture(scope="module")
+def module() -> bangc.Module:
+    return bangc.compile(FILE)
+
+
+@pytest.mark.parametrize(
+    ("entry", "line", "tasks"),
+    [("syncs", 6, 1), ("syncs", 6, 8), ("barriers", 10, 8), ("no_change", 16, 4), ("a_flag_that_nobody_sets", 21, 1)],
+)
+def test_a_task_that_repeats_itself_is_stopped(module: bangc.Module, entry: str, line: int, tasks: int) -> None:
+    device = Device(max_operations=20_000)
+    out = device.alloc(8, "int32")
+    kind = "UNION1" if tasks > 1 else "BLOCK"
+    device.launch(module[entry], out, dim=(min(tasks, 4), -(-tasks // 4), 1), kind=kind)
+    with pytest.raises(OperationLimitError, match=rf"endless\.mlu:{line}, .* repeats itself: .*an endless loop"):
+        device.synchronize()
+
+
+@pytest.mark.parametrize(
+    ("entry", "tasks"),
+    [
+        ("counts_in_nram", 1),
+        ("counts_in_a_variable", 1),
+        ("waits_for_another_core", 4),
+        ("meets_another_core", 4),
+        ("waits_for_a_time", 1),
+    ],
+)
+def test_a_loop_that_ends_is_left_alone(module: bangc.Module, entry: str, tasks: int) -> None:
+    device = Device()
+    out = device.alloc(4, "int32")
+    device.launch(module[entry], out, dim=tasks, kind="UNION1" if tasks > 1 else "BLOCK")
+    device.synchronize()
+    np.testing.assert_array_equal(device.download(out)[:tasks], 1)
