@@ -103,6 +103,19 @@ class LoopRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class SkippedRecord:
+    """A stretch of a run that repeats what was simulated before it, and was not simulated itself: `mlusim.host.steady`.
+
+    The times of its operations are extrapolated; `bound_ps` is by how much its length may be off.
+    """
+
+    start_ps: int
+    end_ps: int
+    operations: int
+    bound_ps: int
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
     """Shape, strides in bytes and item size of an operand."""
 
@@ -121,7 +134,8 @@ class Log:
     allocation how many records there were when it was given back; `loops` the counted loops by record; `byte_copies`
     the records of copies in the byte form, whose segments are those that the kernel named; `swallowed` the errors that
     kernels caught: message and place; `joined` calls that take part in a copy of another core
-    (`mlusim.cores.shared_copy`), by record, with the record of that copy.
+    (`mlusim.cores.shared_copy`), by record, with the record of that copy; `skipped` the stretches whose times are
+    extrapolated; `unsteady` why there are none, where steady-state timing was requested.
     """
 
     def __init__(self, board: str, folder: str | Path | None = None) -> None:
@@ -143,6 +157,8 @@ class Log:
         self.loops: dict[int, LoopRecord] = {}
         self.byte_copies: list[int] = []
         self.joined: dict[int, int] = {}
+        self.skipped: list[SkippedRecord] = []
+        self.unsteady = ""
         self._op_codes: dict[str, int] = {}
         self._frame_lines: dict[tuple[int, int], int] = {}
         self._line_codes: dict[tuple[str, int, str], int] = {}

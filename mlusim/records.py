@@ -11,6 +11,7 @@ import mmap
 import struct
 import tempfile
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,12 @@ _WAITED_FOR = _NUMBERS.index("waited_for")
 _START, _END, _LATENCY = (len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("start_ps", "end_ps", "latency_ps"))
 _ALLOCATIONS = tuple(_NUMBERS.index(name) for name in ("dst_alloc", "a_alloc", "b_alloc"))
 _OFFSETS = tuple(len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("dst_offset", "a_offset", "b_offset"))
+
+# For each column, whether the table of instructions has it, and where.
+_ROW = tuple(
+    (True, INSTRUCTION.index(name)) if name in INSTRUCTION else (False, (*_NUMBERS, *_TIMES).index(name))
+    for name in COLUMNS
+)
 
 RECORD_BYTES = _LAYOUT.itemsize
 NONE = -1
@@ -203,6 +210,22 @@ class Records:
         row = self._rows[record]
         of = dict(zip(INSTRUCTION, self._instructions[int(row["instruction"])], strict=True))
         return {name: of[name] if name in of else int(row[name]) for name in COLUMNS}
+
+    def instructions(self) -> tuple[Integers, Integers]:
+        """The table of instructions, (instructions, `INSTRUCTION`), and (records,) the row of each record in it."""
+        table = np.array(self._instructions, np.int64).reshape(-1, len(INSTRUCTION))
+        return table, self._rows["instruction"][: self.count].astype(np.int64)
+
+    def set_times(self, numbers: Integers, times: Mapping[str, Integers]) -> None:
+        """Replace columns that say when, of some records: `issue_ps`, `start_ps`, ..., `waited_for`."""
+        for name, values in times.items():
+            self._rows[name][numbers] = values
+
+    def row(self, record: int) -> list[int]:
+        """One record in the order of `COLUMNS`."""
+        row = self._rows[record].item()
+        values = self._instructions[row[0]]
+        return [(values if by_instruction else row)[place] for by_instruction, place in _ROW]
 
     def columns(self, first: int = 0, last: int | None = None) -> dict[str, Integers]:
         """Records by column name, all of them or those from `first` to before `last`."""

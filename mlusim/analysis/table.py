@@ -56,6 +56,7 @@ def figures(result: Result) -> list[Row]:
     metrics, board = result.metrics, result.board
     table = [
         Row("time", us_text(metrics.time_ps), f"model of {board.name}, not a measurement"),
+        *_steady(result),
         Row("known error", "", result.known.text),
         _floor(result),
         Row("cycles", group_digits(metrics.cycles), f"at {board.clock_hz / _HERTZ_PER_MHZ:g} MHz"),
@@ -82,6 +83,11 @@ def figures(result: Result) -> list[Row]:
         note = f"all tensors once, {group_digits(metrics.theory_io_bytes)} B; {metrics.verdict}"
         table.append(Row("the vendor's io_efficiency", percent(vendors), note))
     return [*table, *_compute_rows(metrics)]
+
+
+def _steady(result: Result) -> list[Row]:
+    text = result.steady.text(result.time_ps)
+    return [Row("steady state", "", text)] if text else []
 
 
 def _compute_rows(metrics: Metrics) -> list[Row]:
@@ -215,6 +221,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "plan": None if plan is None else plan.to_json(boxes=False),
         "time_ps": metrics.time_ps,
         "time_us": metrics.time_ps / PS_PER_US,
+        "steady": result.steady.to_json(),
         "known": result.known.to_json(),
         "floor": {
             "time_ps": result.floor.time_ps,

@@ -10,7 +10,7 @@ import click
 
 from mlusim.cli.comparison import print_comparison
 from mlusim.cli.kernel_search import make_compare
-from mlusim.cli.options import complete_from, devices_option, full_option, output_options
+from mlusim.cli.options import complete_from, devices_option, full_option, output_options, steady_option
 from mlusim.cli.run import (
     OperatorCommand,
     OperatorGroup,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mlusim.ops.commands import Command
     from mlusim.results.result import Result
 
-_SECTIONS = {"Board and split": ("device", "strategies"), "Output": ("no_data", "full", "as_json", "quiet")}
+_SECTIONS = {"Board and split": ("device", "strategies"), "Output": ("no_data", "steady", "full", "as_json", "quiet")}
 
 
 def _make_compare(command: Command) -> click.Command:
@@ -49,6 +49,7 @@ def _make_compare(command: Command) -> click.Command:
             help="Only these, separated by commas, or all; may be repeated. [default: all]",
         ),
         click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
+        steady_option,
         full_option,
         output_options,
     )
@@ -89,6 +90,7 @@ def _compare(
     device: str,
     strategies: tuple[str, ...],
     no_data: bool,
+    steady: bool,
     full: bool,
     as_json: bool,
     quiet: bool,
@@ -120,7 +122,7 @@ def _compare(
 
     def operation(strategy: str) -> Result:
         name, board = names[strategy]
-        return run(command.prepare(own, arrays, board, name), data=not no_data, progress=not quiet)
+        return run(command.prepare(own, arrays, board, name), data=not no_data, progress=not quiet, steady=steady)
 
     rows = run_all(operation, names)
     shapes = ", ".join(f"{array.dtype} {list(array.shape)}" for array in arrays)

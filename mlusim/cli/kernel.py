@@ -16,6 +16,7 @@ from mlusim.cli.options import (
     output_options,
     report_option,
     save_run_option,
+    steady_option,
 )
 from mlusim.errors import InputError
 
@@ -36,7 +37,7 @@ def make_run(given: str) -> click.Command:
         "A kernel of your own.",
         "mlusim run add.py:add --arg x=x.npy --arg y=y.npy --arg out=float32:1000000 --report report/",
         sections={
-            "What is done": ("check", "no_data", "dma"),
+            "What is done": ("check", "no_data", "steady", "dma"),
             "Output": ("out", "report", "save_run", "operations", "as_json", "quiet"),
         },
     )
@@ -44,6 +45,7 @@ def make_run(given: str) -> click.Command:
         device_option,
         click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what."),
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
+        steady_option,
         click.option(
             "--dma",
             type=click.Choice(["complete", "late"]),
@@ -74,6 +76,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     device: Any,
     check: bool,
     no_data: bool,
+    steady: bool,
     dma: str,
     out: Sequence[str],
     report: str | None,
@@ -90,6 +93,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         device,
         check=check,
         no_data=no_data,
+        steady=steady,
         dma=dma,
         out=out,
         report=report,
@@ -108,6 +112,7 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     *,
     check: bool,
     no_data: bool,
+    steady: bool = False,
     dma: str,
     out: Sequence[str],
     report: str | None,
@@ -128,7 +133,9 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     if out and no_data:
         raise InputError("--out with --no-data: there is no result to write")
     targets = _targets(out, inputs)
-    options = {} if call.kernel.launches else {"check": check, "dma": dma}
+    options: dict[str, Any] = {} if call.kernel.launches else {"check": check, "dma": dma}
+    if steady:
+        options["steady"] = True
     result = call.run(device, data=not no_data, progress=not quiet, **options)
     written = []
     for name, path in targets.items():

@@ -292,6 +292,17 @@ def csv_option(function: Function) -> Function:
     )(function)
 
 
+STEADY: Mapping[str, Any] = {
+    "is_flag": True,
+    "help": "Timing only: simulate until the tasks repeat themselves, and extrapolate the rest, with a bound.",
+}
+
+
+def steady_option(function: Function) -> Function:
+    """--steady."""
+    return click.option("--steady", **STEADY)(function)
+
+
 def output_options(function: Function) -> Function:
     """--json, --quiet and --force."""
     function = force_option(function)

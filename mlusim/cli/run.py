@@ -26,6 +26,7 @@ from mlusim.cli.options import (
     output_options,
     report_option,
     save_run_option,
+    steady_option,
 )
 from mlusim.cli.provenance import made_by
 from mlusim.errors import InputError, nearest
@@ -180,7 +181,7 @@ def strategy_option(name: str, text: str = "How it is split and moved: see below
 
 _SECTIONS = {
     "Board and split": ("device", "strategy", "nram_limit"),
-    "What is done": ("dry_run", "no_data", "check", "sensitivity"),
+    "What is done": ("dry_run", "no_data", "steady", "check", "sensitivity"),
     "Output": ("out", "report", "save_run", "operations", "explain", "as_json", "quiet"),
 }
 
@@ -213,6 +214,7 @@ def make_operator(command: Command) -> click.Command:
             "--sensitivity", is_flag=True, help="Show how the time moves with each uncertain parameter, 20 % each way."
         ),
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
+        steady_option,
         click.option(
             "--nram-limit", type=SIZE, metavar="SIZE", help="The most NRAM of a core that the plan may use: 64KiB."
         ),
@@ -271,6 +273,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     check: bool,
     sensitivity: bool,
     no_data: bool,
+    steady: bool,
     nram_limit: int | None,
     as_json: bool,
     quiet: bool,
@@ -302,7 +305,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         return
     from mlusim.ops.common import run as run_call
 
-    result = run_call(call, data=not no_data, progress=not quiet, check=check or None)
+    result = run_call(call, data=not no_data, progress=not quiet, check=check or None, steady=steady)
     finish(
         result,
         target=target,

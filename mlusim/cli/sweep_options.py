@@ -11,6 +11,7 @@ from mlusim.cli.options import (
     FILE,
     INTEGERS,
     NEW_FILE,
+    STEADY,
     ParamType,
     Shape,
     board_names,
@@ -102,7 +103,7 @@ def several_options(parameters: Sequence[click.Parameter]) -> list[click.Paramet
 
 SECTIONS = {
     "Boards, by parameter": ("nram", "cores", "bandwidth", "vary"),
-    "How it runs": ("data", "seed", "db", "no_db", "retry", "workers", "dask", "shard", "merge"),
+    "How it runs": ("data", "steady", "seed", "db", "no_db", "retry", "workers", "dask", "shard", "merge"),
     "Output": ("output", "plot", "against", "picture", "full", "as_json", "quiet", "force"),
 }
 
@@ -180,6 +181,7 @@ def run_options() -> list[click.Parameter]:
         click.Option(
             ["--data"], is_flag=True, help="Run on real bytes. By default timing only: the same figures, sooner."
         ),
+        click.Option(["--steady"], **STEADY),
         click.Option(
             ["--seed"],
             type=click.IntRange(min=0),

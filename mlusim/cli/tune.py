@@ -11,7 +11,7 @@ import click
 from mlusim.cli import show
 from mlusim.cli.entries import flag, options_of
 from mlusim.cli.kernel_search import make_tune
-from mlusim.cli.options import ELEMENT_TYPE, NEW_FILE, SHAPE, board_names, complete_from, make_full_option
+from mlusim.cli.options import ELEMENT_TYPE, NEW_FILE, SHAPE, STEADY, board_names, complete_from, make_full_option
 from mlusim.cli.provenance import provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 
@@ -65,7 +65,7 @@ def _make_tune(command: Command) -> click.Command:
         params=[*run, *own, seed, *tune_options()],
         sections={
             "What to tune": [one.name or "" for one in (*run, *own)],
-            "How it runs": ("seed", "db", "workers"),
+            "How it runs": ("seed", "steady", "db", "workers"),
             "Output": ("show_all", "full", "as_json", "quiet"),
         },
         callback=partial(_tune, command),
@@ -78,6 +78,7 @@ def _make_tune(command: Command) -> click.Command:
 def tune_options() -> list[Any]:
     """The options of tuning, for operators and kernels."""
     return [
+        click.Option(["--steady"], **STEADY),
         click.Option(
             ["--db"],
             type=NEW_FILE,
@@ -128,6 +129,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
     device: str,
     strategy: tuple[str, ...],
     seed: int,
+    steady: bool,
     db: str | None,
     workers: int | None,
     show_all: bool,
@@ -151,6 +153,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
         device=device,
         strategy=list(strategy) or "all",
         seed=seed,
+        steady=steady,
         db=db,
         workers=workers,
         progress=not (quiet or as_json),

@@ -67,14 +67,23 @@ class Chip:
         late: delay the effect of asynchronous copies to the sync that orders them.
         max_operations: operations that one task may issue.
         log_folder: where the records of the log lie in a scratch file; None: in memory.
+        dry: kernels issue and nothing takes time, so that the log says what they issue alone (`mlusim.host.steady`).
     """
 
     def __init__(
-        self, board: Board, *, data: bool, late: bool, max_operations: int, log_folder: str | Path | None = None
+        self,
+        board: Board,
+        *,
+        data: bool,
+        late: bool,
+        max_operations: int,
+        log_folder: str | Path | None = None,
+        dry: bool = False,
     ) -> None:
         self.board = board
         self.data = data
         self.late = late
+        self.dry = dry
         self.max_operations = max_operations
         self.environment = Clock()
         self.log = Log(board.name, log_folder)

@@ -50,7 +50,7 @@ def copy_and_wait(
     the SRAM of the cluster it comes from only, and one from DRAM to DRAM the read port of its cluster only.
     """
     _copy(issuer, line, dst, src, size, direction, strides, BLOCKING)
-    return issuer.task.suspending
+    return issuer.blocked
 
 
 def copy_async(
@@ -156,6 +156,8 @@ def _copy(  # noqa: PLR0913
     )
     if blocking:
         task.unawaited = record
+    if issuer.dry:
+        return
     if geometry.by_memory_core:
         operands = (dst_allocation.identity, dst.offset, geometry.dst_box, src_allocation.identity, src.offset)
         call = (*operands, geometry.src_box, blocking)

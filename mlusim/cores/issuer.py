@@ -29,13 +29,17 @@ class Issuer:
         board: the board's record.
         log: where the records go.
         has_data: whether memories hold bytes.
+        dry: instructions are recorded, and none takes time: nothing is waited for (`mlusim.host.steady`).
+        blocked: what a blocking copy has its kernel await.
     """
 
     __slots__ = (
+        "blocked",
         "board",
         "chip",
         "copy_geometries",
         "dram_unit_bytes",
+        "dry",
         "has_data",
         "issue_ps",
         "log",
@@ -52,6 +56,8 @@ class Issuer:
         self.board = chip.board
         self.log: Log = chip.log
         self.has_data = chip.data
+        self.dry = chip.dry
+        self.blocked = task.passing if chip.dry else task.suspending
         self.max_operations = chip.max_operations
         self.issue_ps = chip.board.cycles_ps(chip.board.issue_cycles)
         self.dram_unit_bytes = chip.board.dram_unit_bytes

@@ -67,7 +67,12 @@ def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
 def _arrive(issuer: Issuer, line: int, name: str, meeting: Barrier) -> Waiting:
     task = issuer.task
     issuer.begin()
-    record = issuer.record(name, SYNC, line, task.now_ps, task.now_ps, NONE, detail=meeting.number(), alone_ps=0)
+    now_ps = task.now_ps
+    if issuer.dry:
+        number = meeting.number_of(task)
+        task.unawaited = issuer.record(name, SYNC, line, now_ps, now_ps, now_ps, detail=number, alone_ps=0)
+        return task.passing
+    record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=meeting.number(), alone_ps=0)
     task.waits_for = task.here(line, name)
     arrive = partial(task.arrive_at, meeting, record)
     if not task.drain(ALL_PIPES, record, arrive):

@@ -61,6 +61,7 @@ class Task:
         "passing",
         "pending_io",
         "pending_move",
+        "resumes_below",
         "scratches",
         "suspending",
         "task_id",
@@ -80,6 +81,8 @@ class Task:
         self.operations = 0
         self.pending_io = 0
         self.pending_move = 0
+        # Fewer transfers than this under way, and the task goes on: for a replay that issues no further ahead.
+        self.resumes_below = 0
         self.finished = False
         self.waits_for = ""
         # Whether the wait under way is that of a blocking copy, which does not wait for posted stores.
@@ -185,7 +188,7 @@ class Task:
         """Move on to `time_ps`; true where the kernel must suspend for it, and will be resumed then."""
         self.now_ps = time_ps
         delay = time_ps - self.chip.environment.now
-        if delay <= 0:
+        if delay <= 0 or self.chip.dry:
             return False
         self.chip.environment.after(delay, self.resume)
         return True
@@ -202,6 +205,9 @@ class Task:
             self.resume()
         elif self._then is not None:
             self._drained(transfer.record, now)
+        elif self.pending_io < self.resumes_below:
+            self.resumes_below = 0
+            self.resume()
 
     def drain(self, mask: int, record: int, then: Callable[[], None]) -> bool:
         """Wait for the pipes of `mask` (bits of `log.PIPES`); false where they are free already, as of `now_ps`.

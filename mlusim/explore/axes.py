@@ -12,6 +12,7 @@ from mlusim.explore.grid import Axes, board_parameter, boards_of, dtypes_of, sev
 from mlusim.explore.sources import UserKernel, kernel_of
 from mlusim.explore.values import numbers, shapes
 from mlusim.host.arguments import assign, parse_argument
+from mlusim.host.steady.steady import check_steady
 from mlusim.inputs import as_count, as_shape, check_operations
 from mlusim.ops.commands import Command, command_of
 from mlusim.ops.common import check_choice
@@ -32,6 +33,7 @@ def axes_of(  # noqa: PLR0913
     vary: Mapping[str, Any],
     data: bool,
     seed: int,
+    steady: bool = False,
     options: Mapping[str, Any],
     kernel_version: str = "",
     arguments: Sequence[str] = (),
@@ -42,6 +44,7 @@ def axes_of(  # noqa: PLR0913
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; give at least one")
     as_count("seed", seed, least=0)
+    check_steady(steady, data=data)
     dtype_name = "dtype"
     launch: dict[str, list[Any]] = {}
     strategies: list[str | None] = [None]
@@ -100,6 +103,7 @@ def axes_of(  # noqa: PLR0913
         dtype_name=dtype_name,
         data=data,
         seed=seed,
+        steady=steady,
     )
 
 

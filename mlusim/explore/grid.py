@@ -41,7 +41,7 @@ class Axes:
         options: attributes of the operator and of its random inputs; settings of a function.
         launch: `dim`, `kind`.
         dtype_name: what the element type's column is called.
-        data, seed: as `Point`.
+        data, seed, steady: as `Point`.
     """
 
     operator: str
@@ -60,6 +60,7 @@ class Axes:
     dtype_name: str = "dtype"
     data: bool = False
     seed: int = 0
+    steady: bool = False
 
     def _lists(self) -> dict[str, Sequence[Any]]:
         return {
@@ -144,6 +145,7 @@ class Axes:
                 launch=launch,
                 data=self.data,
                 seed=self.seed,
+                steady=self.steady,
                 asked=asked | more | shown,
             )
 

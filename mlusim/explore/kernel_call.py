@@ -87,6 +87,11 @@ class KernelCall:
         """
         with beside(self.kernel.file if self.kernel.text else ""):
             if self.kernel.launches:
+                if options.get("steady"):
+                    raise InputError(
+                        f"{self.kernel.name} is a plain function that launches kernels: steady-state timing is of one "
+                        "kernel; leave --steady off"
+                    )
                 return self._launched(board, data=data, progress=progress)
             function, values = self._call(board, data=data)
             launch = {**self.launch, "theory_ops": self.theory_ops}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mlusim.log import Log
     from mlusim.ops.common import Call
     from mlusim.planning.plan import Plan
+    from mlusim.results.result import Result
 
 # Columns of the figures of a point that is done; those of a plan are an operator's only.
 PLAN_FIGURES = ("plan_strategy", "tier", "tasks", "tiles", "plan_nram_bytes")
@@ -61,6 +62,7 @@ class Point:
         options: attributes of the operator and of its random inputs, as `mlusim run` has them; settings of a function.
         launch: `dim`, `kind` and `theory_ops` of a user's kernel, where they are given.
         data, seed: whether tensors have bytes; of the random numbers.
+        steady: extrapolate the time where the launch repeats itself.
         asked: what was asked for, as columns of the table.
     """
 
@@ -76,12 +78,15 @@ class Point:
     launch: Mapping[str, Any] = field(default_factory=dict)
     data: bool = False
     seed: int = 0
+    steady: bool = False
     asked: Mapping[str, Any] = field(default_factory=dict)
 
     def payload(self, *, here: bool = True) -> dict[str, Any]:
         """As plain values, which `run_point` takes; `here`: in this process."""
         kernel = self.kernel
-        return {
+        # Only where it is on: points of earlier sweeps keep their keys.
+        steady = {"steady": True} if self.steady else {}
+        return steady | {
             "model": model_hash(),
             "operator": self.operator,
             "kernel": None if kernel is None else kernel.payload() if here else kernel.sendable,
@@ -172,15 +177,19 @@ def _run_operator(payload: dict[str, Any], board: Board) -> dict[str, Any]:
     from mlusim.ops.common import run
 
     call = _prepare(payload, board)
-    result = run(call, data=payload["data"], check=False)
+    steady = bool(payload.get("steady"))
+    result = run(call, data=payload["data"], check=False, steady=steady)
     plan = call.plan
-    return _plan_figures(plan) | _figures(result.metrics, result.floor, result.log, board)
+    figures = _plan_figures(plan) | _figures(result.metrics, result.floor, result.log, board)
+    return figures | (_steady_figures(result) if steady else {})
 
 
 def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
-    result = kernel_call(payload).run(board, data=payload["data"])
+    steady = {"steady": True} if payload.get("steady") else {}
+    result = kernel_call(payload).run(board, data=payload["data"], **steady)
     tasks = sum(launch.dim[0] * launch.dim[1] * launch.dim[2] for launch in result.log.launches)
-    return {"tasks": tasks} | _figures(result.metrics, result.floor, result.log, board)
+    figures = {"tasks": tasks} | _figures(result.metrics, result.floor, result.log, board)
+    return figures | (_steady_figures(result) if steady else {})
 
 
 def kernel_call(payload: Mapping[str, Any]) -> KernelCall:
@@ -207,6 +216,11 @@ def _plan_figures(plan: Plan) -> dict[str, Any]:
         "tiles": len(plan.tiles),
         "plan_nram_bytes": plan.nram_bytes,
     }
+
+
+def _steady_figures(result: Result) -> dict[str, Any]:
+    found = result.steady
+    return {"extrapolated_us": found.skipped_ps / PS_PER_US, "bound_us": found.bound_ps / PS_PER_US}
 
 
 def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str, Any]:

@@ -126,6 +126,7 @@ def sweep(  # noqa: PLR0913 - what can be swept
     vary: Mapping[str, Any] | None = None,
     data: bool = False,
     seed: int = 0,
+    steady: bool = False,
     db: str | Path | None = None,
     workers: int | None = None,
     client: Any = None,
@@ -157,6 +158,8 @@ def sweep(  # noqa: PLR0913 - what can be swept
         data: run on real bytes. By default timing only, which gives the same figures; values that a kernel looks at,
             such as shifts and indices, are there.
         seed: of the random inputs.
+        steady: extrapolate the time of launches that repeat themselves, as `RunOptions` has it; columns say which
+            part of it, and by how much it may be off.
         db: an SQLite file for finished points. What is there is not simulated again: a sweep that was stopped or
             killed goes on where it was. None: nowhere.
         workers: processes on this machine; 0: in this process; by default as many as cores.
@@ -190,6 +193,7 @@ def sweep(  # noqa: PLR0913 - what can be swept
         vary=vary or {},
         data=data,
         seed=seed,
+        steady=steady,
         options=options,
         kernel_version=kernel_version,
         arguments=arguments,

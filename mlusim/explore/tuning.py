@@ -110,6 +110,7 @@ def tune(  # noqa: PLR0913
     device: Any = "mlu370-x4",
     strategy: Any = None,
     seed: int = 0,
+    steady: bool = False,
     db: str | Path | None = None,
     workers: int | None = None,
     client: Any = None,
@@ -127,6 +128,7 @@ def tune(  # noqa: PLR0913
         device: a preset's name, a TOML file or a board, one.
         strategy: the strategies to try; by default all.
         seed: of the random inputs: shifts, lengths, indices.
+        steady: as in `sweep`.
         db, workers, client, progress: as in `sweep`; a sweep's file may be used.
         options: attributes of the operator and of its random inputs, one value each. Of a kernel: its settings, and
             `dim` and `kind` of its launch, a list for each of those to try; every combination runs.
@@ -149,6 +151,7 @@ def tune(  # noqa: PLR0913
         vary={},
         data=False,
         seed=seed,
+        steady=steady,
         options=options,
         arguments=arguments,
     )

@@ -58,6 +58,7 @@ class Device:
         progress: show a progress line for runs longer than a second or two.
         log_folder: for runs of millions of operations: the records, 88 B an operation, go to a scratch file in this
             folder instead of memory. It is removed with the process.
+        dry: kernels issue their operations and nothing takes time: `mlusim.host.steady` times them later.
 
     Not modelled: the host link (uploads and downloads take no simulated time) and the host's own time for a launch.
     """
@@ -72,6 +73,7 @@ class Device:
         stall_s: float = DEFAULT_STALL_S,
         progress: bool = False,
         log_folder: str | Path | None = None,
+        dry: bool = False,
     ) -> None:
         as_count("max_operations", max_operations)
         check_seconds("stall_s", stall_s)
@@ -81,7 +83,9 @@ class Device:
         if log_folder is not None and not Path(log_folder).is_dir():
             raise InputError(f"log_folder={str(log_folder)!r} is no folder: make it, or name one that is there")
         late = dma == "late"
-        self._chip = Chip(self.board, data=data, late=late, max_operations=max_operations, log_folder=log_folder)
+        self._chip = Chip(
+            self.board, data=data, late=late, max_operations=max_operations, log_folder=log_folder, dry=dry
+        )
         self._watch = Watch(self._chip, stall_s=stall_s, progress=progress)
         self._default_queue: Queue | None = None
         self._launches: list[Launch] = []

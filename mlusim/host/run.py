@@ -13,6 +13,7 @@ from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
+from mlusim.host.steady.steady import check_steady, timed
 from mlusim.inputs import as_array, check_operations, is_tensor
 from mlusim.memory.view import View
 from mlusim.results.result import Result
@@ -48,6 +49,7 @@ def run(  # noqa: PLR0913
     progress: bool = False,
     check: bool = False,
     theory_ops: int | None = None,
+    steady: bool = False,
     **settings: Any,
 ) -> Result:
     """Run a kernel on a device of its own.
@@ -61,6 +63,8 @@ def run(  # noqa: PLR0913
         data: False for a timing-only run, which has no outputs.
         dma, max_operations, stall_s, progress: as `Device`.
         check: verify the run; the report is the result's `report`.
+        steady: with `data=False`: simulate until the tasks repeat themselves and extrapolate the rest, with a bound;
+            the result's `steady` says what was done. The kernel runs twice where it does not repeat.
         theory_ops: operations that the kernel's purpose needs, for compute_efficiency; 0 where it only moves data;
             None: unknown.
         settings: parameters of the kernel that have a default.
@@ -69,17 +73,34 @@ def run(  # noqa: PLR0913
     with `check` `VerificationError`.
     """
     check_operations(theory_ops)
-    on = Device(device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress)
+    check_steady(steady, data=data, check=check)
     names = parameter_names(kernel, len(arguments))
-    uploaded = upload(on, names, arguments)
-    function = kernel
-    if settings:
-        _check_settings(kernel, names, settings)
-        bound = inspect.signature(kernel).bind_partial(None, *uploaded.given, **settings)
-        bound.apply_defaults()
-        uploaded = uploaded._replace(given=list(bound.args[1:]))
-    on.launch(function, *uploaded.given, dim=grid_of(dim), kind=kind)
-    on.synchronize()
+
+    def launched(dry: bool) -> tuple[Device, Uploaded]:  # noqa: FBT001
+        on = Device(
+            device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress, dry=dry
+        )
+        uploaded = upload(on, names, arguments)
+        if settings:
+            _check_settings(kernel, names, settings)
+            bound = inspect.signature(kernel).bind_partial(None, *uploaded.given, **settings)
+            bound.apply_defaults()
+            uploaded = uploaded._replace(given=list(bound.args[1:]))
+        on.launch(kernel, *uploaded.given, dim=grid_of(dim), kind=kind)
+        on.synchronize()
+        return on, uploaded
+
+    if steady:
+        on, log = timed(lambda dry: launched(dry)[0])
+        return Result(
+            operator=getattr(kernel, "__name__", ""),
+            output=None,
+            board=on.board,
+            plan=None,
+            log=log,
+            theory_ops=theory_ops,
+        )
+    on, uploaded = launched(False)
     outputs = {name: on.download(view) for name, view in uploaded.outputs.items()} if data else {}
     result = on.result(getattr(kernel, "__name__", ""), theory_ops=theory_ops)
     result.outputs = outputs

@@ -11,6 +11,7 @@ import numpy as np
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError, nearest
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
+from mlusim.host.steady.steady import check_steady, timed, too_few
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
@@ -30,6 +31,8 @@ class RunOptions(TypedDict, total=False):
         max_operations: operations that one task may issue before it counts as endless.
         check: verify the run: races, bytes read unwritten, the split (`mlusim.verifier`). The report is the result's
             `report`, and an error in it is a `VerificationError`. By default off, but in `mlusim.verifier.checked()`.
+        steady: with `data=False`: simulate until the tasks repeat themselves, and extrapolate the rest with a bound
+            (`mlusim.host.steady`). The result's `steady` says what was done.
         nram_limit_bytes: the most NRAM of a core that the plan may use: smaller tiles, and another tier where that
             follows. By default all that is usable on the board.
     """
@@ -39,6 +42,7 @@ class RunOptions(TypedDict, total=False):
     progress: bool
     max_operations: int
     check: bool
+    steady: bool
     nram_limit_bytes: int | None
 
 
@@ -129,6 +133,7 @@ def run(
     progress: bool = False,
     max_operations: int = DEFAULT_MAX_OPERATIONS,
     check: bool | None = None,
+    steady: bool = False,
 ) -> Result:
     """Run a call on a device of its own: upload, launch, download. For the options see `RunOptions`.
 
@@ -136,13 +141,24 @@ def run(
     `VerificationError`.
     """
     plan = call.plan
-    device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations)
-    inputs = [device.upload(given.array, given.name, keep_data=given.keep_data) for given in call.inputs]
-    output = call.view(inputs[0]) if call.view else device.alloc(plan.output_shape, call.output_dtype)
-    spaces = launch(device, call, inputs, output)
-    device.synchronize()
-    for space in spaces:
-        device.free(space)
+    check_steady(steady, data=data, check=bool(check))
+
+    def launched(dry: bool) -> tuple[Device, View]:  # noqa: FBT001
+        device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations, dry=dry)
+        inputs = [device.upload(given.array, given.name, keep_data=given.keep_data) for given in call.inputs]
+        output = call.view(inputs[0]) if call.view else device.alloc(plan.output_shape, call.output_dtype)
+        spaces = launch(device, call, inputs, output)
+        device.synchronize()
+        for space in spaces:
+            device.free(space)
+        return device, output
+
+    if steady:
+        tiles = int(np.bincount(plan.tiles.task).max()) if len(plan.tiles) else 0
+        device, log = timed(lambda dry: launched(dry)[0], too_few(tiles))
+    else:
+        device, output = launched(False)
+        log = device.log
     array = None
     if data:
         array = device.download(output if call.output_shape is None else output.reshape(call.output_shape))
@@ -153,11 +169,11 @@ def run(
         output=array,
         board=plan.board,
         plan=plan,
-        log=device.log,
+        log=log,
         theory_ops=call.theory_ops,
         request=call.request,
     )
-    return verified(result, check=check)
+    return verified(result, check=False if steady else check)
 
 
 def verified(result: Result, *, check: bool | None) -> Result:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.analysis.by_line import LineTime, time_by_line
+from mlusim.analysis.extrapolation import Extrapolation, extrapolation_of
 from mlusim.analysis.floor import Floor, floor_of
 from mlusim.analysis.known import Known, known_of
 from mlusim.analysis.metrics import Metrics, measure
@@ -95,6 +96,11 @@ class Result(RunFigures):
     def metrics(self) -> Metrics:
         """All figures of the run, computed from the log at first use."""
         return measure(self.log, self.board, theory_ops=self.theory_ops)
+
+    @property
+    def steady(self) -> Extrapolation:
+        """What of the time is extrapolated, where steady-state timing was requested (`steady=True`, `--steady`)."""
+        return extrapolation_of(self.log)
 
     @cached_property
     def floor(self) -> Floor:

@@ -18,7 +18,7 @@ import linecache
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import astuple, dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,7 +31,7 @@ from mlusim.files import atomic_write, open_input
 from mlusim.hardware import Board
 from mlusim.hardware.presets import find_preset
 from mlusim.inputs import as_path
-from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, TaskRecord
+from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, SkippedRecord, TaskRecord
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.tiles import Tiles
@@ -330,6 +330,8 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "released": sorted(log.released.items()),
         "windows": [(number, *part) for number, parts in sorted(log.windows.items()) for part in sorted(parts)],
         "swallowed": log.swallowed,
+        "skipped": [astuple(skip) for skip in log.skipped],
+        "unsteady": log.unsteady,
     }
 
 
@@ -365,6 +367,8 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     for number, offset, box in values.get("windows", ()):
         log.windows.setdefault(int(number), set()).add((int(offset), int(box)))
     log.swallowed = [(str(message), str(where)) for message, where in values.get("swallowed", ())]
+    log.skipped = [SkippedRecord(*map(int, skip)) for skip in values.get("skipped", ())]
+    log.unsteady = str(values.get("unsteady", ""))
     check_log(log)
     return log
 

@@ -24,6 +24,7 @@ from mlusim.dtypes import dtype_of
 from mlusim.errors import InputError, KernelError, LaunchError, PlanError, SimulatedTimeError
 from mlusim.hardware import Board
 from mlusim.hardware import board as board_of
+from mlusim.host.replay import replay
 from mlusim.log import NONE, VECTOR, Log
 from mlusim.memory.kinds import MemoryKind
 from mlusim.ops.operator import Operator
@@ -33,7 +34,6 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.results.result import Result, load
 from mlusim.results.saved import plain
-from mlusim.retiming.replay import replay
 from mlusim.units import PS_PER_S, format_bytes, group_digits, round_up
 
 # What kernels look at besides their plan, the words for it, and whether it matters to a log.

@@ -10,7 +10,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from operator import itemgetter
@@ -48,7 +48,7 @@ _WITHIN_NRAM = _DIRECTIONS.index(Direction.NRAM2NRAM)
 _NO_LIMIT = 1 << 62
 _FIELDS = itemgetter(*(COLUMNS.index(name) for name in ("op", "pipe", "count", "direction", "detail", "line")))
 _OPERANDS = COLUMNS.index("dst_alloc")
-_TASK, _LINE = COLUMNS.index("task"), COLUMNS.index("line")
+_LINE = COLUMNS.index("line")
 
 
 def replay(log: Log, old: Board, board: Board, *, progress: bool = False) -> Log:
@@ -62,19 +62,19 @@ def replay(log: Log, old: Board, board: Board, *, progress: bool = False) -> Log
 
     Raises `KernelError` where this board forbids an operation, naming the kernel's own line, and `LaunchError`.
     """
-    return _Replay(log, old, Device(board, data=False, max_operations=_NO_LIMIT, progress=progress)).run()
+    return Replay(log, old, Device(board, data=False, max_operations=_NO_LIMIT, progress=progress)).run()
 
 
-class _Replay:
+class Replay:
     """One replay: what the log says, the device that does it again, and which record became which."""
 
     def __init__(self, log: Log, old: Board, device: Device) -> None:
         self._log = log
         self._device = device
         self._chip = device.chip
-        self._table = log.table()
-        order = np.argsort(self._table[:, _TASK], kind="stable")
-        bounds = np.searchsorted(self._table[order, _TASK], np.arange(len(log.tasks) + 1))
+        tasks = log.records.column("task", slice(0, len(log)))
+        order = np.argsort(tasks, kind="stable")
+        bounds = np.searchsorted(tasks[order], np.arange(len(log.tasks) + 1))
         self._records = [order[low:high] for low, high in pairwise(bounds)]
         self._task_of = {(task.launch, task.task_id, task.is_memory_core): n for n, task in enumerate(log.tasks)}
         self._byte_copies = frozenset(log.byte_copies)
@@ -124,7 +124,8 @@ class _Replay:
         self._new_task[number] = issuer.task.index
         events = self._events[number]
         event = 0
-        for turn, record in enumerate(records.tolist()):
+        for turn in self._turns(number, issuer):
+            record = int(records[turn])
             while event < len(events) and events[event][0] <= turn:
                 self._buffer_event(issuer, *events[event][1:])
                 event += 1
@@ -132,20 +133,33 @@ class _Replay:
             try:
                 waits = self._issue(issuer, record)
             except KernelError as error:
-                file, line, _ = self._log.lines[self._table[record, _LINE]]
+                file, line, _ = self._log.lines[self._log.records.row(record)[_LINE]]
                 raise type(error)(error.message, f"{file}:{line}") from None
             if waits is not None:
                 await waits
         for _, identity, frees in events[event:]:
             self._buffer_event(issuer, identity, frees)
 
+    def records_of(self, task: int) -> Integers:
+        """The records of a task in the old log, in order."""
+        return self._records[task]
+
+    @property
+    def new_tasks(self) -> list[int]:
+        """For each task of the old log its number in the new one."""
+        return self._new_task
+
+    def _turns(self, number: int, issuer: Issuer) -> Iterator[int]:  # noqa: ARG002 - `mlusim.host.steady` looks at it
+        """Which operations of a task to issue, in order."""
+        return iter(range(len(self._records[number])))
+
     def _issue(self, issuer: Issuer, record: int) -> Waiting | None:  # noqa: PLR0911 - one for each kind
         """One operation; returns what its task has to await, if anything."""
-        row = self._table[record].tolist()
+        row = self._log.records.row(record)
         op, pipe, count, direction, detail, line = _FIELDS(row)
         name = self._log.ops[op]
         # A call that took part in a copy of another core has its operands.
-        of = row if record not in self._log.joined else self._table[self._log.joined[record]].tolist()
+        of = row if record not in self._log.joined else self._log.records.row(self._log.joined[record])
         operands = [(of[place], of[place + 1], of[place + 2]) for place in range(_OPERANDS, len(COLUMNS), 3)]
         loop = self._log.loops.get(record)
         if name == "memcpy":
@@ -264,7 +278,7 @@ class _Replay:
         An operation is issued later than whatever came before it, so times say it.
         """
         events: list[list[tuple[int, int, bool]]] = [[] for _ in self._log.tasks]
-        issue_ps = self._table[:, COLUMNS.index("issue_ps")]
+        issue_ps = self._log.records.column("issue_ps", slice(0, len(self._log)))
         issued: dict[int, Integers] = {}
         for identity, record in enumerate(self._log.allocations):
             number = record.task
@@ -291,7 +305,7 @@ class _Replay:
         """Buffers and addresses as the old log has them; times of the host's buffers on the new clock."""
         old, log = self._log, self._device.log
         origin = np.array(self._origin, np.int64)
-        new_record = np.empty(len(origin), np.int64)
+        new_record = np.full(len(old), NONE, np.int64)
         new_record[origin] = np.arange(len(origin))
         log.addresses = {int(new_record[number]): rows for number, rows in sorted(old.addresses.items())}
         job_ends = _job_ends(log, self._device.board.cores_per_cluster)

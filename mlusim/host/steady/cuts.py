@@ -1,0 +1,327 @@
+"""Replay of what kernels issue, with repeats left out once the tasks are steady.
+
+Every task replays its operations in order. Now and then all running tasks are looked at: where each is in a loop, has
+simulated enough periods of it, and the pace of the last ones is that of those before, every task leaves out as many
+periods as pass in the same time, and goes on behind them. What is simulated is a run with shorter loops, nothing else.
+
+Tasks that issue the same loop beside as many neighbours have one pace: what differs between them is arbitration,
+which evens out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mlusim.cores.syncs import BARRIERS
+from mlusim.errors import MlusimError
+from mlusim.host.replay import Replay
+from mlusim.host.steady.periods import Integers, Period, codes_of, period_at
+from mlusim.log import ASYNCHRONOUS, IO, MOVE, NONE
+from mlusim.records import INSTRUCTION
+
+if TYPE_CHECKING:
+    from mlusim.cores.issuer import Issuer
+    from mlusim.cores.task import Task
+    from mlusim.cores.waiting import Waiting
+    from mlusim.hardware import Board
+    from mlusim.host.device import Device
+    from mlusim.log import Log
+
+# Periods that a task simulates before it counts as steady, those that are then measured, and those at its end.
+WARM, MEASURED, LEFT = 4, 12, 4
+# By how much the pace of the first and the second half of what is measured may differ.
+AGREEMENT = 0.005
+# By how much a run's time may be off.
+ALLOWED = 0.005
+# The part of its operations after which a run that has left nothing out is better simulated in full.
+_GIVE_UP = 0.4
+# Operations under way that a task issues ahead of: so many keep its pipe busy.
+AHEAD = 8
+# Periods whose sums are compared: neighbours may make up for each other.
+_BLOCK = 4
+# Tasks are looked at when this many more times what was simulated is.
+_GROWTH = 1.2
+
+
+class UnsteadyError(MlusimError):
+    """Nothing, or too little, can be left out. Caught by `mlusim.host.steady.steady`."""
+
+
+class Cut(NamedTuple):
+    """Repeats that one task leaves out. Turns are positions in what it simulates, which has no gaps.
+
+    Attributes:
+        turn: the last operation that was complete; what is left out stands behind it in time.
+        operations: how many are left out.
+        measured: operations of the whole periods up to `turn` that what is left out repeats.
+    """
+
+    turn: int
+    operations: int
+    measured: int
+
+
+class Skip(NamedTuple):
+    """One stretch that all tasks leave out: when, in simulated time without it, how long, and how sure."""
+
+    now_ps: int
+    length_ps: int
+    bound_ps: int
+    cuts: dict[int, Cut]
+
+
+class Course:
+    """How far a task has come: `numbers` are the records in the new log of what it has simulated."""
+
+    def __init__(self, task: Task, codes: Integers, *, runs_ahead: bool) -> None:
+        self.task = task
+        self.codes = codes
+        self.next = 0
+        self.numbers: list[int] = []
+        # (turn, operations left out before it), of all cuts.
+        self.cuts: list[tuple[int, int]] = []
+        self.runs_ahead = runs_ahead
+
+    def simulated(self) -> Integers:
+        """What it has simulated, as codes."""
+        kept = np.ones(self.next, bool)
+        gone = 0
+        for turn, operations in self.cuts:
+            kept[turn + gone : turn + gone + operations] = False
+            gone += operations
+        return self.codes[: self.next][kept]
+
+
+class _Pace(NamedTuple):
+    """A loop that a task is in: its period, when its last complete periods ended, and in which group it is."""
+
+    turn: int
+    period: Period
+    ends: Integers
+    group: tuple[Any, ...]
+
+
+class _Measured(NamedTuple):
+    """When the periods of a task ended that count as steady."""
+
+    number: int
+    ends: Integers
+
+    @property
+    def period_ps(self) -> float:
+        return float(self.ends[-1] - self.ends[0]) / (len(self.ends) - 1)
+
+
+class _Group:
+    """Tasks of one loop.
+
+    Attributes:
+        period_ps: time of a period, of all of them on the mean.
+        doubt: by how much, as a part of 1, that differs between the first and the second half of what was measured.
+        error: the standard error of that time, as a part of 1.
+        drift_ps: by how much, after one period, a task is ahead of the mean, as a standard deviation; after n periods
+            it is the root of n times as much.
+        ahead: by task, the periods that it would be ahead after one of them.
+    """
+
+    def __init__(self, members: list[_Measured]) -> None:
+        halves = []
+        for one in members:
+            half = len(one.ends) // 2
+            halves.append(
+                (
+                    (one.ends[half] - one.ends[0]) / half,
+                    (one.ends[-1] - one.ends[half]) / (len(one.ends) - 1 - half),
+                )
+            )
+        first, second = np.mean(halves, axis=0).tolist()
+        self.period_ps = float(np.mean([one.period_ps for one in members]))
+        self.doubt = abs(first - second) / self.period_ps if self.period_ps else 0.0
+        roots = {one.number: (len(one.ends) - 1) ** 0.5 for one in members}
+        ahead = {one.number: self.period_ps - one.period_ps for one in members}
+        # Of few tasks the paces alone say little; so do the lengths of some periods of one task.
+        blocks = np.concatenate([np.diff(one.ends[::_BLOCK]) for one in members]) - _BLOCK * self.period_ps
+        between = np.mean([(ahead[number] * roots[number]) ** 2 for number in roots])
+        self.drift_ps = float(np.sqrt(max(between, np.mean(blocks**2) / _BLOCK)))
+        self.error = self.drift_ps / (self.period_ps or 1) / sum(len(one.ends) - 1 for one in members) ** 0.5
+        self.ahead = {number: ahead[number] * roots[number] / (self.period_ps or 1) for number in roots}
+
+
+class CuttingReplay(Replay):
+    """A replay that leaves repeats out. `skips` says which."""
+
+    def __init__(self, log: Log, board: Board, device: Device) -> None:
+        super().__init__(log, board, device)
+        self.codes = codes_of(log)
+        self.skips: list[Skip] = []
+        self.courses: dict[int, Course] = {}
+        table, rows = log.records.instructions()
+        of = {name: table[:, INSTRUCTION.index(name)][rows] for name in ("op", "pipe", "detail", "alone_ps")}
+        self._alone_ps = of["alone_ps"]
+        barriers = [number for number, name in enumerate(log.ops) if name in BARRIERS]
+        self._is_barrier = np.isin(of["op"], barriers)
+        copies = of["op"] == (log.ops.index("memcpy") if "memcpy" in log.ops else NONE)
+        self._queues = copies & (of["pipe"] == IO) & (of["detail"] == ASYNCHRONOUS)
+        self._moves = copies & (of["pipe"] == MOVE) & (of["detail"] == ASYNCHRONOUS)
+        # What is left out so far, and by how much that may be off.
+        self.added_ps = self.bound_ps = 0.0
+        self._issued = 0
+        self._look_at = 0
+
+    def _turns(self, number: int, issuer: Issuer) -> Iterator[int]:
+        records = self._records[number]
+        # A second pipe would have to wait for what the first one queues.
+        runs_ahead = not self._moves[records].any()
+        course = self.courses[number] = Course(issuer.task, self.codes[records], runs_ahead=runs_ahead)
+        self._look_at = max(self._look_at, self._issued + 8 * len(self._running()))
+        while course.next < len(records):
+            self._issued += 1
+            if self._issued >= self._look_at:
+                self._look()
+                if not self.skips and self._issued > _GIVE_UP * len(self._log):
+                    raise UnsteadyError("its tasks do not settle at one pace")
+                self._look_at = int(self._issued * _GROWTH) + 1
+                if course.next >= len(records):
+                    break
+            turn = course.next
+            course.next += 1
+            course.numbers.append(len(self._origin))
+            yield turn
+
+    def _issue(self, issuer: Issuer, record: int) -> Waiting | None:
+        waits = super()._issue(issuer, record)
+        task = issuer.task
+        if waits is None and self._queues[record] and task.pending_io >= AHEAD and self._course(issuer).runs_ahead:
+            task.unawaited = len(self._origin) - 1
+            task.resumes_below = AHEAD
+            return task.suspending
+        return waits
+
+    def _course(self, issuer: Issuer) -> Course:
+        return self.courses[
+            self._task_of[issuer.task.job.launch.index, issuer.task.linear_id, issuer.unit.is_memory_core]
+        ]
+
+    def _running(self) -> dict[int, Course]:
+        return {number: course for number, course in self.courses.items() if not course.task.finished}
+
+    def _look(self) -> None:
+        """Leave repeats out where all running tasks are steady."""
+        if any(unit.task is not None and unit.task.index == NONE for unit in self._chip.units()):
+            return
+        running = self._running()
+        paces: dict[int, _Pace] = {}
+        for number, course in running.items():
+            pace = self._pace(course)
+            if pace is not None:
+                paces[number] = pace
+            elif not self._waits_at_barrier(number, course):
+                return
+        if not paces:
+            return
+        now = self._chip.environment.now
+        begin = max(float(pace.ends[WARM * pace.period.operations]) for pace in paces.values())
+        found: dict[tuple[Any, ...], list[_Measured]] = {}
+        for number, pace in paces.items():
+            ends = pace.ends[::-1][:: pace.period.operations][::-1]
+            ends = ends[ends >= begin]
+            if len(ends) <= MEASURED:
+                return
+            found.setdefault(pace.group, []).append(_Measured(number, ends))
+        groups = {group: _Group(members) for group, members in found.items()}
+        if all(group.period_ps for group in groups.values()):
+            self._skip(now, paces, groups)
+
+    def _skip(self, now: int, paces: dict[int, _Pace], groups: dict[tuple[Any, ...], _Group]) -> None:
+        """Leave out as much as the bound allows."""
+        doubt = max(max(group.doubt, group.error) for group in groups.values())
+        if doubt > AGREEMENT:
+            return
+        slowest = max(group.period_ps for group in groups.values())
+        times = int(min((pace.period.after - LEFT) * groups[pace.group].period_ps for pace in paces.values()) / slowest)
+        # Tasks drift apart as the root of the time; what that may come to has to be within what is allowed.
+        drift = max(group.drift_ps for group in groups.values())
+        left_ps = ALLOWED * (now + self.added_ps + times * slowest) - self.bound_ps
+        if drift * times**0.5 > left_ps * 0.8:
+            possible, times = times, int(max(left_ps * 0.8 / drift, 0.0) ** 2)
+            if times < possible / 2 and not self.skips:
+                raise UnsteadyError(
+                    "its tasks drift apart: the run could end more than 0.5 % earlier or later than extrapolated"
+                )
+        if times < MEASURED:
+            return
+        # Who meet at barriers go the same number of rounds.
+        meetings = {self._barriers_in_period(number, pace) for number, pace in paces.items()}
+        if meetings != {0} and len(meetings) > 1:
+            return
+        length_ps = times * slowest
+        cuts = {}
+        off_ps = unlike = 0.0
+        for number, pace in paces.items():
+            course, length, group = self.courses[number], pace.period.operations, groups[pace.group]
+            even = length_ps / group.period_ps
+            periods = round(even)
+            if meetings == {0}:
+                # As far ahead of the others, or behind them, as it would be by then.
+                periods = round(even + group.ahead[number] * even**0.5)
+                off_ps = max(off_ps, abs(round(even) - even) * group.period_ps)
+            periods = min(max(periods, MEASURED), pace.period.after - LEFT)
+            cuts[number] = Cut(pace.turn, periods * length, MEASURED * length)
+            unlike = max(unlike, self._unlike(number, course, cuts[number]))
+        bound_ps = (doubt + unlike) * length_ps + off_ps + drift * times**0.5
+        if bound_ps > left_ps:
+            return
+        for number, cut in cuts.items():
+            course = self.courses[number]
+            course.cuts.append((len(course.numbers), cut.operations))
+            course.next += cut.operations
+        self.skips.append(Skip(now, round(length_ps), round(bound_ps), cuts))
+        self.added_ps += length_ps
+        self.bound_ps += bound_ps
+
+    def _unlike(self, number: int, course: Course, cut: Cut) -> float:
+        """By how much what a task leaves out costs more or less than the same periods of what was measured."""
+        cost = self._alone_ps[self._records[number]]
+        first = course.next - cut.measured
+        whole = cut.operations // cut.measured * cut.measured
+        each = cost[first : course.next].sum() * (whole // cut.measured)
+        return abs(float(cost[course.next : course.next + whole].sum() / each) - 1) if each else 0.0
+
+    def _barriers_in_period(self, number: int, pace: _Pace) -> int:
+        course = self.courses[number]
+        last = self._records[number][course.next - pace.period.operations : course.next]
+        return int(self._is_barrier[last].sum())
+
+    def _waits_at_barrier(self, number: int, course: Course) -> bool:
+        return bool(course.task.waits_for) and bool(self._is_barrier[self._records[number][course.next - 1]])
+
+    def _pace(self, course: Course) -> _Pace | None:
+        """The loop that a task is in, where it has simulated enough of it since the last stretch left out."""
+        now = self._chip.environment.now
+        codes = course.simulated()
+        numbers = np.array(course.numbers)
+        if not len(numbers):
+            return None
+        ends = self._chip.log.records.column("end_ps", numbers)
+        under_way = np.flatnonzero((ends < 0) | (ends > now))
+        turn = int(under_way[0]) - 1 if len(under_way) else len(ends) - 1
+        begin = course.cuts[-1][0] if course.cuts else 0
+        if turn < begin:
+            return None
+        # What is still to come, behind what is simulated.
+        course_codes = np.concatenate([codes, course.codes[course.next :]])
+        period = period_at(course_codes, turn, WARM + MEASURED + 1, begin)
+        if period is None:
+            return None
+        ahead = len(codes) - 1 - turn
+        after = period.after - -(-ahead // period.operations)
+        if after <= LEFT:
+            return None
+        length = period.operations
+        since = turn - period.before * length + 1
+        neighbours = sum(unit.task is not None and not unit.task.finished for unit in course.task.unit.cluster.cores)
+        group = (length, neighbours, np.sort(codes[turn + 1 - length : turn + 1]).tobytes())
+        return _Pace(turn, period._replace(after=after), ends[since : turn + 1], group)

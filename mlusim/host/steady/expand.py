@@ -1,0 +1,126 @@
+"""The log of the whole run, from what was issued and from the times of a replay that left repeats out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from mlusim.host.steady.cuts import CuttingReplay, Skip
+from mlusim.host.steady.periods import Integers
+from mlusim.log import NONE, AllocationRecord, LaunchRecord, Log, SkippedRecord, TaskRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Spanned = TypeVar("Spanned", TaskRecord, LaunchRecord, AllocationRecord)
+_TIMES = ("issue_ps", "start_ps", "end_ps", "latency_ps")
+
+
+def expand(dry: Log, replay: CuttingReplay, timed: Log) -> Log:
+    """Write times into the log of a dry run; gives it.
+
+    Args:
+        dry: what the kernels issued, in full.
+        replay: what was replayed of it.
+        timed: the log of that replay.
+    """
+    skips = replay.skips
+    columns = {name: timed.records.column(name, slice(0, len(timed))) for name in (*_TIMES, "waited_for")}
+    # By record of the replay, its record in the dry log: behind what was left out where it was under way then.
+    final = np.full(len(timed), NONE, np.int64)
+    filled = []
+    for number, course in replay.courses.items():
+        records = replay.records_of(number)
+        numbers = np.array(course.numbers, np.int64)
+        times = {name: columns[name][numbers] for name in _TIMES}
+        pieces = _Pieces(records, numbers, times)
+        for skip in skips:
+            pieces.add(skip, number)
+        pieces.finish()
+        final[numbers] = pieces.records
+        filled.append(pieces)
+    for pieces in filled:
+        waited = columns["waited_for"][pieces.numbers]
+        dry.records.set_times(pieces.records, pieces.times | {"waited_for": np.where(waited < 0, NONE, final[waited])})
+        for numbers, templates, shifted in pieces.filled:
+            # What an operation waited for lies as far before it as in the period that it repeats.
+            before = final[np.maximum(columns["waited_for"][templates], 0)]
+            apart = final[templates] - before
+            own = (columns["waited_for"][templates] >= 0) & (apart > 0) & (apart <= numbers - numbers[0] + len(numbers))
+            dry.records.set_times(numbers, shifted | {"waited_for": np.where(own, numbers - apart, NONE)})
+
+    def at(time_ps: int) -> int:
+        return time_ps if time_ps < 0 else time_ps + sum(skip.length_ps for skip in skips if skip.now_ps < time_ps)
+
+    new = replay.new_tasks
+    old = np.argsort(new).tolist()
+
+    def moved(one: Spanned) -> Spanned:
+        return replace(one, start_ps=at(one.start_ps), end_ps=at(one.end_ps))
+
+    dry.tasks = [moved(timed.tasks[number]) for number in new]
+    dry.launches = [moved(one) for one in timed.launches]
+    dry.allocations = [
+        moved(replace(one, task=one.task if one.task == NONE else old[one.task])) for one in timed.allocations
+    ]
+    dry.skipped = [_skipped(skips, place) for place in range(len(skips))]
+    return dry
+
+
+def _skipped(skips: Sequence[Skip], place: int) -> SkippedRecord:
+    skip = skips[place]
+    start_ps = skip.now_ps + sum(one.length_ps for one in skips[:place])
+    operations = sum(cut.operations for cut in skip.cuts.values())
+    return SkippedRecord(start_ps, start_ps + skip.length_ps, operations, skip.bound_ps)
+
+
+class _Pieces:
+    """The records of one task: those that were simulated, and those between."""
+
+    def __init__(self, records: Integers, numbers: Integers, times: dict[str, Integers]) -> None:
+        self.numbers = numbers
+        self.times = times
+        # Which operation of the task each of those simulated stands for.
+        self._operations = np.arange(len(numbers))
+        self._shift = np.zeros(len(numbers), np.int64)
+        self._all = records
+        self._fills: list[tuple[Integers, Integers, Integers]] = []
+        self._later: list[tuple[int, int]] = []
+        self.records: Integers = records
+        self.filled: list[tuple[Integers, Integers, dict[str, Integers]]] = []
+
+    def add(self, skip: Skip, number: int) -> None:
+        """Leave room for what a stretch leaves out."""
+        cut = skip.cuts.get(number)
+        if cut is None:
+            # It issued nothing in that time: what ended later did so later by as much.
+            self._later.append((skip.now_ps, skip.length_ps))
+            return
+        first = int(self._operations[cut.turn]) + 1
+        place = np.arange(cut.operations)
+        template = cut.turn - cut.measured + 1 + place % cut.measured
+        rounds = place // cut.measured + 1
+        # All of them fill the stretch exactly.
+        shift = rounds * (skip.length_ps / cut.operations * cut.measured)
+        self._fills.append((first + place, template, np.rint(shift).astype(np.int64) + self._shift[template]))
+        self._operations[cut.turn + 1 :] += cut.operations
+        self._shift[cut.turn + 1 :] += skip.length_ps
+
+    def finish(self) -> None:
+        """Work out records and times."""
+        self.records = self._all[self._operations]
+        simulated = dict(self.times)
+        self.times = self._moved(simulated, self._shift)
+        for operations, template, shift in self._fills:
+            times = self._moved({name: values[template] for name, values in simulated.items()}, shift)
+            self.filled.append((self._all[operations], self.numbers[template], times))
+
+    def _moved(self, times: dict[str, Integers], shift: Integers) -> dict[str, Integers]:
+        moved = {"latency_ps": times["latency_ps"]}
+        for name in ("issue_ps", "start_ps", "end_ps"):
+            later = sum((np.where(times[name] > now, length, 0) for now, length in self._later), np.int64(0))
+            moved[name] = times[name] + shift + later
+        moved["issue_ps"] = np.minimum(moved["issue_ps"], moved["start_ps"])
+        return moved

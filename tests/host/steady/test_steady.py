@@ -1,0 +1,207 @@
+"""Steady-state timing against the full run: bytes exact, time within its bound, and refusals that say why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mlusim
+from mlusim import ops
+from mlusim.cli import main
+from mlusim.cores.core import Core
+from mlusim.errors import InputError
+from mlusim.host.arguments import Output
+from mlusim.memory.view import View
+from mlusim.results.result import Result
+
+# By how much a time may differ from that of the full run.
+_MOST = 0.005
+
+
+async def copy_rows(core: Core, x: View, out: View) -> None:
+    """Blocking copies, row by row."""
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype)
+    for row in range(core.task_id, x.shape[0], core.task_dim):
+        await core.memcpy(tile, x[row])
+        await core.memcpy(out[row], tile)
+
+
+async def two_buffers(core: Core, x: View, out: View) -> None:
+    """Loads a row while the row before is stored."""
+    if core.is_memory_core:
+        return
+    tiles = [core.nram.alloc(x.shape[1], x.dtype) for _ in range(2)]
+    rows = list(range(core.task_id, x.shape[0], core.task_dim))
+    for step, row in enumerate([*rows, -1]):
+        if step:
+            core.memcpy_async(out[rows[step - 1]], tiles[(step - 1) % 2])
+        if row >= 0:
+            core.memcpy_async(tiles[step % 2], x[row])
+        await core.sync()
+
+
+async def ahead(core: Core, x: View, out: View) -> None:
+    """Issues everything and waits once."""
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype)
+    for row in range(core.task_id, x.shape[0], core.task_dim):
+        core.memcpy_async(tile, x[row])
+        core.memcpy_async(out[row], tile)
+    await core.sync()
+
+
+async def add_with_barriers(core: Core, x: View, out: View) -> None:
+    """Vector instructions between copies, all tasks of a cluster in step."""
+    if core.is_memory_core:
+        for _ in range(x.shape[0] // core.task_dim):
+            await core.sync_cluster()
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype)
+    for turn in range(x.shape[0] // core.task_dim):
+        row = turn * core.task_dim + core.task_id
+        await core.memcpy(tile, x[row])
+        core.add(tile, tile, tile)
+        core.relu(tile, tile)
+        await core.sync_cluster()
+        await core.memcpy(out[row], tile)
+
+
+async def by_value(core: Core, x: View, lengths: View, out: View) -> None:
+    """Copies as many elements of a row as the data says."""
+    if core.is_memory_core:
+        return
+    tile = core.nram.alloc(x.shape[1], x.dtype)
+    for row in range(core.task_id, x.shape[0], core.task_dim):
+        length = await core.load(lengths[row])
+        await core.memcpy(tile[:length], x[row, :length])
+        await core.memcpy(out[row, :length], tile[:length])
+
+
+def tensor(*shape: int) -> np.ndarray[Any, Any]:
+    """A tensor of a size, which takes no memory."""
+    return np.broadcast_to(np.zeros((), np.float32), shape)
+
+
+def same_but_for_times(full: Result, quick: Result) -> None:
+    """Everything that a log says of amounts is exact; the time is within the bound."""
+    assert dict(quick.bytes_requested) == dict(full.bytes_requested)
+    assert dict(quick.bus_bytes) == dict(full.bus_bytes)
+    assert dict(quick.metrics.operations) == dict(full.metrics.operations)
+    assert len(quick.log) == len(full.log)
+    off = abs(quick.time_ps / full.time_ps - 1)
+    assert off <= _MOST
+    assert quick.steady.bound_ps <= _MOST * quick.time_ps
+    columns = quick.log.columns()
+    assert (columns["issue_ps"] <= columns["start_ps"]).all()
+    assert (columns["start_ps"] <= columns["end_ps"]).all()
+    assert columns["end_ps"].max() <= max(launch.end_ps for launch in quick.log.launches)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "board"),
+    [
+        *((kernel, "mlu590-h8") for kernel in (copy_rows, two_buffers, ahead, add_with_barriers)),
+        *((add_with_barriers, board) for board in ("mlu370-x4", "mlu290")),
+    ],
+)
+def test_long_loops_are_extrapolated(kernel: Any, board: str) -> None:
+    """Tasks that do not drift apart: most of the loop is left out."""
+    x = tensor(4 * 400, 4096)
+    given_: dict[str, Any] = {"device": board, "dim": (4, 1, 1), "data": False}
+    full = mlusim.run(kernel, x, Output(x.shape, "float32"), **given_)
+    quick = mlusim.run(kernel, x, Output(x.shape, "float32"), steady=True, **given_)
+    same_but_for_times(full, quick)
+    assert quick.steady.operations > len(full.log) / 2, quick.steady
+    assert full.steady.to_json() is None
+    assert "extrapolated" in quick.steady.text(quick.time_ps)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    kernel=st.sampled_from([copy_rows, two_buffers, ahead]),
+    board=st.sampled_from(["mlu370-x4", "mlu370-x8", "mlu290", "mlu590-h8"]),
+    clusters=st.integers(1, 3),
+    rows=st.integers(1, 120),
+    columns=st.integers(1, 3000),
+)
+def test_law_time_and_bytes_of_the_full_run(kernel: Any, board: str, clusters: int, rows: int, columns: int) -> None:
+    x = tensor(rows * 4 * clusters + rows % 3, columns)
+    given_: dict[str, Any] = {"device": board, "dim": (4, clusters, 1), "data": False}
+    full = mlusim.run(kernel, x, Output(x.shape, "float32"), **given_)
+    same_but_for_times(full, mlusim.run(kernel, x, Output(x.shape, "float32"), steady=True, **given_))
+
+
+@pytest.mark.parametrize("board", ["mlu370-x4", "mlu590-h8"])
+def test_operators(board: str) -> None:
+    x = tensor(96, 1024, 1024)
+    for run in (ops.cast, ops.reverse):
+        arguments: tuple[Any, ...] = (x, "float16") if run is ops.cast else (x, 0)
+        full = run(*arguments, device=board, data=False)
+        same_but_for_times(full, run(*arguments, device=board, data=False, steady=True))
+
+
+def test_what_depends_on_data_is_simulated_in_full() -> None:
+    x, lengths = tensor(800, 512), np.random.default_rng(0).integers(1, 512, 800).astype(np.int32)
+    given_: dict[str, Any] = {"dim": (4, 1, 1), "data": False}
+    full = mlusim.run(by_value, x, lengths, Output(x.shape, "float32"), **given_)
+    quick = mlusim.run(by_value, x, lengths, Output(x.shape, "float32"), steady=True, **given_)
+    assert quick.time_ps == full.time_ps
+    assert quick.steady.operations == 0
+    assert "load values" in quick.steady.refused
+    assert "simulated in full" in quick.steady.text(quick.time_ps)
+
+
+def test_loops_of_rows_are_simulated_in_full() -> None:
+    x, index = tensor(4096, 64), np.random.default_rng(0).integers(0, 4096, (8192, 64))
+    full = ops.gather(x, index, device="mlu370-x4", data=False)
+    quick = ops.gather(x, index, device="mlu370-x4", data=False, steady=True)
+    assert quick.time_ps == full.time_ps
+    assert quick.steady.refused
+
+
+def test_it_is_for_timing_alone() -> None:
+    with pytest.raises(InputError, match="add data=False"):
+        ops.cast(np.ones(8, np.float32), "float16", steady=True)
+    with pytest.raises(InputError, match="leave one of them"):
+        ops.cast(np.ones(8, np.float32), "float16", steady=True, data=False, check=True)
+    with pytest.raises(InputError, match="add data=False"):
+        mlusim.sweep("cast", shape=(8,), dtype="float16", data=True, steady=True)
+
+
+def test_saved_runs_say_it(tmp_path: Path) -> None:
+    x = tensor(1600, 4096)
+    given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
+    result = mlusim.run(copy_rows, x, Output(x.shape, "float32"), steady=True, **given_)
+    loaded = mlusim.load(result.save(tmp_path / "run.zip"))
+    assert loaded.steady == result.steady
+    assert loaded.steady.operations
+    # Timed again, every operation is simulated.
+    full = mlusim.run(copy_rows, x, Output(x.shape, "float32"), **given_)
+    assert mlusim.retime(loaded).time_ps == full.time_ps
+
+
+def test_command_line() -> None:
+    run = CliRunner().invoke(
+        main, ["run", "cast", "--shape", "64,1024,1024", "--dtype", "float16", "--no-data", "--steady", "--json"]
+    )
+    assert run.exit_code == 0, run.output
+    assert '"bound_ps"' in run.stdout
+    said = CliRunner().invoke(main, ["run", "cast", "--shape", "64", "--dtype", "float16", "--no-data", "--steady"])
+    assert "simulated in full" in said.stdout
+    refused = CliRunner().invoke(main, ["run", "cast", "--shape", "64,64", "--dtype", "float16", "--steady"])
+    assert refused.exit_code != 0
+    assert "--no-data" in refused.output
+
+
+def test_sweep_says_which_part() -> None:
+    found = mlusim.sweep("cast", dtype="float16", shape=[(8, 1024), (64, 1024, 1024)], workers=0, steady=True)
+    assert {"extrapolated_us", "bound_us"} <= set(found.rows[0])
