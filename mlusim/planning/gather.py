@@ -39,7 +39,7 @@ from mlusim.planning.lookup_cost import (
     scalar_address,
     selection_method,
 )
-from mlusim.planning.lookup_geometry import Extents, blocks, sizes_of_at_most, spread
+from mlusim.planning.lookup_geometry import ROUNDS, Extents, blocks, sizes_of_at_most, spread
 from mlusim.planning.plan import Plan
 from mlusim.planning.search import Candidate, rooms
 from mlusim.planning.split import boxes, cut, in_runs, union1_launch
@@ -245,15 +245,17 @@ def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     arithmetic = job.arithmetic(positional=lookups.aligned or bool(lookups.tied_positions))
     each = arithmetic.buffer_bytes(board, job.index_itemsize)
     room = board.nram_usable_bytes - (len(each) + 1) * (board.vector_alignment_bytes - 1)
-    row_sizes = blocks(lookups.row_shape, max((room - sum(each)) // itemsize, 1))
-    row = math.prod(row_sizes)
-    fits = room // (sum(each) + row * itemsize)
-    if fits < 1:
-        return
-    chunks = math.prod(ceil_div(e, s) for e, s in zip(lookups.row_shape, row_sizes, strict=True))
-    found = {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, max(board.cores // chunks, 1))}
-    for position_sizes in sorted(found):
-        yield _row_candidate(job, arithmetic, position_sizes, row_sizes)
+    most, positions = max((room - sum(each)) // itemsize, 1), math.prod(lookups.positions)
+    # Fewer lookups than cores leave cores to parts of a row.
+    parts = {ceil_div(board.cores * rounds, positions) for rounds in ROUNDS if positions < board.cores}
+    evenly = {ceil_div(math.prod(lookups.row_shape), count) for count in parts}
+    for row_sizes in sorted({blocks(lookups.row_shape, limit) for limit in {most} | {s for s in evenly if s < most}}):
+        fits = room // (sum(each) + math.prod(row_sizes) * itemsize)
+        chunks = math.prod(ceil_div(e, s) for e, s in zip(lookups.row_shape, row_sizes, strict=True))
+        wanted = max(board.cores // chunks, 1)
+        found = {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, wanted)} if fits else set()
+        for position_sizes in sorted(found):
+            yield _row_candidate(job, arithmetic, position_sizes, row_sizes)
 
 
 def _row_candidate(

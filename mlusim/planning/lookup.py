@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.planning.index_arithmetic import IndexArithmetic
-from mlusim.planning.lookup_geometry import Extents, Lookups
+from mlusim.planning.lookup_geometry import ROUNDS, Extents, Lookups
 from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.search import Candidate, best_by_strategy
@@ -163,16 +163,12 @@ def counts_to_hold(coordinates: int, most: Sequence[int], cores: int) -> list[in
     """
     limits = {min(max(limit, 1), coordinates) for limit in most}
     largest = max(limits)
-    evenly = {ceil_div(coordinates, cores * rounds) for rounds in _ROUNDS}
+    evenly = {ceil_div(coordinates, cores * rounds) for rounds in ROUNDS}
     # Clusters start one after the other, so that a small tensor is done sooner by a few cores.
     evenly |= {ceil_div(coordinates, count) for count in FEW if count < cores}
     # As many tiles for each core as the limit leaves, and these of one size.
     evenly |= {ceil_div(coordinates, ceil_div(ceil_div(coordinates, limit), cores) * cores) for limit in limits}
     return sorted(limits | {size for size in evenly if size <= largest})
-
-
-# Tiles for each core that are tried; `FEW` where there are more cores than tiles.
-_ROUNDS = (1, 2, 3)
 
 
 def nram_bytes(board: Board, buffers: Sequence[int]) -> int:

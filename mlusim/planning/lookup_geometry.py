@@ -207,7 +207,7 @@ def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
     Cut one element too small, a block more than there are cores costs as much as all of them: so sizes are rounded up.
     """
     found = [blocks(extents, min(most, math.ceil(math.prod(extents) / cores)))]
-    for rounds in _ROUNDS:
+    for rounds in ROUNDS:
         outer = 1
         for axis, extent in enumerate(extents):
             parts = rounds * cores // outer
@@ -219,5 +219,5 @@ def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
     return list(dict.fromkeys(found))
 
 
-# Blocks for each core that are tried.
-_ROUNDS = (1, 2, 3)
+# Tiles for each core that are tried; `FEW` of `pivot` where there are more cores than tiles.
+ROUNDS = (1, 2, 3)

@@ -195,6 +195,16 @@ class TestPredictedTimes:
                 auto = times.pop("auto")
                 assert auto == min(times.values())
 
+    def test_a_few_long_rows_are_cut_for_the_cores_that_would_be_idle(self):
+        """30 rows of 70 KB on 64 cores: in less NRAM, which forces shorter tiles, the plan must not be faster."""
+        shape, places = (1, 17_476), (30, 1)
+        on = board("mlu290-m5")
+        plan = plan_gather_nd(shape, places, mode="standard", device=on)
+        assert len(plan.tiles) > places[0]
+        for part in (2, 4, 8):
+            less = on.replace(nram_bytes=on.nram_usable_bytes // part, nram_reserved_bytes=0)
+            assert plan.predicted_ps <= plan_gather_nd(shape, places, mode="standard", device=less).predicted_ps
+
     @pytest.mark.parametrize("name", BOARDS)
     @pytest.mark.parametrize("strategy", ["slab", "rows"])
     @pytest.mark.parametrize(
