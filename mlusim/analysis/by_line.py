@@ -13,6 +13,7 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import Integers, clip, intervals, no_intervals, union
 from mlusim.analysis.records import Records
+from mlusim.analysis.windows import PIECE, windows
 from mlusim.log import NONE
 
 
@@ -25,23 +26,15 @@ class LineTime(NamedTuple):
     spent_ps: Integers
 
 
-def time_by_line(records: Records) -> list[LineTime]:
-    """The lines on which the MLU cores spent their time, most first; they sum to cores times the run's time."""
-    log, cores = records.log, records.board.cores
-    low, high = records.start_of_run_ps, records.end_of_run_ps
+def time_by_line(records: Records, piece: int = PIECE) -> list[LineTime]:
+    """The lines on which the MLU cores spent their time, most first; they sum to cores times the run's time.
+
+    A long log is looked at in windows of about `piece` records.
+    """
+    log = records.log
     spent = np.zeros((len(log.lines) + 1, len(CAUSES)), np.int64)
-    causes = list(CAUSES)
-    covered = no_intervals()
-    for layer in layers(records):
-        kept = layer.track < cores
-        track, line = layer.track[kept], layer.line[kept]
-        start, stop = np.clip(layer.start_ps[kept], low, high), np.clip(layer.stop_ps[kept], low, high)
-        own = _first_come(track, start, stop, low, high)
-        own_ps = stop - own - _overlap(covered, track, own, stop, low, high)
-        some = stop > own
-        np.add.at(spent[:, causes.index(layer.cause)], line[some], own_ps[some])
-        covered = union(covered, clip(intervals(track, start, stop), low, high))
-    spent[NONE, causes.index("idle")] += cores * records.time_ps - int((covered[:, 2] - covered[:, 1]).sum())
+    for window in windows(records, piece):
+        spent += _spent(window)
     found = []
     for number in np.argsort(-spent.sum(axis=1), kind="stable").tolist():
         if spent[number].any():
@@ -50,9 +43,29 @@ def time_by_line(records: Records) -> list[LineTime]:
     return found
 
 
-def _first_come(track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:
+def _spent(records: Records) -> Integers:
+    """(lines + 1, causes) core-picoseconds of a window by line; the last row is of no operation."""
+    cores = records.board.cores
+    low, high = records.start_of_run_ps, records.end_of_run_ps
+    spent = np.zeros((len(records.log.lines) + 1, len(CAUSES)), np.int64)
+    causes = list(CAUSES)
+    covered = no_intervals()
+    for layer in layers(records):
+        kept = layer.track < cores
+        track, line = layer.track[kept], layer.line[kept]
+        start, stop = np.clip(layer.start_ps[kept], low, high), np.clip(layer.stop_ps[kept], low, high)
+        own = _first_come(layer.start_ps[kept], track, start, stop, low, high)
+        own_ps = stop - own - _overlap(covered, track, own, stop, low, high)
+        some = stop > own
+        np.add.at(spent[:, causes.index(layer.cause)], line[some], own_ps[some])
+        covered = union(covered, clip(intervals(track, start, stop), low, high))
+    spent[NONE, causes.index("idle")] += cores * records.time_ps - int((covered[:, 2] - covered[:, 1]).sum())
+    return spent
+
+
+def _first_come(began: Integers, track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:
     """From when each interval's time is its own: what began before it on its track has it first."""
-    order = np.lexsort((start, track))
+    order = np.lexsort((began, track))
     lift = track[order] * (high - low + 1)
     reach = np.maximum.accumulate(np.concatenate([[NONE], stop[order] - low + lift]))[:-1]
     own = np.empty_like(start)

@@ -28,6 +28,7 @@ from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.intervals import Integers, gaps, intervals, union
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.records import Records
+from mlusim.analysis.windows import PIECE, pieces, windows
 from mlusim.hardware import Board
 from mlusim.units import PS_PER_S, ceil_div
 
@@ -159,29 +160,37 @@ def _take(left: dict[str, Integers], order: list[str], amount_ps: int) -> Intege
 def _dram_losses(records: Records, compulsory: int) -> dict[str, int]:
     """Time that the DRAM loses to each cause over the whole run."""
     board = records.board
-    read, write = records.bus_read_bytes, records.bus_write_bytes
     peak = board.dram_bandwidth_bytes_per_s / PS_PER_S
-    bytes_read, bytes_written = int(read.sum()), int(write.sum())
+    bytes_read = bytes_written = strided_read = strided_written = 0
+    for part in pieces(records):
+        strided = part.strided
+        bytes_read += int(part.bus_read_bytes.sum())
+        bytes_written += int(part.bus_write_bytes.sum())
+        strided_read += int(part.bus_read_bytes[strided].sum())
+        strided_written += int(part.bus_write_bytes[strided].sum())
     best_read, best_write = 1 / board.dram_read_efficiency, 1 / board.dram_write_efficiency
     contiguous = bytes_read * (best_read - 1) + bytes_written * (best_write - 1)
-    strided = records.strided
-    more = int(read[strided].sum()) * (1 / board.dram_strided_read_efficiency - best_read)
-    more += int(write[strided].sum()) * (1 / board.dram_strided_write_efficiency - best_write)
+    more = strided_read * (1 / board.dram_strided_read_efficiency - best_read)
+    more += strided_written * (1 / board.dram_strided_write_efficiency - best_write)
     return {
         "extra_bytes": round(max(bytes_read + bytes_written - compulsory, 0) / peak),
         "contiguous": round(contiguous / peak),
         "strided": round(more / peak),
-        "mixed": round(_both_ps(records) * (1 - board.dram_mixed_efficiency)),
+        "mixed": round(mixed_ps(records) * (1 - board.dram_mixed_efficiency)),
     }
 
 
-def _both_ps(records: Records) -> int:
+def mixed_ps(records: Records, piece: int = PIECE) -> int:
     """Time in which bytes move and reads and writes of DRAM are together, as the link counts it."""
+    reach_ps = min(records.board.dram_mixing_ps, records.time_ps)  # what follows the run does not count
+    return sum(_mixed_ps(window, reach_ps) for window in windows(records, piece, reach_ps=reach_ps))
+
+
+def _mixed_ps(records: Records, mixing_ps: int) -> int:
     low, high = records.start_of_run_ps, records.end_of_run_ps
     moves = records.is_copy & (records.bus_read_bytes + records.bus_write_bytes > 0)
     reads = moves & (records.bus_read_bytes > 0) & ~records.is_write
     without = []
-    mixing_ps = min(records.board.dram_mixing_ps, high - low)  # what follows the run does not count
     for chosen, more_ps in ((moves, 0), (reads, mixing_ps), (moves & records.is_write, mixing_ps)):
         start = records.moving_ps[chosen]
         some = union(intervals(np.zeros(len(start), np.int64), start, records.end_ps[chosen] + more_ps))

@@ -8,8 +8,6 @@ needs little more memory than its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,10 +15,9 @@ import numpy as np
 from mlusim.analysis.breakdown import where_time_went
 from mlusim.analysis.intervals import clip, intervals, lengths, union
 from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
+from mlusim.analysis.windows import PIECE, pieces, windows
 from mlusim.log import PIPES, SCALAR, SYNC
 from mlusim.memory.kinds import MemoryKind
-
-PIECE = 1 << 20
 
 
 class Totals:
@@ -52,38 +49,6 @@ class Totals:
         for window in windows(records, piece):
             self.causes_ps = self.causes_ps + where_time_went(window)
             self.task_busy_ps = self.task_busy_ps + _task_busy(window)
-
-
-def pieces(records: Records, piece: int) -> Iterator[Records]:
-    """The records in parts of at most so many; a small log as it is."""
-    count = len(records)
-    if count <= piece:
-        yield records
-        return
-    for first in range(0, count, piece):
-        chosen = np.arange(first, min(first + piece, count))
-        yield records.part(chosen, records.start_of_run_ps, records.end_of_run_ps)
-
-
-def windows(records: Records, piece: int) -> Iterator[Records]:
-    """Windows that follow each other, with the records that overlap each; a small log is one window.
-
-    Operations that take long belong to several; there are about `piece` records in each window.
-    """
-    count = len(records)
-    if count <= piece:
-        yield records
-        return
-    # A copy counts from its issue to its end, a posted store to the issue of the next: all of it within these.
-    begin = np.minimum(records.issue_ps, records.start_ps)
-    end = np.maximum(records.end_ps, records.start_ps)
-    low, high = records.start_of_run_ps, records.end_of_run_ps
-    inside = np.sort(begin[:: max(count // (64 * (count // piece + 1)), 1)])
-    cuts = [int(inside[len(inside) * part // (count // piece + 1)]) for part in range(1, count // piece + 1)]
-    edges = sorted({low, high, *(cut for cut in cuts if low < cut < high)})
-    for start_ps, end_ps in pairwise(edges):
-        chosen = np.flatnonzero((begin < end_ps) & (end > start_ps))
-        yield records.part(chosen, start_ps, end_ps)
 
 
 _SCALAR_KINDS = (MemoryKind.GDRAM, MemoryKind.LDRAM)

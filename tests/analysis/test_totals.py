@@ -10,7 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim import ops
+from mlusim.analysis.by_line import time_by_line
+from mlusim.analysis.floor import mixed_ps
 from mlusim.analysis.metrics import measure
+from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
 from mlusim.analysis.records import Records
 from mlusim.analysis.totals import Totals
 from mlusim.cores.core import Core
@@ -55,6 +58,40 @@ def test_totals_of_pieces_are_those_of_the_whole(piece: int) -> None:
     assert parts.bus_bytes == whole.bus_bytes
     assert np.array_equal(parts.causes_ps, whole.causes_ps)
     assert np.array_equal(parts.task_busy_ps, whole.task_busy_ps)
+
+
+@pytest.mark.parametrize("piece", [20, 77, 150, 400])
+def test_lines_and_mixed_time_of_windows_are_those_of_the_whole(piece: int) -> None:
+    records = Records(DEVICE.log, DEVICE.board)
+    whole, parts = (
+        {(one.file, one.line, one.function): one.spent_ps.tolist() for one in time_by_line(records, some)}
+        for some in (1 << 40, piece)
+    )
+    assert parts == whole
+    assert mixed_ps(records, piece) == mixed_ps(records, 1 << 40)
+
+
+@pytest.mark.parametrize("most", [300, 1 << 30])
+@pytest.mark.parametrize("piece", [60, 150, 400])
+def test_spans_of_windows_have_the_times_and_operations_of_the_whole(piece: int, most: int) -> None:
+    records = Records(DEVICE.log, DEVICE.board)
+    whole = cause_spans(records, 1 << 30, 1 << 40)
+    parts = cause_spans(records, most, piece)
+    assert parts.lanes == whole.lanes
+    assert totals_of(parts) == totals_of(whole)
+    same_lane = parts.lane[1:] == parts.lane[:-1]
+    ends = parts.start_ps + parts.length_ps
+    assert (parts.start_ps[1:] >= ends[:-1])[same_lane].all()
+
+
+def totals_of(some: CauseSpans) -> dict[tuple[int, int], list[int]]:
+    """Time, operations and bytes by lane and cause; the operations of a copy are those of each of its parts."""
+    found: dict[tuple[int, int], list[int]] = {}
+    columns = (some.lane, some.cause, some.length_ps, some.times, some.nbytes)
+    for lane, cause, *amounts in zip(*(column.tolist() for column in columns), strict=True):
+        before = found.setdefault((lane, cause), [0, 0, 0])
+        found[lane, cause] = [one + more for one, more in zip(before, amounts, strict=True)]
+    return found
 
 
 def test_totals_in_pieces_of_an_operator_with_memory_cores() -> None:

@@ -14,8 +14,10 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import Integers, clip, gaps, intervals, no_intervals, union
 from mlusim.analysis.records import DIRECTION_NAMES, Records
+from mlusim.analysis.windows import windows
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
+PIECE = 1 << 18
 # More spans than this make a page of several megabytes.
 MAX_SPANS = 120_000
 _MOST_BINS = 1 << 15
@@ -79,13 +81,50 @@ class _Piece(NamedTuple):
     record: Integers
 
 
-def cause_spans(records: Records, most: int = MAX_SPANS) -> CauseSpans:
-    """All spans of a run, summed up where there would be more than `most`."""
+def cause_spans(records: Records, most: int = MAX_SPANS, piece: int = PIECE) -> CauseSpans:
+    """All spans of a run, summed up where there would be more than `most`.
+
+    A long log is looked at in windows of about `piece` records: an operation that a window's edge cuts is a span in
+    each, and counts in the first.
+    """
+    share = most // (len(records) // piece + 1)
+    parts = [
+        (window.start_of_run_ps - records.start_of_run_ps, _spans(window, share)) for window in windows(records, piece)
+    ]
+    return parts[0][1] if len(parts) == 1 else _joined(parts)
+
+
+def _joined(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
+    """The spans of windows as those of one run; each window with the time at which it begins."""
+
+    def column(name: str) -> Integers:
+        return np.concatenate([getattr(part, name) for _, part in parts])
+
+    kinds = len(LANE_NAMES)
+    row = np.concatenate([np.array([unit * kinds + kind for unit, kind in part.lanes])[part.lane] for _, part in parts])
+    rows, lane = np.unique(row, return_inverse=True)
+    start = np.concatenate([part.start_ps + low for low, part in parts])
+    order = np.lexsort((start, lane))
+    names = ("length_ps", "cause", "label", "line", "nbytes", "times")
+    merged = any(part.merged for _, part in parts)
+    return CauseSpans(
+        lanes=[Lane(*divmod(one, kinds)) for one in rows.tolist()],
+        lane=lane[order],
+        start_ps=start[order],
+        **{name: column(name)[order] for name in names},
+        labels=parts[0][1].labels,
+        merged=sum(part.merged or len(part) for _, part in parts) if merged else 0,
+        within_ps=max(part.within_ps for _, part in parts),
+    )
+
+
+def _spans(records: Records, most: int) -> CauseSpans:
     pieces = [*_strips(records), *_pipes(records)]
     unit, kind, start, stop, cause, record = (
         np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*pieces, strict=True)
     )
     low, high = records.start_of_run_ps, records.end_of_run_ps
+    begins = start >= low  # what began before this window counts in another one
     start, stop = np.clip(start, low, high), np.clip(stop, low, high)
     kept = stop > start
     unit, kind, start, stop, cause, record = (part[kept] for part in (unit, kind, start, stop, cause, record))
@@ -94,6 +133,7 @@ def cause_spans(records: Records, most: int = MAX_SPANS) -> CauseSpans:
     order = np.lexsort((start, lane))
     lane, start, stop, cause, record = (part[order] for part in (lane, start, stop, cause, record))
     known = record != NONE
+    counts = known & begins[kept][order]
     label = np.where(known, _labels(records)[record], NONE)
     found = CauseSpans(
         lanes=[Lane(*divmod(one, len(LANE_NAMES))) for one in rows.tolist()],
@@ -103,8 +143,8 @@ def cause_spans(records: Records, most: int = MAX_SPANS) -> CauseSpans:
         cause=cause,
         label=label,
         line=np.where(known, records.line[record], NONE) if len(records) else record,
-        nbytes=np.where(known, records.bytes_requested[record], 0) if len(records) else record * 0,
-        times=np.where(known, records.count[record], 0) if len(records) else record * 0,
+        nbytes=np.where(counts, records.bytes_requested[record], 0) if len(records) else record * 0,
+        times=np.where(counts, records.count[record], 0) if len(records) else record * 0,
         labels=[*DIRECTION_NAMES, *records.log.ops],
     )
     return found if len(found) <= most else _summed_up(found, records.time_ps, most)

@@ -13,6 +13,7 @@ from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.by_line import LineTime
 from mlusim.analysis.intervals import Integers
 from mlusim.analysis.records import Records
+from mlusim.analysis.windows import pieces
 
 # Lines of a function without a figure are shown up to so many; of a longer stretch only its ends.
 _MOST_LINES = 400
@@ -49,15 +50,13 @@ def source_blocks(records: Records, lines: Sequence[LineTime], sources: Mapping[
     nothing = np.zeros(len(CAUSES), np.int64)
     spent = {(line.file, line.line, line.function): line.spent_ps for line in lines if line.line}
     count = len(log.lines)
-    bus = records.bus_read_bytes + records.bus_write_bytes
-    known = records.line >= 0
-
-    def total(amount: Integers) -> list[int]:
-        sums = np.zeros(count, np.int64)
-        np.add.at(sums, records.line[known], amount[known])
-        return [int(one) for one in sums]
-
-    moved = list(zip(total(records.count), total(records.bytes_requested), total(bus), strict=True))
+    sums = np.zeros((count, 3), np.int64)
+    for part in pieces(records):
+        bus = part.bus_read_bytes + part.bus_write_bytes
+        known = part.line >= 0
+        for column, amount in enumerate((part.count, part.bytes_requested, bus)):
+            np.add.at(sums[:, column], part.line[known], amount[known])
+    moved = sums.tolist()
     figures: dict[str, dict[int, tuple[Integers, int, int, int]]] = {}
     names: dict[str, dict[int, str]] = {}
     for place, (times, requested, on_bus) in zip(log.lines, moved, strict=True):

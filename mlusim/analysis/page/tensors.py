@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.windows import pieces
 from mlusim.log import NONE
 from mlusim.memory.kinds import MemoryKind
 
@@ -43,28 +44,7 @@ def tensor_traffic(records: Records) -> list[TensorTraffic]:
     them is off chip, to the one that it writes: the units that it writes in part are read first.
     """
     log = records.log
-    count = len(log.allocations)
-    source = np.where(records.off_chip(records.a_alloc), records.a_alloc, NONE)
-    second = getattr(records, "b_alloc", source)
-    source = np.where((source == NONE) & records.off_chip(second), second, source)
-    target = np.where(records.off_chip(records.dst_alloc), records.dst_alloc, NONE)
-    read_for = np.where(source == NONE, target, source)
-
-    def total(owner: Integers, amount: Integers) -> Integers:
-        # The last one is nobody's.
-        sums = np.zeros(count + 1, np.int64)
-        np.add.at(sums, owner, amount)
-        return sums[:-1]
-
-    sums = np.stack(
-        [
-            total(source, records.bytes_requested),
-            total(target, records.bytes_requested),
-            total(read_for, records.bus_read_bytes),
-            total(target, records.bus_write_bytes),
-        ],
-        axis=1,
-    )
+    sums = sum((_sums(part) for part in pieces(records)), np.zeros((len(log.allocations), 4), np.int64))
     found = []
     local = np.zeros(4, np.int64)
     for record, moved in zip(log.allocations, sums, strict=True):
@@ -77,3 +57,29 @@ def tensor_traffic(records: Records) -> list[TensorTraffic]:
     if local.any():
         found.append(TensorTraffic(LDRAM, (), "", False, 0, *local.tolist()))
     return found
+
+
+def _sums(records: Records) -> Integers:
+    """(allocations, 4) bytes read, written, read on the bus, written on the bus."""
+    count = len(records.log.allocations)
+    source = np.where(records.off_chip(records.a_alloc), records.a_alloc, NONE)
+    second = getattr(records, "b_alloc", source)
+    source = np.where((source == NONE) & records.off_chip(second), second, source)
+    target = np.where(records.off_chip(records.dst_alloc), records.dst_alloc, NONE)
+    read_for = np.where(source == NONE, target, source)
+
+    def total(owner: Integers, amount: Integers) -> Integers:
+        # The last one is nobody's.
+        sums = np.zeros(count + 1, np.int64)
+        np.add.at(sums, owner, amount)
+        return sums[:-1]
+
+    return np.stack(
+        [
+            total(source, records.bytes_requested),
+            total(target, records.bytes_requested),
+            total(read_for, records.bus_read_bytes),
+            total(target, records.bus_write_bytes),
+        ],
+        axis=1,
+    )
