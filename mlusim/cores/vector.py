@@ -18,7 +18,7 @@ import numpy as np
 from mlusim.cores.instructions.limits import (
     Value,
     bind,
-    check_aligned,
+    check_all_aligned,
     check_since,
     check_types,
     main_type,
@@ -233,8 +233,7 @@ def issue_counted(
     if instruction is not None:
         check_since(instruction, issuer.board)
     if issuer.board.needs_aligned_vectors and name != STREAM_MOVE:
-        for view in views:
-            check_aligned(instruction, name, issuer.board, view)
+        check_all_aligned(instruction, name, issuer.board, views)
     return _enqueue(issuer, line, name, views, geometry_of(issuer, instruction, views, count), effect)
 
 

@@ -15,7 +15,7 @@ from mlusim.cores.instructions.cost import Work, stream
 from mlusim.cores.instructions.limits import (
     ALIGNED_ADDRESS_BYTES,
     Value,
-    check_aligned,
+    check_all_aligned,
     check_geometry,
     check_overlap,
     check_types,
@@ -104,8 +104,7 @@ class VectorCall:
         check_memories(issuer, self.instruction, operands)
         check_overlap(self.instruction, operands)
         if self._multiple:
-            for view in views:
-                check_aligned(self.instruction, self.instruction.name, issuer.board, view)
+            check_all_aligned(self.instruction, self.instruction.name, issuer.board, views)
 
 
 def call_key(instruction: Instruction, given: Sequence[Any]) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,9 @@ from mlusim.verifier.switch import note_device
 if TYPE_CHECKING:
     import os
 
+    from mlusim.host.host_data import HostData
     from mlusim.results.result import Result
+    from mlusim.verifier.findings import Finding
     from mlusim.verifier.report import Report
 
 DEFAULT_MAX_OPERATIONS = 5_000_000
@@ -92,8 +95,11 @@ class Device:
         self._broken = ""
         self._stopped = ""
         self._error: BaseException | None = None
-        note_device(self)
         self._running = False
+        # What kernels pass through Python objects, so far; None where nobody looks.
+        self._host_data: list[Finding] | None = None
+        if note_device(self):
+            self.watch_host_data()
         # The kernel that was queued last and has not run.
         self._waiting = ""
 
@@ -279,10 +285,13 @@ class Device:
         if self._running:
             raise InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")
         self._running = True
+        around = self._around_kernels()
         try:
             self._run()
         finally:
             self._running = False
+            for one in around:
+                self._note_host_data(one.find())
         self._waiting = ""
         self.log.host_waits.append(len(self.log.launches))
 
@@ -356,18 +365,50 @@ class Device:
         self._chip.close()
         self._broken = _CLOSED
 
-    def verify(self, *, rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
+    def watch_host_data(self) -> None:
+        """Look, from the next `synchronize` on, for values that kernels pass through Python objects, for `verify`.
+
+        That compares the objects around each kernel before and after a run, so it is not done unless asked for.
+        """
+        if self._host_data is None:
+            self._host_data = []
+
+    @property
+    def host_data(self) -> tuple[Finding, ...]:
+        """The findings of `watch_host_data`, one for each object."""
+        return tuple(self._host_data or ())
+
+    def _around_kernels(self) -> list[HostData]:
+        if self._host_data is None:
+            return []
+        from mlusim.host.host_data import HostData
+
+        return [
+            HostData.of_launch(launch.kernel, launch.arguments, launch.settings)
+            for launch in self._launches[self.log.host_waits[-1] if self.log.host_waits else 0 :]
+            if launch.dim != (1, 1, 1)
+        ]
+
+    def _note_host_data(self, found: list[Finding]) -> None:
+        known = self._host_data
+        assert known is not None  # noqa: S101 - only then are there kernels to look around
+        known += [one for one in found if one not in known]
+
+    def verify(self, *, name: str = "", rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
         """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises where it has errors.
 
         Args:
+            name: what the report calls it; by default the names of the kernels.
             rewrites: outputs that one launch may write more than once, by name; True for all.
             left: report memory that was not given back.
 
-        The error that ended a run is a finding of it.
+        The error that ended a run is a finding of it. Values that kernels pass through Python objects are found where
+        `watch_host_data` was called before they ran.
         """
-        from mlusim.verifier.check import check_log
+        from mlusim.verifier.check import check_log, sort_findings
 
-        return check_log(self.log, self.board, rewrites=rewrites, left=left, stopped=self._error)
+        report = check_log(self.log, self.board, name=name, rewrites=rewrites, left=left, stopped=self._error)
+        return replace(report, findings=tuple(sort_findings([*self.host_data, *report.findings])))
 
     def result(self, name: str = "", *, theory_ops: int | None = None) -> Result:
         """Everything that ran so far as a result, without plan and output: its figures, its floor, its lines.

@@ -15,7 +15,7 @@ import hashlib
 import inspect
 import linecache
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.memory.view import View
 from mlusim.verifier.findings import Finding
 
 _LARGEST_BYTES = 1 << 26
@@ -55,6 +56,13 @@ class HostData:
     def __init__(self, kernel: Any, arguments: Mapping[str, Any]) -> None:
         self._named = [one for one in _names(kernel, arguments) if one.line]
         self._before = [_state(one.value()) for one in self._named]
+
+    @classmethod
+    def of_launch(cls, kernel: Any, arguments: Sequence[Any], settings: Mapping[str, Any]) -> HostData:
+        """The objects around a launch: what its kernel names, and arguments that are no tensors."""
+        names = parameter_names(kernel, len(arguments))
+        given = {**dict(zip(names, arguments, strict=True)), **settings}
+        return cls(kernel, {name: value for name, value in given.items() if not isinstance(value, View)})
 
     def find(self) -> list[Finding]:
         """Objects that changed and that the code reads, each as a finding."""
@@ -181,3 +189,13 @@ def _holds_numbers(value: Any, depth: int = _DEPTH) -> bool:
         return True
     items = _items(value) if depth else None
     return any(_holds_numbers(item, depth - 1) for _, item in items or ())
+
+
+def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
+    """The names of a kernel's parameters after `core`."""
+    try:
+        parameters = list(inspect.signature(kernel).parameters.values())[1:]
+    except (TypeError, ValueError):
+        parameters = []
+    named = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]

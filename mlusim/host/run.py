@@ -13,6 +13,7 @@ from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
 from mlusim.host.arguments import InOut, Output
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, DEFAULT_STALL_S, Device
+from mlusim.host.host_data import parameter_names
 from mlusim.host.steady.steady import check_steady, timed
 from mlusim.inputs import as_array, check_operations, is_tensor
 from mlusim.memory.view import View
@@ -87,6 +88,8 @@ def run(  # noqa: PLR0913
             bound.apply_defaults()
             uploaded = uploaded._replace(given=list(bound.args[1:]))
         on.launch(kernel, *uploaded.given, dim=grid_of(dim), kind=kind)
+        if check:
+            on.watch_host_data()
         on.synchronize()
         return on, uploaded
 
@@ -106,12 +109,9 @@ def run(  # noqa: PLR0913
     result.outputs = outputs
     if len(outputs) == 1:
         result.output = next(iter(outputs.values()))
-    on.close()
     if check:
-        from mlusim.verifier.check import check_log
-
-        report = check_log(result.log, result.board, name=result.operator)
-        result.report = report.check()
+        result.report = on.verify(name=result.operator).check()
+    on.close()
     return result
 
 
@@ -132,6 +132,8 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
             # An array of one repeated element stands for a tensor whose values do not matter.
             real = any(argument.strides) or argument.size <= 1
             found.given.append(device.upload(argument, name, keep_data=real))
+        elif argument is Output or argument is InOut:
+            raise InputError(f"{name} is the class {argument.__name__}: give Output(shape, dtype) or InOut(array)")
         elif isinstance(argument, View):
             raise InputError(
                 f"{name} is {argument!r}: the kernel gets a device of its own, so give it arrays and Output(shape, "
@@ -140,16 +142,6 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
         else:
             found.given.append(argument)
     return found
-
-
-def parameter_names(kernel: Kernel, count: int) -> list[str]:
-    """The names of a kernel's parameters after `core`."""
-    try:
-        parameters = list(inspect.signature(kernel).parameters.values())[1:]
-    except (TypeError, ValueError):
-        parameters = []
-    named = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]
 
 
 def _check_settings(kernel: Kernel, given: Sequence[str], settings: Mapping[str, Any]) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
-from mlusim.host.host_data import HostData
-from mlusim.host.run import Uploaded, grid_of, parameter_names, upload
+from mlusim.host.host_data import parameter_names
+from mlusim.host.run import Uploaded, grid_of, upload
 from mlusim.inputs import as_array, check_operations
 from mlusim.log import Log
 from mlusim.memory.view import View
@@ -71,6 +71,7 @@ def verify(  # noqa: PLR0913
     loop) is a finding too, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched.
     """
     check_operations(theory_ops)
+    _check_options(plan, planned, rewrites, tolerance)
     if plan is not None and dim is None:
         dim, kind = plan.dim, plan.kind
 
@@ -88,12 +89,12 @@ def verify(  # noqa: PLR0913
     repeat: Repeat | None = again if data else None
     try:
         on, run = start()
+        _check_rewrites(rewrites, list(run.outputs))
         expected = _expected(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
     except (InputError, LaunchError, AllocationError, BoardError) as error:
         # The caller's own line is what there is to see.
         raise error.with_traceback(None) from None
-    plain = zip(parameter_names(kernel, len(arguments)), run.given, strict=True)
-    around = HostData(kernel, {name: value for name, value in plain if not isinstance(value, View)})
+    on.watch_host_data()
     stopped: BaseException | None = None
     try:
         on.synchronize()
@@ -111,7 +112,7 @@ def verify(  # noqa: PLR0913
     result = on.result(report.name, theory_ops=theory_ops)
     result.plan = plan
     result.repeat = repeat
-    wrong: list[Finding] = around.find() if len(on.log.tasks) > 1 else []
+    wrong = list(on.host_data)
     results: dict[str, Array] = {}
     if stopped is None and data:
         results = {name: on.download(view) for name, view in run.outputs.items()}
@@ -124,6 +125,27 @@ def verify(  # noqa: PLR0913
     report = replace(report, findings=tuple(sort_findings([*wrong, *report.findings])), outputs=results, result=result)
     result.report = report
     return report
+
+
+def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> None:
+    """Raise `InputError` for options of a type or value that means nothing."""
+    if plan is not None and not isinstance(plan, Plan):
+        raise InputError(f"plan={plan!r} is no plan: make one with mlusim.plan(NAME, *shapes)")
+    if planned and plan is None:
+        raise InputError(f"planned={planned!r} names the output that a plan splits, and there is none: give plan= too")
+    named = isinstance(rewrites, tuple | list | set | frozenset) and all(isinstance(one, str) for one in rewrites)
+    if not (named or isinstance(rewrites, bool)):
+        raise InputError(f"rewrites={rewrites!r}: give a tuple of names of outputs, such as ('out',), or True for all")
+    number = isinstance(tolerance, int | float | np.number)
+    if not number or not 0 <= tolerance < np.inf:
+        raise InputError(f"tolerance={tolerance!r}: it is a number of at least 0, relative to the reference")
+
+
+def _check_rewrites(rewrites: Any, outputs: list[str]) -> None:
+    """Raise `InputError` where a name is that of no output."""
+    unknown = [] if isinstance(rewrites, bool) else [name for name in rewrites if name not in outputs]
+    if unknown:
+        raise InputError(f"rewrites names {unknown}, which are no outputs: they are {sorted(outputs)}")
 
 
 def _against(

@@ -38,8 +38,13 @@ def watched() -> Iterator[list[Any]]:
         _devices.reset(token)
 
 
-def note_device(device: Any) -> None:
-    """Add a device to those of `watched()`, where one is open and the caller of its constructor is not mlusim's own."""
+def note_device(device: Any) -> bool:
+    """Add a device to those of `watched()`, where one is open and the caller of its constructor is not mlusim's own.
+
+    Returns whether it was.
+    """
     found = _devices.get()
-    if found is not None and not str(_getframe(2).f_globals.get("__name__", "")).startswith("mlusim."):
-        found.append(device)
+    if found is None or str(_getframe(2).f_globals.get("__name__", "")).startswith("mlusim."):
+        return False
+    found.append(device)
+    return True

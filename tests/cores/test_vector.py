@@ -501,3 +501,16 @@ def test_2xx_needs_aligned_operands(run: Any, device: str) -> None:
         ):
             run(kernel, bad, device=device)
         run(kernel, bad, device="mlu370-x4")  # any count > 0 on 3xx
+
+
+@pytest.mark.parametrize("name", ["rotate180", "transpose", "convert", "sum", "reduce_sum"])
+def test_2xx_sources_of_any_instruction_end_at_a_multiple_of_128_bytes(run: Any, name: str) -> None:
+    async def kernel(core: Core) -> None:
+        flat = name in ("sum", "reduce_sum")
+        source = core.nram.alloc(50 if flat else (3, 50), "float32")
+        result = core.nram.alloc({"sum": 32, "reduce_sum": 50, "transpose": (50, 3)}.get(name, (3, 50)), "float32")
+        getattr(core, name)(result[0:1] if name == "sum" else result, source)
+
+    with pytest.raises(OperandError, match="128 B"):
+        run(kernel, device="mlu270")
+    run(kernel, device="mlu370-x4")

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim import Output
+from mlusim import Device, Output
+from mlusim.errors import VerificationError
+from mlusim.verifier.switch import watched
 
 X = np.arange(256, dtype=np.float32).reshape(4, 64)
 OUT = Output.like(X)
@@ -124,4 +126,64 @@ def test_one_task_alone_passes_nothing():
         await core.memcpy(out, tile)
 
     report = mlusim.verify(kernel, X, OUT, dim=1, kind="BLOCK")
+    assert report.ok, report.text()
+
+
+def closure_of_a_list():
+    rows = [None] * 4
+
+    def put(who, row):
+        rows[who] = row
+
+    return channel(put, lambda who: rows[who])
+
+
+def by_run():
+    try:
+        mlusim.run(closure_of_a_list(), X, OUT, dim=4, check=True)
+    except VerificationError as error:
+        return error.report
+    return None
+
+
+def by_device():
+    device = Device()
+    device.watch_host_data()
+    device.launch(closure_of_a_list(), device.upload(X, "x"), device.alloc(X.shape, X.dtype, "out"), dim=4)
+    device.synchronize()
+    return device.verify()
+
+
+def by_watched_devices():
+    with watched() as devices:
+        device = Device()
+        device.launch(closure_of_a_list(), device.upload(X, "x"), device.alloc(X.shape, X.dtype, "out"), dim=4)
+        device.synchronize()
+    return devices[0].verify()
+
+
+@pytest.mark.parametrize("way", [by_run, by_device, by_watched_devices])
+def test_every_way_to_verify_a_kernel_finds_it(way):
+    report = way()
+    assert [finding.kind for finding in report.errors] == ["host-data"]
+
+
+def test_what_the_host_changes_between_two_runs_is_no_channel():
+    scale = [1.0]
+
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        tile = core.nram.alloc(64, x.dtype, "tile")
+        await core.memcpy(tile, x[core.core_id])
+        core.mul(tile, tile, scale[0])
+        await core.memcpy(out[core.core_id], tile)
+
+    device = Device()
+    device.watch_host_data()
+    x, out = device.upload(X, "x"), device.alloc(X.shape, X.dtype, "out")
+    for scale[0] in (2.0, 3.0):
+        device.launch(kernel, x, out, dim=4)
+        device.synchronize()
+    report = device.verify()
     assert report.ok, report.text()

@@ -122,6 +122,7 @@ def test_launch(verify_kernel):
     result = pytester.runpytest_subprocess(*PLUGIN)
     result.assert_outcomes(failed=2)
     text = result.stdout.str()
+    assert "During handling" not in text
     assert "verify_kernel has no option 'refrence': did you mean reference? choose one of device, dim, " in text
     assert "verify_kernel: LaunchError: sound: dim.x = 3 for UNION1" in text
     assert len(text.splitlines()) < 30

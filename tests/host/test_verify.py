@@ -300,6 +300,29 @@ def test_wrong_arguments_show_the_callers_line_alone():
     assert files == ["test_verify.py", "verify.py"]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"plan": 3}, "plan=3 is no plan: make one with mlusim.plan(NAME, *shapes)"),
+        ({"planned": "out"}, "planned='out' names the output that a plan splits, and there is none: give plan= too"),
+        ({"rewrites": "out"}, "rewrites='out': give a tuple of names of outputs, such as ('out',), or True for all"),
+        ({"rewrites": 3}, "rewrites=3: give a tuple of names of outputs, such as ('out',), or True for all"),
+        ({"rewrites": ("o",)}, "rewrites names ['o'], which are no outputs: they are ['out']"),
+        ({"tolerance": "1"}, "tolerance='1': it is a number of at least 0, relative to the reference"),
+        ({"tolerance": -1.0}, "tolerance=-1.0: it is a number of at least 0, relative to the reference"),
+        ({"tolerance": float("nan")}, "tolerance=nan: it is a number of at least 0, relative to the reference"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused(options, message):
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        verify(double, X, Output.like(X), **options)
+
+
+def test_the_class_output_is_no_output():
+    with pytest.raises(InputError, match=r"^out is the class Output: give Output\(shape, dtype\) or InOut\(array\)$"):
+        verify(double, X, Output)
+
+
 @pytest.mark.parametrize("debugger", ["pdb", "pydevd"])
 def test_a_debugger_may_hold_a_kernel(debugger):
     # A module of that name on the stack is what a debugger looks like from another thread.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mlusim.cores.instructions.record import Extent, Instruction, Match, Operand, Overlap, Types, same_size
+from mlusim.cores.instructions.record import Extent, Instruction, Match, Operand, Overlap, Types
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError
 from mlusim.memory.view import View
@@ -157,24 +157,43 @@ def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
         )
 
 
-def check_aligned(instruction: Instruction | None, name: str, board: Board, view: View) -> None:
+def check_all_aligned(instruction: Instruction | None, name: str, board: Board, views: Sequence[View]) -> None:
+    """`check_aligned` for the result, which comes first, and its sources."""
+    sources = max((view.nbytes for view in views[1:]), default=None)
+    for position, view in enumerate(views):
+        check_aligned(instruction, name, board, view, source_bytes=None if position else sources)
+
+
+def check_aligned(
+    instruction: Instruction | None, name: str, board: Board, view: View, *, source_bytes: int | None = None
+) -> None:
     """1xx and 2xx (B): 64 B addresses, sizes a multiple of 128 B, or what the instruction's record says.
 
-    Of what does not work element by element, the padding of an allocation may complete the tail.
+    Args:
+        instruction, name, board: what is called, and where.
+        view: one of its operands.
+        source_bytes: for the result: the largest of its sources. Where the result is less, as of a reduction, the
+            instruction takes no length of it, and the padding of an allocation may complete its tail.
+
+    So it may that of all operands of pools, which take channels, and of `mirror`: ASSUMED, because what 2xx needs of
+    channels and of rows that are mirrored is not known, and operators on 2xx mirror tiles of any width.
+
+    Raises `OperandError` where it does not hold.
     """
     multiple = ALIGNED_SIZE_BYTES if instruction is None else instruction.multiple_2xx
     address, nbytes = view.allocation.address + view.offset, view.nbytes
-    padded = view.offset + nbytes == view.allocation.nbytes
-    if instruction is not None and instruction.geometry is same_size:
-        padded = False
-    if address % ALIGNED_ADDRESS_BYTES or (nbytes % multiple and not padded):
-        raise OperandError(
-            f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B alignment and a "
-            f"multiple of {multiple} B; allocate whole {multiple} B and compute on all of them"
-        )
     ragged = [extent for extent in view.shape if extent * view.itemsize % multiple]
     if instruction is not None and instruction.sides_2xx and ragged:
         raise OperandError(
             f"{name} of {view!r}: on arch {board.arch} height and width are each a multiple of {multiple} B, and "
             f"{ragged[0]} elements are {ragged[0] * view.itemsize} B; pad the matrix"
+        )
+    lengthless = source_bytes is not None and nbytes < source_bytes
+    if instruction is not None and (instruction.group == "Pools" or instruction.name == "mirror"):
+        lengthless = True
+    padded = lengthless and view.offset + nbytes == view.allocation.nbytes
+    if address % ALIGNED_ADDRESS_BYTES or (nbytes % multiple and not padded):
+        raise OperandError(
+            f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B alignment and a "
+            f"multiple of {multiple} B; allocate whole {multiple} B and compute on all of them"
         )
