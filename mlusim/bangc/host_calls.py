@@ -16,7 +16,7 @@ cnrtNotifierCreate 1|cnrtNotifierCreateWithFlags 2|cnrtNotifierDestroy 1|cnrtPla
 cnrtQueryNotifier 1|cnrtNotifierDuration 3|cnrtNotifierElapsedTime 3
 cnrtSetDevice 1|cnrtGetDevice 1|cnrtGetDeviceCount 1|cnrtGetDeviceProperties 2|cnrtDeviceGetAttribute 3|cnrtInit 1
 cnrtDestroy 0|cnrtGetDeviceHandle 2|cnrtSetCurrentDevice 1|cnrtGetLastError 0|cnrtPeekAtLastError 0
-cnrtRuntimeGetVersion 1|cnrtGetLibVersion 3|cnrtInvokeKernel 6|cnrtDeviceReset 0|cnrtCreateQueue 1
+cnrtRuntimeGetVersion 1|cnrtGetLibVersion 3|cnrtDeviceReset 0|cnrtCreateQueue 1
 cnrtDestroyQueue 1|cnrtSyncQueue 1|cnrtCreateNotifier 1|cnrtDestroyNotifier 1
 cnrtMallocHost 2|cnrtQueryQueue 1|cnrtCastDataType_V2 7|cnrtCastDataType 6|cnrtConvertFloatToHalf 2
 cnrtConvertHalfToFloat 2|cnrtQueueCreateWithFlags 2|cnrtHostMallocWithFlags 3

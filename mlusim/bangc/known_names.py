@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mlusim.bangc import intrinsics, toolchain
 from mlusim.cores.instructions.conversion import conversion
 
@@ -11,6 +13,25 @@ def is_unknown(name: str) -> bool:
     if not looks_like(name) or name in intrinsics.names() or name in toolchain.header_names():
         return False
     return name.startswith("__bang_") or conversion(name) is None
+
+
+# Why there is no such instruction here, by a part of its name.
+_REASONS = (
+    (r"_perf_", "a performance counter of the hardware; reports have the simulator's counts"),
+    (r"remote", "it writes to another chip, and one board is simulated"),
+    (r"_rand$", "the hardware's random numbers have no definition; give random numbers as an input"),
+    (r"int4", "no public text tells which half of a byte holds the first of two int4 values"),
+    (r"fix8|tf32|_sr$", "no public text tells how the board rounds or stores these numbers"),
+    (
+        r"discrete_atomic|bexpand|breduce|histogram|sparse|qpreset|active_f|tiling",
+        "no public text tells what it computes",
+    ),
+)
+
+
+def why_missing(name: str) -> str:
+    """Why an intrinsic that public headers declare is not simulated; empty for other names."""
+    return next((reason for part, reason in _REASONS if re.search(part, name)), "")
 
 
 _PREFIXES = (

@@ -13,7 +13,7 @@ from mlusim.bangc.debug_lines import line_table
 from mlusim.bangc.entries import Entry
 from mlusim.bangc.entry_points import EntryPoint, entry_point
 from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
-from mlusim.bangc.known_names import is_unknown
+from mlusim.bangc.known_names import is_unknown, why_missing
 from mlusim.bangc.rewriting import Rewritten, rewrite
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board, board
@@ -167,7 +167,8 @@ class Module:
         """What there is to say of an intrinsic that the simulator does not know."""
         others = sorted(set(self.missing) - {name})
         rest = f"; the file also calls {', '.join(others)}, unknown too" if others else ""
-        near = nearest(name, intrinsics.names())
+        reason = why_missing(name)
+        near = f"{reason}; " if reason else nearest(name, intrinsics.names())
         return f"{name} is not simulated: {near}All other intrinsics of {self.path.name} are known{rest}".replace(
             "All other intrinsics of", "the other intrinsics of"
         )

@@ -82,6 +82,15 @@ class Site:
         return f"{Path(self.file).name}:{self.line}"
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether its line is one of a compiled kernel."""
+        return not self.file.startswith("<") and Path(self.file).suffix not in ("", ".py")
+
+    def call(self, name: str) -> str:
+        """A call that waits, in the kernel's language: `await core.sync_io()` in Python, `__sync_io()` in BANG C."""
+        return f"`__{name}`" if self.is_compiled else f"`await core.{name}`"
+
+    @property
     def who(self) -> str:
         """`task 3, cluster 0 core 3, io pipe`."""
         pipe = f", {self.pipe} pipe" if self.pipe in PIPES[:-1] else f", {self.pipe}" if self.pipe != "sync" else ""

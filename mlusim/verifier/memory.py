@@ -17,7 +17,7 @@ from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
-from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.flow import Flow, Unwritten
 from mlusim.verifier.order import LANES, Order
 from mlusim.verifier.planned import is_output
@@ -64,11 +64,15 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
                 sites=sites,
                 rule="fresh memory holds whatever was there before, not zeros"
                 + ("" if len(sites) == 1 else f"; by {sites[1].place} it counts"),
-                remedy="write these bytes first (memcpy, fill, write_zero), or read only those that were written",
+                remedy=f"write these bytes first ({_writers(sites[0])}), or read only those that were written",
             ),
             1,
         )
     return [replace(finding, times=times) for finding, times in found.values()]
+
+
+def _writers(site: Site) -> str:
+    return "__memcpy, __bang_write_value" if site.is_compiled else "memcpy, fill, write_zero"
 
 
 def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Integers:

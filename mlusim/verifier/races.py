@@ -170,9 +170,10 @@ class Races:
             (True, True): f"{first.operation} and {second.operation} write the same bytes of {name} in any order",
         }[writes]
         sync, pipe = LANE_SYNCS[lane]
+        waits = first.call(f"{sync}()")
         blocking = ""
         if first.operation == "memcpy" and lane != POSTED:
-            blocking = f"\nor wait for the copy at {first.place}: `await core.memcpy(...)`"
+            blocking = f"\nor wait for the copy at {first.place}: {first.call('memcpy(...)')}"
         return Finding(
             kind="race",
             title=title,
@@ -180,7 +181,7 @@ class Races:
             nbytes=nbytes,
             sites=(first, second),
             rule=f"{_LANE_NAMES[first.pipe]} and {_LANE_NAMES[second.pipe]} run side by side; only a sync orders them",
-            remedy=f"`await core.{sync}()`, which waits for {pipe}, between {first.place} and {second.place}{blocking}",
+            remedy=f"{waits}, which waits for {pipe}, between {first.place} and {second.place}{blocking}",
             times=times,
             fields={"sync": sync},
         )
@@ -232,7 +233,7 @@ class Races:
             sync, all_of = "sync_cluster", "all cores of the cluster and its memory core"
         else:
             sync, all_of = "sync_all", "all cores and memory cores of the union"
-        barrier = f"`await core.{sync}()` in {all_of}, after {first.place} and before {second.place}"
+        barrier = f"{first.call(sync + '()')} in {all_of}, after {first.place} and before {second.place}"
         remedy = f"{barrier}\nor {own_bytes}"
         if self.accesses.write[a] and self.accesses.write[b]:
             # A barrier alone makes one of the two writes useless.
@@ -268,7 +269,7 @@ def _with(chief: Finding, others: tuple[Finding, ...]) -> Finding:
     return replace(
         chief,
         folded=others,
-        remedy=f"`await core.sync()`, which waits for all pipes, {between}",
+        remedy=f"{chief.sites[0].call('sync()')}, which waits for all pipes, {between}",
         fields=chief.fields | {"sync": "sync"},
     )
 

@@ -65,7 +65,7 @@ def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
                 nbytes=int((stops - starts).sum()),
                 sites=(site,),
                 rule="a buffer lives until its scope ends; the next one there has the same bytes",
-                remedy=f"`await core.{sync}()`, which waits for {pipe}, before the scope of {allocation.name} ends",
+                remedy=f"{site.call(sync + '()')}, which waits for {pipe}, before the scope of {allocation.name} ends",
                 times=count,
                 fields={"sync": sync},
             )

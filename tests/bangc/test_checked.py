@@ -55,3 +55,14 @@ def test_a_faulty_kernel_is_found(module: bangc.Module, name: str) -> None:
 def test_a_sound_kernel_is_not_blamed(module: bangc.Module, name: str) -> None:
     report = mlusim.verify(module[name], X, Output.like(X), dim=4, reference=X + 1)
     assert report.ok, report.text()
+
+
+def test_remedies_are_in_the_kernel_s_language(module: bangc.Module) -> None:
+    remedies = {
+        name: "\n".join(finding.remedy for finding in mlusim.verify(module[name], X, Output.like(X), dim=4).errors)
+        for name in ("no_sync_before_compute", "shared_memory_without_a_barrier", "sum_of_nothing")
+    }
+    assert "`__sync_io()`" in remedies["no_sync_before_compute"]
+    assert "`__sync_cluster()`" in remedies["shared_memory_without_a_barrier"]
+    assert "__bang_write_value" in remedies["sum_of_nothing"]
+    assert "core." not in "".join(remedies.values())

@@ -12,7 +12,7 @@ import pytest
 from mlusim import Device, bangc
 from mlusim.bangc.host import run_program
 from mlusim.cli.program import program
-from mlusim.errors import InputError
+from mlusim.errors import InputError, KernelError
 
 KERNELS = Path(__file__).parent / "kernels"
 
@@ -88,3 +88,21 @@ def test_a_program_in_the_names_of_older_runtimes_runs(capsys: pytest.CaptureFix
     assert run_program(bangc.compile(KERNELS / "older.mlu"), device) == 0
     assert capsys.readouterr().out == "PASSED\n"
     device.verify().check()
+
+
+@pytest.mark.parametrize("what", ["array", "buffer", "prepared"])
+def test_kernels_are_invoked_without_launch_syntax(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    device = Device()
+    assert run_program(bangc.compile(KERNELS / "invoked.mlu"), device, (what,)) == 0
+    assert capsys.readouterr().out == "PASSED\n"
+    assert device.log.launches[0].kernel == "scale"
+    device.verify().check()
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [("short", "as many, and as large, as the entry's parameters"), ("stranger", "the function to invoke is an entry")],
+)
+def test_a_wrong_invocation_is_an_error_at_its_line(what: str, message: str) -> None:
+    with pytest.raises(KernelError, match=rf"main, invoked\.mlu:4\d: .*{message}"):
+        run_program(bangc.compile(KERNELS / "invoked.mlu"), Device(), (what,))

@@ -105,5 +105,6 @@ enum mluPoolBPOverlap { OVERLAP_ACC, OVERLAP_COVER };
 // Made from the table of instructions, for each compiler and version.
 #include "mlusim_intrinsics.h"
 #include "mlusim/scalar.h"
+#include "mlusim/invoke.h"
 
 #endif  // MLUSIM_MLU_H_

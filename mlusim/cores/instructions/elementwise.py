@@ -247,7 +247,7 @@ ARITHMETIC: list[Instruction] = [
         divide,
         "dst = src0 / src1; integers truncate",
         _A,
-        intrinsics=("__bang_div", "__cn_vector_div_f32_rn"),
+        intrinsics=("__bang_div", "__cn_vector_div_f32_rn", "__cn_vector_div_s32"),
         # On arch 372 it takes room to work in.
         forms=("dst[n] src0[n] src1[n]|number n", "dst[n] src0[n] src1[n]|number src_addition[n] n"),
         cycles=False,

@@ -1,0 +1,72 @@
+// Launches of host code without `<<<...>>>`: `cnrtInvokeKernel` and its older forms, which take arguments one by one.
+#ifndef MLUSIM_INVOKE_H_
+#define MLUSIM_INVOKE_H_
+
+#include <string>
+#include <vector>
+
+#define MLUSIM_HERE const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()
+
+// Bytes of the arguments that were added, in order.
+struct cnrtKernelParamsBuffer { std::vector<std::string> values; };
+typedef cnrtKernelParamsBuffer *cnrtKernelParamsBuffer_t;
+typedef struct cnrtKernelInitParam *cnrtKernelInitParam_t;
+
+inline cnrtRet_t cnrtGetKernelParamsBuffer(cnrtKernelParamsBuffer_t *made) {
+    return *made = new cnrtKernelParamsBuffer, cnrtSuccess;
+}
+inline cnrtRet_t cnrtKernelParamsBufferAddParam(cnrtKernelParamsBuffer_t buffer, const void *value, size_t size) {
+    return buffer->values.emplace_back(static_cast<const char *>(value), size), cnrtSuccess;
+}
+inline cnrtRet_t cnrtDestroyKernelParamsBuffer(cnrtKernelParamsBuffer_t buffer) { return delete buffer, cnrtSuccess; }
+
+// A kernel's own memory needs no preparation here.
+inline cnrtRet_t cnrtCreateKernelInitParam(cnrtKernelInitParam_t *made) { return *made = nullptr, cnrtSuccess; }
+inline cnrtRet_t cnrtInitKernelMemory(const void *, cnrtKernelInitParam_t) { return cnrtSuccess; }
+inline cnrtRet_t cnrtDestroyKernelInitParamAndMemory(cnrtKernelInitParam_t) { return cnrtSuccess; }
+
+namespace mlusim {
+
+inline const Entry &entry_at(const void *function, const char *file, int line) {
+    for (const Entry *one = mlusim_entries(); one; one = one->next)
+        if (one->function == function) return *one;
+    mlusim_leave(1, "the function to invoke is an entry (__mlu_entry__, __mlu_global__) that is no template", file, line);
+    __builtin_unreachable();
+}
+
+inline cnrtRet_t invoke(const Entry &entry, Grid dim, int kind, const std::vector<std::string> &values, void *queue,
+                        const char *file, int line) {
+    std::string bytes;
+    bool fits = values.size() == entry.count;
+    for (size_t k = 0; fits && k < entry.count; ++k) {
+        fits = values[k].size() == entry.sizes[k];
+        bytes += values[k];
+        bytes.resize((bytes.size() + 15) / 16 * 16);
+    }
+    if (!fits) mlusim_leave(1, "the arguments to invoke with are as many, and as large, as the entry's parameters", file, line);
+    __mlusim_launch(entry.name, const_cast<void *>(entry.function), reinterpret_cast<void *>(entry.body), dim.x, dim.y,
+                    dim.z, kind, queue, &bytes[0], bytes.size(), file, line);
+    return cnrtSuccess;
+}
+
+}  // namespace mlusim
+
+inline cnrtRet_t cnrtInvokeKernel(const void *function, cnrtDim3_t dim, cnrtFunctionType_t kind, void **arguments, size_t,
+                                  cnrtQueue_t queue, MLUSIM_HERE) {
+    const mlusim::Entry &entry = mlusim::entry_at(function, mlusim_f, mlusim_l);
+    std::vector<std::string> values;
+    for (size_t k = 0; k < entry.count; ++k) values.emplace_back(static_cast<char *>(arguments[k]), entry.sizes[k]);
+    return mlusim::invoke(entry, dim, kind, values, queue, mlusim_f, mlusim_l);
+}
+inline cnrtRet_t cnrtInvokeKernel_V2(const void *function, cnrtDim3_t dim, cnrtKernelParamsBuffer_t arguments,
+                                     cnrtFunctionType_t kind, cnrtQueue_t queue, MLUSIM_HERE) {
+    const mlusim::Entry &entry = mlusim::entry_at(function, mlusim_f, mlusim_l);
+    return mlusim::invoke(entry, dim, kind, arguments->values, queue, mlusim_f, mlusim_l);
+}
+inline cnrtRet_t cnrtInvokeKernel_V3(const void *function, cnrtKernelInitParam_t, cnrtDim3_t dim,
+                                     cnrtKernelParamsBuffer_t arguments, cnrtFunctionType_t kind, cnrtQueue_t queue,
+                                     void *, MLUSIM_HERE) {
+    return cnrtInvokeKernel_V2(function, dim, arguments, kind, queue, mlusim_f, mlusim_l);
+}
+
+#endif  // MLUSIM_INVOKE_H_
