@@ -247,7 +247,8 @@ def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     room = board.nram_usable_bytes - (len(each) + 1) * (board.vector_alignment_bytes - 1)
     most, positions = max((room - sum(each)) // itemsize, 1), math.prod(lookups.positions)
     # Fewer lookups than cores leave cores to parts of a row.
-    parts = {ceil_div(board.cores * rounds, positions) for rounds in ROUNDS if positions < board.cores}
+    fewest = [board.cores * rounds // positions for rounds in ROUNDS if positions < board.cores]
+    parts = {count for least in fewest for count in (least, least + 1)}
     evenly = {ceil_div(math.prod(lookups.row_shape), count) for count in parts}
     for row_sizes in sorted({blocks(lookups.row_shape, limit) for limit in {most} | {s for s in evenly if s < most}}):
         fits = room // (sum(each) + math.prod(row_sizes) * itemsize)
