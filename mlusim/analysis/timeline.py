@@ -14,6 +14,7 @@ import numpy as np
 from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
 from mlusim.analysis.spans import KINDS, LANES, Fractions, Spans, coverage, shares, spans
 from mlusim.analysis.style import BLACK, INK, PAPER, legend_below, new_figure, nothing_ran, time_unit
+from mlusim.analysis.windows import pieces
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,18 +39,19 @@ _START_UP, _WAITING = ([name for name, _ in KINDS].index(waits) for waits in ("D
 
 def draw_timeline(records: Records, title: str = "Timeline", about: str = "") -> Figure:
     """A figure of the timeline; at most `MAX_UNITS` cores and memory cores, evenly chosen from those that worked."""
-    every = spans(records)
-    active = np.unique(np.concatenate([records.task_unit, every.unit]))
+    working, used_lanes = _at_work(records)
+    active = np.unique(np.concatenate([records.task_unit, working]))
     # A memory core that only started and returned would be an empty row.
-    works = np.isin(active, every.unit)
+    works = np.isin(active, working)
     active = active[works] if works.any() else active
     if not len(active) or not records.time_ps:
         figure = new_figure(2.2, title, about)
         nothing_ran(figure.subplots(), "nothing was launched: there is nothing to do")
         return figure
     shown = active[np.unique(np.linspace(0, len(active) - 1, min(len(active), MAX_UNITS)).round().astype(int))]
-    lanes = [lane for lane in LANES if (every.lane == lane).any()]
-    some = every.where(np.isin(every.unit, shown))
+    lanes = [lane for lane in LANES if lane in used_lanes]
+    records = _of_units(records, shown)
+    some = spans(records)
     unit, scale = time_unit(records.time_ps)
     summed = int(np.bincount(some.unit).max()) > _MAX_ROW_SPANS
     pipes = ", ".join(LANES[lane] for lane in lanes)
@@ -61,7 +63,7 @@ def draw_timeline(records: Records, title: str = "Timeline", about: str = "") ->
     if len(shown) < len(active):
         subtitle += f"; {len(shown)} of {len(active)} active cores shown"
     height = len(shown) * (len(lanes) + _UNIT_GAP) * _LANE_IN + 1.4
-    core, low, high = _magnified(records, every, shown)
+    core, low, high = _magnified(records, some, shown)
     magnify = high - low < records.time_ps // 2
     extra = 0.24 * len(lanes) + 0.9 if magnify else 0.0
     figure = new_figure(height + extra, title, about, subtitle)
@@ -70,12 +72,32 @@ def draw_timeline(records: Records, title: str = "Timeline", about: str = "") ->
     _overview(axes, records, some, shown, lanes, summed=summed)
     axes.set_xlabel(f"time since the first launch [{unit}]")
     if magnify:
-        _detail(figure.add_subplot(grid[1]), records, every, core, lanes, (low, high))
+        _detail(figure.add_subplot(grid[1]), records, some, core, lanes, (low, high))
         x_low, x_high = ((at - records.start_of_run_ps) / scale for at in (low, high))
         axes.axvspan(x_low, x_high, facecolor="none", edgecolor=BLACK, lw=1.2, zorder=5)
     used = [kind for kind in range(len(KINDS)) if (some.kind == kind).any()]
     legend_below(figure, [_patch(*KINDS[kind]) for kind in used])
     return figure
+
+
+def _at_work(records: Records) -> tuple[Integers, set[int]]:
+    """The units whose pipes took time, and which pipes did; a long log in pieces."""
+    units = np.zeros(records.units, bool)
+    lanes: set[int] = set()
+    for part in pieces(records):
+        every = spans(part)
+        units[every.unit] = True
+        lanes |= set(np.unique(every.lane).tolist())
+    return np.flatnonzero(units), lanes
+
+
+def _of_units(records: Records, shown: Integers) -> Records:
+    """The records of some engines."""
+    numbers, first = [], 0
+    for part in pieces(records):
+        numbers.append(first + np.flatnonzero(np.isin(part.engine, shown)))
+        first += len(part)
+    return records.part(np.concatenate(numbers), records.start_of_run_ps, records.end_of_run_ps)
 
 
 def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Figure:
