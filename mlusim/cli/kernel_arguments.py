@@ -14,6 +14,7 @@ from mlusim.cli.options import (
     SHAPE,
     SectionedCommand,
     complete_assignment,
+    make_seed_option,
 )
 from mlusim.errors import InputError
 
@@ -66,13 +67,7 @@ def argument_options(given: str = "", *, several: bool = False) -> list[click.Pa
             help="Shape of the tensors without --arg: random inputs, and the last one the output.",
         ),
         click.Option(["--dtype"], type=ELEMENT_TYPE, metavar="DTYPE", help="Their element type. [default: float32]"),
-        click.Option(
-            ["--seed"],
-            type=click.IntRange(min=0),
-            default=0,
-            metavar="NUMBER",
-            help="Of random inputs. [default: 0]",
-        ),
+        make_seed_option(),
         click.Option(
             ["--dim"],
             multiple=several,

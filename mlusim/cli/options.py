@@ -256,6 +256,13 @@ def devices_option(function: Function) -> Function:
     )(function)
 
 
+def make_seed_option() -> click.Option:
+    """--seed, for a list of parameters."""
+    return click.Option(
+        ["--seed"], type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Of random inputs. [default: 0]"
+    )
+
+
 def make_full_option() -> click.Option:
     """--full, for a list of parameters."""
     return click.Option(["--full"], is_flag=True, help=_FULL)

@@ -19,6 +19,7 @@ from mlusim.cli.options import (
     complete_assignment,
     complete_from,
     make_full_option,
+    make_seed_option,
 )
 from mlusim.cli.paths import make_force_option
 
@@ -182,13 +183,7 @@ def run_options() -> list[click.Parameter]:
             ["--data"], is_flag=True, help="Run on real bytes. By default timing only: the same figures, sooner."
         ),
         click.Option(["--steady"], **STEADY),
-        click.Option(
-            ["--seed"],
-            type=click.IntRange(min=0),
-            default=0,
-            metavar="NUMBER",
-            help="Of the random inputs. [default: 0]",
-        ),
+        make_seed_option(),
         click.Option(
             ["--db"],
             type=NEW_FILE,
