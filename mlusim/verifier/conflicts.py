@@ -8,22 +8,16 @@ task touches. Both are pruned by what later syncs have ordered, before any bytes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers, alike, distinct, expand, overlap, shared
+from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.cells import Cells
 from mlusim.verifier.order import ASYNCHRONOUS_LANES, LANES, Order, in_order
+from mlusim.verifier.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier_first, in_batches, touching
 
-Pairs = tuple[Integers, Integers]
-
-# Pairs up to which looking at all of them is cheap, and those looked at in one go: in the caches, and in little memory.
-_FEW_PAIRS = 1 << 21
-_PAIRS_AT_ONCE = 1 << 18
-_BATCH = 1 << 12
 # Pairs for each access up to which the windows of a task are looked through pair by pair.
 _WINDOWS = 16
 _SHARED_MEMORIES = ("gdram", "sram")
@@ -69,7 +63,7 @@ def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pai
     first = np.searchsorted(place, place[mine], side="right")
     last = np.searchsorted(place, done[mine], side="right")
     found = _by_window(order, some, space, (mine, first, last))
-    if int((last - first).sum()) > _WINDOWS * len(some) + _FEW_PAIRS:
+    if int((last - first).sum()) > _WINDOWS * len(some) + FEW_PAIRS:
         found = _by_kind(order, some, space)
     for a, b in found:
         yield kept[a], kept[b]
@@ -84,12 +78,12 @@ def _by_window(
     unordered = np.array([[not in_order(one, other) for other in range(len(LANES))] for one in range(len(LANES))])
     number, address = space.number[some.alloc], space.address[some.alloc]
     low, high = some.low + address, some.high + address
-    for one, following in _chunks(first, last):
+    for one, following in chunks(first, last):
         a, b = rows[one], following
         meet = (number[a] == number[b]) & (some.write[a] | some.write[b]) & unordered[lane[a], lane[b]]
         meet &= (low[a] < high[b]) & (low[b] < high[a])
         a, b = a[meet], b[meet]
-        for exact in _in_batches(some, a, b, address[a] - address[b]):
+        for exact in in_batches(some, a, b, address[a] - address[b]):
             yield a[exact], b[exact]
 
 
@@ -144,13 +138,13 @@ def _overlapping(
     in_time = np.searchsorted(begin[by_begin], until, side="right") - np.arange(1, len(low) + 1)
     ordered, count = (by_low, in_space) if in_space.sum() <= in_time.sum() else (by_begin, in_time)
     following = np.arange(1, len(low) + 1)
-    for one, index in _chunks(following, following + count):
+    for one, index in chunks(following, following + count):
         a, b = ordered[one], ordered[index]
         meet = (memory[a] == memory[b]) & (kinds.write[a] | kinds.write[b])
         meet &= (low[a] < high[b]) & (low[b] < high[a])
         meet &= ((begin[a] < last[b]) & (begin[b] <= done[a])) | ((begin[b] < last[a]) & (begin[a] <= done[b]))
         a, b = a[meet], b[meet]
-        for exact in _in_batches(kinds, a, b, address[a] - address[b]):
+        for exact in in_batches(kinds, a, b, address[a] - address[b]):
             yield from zip(a[exact].tolist(), b[exact].tolist(), strict=True)
 
 
@@ -212,14 +206,14 @@ def _across_groups(
         return
     low, high = some.low[kept], some.high[kept]
     last = np.searchsorted(low, high, side="left")
-    for one, index in _chunks(np.arange(1, len(kept) + 1), last):
+    for one, index in chunks(np.arange(1, len(kept) + 1), last):
         a, b = kept[one], kept[index]
         meet = (group[a] != group[b]) & (some.write[a] | some.write[b])
         launch, other = order.launch[task[a]], order.launch[task[b]]
         meet &= (launch == other) | ~order.launches_in_order[launch, other]
         a, b = a[meet], b[meet]
         exact = touching(some, a, b)
-        yield _sorted(rows[a[exact]], rows[b[exact]])
+        yield earlier_first(rows[a[exact]], rows[b[exact]])
 
 
 def _within_group(
@@ -239,99 +233,9 @@ def _within_group(
             begins = np.searchsorted(order.clock_of(other, one), segment[mine], side="right")
             first = np.searchsorted(segment[theirs], over, side="left")
             last = np.searchsorted(segment[theirs], begins, side="left")
-            for row, index in _chunks(first, last):
+            for row, index in chunks(first, last):
                 a, b = mine[row], theirs[index]
                 meet = (some.write[a] | some.write[b]) & (some.low[a] < some.high[b]) & (some.low[b] < some.high[a])
                 a, b = a[meet], b[meet]
                 exact = touching(some, a, b)
-                yield _sorted(rows[a[exact]], rows[b[exact]])
-
-
-def _in_batches(accesses: Accesses, a: Integers, b: Integers, apart: Integers) -> Iterator[Integers]:
-    """As `touching`, a part at a time, for those who stop at the first: those that take no work before the others."""
-    whole = accesses.single_run
-    certain = whole[accesses.geometry[a]] & whole[accesses.geometry[b]]
-    yield np.flatnonzero(certain)
-    left = np.flatnonzero(~certain)
-    for begin in range(0, len(left), _BATCH):
-        some = left[begin : begin + _BATCH]
-        yield some[touching(accesses, a[some], b[some], apart[some])]
-
-
-def touching(accesses: Accesses, a: Integers, b: Integers, delta: Any = 0) -> Integers:
-    """Of pairs whose extents overlap, the numbers of those that share a byte.
-
-    Args:
-        accesses: the table.
-        a, b: rows of it.
-        delta: address of the allocation of each of `a` less that of `b`, where these differ.
-    """
-    if not len(a):
-        return a
-    whole = accesses.single_run
-    one, other = accesses.geometry[a], accesses.geometry[b]
-    # Of two single runs the extents are all.
-    certain = whole[one] & whole[other]
-    if certain.all():
-        return np.arange(len(a))
-    apart = accesses.offset[a] - accesses.offset[b] + delta
-    if certain.any():
-        left = np.flatnonzero(~certain)
-        apart_left = apart[left]
-        exact = _exactly(accesses, one[left], other[left], apart_left)
-        certain[left[exact]] = True
-        return np.flatnonzero(certain)
-    return _exactly(accesses, one, other, apart)
-
-
-def disjoint(accesses: Accesses) -> bool:
-    """Whether no two of some accesses of one allocation share a byte; False too where that takes long to tell.
-
-    Boxes of equal shapes are compared once for each distance between them, so that tiles of a tensor take little work
-    however many bytes they have.
-    """
-    if any(not accesses.geometries[number].strided for number in distinct(accesses.geometry).tolist()):
-        return False
-    some = accesses.where(np.argsort(accesses.low, kind="stable"))
-    following = np.arange(1, len(some) + 1)
-    last = np.searchsorted(some.low, some.high, side="left")
-    if int(np.maximum(last - following, 0).sum()) > _FEW_PAIRS:
-        return False
-    return not any(len(touching(some, a, b)) for a, b in _chunks(following, last))
-
-
-def _exactly(accesses: Accesses, one: Integers, other: Integers, apart: Integers) -> Integers:
-    """Of pairs of geometries so many bytes apart, the numbers of those that share a byte."""
-    first, kind, _ = alike(one, other, apart)
-    geometries = accesses.geometries
-    places = zip(one[first].tolist(), other[first].tolist(), apart[first].tolist(), strict=True)
-    hit = [overlap(geometries[mine], between, geometries[theirs], 0) for mine, theirs, between in places]
-    return np.flatnonzero(np.array(hit, bool)[kind])
-
-
-def shared_bytes(accesses: Accesses, a: int, b: int, delta: int = 0) -> Pairs:
-    """Runs of bytes that two rows share, as offsets in the allocation of `a`; `delta` as in `touching`."""
-    one, offset = accesses.of(a)
-    other, other_offset = accesses.of(b)
-    return shared(one, offset, other, other_offset - delta)
-
-
-def _chunks(first: Integers, last: Integers) -> Iterator[Pairs]:
-    """`boxes.expand`, a part of the pairs at a time."""
-    counts = np.maximum(last - first, 0)
-    total = np.cumsum(counts)
-    if not len(total) or not total[-1]:
-        return
-    begin = 0
-    while begin < len(counts):
-        before = int(total[begin - 1]) if begin else 0
-        end = max(int(np.searchsorted(total, before + _PAIRS_AT_ONCE, side="right")), begin + 1)
-        rows, index = expand(first[begin:end], last[begin:end])
-        if len(rows):
-            yield rows + begin, index
-        begin = end
-
-
-def _sorted(a: Integers, b: Integers) -> Pairs:
-    """The earlier row first."""
-    return np.minimum(a, b), np.maximum(a, b)
+                yield earlier_first(rows[a[exact]], rows[b[exact]])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -13,9 +12,8 @@ from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Geometries, Geometry, Integers, distinct, geometry_of
+from mlusim.verifier.boxes import Integers, geometry_of
 from mlusim.verifier.cells import Cells, Flags
-from mlusim.verifier.conflicts import disjoint
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.order import LANES, Order
@@ -29,7 +27,7 @@ from mlusim.verifier.planned import (
     tile_text,
     tiles_as_accesses,
 )
-from mlusim.verifier.rows import runs_geometry
+from mlusim.verifier.same_counts import accesses_from, in_short, join, repeats_of
 from mlusim.verifier.tensor_use import TensorUse, untouched
 
 # What an access in the cells of a tensor stands for.
@@ -85,11 +83,11 @@ class Coverage:
         tiles = len(parts) > 1
         windows = self._windows(identity)
         if not (tiles or len(windows)):
-            run = _in_short(run, allocation.nbytes)
+            run = in_short(run, allocation.nbytes)
         # Atomics accumulate: what they write again is meant.
         meant = run.where(np.flatnonzero(~self._atomic(run)))
-        repeats, extra = _repeats(meant)
-        joined = _join(_join(run, parts[1]) if tiles else run, _join(windows, repeats))
+        repeats, extra = repeats_of(meant)
+        joined = join(join(run, parts[1]) if tiles else run, join(windows, repeats))
         kind = np.repeat(
             [_RUN, _TILE, _WINDOW, _REPEAT], [len(run), len(parts[1]) if tiles else 0, len(windows), len(repeats)]
         )
@@ -166,7 +164,7 @@ class Coverage:
             if geometry is not None:
                 geometries.append(geometry)
                 offsets.append(offset)
-        return _accesses_from(identity, np.array(offsets, np.int64), geometries)
+        return accesses_from(identity, np.array(offsets, np.int64), geometries)
 
     def _most_in_a_launch(self, cells: Cells, joined: Accesses, is_run: Flags, writes: Integers) -> Integers:
         """By cell, the most writes of any one launch: later launches may use a tensor again."""
@@ -199,7 +197,7 @@ class Coverage:
             nearest = int(np.argmin(np.abs(behind)))
             sites = (self._site(int(written[nearest]), "nearby", plan, int(self.accesses.low[written[nearest]])),)
         whole = nbytes == allocation.nbytes
-        by_plan = f"\nthe plan gives {describe_tile(plan, int(starts[0]))}." if plan is not None else ""
+        by_plan = f"\nthe plan gives {describe_tile(plan, int(starts[0]))}" if plan is not None else ""
         return Finding(
             kind="never-written",
             title=f"{allocation.name} is never written"
@@ -272,7 +270,7 @@ class Coverage:
 
 def _use_of_input(allocation: AllocationRecord, run: Accesses, *, known: bool) -> TensorUse:
     """The use of a tensor that no kernel may write: only how often each byte was read."""
-    run = _in_short(run, allocation.nbytes)
+    run = in_short(run, allocation.nbytes)
     cells = Cells(run, allocation.nbytes)
     reads = cells.count(~run.write)
     return TensorUse(
@@ -291,79 +289,3 @@ def _use_of_input(allocation: AllocationRecord, run: Accesses, *, known: bool) -
         expected_bytes=0,
         known=known,
     )
-
-
-def _join(one: Accesses, other: Accesses) -> Accesses:
-    def both(name: str) -> Any:
-        return np.concatenate([getattr(one, name), getattr(other, name)])
-
-    return Accesses(
-        both("record"),
-        both("alloc"),
-        both("offset"),
-        np.concatenate([one.geometry, other.geometry + len(one.geometries)]),
-        both("low"),
-        both("high"),
-        both("write"),
-        Geometries([*one.geometries, *other.geometries]),
-    )
-
-
-def _in_short(run: Accesses, nbytes: int) -> Accesses:
-    """The same counts with fewer accesses: those that have each byte of a tensor once are one access of all of it."""
-    writes, reads = np.flatnonzero(run.write), np.flatnonzero(~run.write)
-    parts = []
-    for rows in (writes, reads):
-        if len(rows) > 1 and _partition(run.where(rows), nbytes):
-            whole = _accesses_from(int(run.alloc[0]), np.zeros(1, np.int64), [Geometry(0, nbytes, ())])
-            parts.append(replace(whole, record=run.record[rows[:1]], write=run.write[rows[:1]]))
-        elif len(rows) and rows is writes:
-            # The order of reads and writes matters.
-            return run
-        else:
-            parts.append(run.where(rows))
-    return _join(parts[0], parts[1])
-
-
-def _partition(some: Accesses, nbytes: int) -> bool:
-    """Whether accesses have every byte of a tensor once."""
-    sizes = np.zeros(len(some.geometries), np.int64)
-    for number in distinct(some.geometry).tolist():
-        geometry = some.geometries[number]
-        if not geometry.strided or geometry.touched_bytes > geometry.run * geometry.count:
-            return False
-        sizes[number] = geometry.run * geometry.count
-    return int(sizes[some.geometry].sum()) == nbytes and disjoint(some)
-
-
-def _repeats(run: Accesses) -> tuple[Accesses, Integers]:
-    """Accesses of single operations that write bytes more than once, and how many times beyond the first."""
-    geometries, offsets, extra = [], [], []
-    written = distinct(run.geometry[run.write]).tolist()
-    several = [number for number in written if run.geometries[number].touched_bytes > run.geometries[number].nbytes]
-    if several:
-        for row in np.flatnonzero(run.write & np.isin(run.geometry, several)).tolist():
-            starts, stops, times = run.geometries[int(run.geometry[row])].repeats()
-            for many in np.unique(times).tolist():
-                mine = times == many
-                first, length = starts[mine], (stops - starts)[mine]
-                geometries.append(runs_geometry(first, length))
-                offsets.append(int(run.offset[row]))
-                extra.append(many)
-    alloc = int(run.alloc[0]) if len(run) else NONE
-    return _accesses_from(alloc, np.array(offsets, np.int64), geometries), np.array(extra, np.int64)
-
-
-def _accesses_from(alloc: int, offset: Integers, geometries: list[Geometry]) -> Accesses:
-    """One access for each geometry, of no operation."""
-    count = len(geometries)
-    low = offset + np.array([geometry.start for geometry in geometries], np.int64)
-    high = offset + np.array([geometry.stop for geometry in geometries], np.int64)
-    none = np.full(count, NONE, np.int64)
-    return Accesses(
-        none, np.full(count, alloc), offset, np.arange(count), low, high, np.ones(count, bool), Geometries(geometries)
-    )
-
-
-def _none_of(run: Accesses) -> Accesses:
-    return _accesses_from(int(run.alloc[0]) if len(run) else NONE, np.empty(0, np.int64), [])

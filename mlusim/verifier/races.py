@@ -11,11 +11,12 @@ from mlusim.cores.global_memory import ATOMIC_NAMES
 from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers, alike
-from mlusim.verifier.conflicts import Space, between_tasks, shared_bytes, within_tasks
+from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.handshakes import Handshakes
 from mlusim.verifier.order import LANES, POSTED, Order
+from mlusim.verifier.overlaps import shared_bytes
 from mlusim.verifier.remedies import LANE_SYNCS
 
 _LANE_NAMES = {

@@ -1,0 +1,88 @@
+"""Accesses of one tensor as others that count alike: fewer, joined, or one for each repetition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mlusim.log import NONE
+from mlusim.verifier.accesses import Accesses
+from mlusim.verifier.boxes import Geometries, Geometry, Integers, distinct
+from mlusim.verifier.overlaps import disjoint
+from mlusim.verifier.rows import runs_geometry
+
+
+def join(one: Accesses, other: Accesses) -> Accesses:
+    """The rows of both, those of the first first."""
+
+    def both(name: str) -> Any:
+        return np.concatenate([getattr(one, name), getattr(other, name)])
+
+    return Accesses(
+        both("record"),
+        both("alloc"),
+        both("offset"),
+        np.concatenate([one.geometry, other.geometry + len(one.geometries)]),
+        both("low"),
+        both("high"),
+        both("write"),
+        Geometries([*one.geometries, *other.geometries]),
+    )
+
+
+def in_short(run: Accesses, nbytes: int) -> Accesses:
+    """The same counts with fewer accesses: those that have each byte of a tensor once are one access of all of it."""
+    writes, reads = np.flatnonzero(run.write), np.flatnonzero(~run.write)
+    parts = []
+    for rows in (writes, reads):
+        if len(rows) > 1 and _partition(run.where(rows), nbytes):
+            whole = accesses_from(int(run.alloc[0]), np.zeros(1, np.int64), [Geometry(0, nbytes, ())])
+            parts.append(replace(whole, record=run.record[rows[:1]], write=run.write[rows[:1]]))
+        elif len(rows) and rows is writes:
+            # The order of reads and writes matters.
+            return run
+        else:
+            parts.append(run.where(rows))
+    return join(parts[0], parts[1])
+
+
+def _partition(some: Accesses, nbytes: int) -> bool:
+    """Whether accesses have every byte of a tensor once."""
+    sizes = np.zeros(len(some.geometries), np.int64)
+    for number in distinct(some.geometry).tolist():
+        geometry = some.geometries[number]
+        if not geometry.strided or geometry.touched_bytes > geometry.run * geometry.count:
+            return False
+        sizes[number] = geometry.run * geometry.count
+    return int(sizes[some.geometry].sum()) == nbytes and disjoint(some)
+
+
+def repeats_of(run: Accesses) -> tuple[Accesses, Integers]:
+    """Accesses of single operations that write bytes more than once, and how many times beyond the first."""
+    geometries, offsets, extra = [], [], []
+    written = distinct(run.geometry[run.write]).tolist()
+    several = [number for number in written if run.geometries[number].touched_bytes > run.geometries[number].nbytes]
+    if several:
+        for row in np.flatnonzero(run.write & np.isin(run.geometry, several)).tolist():
+            starts, stops, times = run.geometries[int(run.geometry[row])].repeats()
+            for many in np.unique(times).tolist():
+                mine = times == many
+                first, length = starts[mine], (stops - starts)[mine]
+                geometries.append(runs_geometry(first, length))
+                offsets.append(int(run.offset[row]))
+                extra.append(many)
+    alloc = int(run.alloc[0]) if len(run) else NONE
+    return accesses_from(alloc, np.array(offsets, np.int64), geometries), np.array(extra, np.int64)
+
+
+def accesses_from(alloc: int, offset: Integers, geometries: list[Geometry]) -> Accesses:
+    """One access for each geometry, of no operation."""
+    count = len(geometries)
+    low = offset + np.array([geometry.start for geometry in geometries], np.int64)
+    high = offset + np.array([geometry.stop for geometry in geometries], np.int64)
+    none = np.full(count, NONE, np.int64)
+    return Accesses(
+        none, np.full(count, alloc), offset, np.arange(count), low, high, np.ones(count, bool), Geometries(geometries)
+    )
