@@ -25,9 +25,14 @@ def _load_refresh():
 
 refresh = _load_refresh()
 PAGES = [pytest.param(path, id=path.name) for path in refresh.PAGES]
+# These run sweeps, calibrations or dozens of processes.
+LONG = {"accuracy.md", "explore.md", "programs.md", "retime.md", "write-your-own-kernel.md"}
+RUNS = [
+    pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in LONG else []) for path in refresh.PAGES
+]
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", RUNS)
 def test_examples_run_and_print_what_the_page_shows(path, tmp_path):
     shown = path.read_text(encoding="utf-8")
     # Out of date after a change of the model? `python docs/refresh.py`, and read the difference.

@@ -131,8 +131,18 @@ def test_settings_are_of_their_defaults_type(folder):
     )
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-@pytest.mark.parametrize("group", ["sweep", "tune"])
+# Their examples try hundreds of plans.
+LONG = {("tune", "flip"), ("tune", "reverse"), ("tune", "tin_shift")}
+
+
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        pytest.param(group, name, marks=[pytest.mark.slow] if (group, name) in LONG else [])
+        for group in ("sweep", "tune")
+        for name in ENTRIES
+    ],
+)
 def test_every_operator_has_its_options_once_and_an_example_that_runs(group, name):
     command = main.commands[group].get_command(click.Context(main), name)
     options = [option for parameter in command.params for option in parameter.opts]
