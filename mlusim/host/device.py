@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -405,10 +404,10 @@ class Device:
         The error that ended a run is a finding of it. Values that kernels pass through Python objects are found where
         `watch_host_data` was called before they ran.
         """
-        from mlusim.verifier.check import check_log, sort_findings
+        from mlusim.verifier.check import check_log, with_findings
 
         report = check_log(self.log, self.board, name=name, rewrites=rewrites, left=left, stopped=self._error)
-        return replace(report, findings=tuple(sort_findings([*self.host_data, *report.findings])))
+        return with_findings(report, self.host_data)
 
     def result(self, name: str = "", *, theory_ops: int | None = None) -> Result:
         """Everything that ran so far as a result, without plan and output: its figures, its floor, its lines.

@@ -19,7 +19,7 @@ from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.results.moment import Repeat
-from mlusim.verifier.check import check_log, sort_findings
+from mlusim.verifier.check import check_log, with_findings
 from mlusim.verifier.compare import differs
 from mlusim.verifier.findings import Finding
 from mlusim.verifier.report import Report
@@ -122,7 +122,7 @@ def verify(  # noqa: PLR0913
             raise error.with_traceback(None) from None
         if len(results) == 1:
             result.output = next(iter(results.values()))
-    report = replace(report, findings=tuple(sort_findings([*wrong, *report.findings])), outputs=results, result=result)
+    report = replace(with_findings(report, wrong), outputs=results, result=result)
     result.report = report
     return report
 

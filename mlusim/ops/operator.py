@@ -34,6 +34,7 @@ from mlusim.ops.schema import (
 )
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
+from mlusim.planning.split import MORE_NRAM
 from mlusim.results.result import Result
 
 
@@ -114,7 +115,9 @@ class Operator:
         try:
             plan = self.plan(_limited(board, nram_limit_bytes), strategy, *tensors, **attributes)
         except PlanError as error:
-            raise PlanError(f"with nram_limit_bytes = {nram_limit_bytes}: {error.message}") from None
+            raise PlanError(
+                f"with nram_limit_bytes = {nram_limit_bytes}: {error.message.replace(MORE_NRAM, 'raise the limit')}"
+            ) from None
         if plan.nram_bytes > nram_limit_bytes:
             raise PlanError(
                 f"with nram_limit_bytes = {nram_limit_bytes}: {self.name} needs {plan.nram_bytes} B of NRAM at least, "

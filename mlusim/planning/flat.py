@@ -14,7 +14,7 @@ from mlusim.hardware import Board
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import TileCost, load_cost, predict_ps, store_cost, vector_ps
 from mlusim.planning.search import Candidate, best_by_strategy, task_counts
-from mlusim.planning.split import cut_evenly, in_runs
+from mlusim.planning.split import MORE_NRAM, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
 from mlusim.units import PS_PER_US, ceil_div, group_digits
 
@@ -80,7 +80,7 @@ def plan_flat(
     if not held[True]:
         raise PlanError(
             f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs two buffers a side "
-            f"for a block of {_n(block)} elements, {_n(2 * tile_bytes * block)} B: give it more nram_bytes"
+            f"for a block of {_n(block)} elements, {_n(2 * tile_bytes * block)} B; {MORE_NRAM}"
         )
     costs = _Costs(board, block, blocks, read_bytes, written_bytes, passes)
     choices = [

@@ -13,6 +13,7 @@ from mlusim.planning.lookup_geometry import ROUNDS, Extents, Lookups
 from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.search import Candidate, best_by_strategy
+from mlusim.planning.split import MORE_NRAM
 from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
 
 _WIDE = 1 << 31
@@ -106,7 +107,7 @@ def choose(job: Job, found: Sequence[LookupCandidate]) -> tuple[LookupCandidate,
                 f"usable NRAM of {job.board.name}; take strategy 'rows' or 'auto'"
                 if job.strategy == "slab" and found
                 else f"not one lookup of {_n(job.itemsize)} B fits in the {usable} B of usable NRAM of "
-                f"{job.board.name}; give the board more nram_bytes or fewer nram_reserved_bytes"
+                f"{job.board.name}; {MORE_NRAM}"
             )
         )
     chosen = allowed[0]

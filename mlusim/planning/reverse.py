@@ -26,7 +26,7 @@ from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import TileCost, load_cost, predict_ps, store_cost, vector_ps
 from mlusim.planning.reverse_groups import Group, Means, coalesce, means_of
 from mlusim.planning.search import Candidate, best_by_strategy
-from mlusim.planning.split import MAX_SEGMENTS, boxes, buffer_bytes, in_turn
+from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, in_turn
 from mlusim.planning.tiles import Tiles
 from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
 
@@ -106,7 +106,7 @@ def plan_reverse(
     if not choices:
         raise PlanError(
             f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 buffers of "
-            f"at least {VECTOR_BYTES} B: give it more nram_bytes"
+            f"at least {VECTOR_BYTES} B; {MORE_NRAM}"
         )
     return _plan(board, operator, strategy, words, itemsize, (groups, best_by_strategy(choices)))
 

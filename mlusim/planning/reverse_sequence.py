@@ -19,7 +19,7 @@ from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import TileCost, load_cost, move_ps, predict_ps, store_cost
 from mlusim.planning.search import Candidate, best_by_strategy
-from mlusim.planning.split import MAX_SEGMENTS, Integers, boxes, buffer_bytes, cut_evenly, in_runs
+from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, Integers, boxes, buffer_bytes, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
 from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
 
@@ -159,7 +159,7 @@ def plan_reverse_sequence(
     if not choices:
         raise PlanError(
             f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs up to 4 "
-            f"buffers of an element, each rounded up to {board.vector_alignment_bytes} B: give it more nram_bytes"
+            f"buffers of an element, each rounded up to {board.vector_alignment_bytes} B; {MORE_NRAM}"
         )
     fastest = best_by_strategy(choices)
     candidate = next(iter(fastest.values()))

@@ -20,6 +20,8 @@ from mlusim.units import ceil_div, group_digits
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Cuts = tuple[Integers, Integers]
 
+# The remedy where NRAM is too small; who set a limit for a call raises that instead.
+MORE_NRAM = "give the board more nram_bytes or fewer nram_reserved_bytes"
 # segnum is the number of segments minus one (B), so one strided copy takes this many rows.
 MAX_SEGMENTS = MAX_SEGNUM + 1
 
@@ -80,7 +82,7 @@ def choose_tier(
     if capacity < itemsize:
         raise PlanError(
             f"{board.name} has {room}, and allocations are rounded up to {board.vector_alignment_bytes} B: no element "
-            f"of {itemsize} B fits; give the board more nram_bytes or fewer nram_reserved_bytes"
+            f"of {itemsize} B fits; {MORE_NRAM}"
         )
     units = capacity // unit_bytes
     division = f"{room}; {_n(capacity)} B // {_n(unit_bytes)} B a unit = {_n(units)} units"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
@@ -88,6 +89,14 @@ def check_log(
         records=len(log),
         tasks=len(log.tasks),
     )
+
+
+def with_findings(report: Report, more: Sequence[Finding]) -> Report:
+    """The report with findings that its log does not show. Where values pass beside the board, no sync is redundant."""
+    found = [*more, *report.findings]
+    if any(finding.kind == "host-data" for finding in more):
+        found = [finding for finding in found if finding.kind != "redundant-sync"]
+    return replace(report, findings=tuple(sort_findings(found)))
 
 
 def sort_findings(found: Iterable[Finding]) -> list[Finding]:

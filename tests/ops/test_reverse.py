@@ -180,7 +180,7 @@ class TestReverse:
             reverse(np.array(["a"]), 0)
         with pytest.raises(BoardError, match=r"^no board 'mlu371'"):
             reverse(x, 0, device="mlu371")
-        with pytest.raises(PlanError, match=r"give it more nram_bytes$"):
+        with pytest.raises(PlanError, match=r"give the board more nram_bytes or fewer nram_reserved_bytes$"):
             reverse(x, 0, device=on("mlu370-x4", 64))
 
     def test_numpy_integers_are_axes(self):
