@@ -237,6 +237,9 @@ def compile(  # noqa: A001 - what it does
     compiler. The file is native code: what it does beside its kernels happens on this machine.
     """
     files = [as_file(path), *map(as_file, as_paths(sources))]
+    for file in files:
+        if file.suffix == ".py":
+            raise InputError(f"{file} is Python, not BANG C: `mlusim run {file}:KERNEL` runs a kernel of it")
     if compiler is not None:
         as_text("compiler", compiler)
     return Module(

@@ -36,7 +36,7 @@ MODEL = (
     *("units.py", "dtypes.py", "hardware", "log.py", "records.py", "memory", "cores"),
     *("planning", "kernels", "host", "ops", "bangc", "inputs.py"),
     *(f"analysis/{name}.py" for name in ("breakdown", "extrapolation", "floor", "intervals")),
-    *(f"analysis/{name}.py" for name in ("metrics", "records", "totals")),
+    *(f"analysis/{name}.py" for name in ("metrics", "records", "totals", "windows")),
     *("explore/grid.py", "explore/kernel_call.py", "explore/point.py"),
 )
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -80,3 +80,10 @@ def test_the_commands_take_an_entry_of_a_file(tmp_path: Path, capsys: pytest.Cap
     assert _mlusim("sweep", f"{FILE}:copy", *words, "--dim", "4", "--dim", "8", "--no-db", "--json", "-j", "0") == 0
     with pytest.raises(InputError, match=r"name one of its entries, as in basics\.mlu:copy; it has copy, fill<\.\.\.>"):
         kernel_of(str(FILE))
+
+
+def test_a_python_file_is_sent_to_the_command_for_it(tmp_path):
+    file = tmp_path / "add.py"
+    file.write_text("async def add(core, x, out): ...\n")
+    with pytest.raises(mlusim.InputError, match=r"add\.py is Python, not BANG C: `mlusim run .*add\.py:KERNEL` runs"):
+        mlusim.bangc.compile(file)
