@@ -25,8 +25,9 @@ from mlusim.analysis.notebook import legend_picture, small_picture, swatches  # 
 from mlusim.analysis.page.embed import plotly_bundle  # noqa: E402
 from mlusim.analysis.page.html import page  # noqa: E402
 from mlusim.analysis.page.pages import document  # noqa: E402
-from mlusim.analysis.page.parts import esc, size_text, table  # noqa: E402
+from mlusim.analysis.page.parts import esc, table  # noqa: E402
 from mlusim.analysis.table import percent, us_text  # noqa: E402
+from mlusim.units import short_bytes  # noqa: E402
 from mlusim.verifier.check import check_log  # noqa: E402
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def words(case: Any, run: Result) -> str:
 def figures(run: Result) -> tuple[str, str, str, str]:
     """Time, time over floor, io_efficiency, bytes on the bus."""
     times = f"{run.time_ps / run.floor.time_ps:.2f}" if run.floor.time_ps else ""
-    return us_text(run.time_ps), times, percent(run.io_efficiency), size_text(sum(run.bus_bytes.values()))
+    return us_text(run.time_ps), times, percent(run.io_efficiency), short_bytes(sum(run.bus_bytes.values()))
 
 
 def readme(cases: Iterable[Any], runs: dict[str, Result]) -> str:

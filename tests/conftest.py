@@ -14,7 +14,7 @@ from mlusim.verifier import checked
 
 # Deadlines fail on a busy machine, and say nothing of a simulator. By default the examples are the same each time, so
 # that a commit fails for what it changes; HYPOTHESIS_PROFILE=thorough and `pytest -m fuzz` look for new ones.
-settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
+settings.register_profile("quick", max_examples=25, deadline=None, derandomize=True)
 settings.register_profile("fuzz", deadline=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

@@ -26,7 +26,10 @@ def _load_refresh():
 refresh = _load_refresh()
 PAGES = [pytest.param(path, id=path.name) for path in refresh.PAGES]
 # These run sweeps, calibrations or dozens of processes.
-LONG = {"accuracy.md", "explore.md", "programs.md", "retime.md", "write-your-own-kernel.md"}
+LONG = {
+    *("accuracy.md", "command-line.md", "explore.md", "programs.md", "retime.md"),
+    *("write-your-own-kernel.md", "write-your-own-planner.md"),
+}
 RUNS = [
     pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in LONG else []) for path in refresh.PAGES
 ]

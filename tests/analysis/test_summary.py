@@ -86,6 +86,7 @@ SCHEMA = {
     "tasks": int,
     "task_busy_ps": dict,
     "task_idle_ps": dict,
+    "steady": type(None),
 }
 
 

@@ -209,6 +209,7 @@ def test_a_limit_on_nram_for_a_run():
     )
 
 
+@pytest.mark.slow
 def test_the_bar_is_on_a_terminal_only(folder):
     """On a pseudo-terminal as standard error; the bar is drawn there, and standard output stays a table."""
     reader, writer = pty.openpty()

@@ -78,6 +78,7 @@ def test_a_smaller_tile_can_win_and_the_command_says_so(tmp_path):
         assert [row["time_ps"] for row in again.rows] == [row["time_ps"] for row in found.rows]
 
 
+@pytest.mark.slow
 def test_several_processes_find_the_same():
     one, many = tune("reverse").to_json(), mlusim.tune("reverse", workers=2, **CASES["reverse"]).to_json()
     assert one == many

@@ -112,6 +112,7 @@ def test_two_sweeps_on_one_file(kernels, start, tmp_path):
     assert sqlite3.connect(tmp_path / "points.sqlite").execute("pragma integrity_check").fetchone() == ("ok",)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_one_point_and_the_others_go_on(kernels, tmp_path):
     db = tmp_path / "points.sqlite"
     found = mlusim.sweep(f"{kernels}:dies", shape=[100, 200, 300], how=["no", "yes"], workers=2, db=db)
@@ -185,6 +186,7 @@ def test_the_command_line_and_a_cluster(cluster, start):
     assert "1 point: 1 done" in out
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_workers_of_a_cluster_that_die(cluster, kernels):
     distributed = pytest.importorskip("distributed")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "40"))
+EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
 SOURCE = """
 #include <bang.h>
 #define TILE 256

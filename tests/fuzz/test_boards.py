@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import mlusim
 from mlusim.hardware.toml_board import board_from_toml, to_toml
 
-EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "40"))
+EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
 NAMES = [item.name for item in fields(mlusim.Board) if item.name != "sources"]
 NUMBERS = (0, 1, 2, 3, 64, 100, 4096, 10**6, 10**9, 2**31, 2**63, 2**70, -1, 0.5, 1.0, 1e-9, 1e300)
 WRONG = (float("nan"), float("inf"), True, "", "x", "a$b", "\x1b[31m", [1], None)

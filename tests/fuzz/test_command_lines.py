@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import mlusim
 from mlusim.cli import main
 
-EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "40"))
+EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
 COMMANDS = ["run", "verify", "compare", "diff", "inspect", "devices", "report", "retime", "sweep", "tune", "completion"]
 OPERATORS = [
     "reverse",

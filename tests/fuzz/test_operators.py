@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import mlusim
 
-EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "40"))
+EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
 BOARDS = [board.name for board in mlusim.presets()]
 DTYPES = ["bool", "int8", "uint16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128"]
 HOSTILE = st.sampled_from(

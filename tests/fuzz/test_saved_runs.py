@@ -19,7 +19,7 @@ import mlusim
 from mlusim.analysis.table import to_json
 
 # One run of the suite takes seconds; MLUSIM_FUZZ=20000 takes an hour or so.
-EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "40"))
+EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
 WRONG = (-1, 0, 1, 5, 2**31, 2**61, 2**70, -(2**40), 1.5, None, True, "x", [], [1], {}, "\x1b[31m", [[1, 2, 3]])
 
 

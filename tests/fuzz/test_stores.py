@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import mlusim
 
-EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "40"))
+EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
 SWEEP = {"shape": [(8, 8), (16, 8)], "axis": [0, 1], "workers": 0}
 UNEQUAL = ("host_s",)
 

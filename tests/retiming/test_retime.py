@@ -189,9 +189,10 @@ def fresh(run, board):
     return run_call(with_fields(call, plan=with_fields(call.plan, board=board)), data=False, check=False)
 
 
-@pytest.mark.parametrize("parameter", FASTER)
-def test_with_another_parameter_an_operator_takes_what_a_fresh_run_takes(parameter):
-    for name, board in zip(RUNS, BOARDS * len(RUNS), strict=False):
+@pytest.mark.parametrize(("number", "parameter"), list(enumerate(FASTER)))
+def test_with_another_parameter_an_operator_takes_what_a_fresh_run_takes(number, parameter):
+    """A third of the operators for each parameter, so that neighbours share them all."""
+    for name, board in zip(list(RUNS)[number % 3 :: 3], (BOARDS * len(RUNS))[number:], strict=False):
         values = changed(board, parameter)
         again = retime(ran(name, board), keep_split=True, **values)
         same_run(again, fresh(ran(name, board), mlusim.board(board).replace(**values)))
