@@ -88,8 +88,12 @@ def updated(
         spent += Spent(max(values.time_ps, listed_ps), values.work)
         one, both = board.scalar_nram_cycles, 2 * board.scalar_nram_cycles
         if strategy == "rows":
-            spent += costs.rows(STORE, row_bytes, selected, address=one if chunk.fetch else both)
-            return spent + costs.rows(LOAD, row_bytes, selected, address=one) if chunk.fetch else spent
+            if not chunk.fetch:
+                return spent + costs.rows(STORE, row_bytes, selected, address=both)
+            # As many at once as NRAM holds: each batch is loaded, then stored, and starts up anew.
+            batch = min(selected, chunk.held)
+            batched = costs.rows(LOAD, row_bytes, batch, address=one) + costs.rows(STORE, row_bytes, batch, address=one)
+            return spent + batched * ceil_div(selected, batch)
         if chunk.fetch:
             return spent + costs.rows(LOAD, row_bytes, selected, address=both)
         return spent + costs.select(method, chunk.row, itemsize, selected, selected, both)

@@ -273,3 +273,14 @@ class TestPredictedTimes:
         src = rng.standard_normal(index.shape, np.float32)
         result = ops.scatter(x, index, src, 1, device=name, strategy=strategy)
         assert 0.5 < result.plan.predicted_ps / result.time_ps < 2
+
+    @pytest.mark.parametrize("name", ["mlu370-x4", "mlu590-h8"])
+    @pytest.mark.parametrize("strategy", ["slab", "rows"])
+    def test_batches_that_little_nram_forces_are_counted(self, name, strategy):
+        """NRAM holds the values of a few updates at a time, and each batch of copies starts up anew."""
+        rng = np.random.default_rng(1)
+        x = np.zeros((15, 5360), np.int64)
+        rows = rng.integers(0, 15, (61, 1))
+        src = rng.integers(0, 99, (61, 5360))
+        result = ops.scatter_nd(x, rows, src, mode="standard", device=name, strategy=strategy, nram_limit_bytes=12_005)
+        assert 0.5 < result.plan.predicted_ps / result.time_ps < 2
