@@ -119,20 +119,27 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
         for room in rooms(board.nram_usable_bytes)
         for limit in (room * 3 // 4 // each, room // (each + math.prod(free_extents) * beside))
     ]
-    tried = set[tuple[Extents, Extents]]()
-    for limit in counts_to_hold(math.prod(tied_extents), most, board.cores):
-        shrunk = limit
-        while shrunk:
-            tied_sizes = sizes_of_at_most(tied_extents, shrunk)
-            room = _room_beside(job, tied_sizes)
-            if room:
-                slabs = math.prod(ceil_div(extent, size) for extent, size in zip(tied_extents, tied_sizes, strict=True))
-                found = {(tied_sizes, sizes) for sizes in spread(free_extents, room, ceil_div(board.cores, slabs))}
-                for sizes in sorted(found - tried):
-                    yield _slab_candidate(job, *sizes)
-                tried |= found
-                break
-            shrunk //= 2
+    tied = {
+        sizes
+        for limit in counts_to_hold(math.prod(tied_extents), most, board.cores)
+        if (sizes := _tied_sizes_that_fit(job, tied_extents, limit)) is not None
+    }
+    # Sizes at most a limit are rounded down, which may leave a slab more than there are cores; these are rounded up.
+    tied |= {sizes for sizes in spread(tied_extents, max(*most, 1), board.cores) if _room_beside(job, sizes)}
+    for tied_sizes in sorted(tied):
+        slabs = math.prod(ceil_div(extent, size) for extent, size in zip(tied_extents, tied_sizes, strict=True))
+        for sizes in sorted(spread(free_extents, _room_beside(job, tied_sizes), ceil_div(board.cores, slabs))):
+            yield _slab_candidate(job, tied_sizes, sizes)
+
+
+def _tied_sizes_that_fit(job: Job, extents: Extents, limit: int) -> Extents | None:
+    """Sizes of at most `limit` coordinates, or of half as many and so on, until lookups fit beside the slab."""
+    while limit:
+        sizes = sizes_of_at_most(extents, limit)
+        if _room_beside(job, sizes):
+            return sizes
+        limit //= 2
+    return None
 
 
 def _tied_positions(job: Job, tied_sizes: Extents) -> int:

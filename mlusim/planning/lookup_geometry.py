@@ -197,7 +197,7 @@ def sizes_of_at_most(extents: Extents, limit: int) -> Extents:
 
 
 def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
-    """Sizes of blocks to try: the largest that `blocks` gives, and those that give each core one to three blocks.
+    """Sizes of blocks to try: the largest that `blocks` gives, and those that give each core one to six blocks.
 
     Args:
         extents: what is cut; none is 0.
@@ -220,4 +220,4 @@ def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
 
 
 # Tiles for each core that are tried; `FEW` of `pivot` where there are more cores than tiles.
-ROUNDS = (1, 2, 3)
+ROUNDS = (1, 2, 3, 4, 5, 6)
