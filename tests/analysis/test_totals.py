@@ -48,6 +48,7 @@ def device_of(folder: Path | None = None) -> Device:
 DEVICE = device_of()
 
 
+@pytest.mark.slow
 @given(st.integers(1, 400))
 def test_totals_of_pieces_are_those_of_the_whole(piece: int) -> None:
     records = Records(DEVICE.log, DEVICE.board)

@@ -48,6 +48,7 @@ def test_a_record_by_value(idioms: Module, by: Any) -> None:
     assert got.tolist() == (2 * x + 3 * y).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype", "near"), [("float", np.float32, 1e-6), ("half", np.float16, 1e-3)])
 def test_buffers_that_change_places(idioms: Module, name: str, dtype: Any, near: float) -> None:
     x = rng.standard_normal(5000).astype(dtype)

@@ -431,6 +431,7 @@ def test_the_demo_shifts_a_photograph_exactly(folder):
     assert "where time went" in text
 
 
+@pytest.mark.slow
 def test_the_demo_reports_with_a_film(folder):
     succeed("demo", "--report", "report", "--quiet", "--device", "mlu590-h8")
     assert Path("report/film.png").read_bytes().startswith(b"\x89PNG")

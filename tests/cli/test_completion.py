@@ -123,6 +123,7 @@ def bash(tmp_path):
     os.close(leader)
 
 
+@pytest.mark.slow
 def test_in_a_real_bash(bash):
     assert "pingpong " in bash("mlusim run tin_s\t--strategy ping\t", "pingpong ")
     assert "clip.npy " in bash("--input cl\t", "clip.npy ")

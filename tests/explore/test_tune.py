@@ -156,6 +156,7 @@ def test_a_kernel_is_tuned_over_its_settings(kernels):
         mlusim.tune(f"{kernels}:add", shape=4, device=["mlu370-x4", "mlu590-h8"])
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("tune", "tin_shift", "--shape", "2,8,16,196", "--dtype", "float16", "--groups", "2", "--workers", "0")

@@ -130,6 +130,7 @@ def test_a_kernel_that_ends_the_program_is_a_failed_point(tmp_path, how, workers
         assert how.partition("(")[0].replace("sys.exit", "SystemExit").removeprefix("raise ") in rows[0]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_script_needs_no_main_guard(tmp_path, workers):
     import os
@@ -176,6 +177,7 @@ def test_arrays_as_values_of_a_kernel_go_to_workers():
     assert mlusim.sweep(kernel, shape=4, workers=1).counts["done"] == 1
 
 
+@pytest.mark.slow
 def test_shards_are_all_points_once_and_merge_to_the_whole(tmp_path):
     given = {"shape": [(4, n) for n in range(8, 40)], "axis": [0, 1], "workers": 0}
     whole = mlusim.sweep("flip", **given)

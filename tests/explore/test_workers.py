@@ -103,6 +103,7 @@ def test_ctrl_c_says_how_far_it_came_and_how_to_go_on(kernels, start, tmp_path):
     assert 2 <= done < NUMBERS
 
 
+@pytest.mark.slow
 def test_two_sweeps_on_one_file(kernels, start, tmp_path):
     both = [start(*arguments(kernels, "--workers", "1", "--quiet", numbers=12)) for _ in range(2)]
     for process in both:

@@ -192,6 +192,7 @@ class TestLastWins:
         (task,) = plan.tiles.task[inside]
         return int(task)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("name", "strategy"), WAYS)
     @pytest.mark.parametrize("dma", ["complete", "late"])
     @pytest.mark.parametrize("nram_bytes", [None, 8192])

@@ -95,6 +95,7 @@ def test_tuples_of_two_columns(device):
     assert np.array_equal(result.output, out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", BOARDS)
 def test_a_timing_only_run_takes_the_time_of_a_run_with_data(device):
     x = RNG.standard_normal((3, 30_000)).astype(np.float32)
@@ -117,6 +118,7 @@ def test_auto_takes_it_for_many_updates_of_a_large_axis_and_knows_its_time(devic
     assert np.array_equal(result.output, out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", BOARDS)
 def test_it_saves_loads_and_is_timed_again(device, tmp_path):
     x = RNG.standard_normal((2, 5_000)).astype(np.float32)

@@ -140,6 +140,7 @@ def test_standard_mode_is_tensorflows(case):
     np.testing.assert_array_equal(ops.scatter_nd(x, index, updates, mode="standard", device=device).output, scattered)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", BOARDS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_thousands_of_duplicates_across_cores(device, strategy):
