@@ -124,9 +124,9 @@ class Replay:
         self._new_task[number] = issuer.task.index
         events = self._events[number]
         event = 0
-        for turn in self._turns(number, issuer):
-            record = int(records[turn])
-            while event < len(events) and events[event][0] <= turn:
+        for position in self._positions(number, issuer):
+            record = int(records[position])
+            while event < len(events) and events[event][0] <= position:
                 self._buffer_event(issuer, *events[event][1:])
                 event += 1
             self._origin.append(record)
@@ -149,7 +149,7 @@ class Replay:
         """For each task of the old log its number in the new one."""
         return self._new_task
 
-    def _turns(self, number: int, issuer: Issuer) -> Iterator[int]:  # noqa: ARG002 - `mlusim.host.steady` looks at it
+    def _positions(self, number: int, issuer: Issuer) -> Iterator[int]:  # noqa: ARG002 - `mlusim.host.steady` looks at it
         """Which operations of a task to issue, in order."""
         return iter(range(len(self._records[number])))
 

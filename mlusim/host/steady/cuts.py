@@ -51,15 +51,15 @@ class UnsteadyError(MlusimError):
 
 
 class Cut(NamedTuple):
-    """Repeats that one task leaves out. Turns are positions in what it simulates, which has no gaps.
+    """Repeats that one task leaves out. A position is an index into what it simulates, which has no gaps.
 
     Attributes:
-        turn: the last operation that was complete; what is left out stands behind it in time.
+        position: the last operation that was complete; what is left out stands behind it in time.
         operations: how many are left out.
-        measured: operations of the whole periods up to `turn` that what is left out repeats.
+        measured: operations of the whole periods up to `position` that what is left out repeats.
     """
 
-    turn: int
+    position: int
     operations: int
     measured: int
 
@@ -81,7 +81,7 @@ class Course:
         self.codes = codes
         self.next = 0
         self.numbers: list[int] = []
-        # (turn, operations left out before it), of all cuts.
+        # (position, operations left out before it), of all cuts.
         self.cuts: list[tuple[int, int]] = []
         self.runs_ahead = runs_ahead
 
@@ -89,8 +89,8 @@ class Course:
         """What it has simulated, as codes."""
         kept = np.ones(self.next, bool)
         gone = 0
-        for turn, operations in self.cuts:
-            kept[turn + gone : turn + gone + operations] = False
+        for position, operations in self.cuts:
+            kept[position + gone : position + gone + operations] = False
             gone += operations
         return self.codes[: self.next][kept]
 
@@ -98,7 +98,7 @@ class Course:
 class _Pace(NamedTuple):
     """A loop that a task is in: its period, when its last complete periods ended, and in which group it is."""
 
-    turn: int
+    position: int
     period: Period
     ends: Integers
     group: tuple[Any, ...]
@@ -171,7 +171,7 @@ class CuttingReplay(Replay):
         self._issued = 0
         self._look_at = 0
 
-    def _turns(self, number: int, issuer: Issuer) -> Iterator[int]:
+    def _positions(self, number: int, issuer: Issuer) -> Iterator[int]:
         records = self._records[number]
         # A second pipe would have to wait for what the first one queues.
         runs_ahead = not self._moves[records].any()
@@ -186,10 +186,10 @@ class CuttingReplay(Replay):
                 self._look_at = int(self._issued * _GROWTH) + 1
                 if course.next >= len(records):
                     break
-            turn = course.next
+            position = course.next
             course.next += 1
             course.numbers.append(len(self._origin))
-            yield turn
+            yield position
 
     def _issue(self, issuer: Issuer, record: int) -> Waiting | None:
         waits = super()._issue(issuer, record)
@@ -269,7 +269,7 @@ class CuttingReplay(Replay):
                 periods = round(even + group.ahead[number] * even**0.5)
                 off_ps = max(off_ps, abs(round(even) - even) * group.period_ps)
             periods = min(max(periods, MEASURED), pace.period.after - LEFT)
-            cuts[number] = Cut(pace.turn, periods * length, MEASURED * length)
+            cuts[number] = Cut(pace.position, periods * length, MEASURED * length)
             unlike = max(unlike, self._unlike(number, course, cuts[number]))
         bound_ps = (doubt + unlike) * length_ps + off_ps + drift * times**0.5
         if bound_ps > left_ps:
@@ -307,21 +307,21 @@ class CuttingReplay(Replay):
             return None
         ends = self._chip.log.records.column("end_ps", numbers)
         under_way = np.flatnonzero((ends < 0) | (ends > now))
-        turn = int(under_way[0]) - 1 if len(under_way) else len(ends) - 1
+        position = int(under_way[0]) - 1 if len(under_way) else len(ends) - 1
         begin = course.cuts[-1][0] if course.cuts else 0
-        if turn < begin:
+        if position < begin:
             return None
         # What is still to come, behind what is simulated.
         course_codes = np.concatenate([codes, course.codes[course.next :]])
-        period = period_at(course_codes, turn, WARM + MEASURED + 1, begin)
+        period = period_at(course_codes, position, WARM + MEASURED + 1, begin)
         if period is None:
             return None
-        ahead = len(codes) - 1 - turn
+        ahead = len(codes) - 1 - position
         after = period.after - -(-ahead // period.operations)
         if after <= LEFT:
             return None
         length = period.operations
-        since = turn - period.before * length + 1
+        since = position - period.before * length + 1
         neighbours = sum(unit.task is not None and not unit.task.finished for unit in course.task.unit.cluster.cores)
-        group = (length, neighbours, np.sort(codes[turn + 1 - length : turn + 1]).tobytes())
-        return _Pace(turn, period._replace(after=after), ends[since : turn + 1], group)
+        group = (length, neighbours, np.sort(codes[position + 1 - length : position + 1]).tobytes())
+        return _Pace(position, period._replace(after=after), ends[since : position + 1], group)

@@ -98,15 +98,15 @@ class _Pieces:
             # It issued nothing in that time: what ended later did so later by as much.
             self._later.append((skip.now_ps, skip.length_ps))
             return
-        first = int(self._operations[cut.turn]) + 1
+        first = int(self._operations[cut.position]) + 1
         place = np.arange(cut.operations)
-        template = cut.turn - cut.measured + 1 + place % cut.measured
+        template = cut.position - cut.measured + 1 + place % cut.measured
         rounds = place // cut.measured + 1
         # All of them fill the stretch exactly.
         shift = rounds * (skip.length_ps / cut.operations * cut.measured)
         self._fills.append((first + place, template, np.rint(shift).astype(np.int64) + self._shift[template]))
-        self._operations[cut.turn + 1 :] += cut.operations
-        self._shift[cut.turn + 1 :] += skip.length_ps
+        self._operations[cut.position + 1 :] += cut.operations
+        self._shift[cut.position + 1 :] += skip.length_ps
 
     def finish(self) -> None:
         """Work out records and times."""

@@ -35,7 +35,7 @@ class Period(NamedTuple):
 def codes_of(log: Log) -> Integers:
     """(records,) a number for the kind and cost of each operation, equal where these are.
 
-    A planner that divides evenly makes tiles of 3,400 and of 3,402 rows by turns. So costs are equal within `ALIKE`.
+    A planner that divides evenly makes tiles of 3,400 and of 3,402 rows alternately. So costs are equal within `ALIKE`.
     The rounds of a barrier are numbered in the log; here they are alike.
     """
     table, rows = log.records.instructions()
