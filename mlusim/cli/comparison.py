@@ -66,14 +66,14 @@ def print_comparison(  # noqa: PLR0913
 def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
     from mlusim.analysis.breakdown import CAUSES
     from mlusim.analysis.table import percent, us_text
-    from mlusim.units import KIB, MIB
+    from mlusim.units import short_bytes
 
     shares = sorted(row.where_time_went.items(), key=lambda item: -item[1])[: _CAUSES_SHOWN if full else 1]
     went = "; ".join(f"{CAUSES[cause]} {percent(spent / row.core_time_ps)}" for cause, spent in shares if spent)
     speed = f"{first.time_ps / row.time_ps:.2f} x" if first.time_ps and row.time_ps else ""
     # A strategy such as auto chooses another one, whose name its plan bears.
     name = row.name if row.strategy in ("", row.name.rpartition(", ")[2]) else f"{row.name}: {row.strategy}"
-    sizes = (f"{sum(row.bus_bytes.values()) / MIB:.2f} MiB", f"{row.peak_nram_bytes / KIB:.0f} KiB")
+    sizes = (short_bytes(sum(row.bus_bytes.values())), short_bytes(row.peak_nram_bytes))
     return (
         name,
         *((str(row.tier),) if tiers else ()),

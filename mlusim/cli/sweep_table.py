@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cli import show
-from mlusim.units import KIB, PS_PER_US, format_bytes
+from mlusim.units import PS_PER_US, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.explore.sweeping import Sweep
@@ -72,9 +72,9 @@ def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
             found["tiles"] = lambda row: str(row.get("tiles", ""))
         found |= {
             "bound": lambda row: us_text(round(row["floor_us"] * PS_PER_US)),
-            "read": lambda row: format_bytes(row["bus_read_bytes"]).partition("(")[2].rstrip(")"),
-            "written": lambda row: format_bytes(row["bus_write_bytes"]).partition("(")[2].rstrip(")"),
-            "NRAM": lambda row: f"{row['peak_nram_bytes'] / KIB:.4g} KiB",
+            "read": lambda row: short_bytes(row["bus_read_bytes"]),
+            "written": lambda row: short_bytes(row["bus_write_bytes"]),
+            "NRAM": lambda row: short_bytes(row["peak_nram_bytes"]),
             "copies": lambda row: str(row["copies"]),
         }
     return found

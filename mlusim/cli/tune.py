@@ -218,12 +218,13 @@ def _plan_columns(*, full: bool) -> list[str]:
 
 def _plan_cells(row: Mapping[str, Any], *, full: bool) -> list[str]:
     from mlusim.explore.values import text_of
+    from mlusim.units import short_bytes
 
     return [
         row["strategy"] if row["strategy"] != "auto" else f"auto: {row['plan_strategy']}",
         "" if row["nram_limit_bytes"] is None else text_of("nram_bytes", row["nram_limit_bytes"]),
         str(row["tier"]),
-        *([str(row["tiles"]), f"{row['plan_nram_bytes'] / 1024:.4g} KiB"] if full else []),
+        *([str(row["tiles"]), short_bytes(row["plan_nram_bytes"])] if full else []),
     ]
 
 
