@@ -100,8 +100,8 @@ def predict_ps(
     slowdown = (1 - mixed) + mixed / board.dram_mixed_efficiency
     streamed_ps = tiles * (load_work + store_work) / rate * slowdown
     if overlapped:
-        # The load's start-up passes while the store before it moves its bytes.
-        hidden_ps = max(min(store_ps, tile.load.latency_ps - tile.store.latency_ps), 0)
+        # A load is issued right behind a store: its start-up passes while the store starts up and moves its bytes.
+        hidden_ps = min(tile.store.latency_ps + store_ps, tile.load.latency_ps)
         next_ps = max(once_ps - own_ps - hidden_ps, own_ps)
         dram_ps = streamed_ps + latency_ps + own_ps
     elif queued:

@@ -3,7 +3,7 @@
 An *entry* is one place along the batch axis and along the axes that lie between it and the sequence axis or, where the
 batch axis comes first, before it: S rows of Q elements, the first L of which are reversed. Tier 1: whole entries fit in
 NRAM; tier 2: an entry is cut along the sequence; tier 3: a row is cut into chunks. The lengths play no part here: the
-kernel reads them on the board, and times are predicted for entries that are reversed whole.
+kernel reads them on the board, and times are predicted for lengths that are spread evenly.
 """
 
 from __future__ import annotations
@@ -230,22 +230,30 @@ def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overl
 
 
 def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged: bool) -> TileCost:
-    """One tile with its entries reversed whole: a load and a move, or a load by a negative stride, for each entry."""
+    """One tile, lengths taken to be spread evenly over 0 to S: half of the rows are reversed, on average.
+
+    Strided, an entry is one load where all of it or nothing is reversed, else two. Staged, a tile is one load and one
+    move, and each entry with more than one row to reverse is one more move.
+    """
     sizes = (cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows)
     entries, rows, row = sizes[cut.pivot - 1]
     nbytes = cut.elements * itemsize
-    # Tasks take runs of tiles, so that those of one entry are mostly one task's, which loads its length once.
+    # Tasks take runs of tiles, and a task loads a length that several of its entries or tiles share once.
     each = ceil_div(cut.tiles, cut.tasks)
-    lengths = entries * each if cut.pivot == 1 else ceil_div(each, cut.tiles // (layout.outer * layout.entries))
-    lengths_ps = min(lengths, layout.batch) * board.scalar_gdram_latency_ps // each
+    run = entries * each if cut.pivot == 1 else ceil_div(each, cut.tiles // (layout.outer * layout.entries))
+    lengths_ps = min(ceil_div(run, layout.each), layout.batch) * board.scalar_gdram_latency_ps // each
     as_it_lies = _as_it_lies(layout, entries, rows, row, itemsize)
     store = store_cost(board, *as_it_lies)
     if staged:
-        moves_ps = move_ps(board, 2 * nbytes, entries + 1)
+        reversals = entries * (layout.rows - 1) // (layout.rows + 1)
+        moved = nbytes + nbytes // 2 if layout.rows > 1 else nbytes
+        moves_ps = move_ps(board, moved, 1 + reversals)
         return TileCost(load=load_cost(board, *as_it_lies), store=store, compute_ps=moves_ps, scalar_ps=lengths_ps)
     stride = layout.row * itemsize * (layout.entries if layout.sequence_first else 1)
-    load = load_cost(board, row * itemsize, ((rows, -stride),) if rows > 1 else ())
-    return TileCost(load=load, loads=entries, store=store, scalar_ps=lengths_ps)
+    loads = ceil_div(2 * entries * layout.rows, layout.rows + 1)
+    reversed_rows = ceil_div(rows * entries, loads)
+    load = load_cost(board, row * itemsize, ((reversed_rows, -stride),) if reversed_rows > 1 else ())
+    return TileCost(load=load, loads=loads, store=store, scalar_ps=lengths_ps)
 
 
 def _as_it_lies(

@@ -10,6 +10,7 @@ import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
+from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import TileCost, load_cost, predict_ps, store_cost
 from mlusim.planning.search import Candidate, best
@@ -95,21 +96,25 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
     """Segments of time, and blocks of the channels of a group, that are predicted to be fastest.
 
     Adjacent channels lie next to each other in every row, so a block is one strided copy of longer segments. Larger
-    tiles mean fewer latencies; smaller ones spread more evenly over the cores. Tried are the fewest segments and up to
-    four, and for each as few blocks as fit, or as many as give each core up to four tiles. With two buffers tiles are
-    of one channel.
+    tiles mean fewer latencies; smaller ones spread more evenly over the cores, and few tiles start fewer clusters.
+    Tried are the fewest segments, up to eight, and as many as occupy the cores; for each as few blocks as fit, and as
+    many as make some number of tiles up to four for each core. With two buffers tiles are of one channel.
     """
     batch, time, channels, hw = shape
     per_group = channels // groups
     capacity = buffer_bytes(board, buffers) // (hw * itemsize)
     fewest = max(ceil_div(time, capacity), ceil_div(time, MAX_SEGMENTS))
+    occupied = ceil_div(board.cores, batch * groups)
+    counts = {*(count for count in FEW if count < board.cores), *(board.cores * rounds for rounds in range(1, 5))}
     found: list[Candidate[tuple[int, int]]] = []
-    for segments in sorted({fewest, *range(fewest, min(_MOST_SEGMENTS, time) + 1)}):
+    for segments in sorted({fewest, *range(fewest, _MOST_SEGMENTS + 1), occupied}):
+        if not fewest <= segments <= time:
+            continue
         rows = ceil_div(time, segments)
         most = 1 if buffers > 1 else max(capacity // rows, 1)
         least = ceil_div(per_group, min(most, per_group))
         each = batch * groups * segments
-        for blocks in sorted({least, *(ceil_div(board.cores * rounds, each) for rounds in range(1, 5))}):
+        for blocks in sorted({least, *(ceil_div(count, each) for count in counts)}):
             if not least <= blocks <= per_group:
                 continue
             tiles = each * blocks
@@ -122,4 +127,4 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
     return best(found).split
 
 
-_MOST_SEGMENTS = 6
+_MOST_SEGMENTS = 8
