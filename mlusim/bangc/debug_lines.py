@@ -39,11 +39,9 @@ class LineTable:
 
 @lru_cache(maxsize=32)
 def line_table(binary: Path) -> LineTable:
-    """The line table of a shared object; empty without pyelftools."""
-    try:
-        from elftools.elf.elffile import ELFFile
-    except ImportError:
-        return LineTable([])
+    """The line table of a shared object."""
+    from elftools.elf.elffile import ELFFile
+
     rows: list[tuple[int, str, int]] = []
     with binary.open("rb") as file:
         elf = ELFFile(file)

@@ -50,10 +50,8 @@ def _stub(number: int, symbol: str) -> str:
 
 def _undefined(binary: Path, runtime: Path) -> list[str]:
     """Symbols that a binary needs, and that neither the runtime nor the libraries it names have."""
-    try:
-        from elftools.elf.elffile import ELFFile
-    except ImportError:
-        return []
+    from elftools.elf.elffile import ELFFile
+
     with binary.open("rb") as file:
         elf: Any = ELFFile(file)
         symbols = elf.get_section_by_name(".dynsym")
