@@ -76,7 +76,7 @@ class TestTheDocument:
 
 class TestResults:
     @given(st.lists(st.integers(0, 5), max_size=5), st.sampled_from(dtypes.ALL), st.sampled_from(dtypes.ALL), st.data())
-    @settings(deadline=None, max_examples=120)
+    @settings(deadline=None, max_examples=50)
     def test_any_pair_and_shape(self, extents, source, target, data):
         if dtypes.is_complex(source) != dtypes.is_complex(target):
             return

@@ -191,7 +191,7 @@ class TestShapesAndLayouts:
         st.sampled_from([*STRATEGIES]),
         st.data(),
     )
-    @settings(deadline=None, max_examples=100)
+    @settings(deadline=None, max_examples=50)
     def test_any_layout(self, axes, source, target, name, strategy, data):
         large = tuple(extent * abs(step) for extent, step in axes)
         x = np.arange(np.prod(large, dtype=int)).astype(np.uint8).astype(source).reshape(large)

@@ -79,7 +79,7 @@ def element_cases(draw):
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(element_cases())
 def test_gather_is_the_loop(case):
     shape, axis, wanted, seed, dtype, index_dtype, device, strategy = case
@@ -97,7 +97,7 @@ def test_gather_is_the_loop(case):
     np.testing.assert_array_equal(bits(same.output), bits(result.output))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(element_cases())
 def test_scatter_is_the_loop_and_the_last_wins(case):
     shape, axis, wanted, seed, dtype, index_dtype, device, strategy = case
@@ -122,7 +122,7 @@ def standard_cases(draw):
     return shape, depth, places, draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(BOARDS))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(standard_cases())
 def test_standard_mode_is_tensorflows(case):
     shape, depth, places, seed, device = case

@@ -75,7 +75,7 @@ class TestReverse:
         assert flip([1, 2, 3], 0).output.tolist() == [3, 2, 1]
 
     @given(arrays(), st.data())
-    @settings(deadline=None, max_examples=150)
+    @settings(deadline=None, max_examples=50)
     def test_against_numpy(self, x, data):
         axes = [axis for axis in range(x.ndim) if data.draw(st.booleans())]
         given_axes = [axis - x.ndim * data.draw(st.booleans()) for axis in axes]
@@ -214,7 +214,7 @@ class TestReverseSequence:
         assert result.output.tolist() == [x[0].tolist(), x[1, ::-1].tolist(), x[2].tolist()]
 
     @given(arrays(least_rank=2), st.data())
-    @settings(deadline=None, max_examples=120)
+    @settings(deadline=None, max_examples=50)
     def test_against_numpy(self, x, data):
         seq_axis, batch_axis = data.draw(st.permutations(range(x.ndim)))[:2]
         rows, batch = x.shape[seq_axis], x.shape[batch_axis]

@@ -63,7 +63,7 @@ def elements(draw):
 
 
 @given(elements())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 def test_any_shape_by_element(arguments):
     try:
         plan = plan_gather(**arguments)
@@ -90,7 +90,7 @@ def test_any_shape_by_element(arguments):
     NAMES,
     st.sampled_from([4096, 65_536]),
 )
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 def test_any_shape_by_row(x, columns, places, dtype, name, nram_bytes):
     columns = min(columns, len(x))
     plan = plan_gather_nd(x, (*places, columns), mode="standard", dtype=dtype, device=small(name, nram_bytes))

@@ -118,7 +118,7 @@ def elements(draw):
 
 
 @given(elements())
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=50)
 def test_any_shape_by_element(arguments):
     strategy = arguments["strategy"]
     try:
@@ -147,7 +147,7 @@ def test_any_shape_by_element(arguments):
     NAMES,
     st.sampled_from([4096, 65_536]),
 )
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 def test_any_shape_by_row(x, columns, places, dtype, name, nram_bytes):
     columns = min(columns, len(x))
     src = (*places, *x[columns:])

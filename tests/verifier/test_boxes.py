@@ -44,7 +44,7 @@ def test_a_geometry_is_the_bytes_of_its_box(box, offset):
     assert (starts < stops).all()
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(boxes(), boxes(), st.integers(-40, 40))
 def test_overlap_is_that_of_the_bytes(one, other, offset):
     first, second = geometry_of(one), geometry_of(other)

@@ -56,9 +56,16 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = {
 CASES = [(name, strategy) for name, (*_, strategies) in CALLS.items() for strategy in strategies]
 
 
-@pytest.mark.parametrize("nram_bytes", NRAM_BYTES)
+def marks(name: str, strategy: str, nram_bytes: int | None) -> list[pytest.MarkDecorator]:
+    """Bins in the least NRAM take thousands of copies."""
+    return [pytest.mark.slow] if (name, strategy, nram_bytes) == ("scatter", "bins", NRAM_BYTES[-1]) else []
+
+
 @pytest.mark.parametrize("device", BOARDS)
-@pytest.mark.parametrize(("name", "strategy"), CASES)
+@pytest.mark.parametrize(
+    ("name", "strategy", "nram_bytes"),
+    [pytest.param(*case, size, marks=marks(*case, size)) for case in CASES for size in NRAM_BYTES],
+)
 def test_an_operator_is_sound(name, strategy, device, nram_bytes):
     function, arguments, options, _ = CALLS[name]
     try:

@@ -232,7 +232,7 @@ def bytes_of(log: Any, record: dict[str, int]) -> list[tuple[bool, set[Any]]]:
     return result
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(programs(), st.booleans())
 def test_races_and_unwritten_bytes_are_those_of_the_oracle(programs, apart):
     """`apart`: each has a source of its own, so that no call takes part in the copy of another core."""
