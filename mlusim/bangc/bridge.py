@@ -21,12 +21,12 @@ from mlusim.bangc.image import (
     UNIT_VARIABLES,
     Image,
     Range,
+    Room,
 )
 from mlusim.bangc.placing import place
 from mlusim.dtypes import BFLOAT16
 from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.allocation import POISON, Allocation, Memory
-from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.view import Pointer, View
 from mlusim.units import group_digits
@@ -89,9 +89,11 @@ class Bridge:
         # Whether the kernel has asked for the time.
         self.clock_read = False
         self._lines: dict[tuple[int, int], int] = {}
-        self._placed: list[list[Allocation]] = [[] for _ in KINDS]
+        self._placed: list[list[Allocation | None]] = [[] for _ in KINDS]
         self._offsets: list[list[int]] = [[] for _ in KINDS]
-        self._absent: dict[int, Memory] = {}
+        unit = self._task.unit
+        lacks = [unit.nram is None, unit.wram is None, False, unit.ldram is None]
+        self._absent = {kind: _no_memory(unit.cluster.index, kind) for kind, none in enumerate(lacks) if none}
         self._pcs: dict[int, int] = {}
         self._literals: dict[int, str] = {}
         self._views: dict[tuple[int, int, Any], View] = {}
@@ -106,55 +108,80 @@ class Bridge:
     # -- arrays with a memory space ------------------------------------------------------------------------------------
 
     def place_arrays(self) -> None:
-        """Allocate the arrays that the image has and this task has not yet."""
+        """Take note of the arrays that the image has and this task has not yet, and allocate those that it reached.
+
+        Arrays at file scope are allocated when the task starts; those of functions that earlier launches ran, when this
+        task first uses them. So entries of one file need not fit a memory together.
+        """
+        starts = not any(self._placed)
+        shared = self._task.job.sram_buffers
+        fills_shared = self._task.unit.cluster.index not in shared
+        shared.setdefault(self._task.unit.cluster.index, {})
         for kind, room in enumerate(self.image.rooms):
             if room is None:
                 continue
-            arena = room.arena
-            known = len(self._placed[kind])
-            for number in range(known, arena.count):
+            arena, placed = room.arena, self._placed[kind]
+            for number in range(len(placed), arena.count):
                 array = arena.arrays[number]
-                self._placed[kind].append(self._allocate(kind, arena, array))
                 self._offsets[kind].append(int(array.offset))
+                placed.append(None)
+                if number < (room.at_file_scope or 0) or not starts:
+                    self._allocate(kind, number)
+                elif kind != SRAM or fills_shared:
+                    self._fill(room, array)
 
-    def _allocate(self, kind: int, arena: Any, array: Any) -> Allocation:
-        unit = self._task.unit
-        memory = unit.cluster.sram if kind == SRAM else getattr(unit, KINDS[kind].value)
-        name = array.name.decode()
-        offset, size = int(array.offset), int(array.size)
-        if memory is None:
-            memory = self._absent.setdefault(kind, _no_memory(unit.cluster.index, kind))
-        if kind == SRAM:
-            shared = self._task.job.sram_buffers.setdefault(unit.cluster.index, {})
-            key = f"{name}@{offset}"
-            view = shared.get(key)
-            if view is not None:
-                return view.allocation
-        if offset + size > memory.total_bytes:
-            raise AllocationError(self._does_not_fit(kind, arena, memory))
-        room = self.image.rooms[kind]
-        assert room is not None  # noqa: S101 - for the type checker
-        buffer = room.bytes[offset : offset + size]
+    @staticmethod
+    def _fill(room: Room, array: Any) -> np.ndarray[Any, Any]:
+        """Fresh bytes of an array: poison, or its initial value."""
+        buffer = room.bytes[int(array.offset) : int(array.offset) + int(array.size)]
         buffer.fill(POISON)
         if array.initial:
-            ctypes.memmove(int(buffer.ctypes.data), array.initial, size)
-        if kind in self._absent:
-            return memory.place(offset, size, name, _NO_RECORD, None)
-        allocation = place(self._chip, memory, self._task, name, offset, buffer)
-        if array.initial:
-            self.issuer.log.host_writes.add(allocation.identity)
-        if kind == SRAM:
-            shared[key] = View.of(allocation, (size,), _UINT8)
-        elif unit.nram is not None or kind == KINDS.index(MemoryKind.LDRAM):
-            getattr(self.core, KINDS[kind].value).adopt(allocation)
-        return allocation
+            ctypes.memmove(int(buffer.ctypes.data), array.initial, buffer.nbytes)
+        return buffer
 
-    def _does_not_fit(self, kind: int, arena: Any, memory: Any) -> str:
-        arrays = [arena.arrays[number] for number in range(arena.count)]
-        parts = " + ".join(f"{one.name.decode()} {group_digits(one.size)}" for one in arrays)
+    def _allocate(self, kind: int, number: int, *, fresh: bool = True) -> Allocation:
+        """Allocate an array behind those that this task has; the addresses of the simulated memory are its own."""
+        unit = self._task.unit
+        memory = self._absent.get(kind) or (unit.cluster.sram if kind == SRAM else getattr(unit, KINDS[kind].value))
+        room = self.image.rooms[kind]
+        assert room is not None  # noqa: S101 - for the type checker
+        array = room.arena.arrays[number]
+        name, size = array.name.decode(), int(array.size)
+        shared = self._task.job.sram_buffers[unit.cluster.index]
+        key = f"{name}@{int(array.offset)}"
+        if kind == SRAM and key in shared:
+            self._placed[kind][number] = shared[key].allocation
+            return shared[key].allocation
+        others = [view.allocation for view in shared.values()] if kind == SRAM else filter(None, self._placed[kind])
+        alignment = int(room.arena.alignment)
+        offset = max((-(-(one.address + one.nbytes) // alignment) * alignment for one in others), default=0)
+        if offset + size > memory.total_bytes or int(array.offset) + size > ARENA_BYTES:
+            raise AllocationError(self._does_not_fit(kind, array, memory))
+        start = int(array.offset)
+        buffer = self._fill(room, array) if fresh else room.bytes[start : start + size]
+        if kind in self._absent:
+            made = self._placed[kind][number] = memory.place(offset, size, name, _NO_RECORD, None)
+            return made
+        made = self._placed[kind][number] = place(self._chip, memory, self._task, name, offset, buffer)
+        if array.initial:
+            self.issuer.log.host_writes.add(made.identity)
+        if kind == SRAM:
+            shared[key] = View.of(made, (size,), _UINT8)
+        else:
+            getattr(self.core, KINDS[kind].value).adopt(made)
+        return made
+
+    def _does_not_fit(self, kind: int, array: Any, memory: Any) -> str:
+        room = self.image.rooms[kind]
+        assert room is not None  # noqa: S101 - for the type checker
+        arrays = [(one.name, one.nbytes) for one in self._placed[kind] if one is not None]
+        arrays.append((array.name.decode(), int(array.size)))
+        alignment = int(room.arena.alignment)
+        total = sum(-(-size // alignment) * alignment for _, size in arrays[:-1]) + arrays[-1][1]
+        parts = " + ".join(f"{name} {group_digits(size)}" for name, size in arrays)
         return (
-            f"the {KINDS[kind].value.upper()} arrays of {self.module.path.name} take {group_digits(arena.used)} B "
-            f"({parts}, each from a multiple of {arena.alignment} B on) and {memory.name} has "
+            f"the {KINDS[kind].value.upper()} arrays of {self.module.path.name} take {group_digits(total)} B "
+            f"({parts}, each from a multiple of {alignment} B on) and {memory.name} has "
             f"{group_digits(memory.total_bytes)} B: make an array smaller, or let functions share one"
         )
 
@@ -167,7 +194,8 @@ class Bridge:
             if 0 <= offset < ARENA_BYTES:
                 number = bisect_right(self._offsets[kind], offset) - 1
                 if number >= 0:
-                    return self._placed[kind][number], offset - self._offsets[kind][number]
+                    found = self._placed[kind][number] or self._allocate(kind, number, fresh=False)
+                    return found, offset - self._offsets[kind][number]
         bases = self.gdram.bases
         number = bisect_right(bases, address) - 1
         if number >= 0:

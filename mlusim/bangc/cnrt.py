@@ -162,11 +162,42 @@ class Cnrt(HostMemory):
         self.write(target, "<i", value(self.device.board))
         return 0
 
-    def cnrtGetDeviceProperties(self, target: int, _: int) -> int:
-        board = self.device.board
-        name = board.name.upper().encode()[:63]
-        self.write(target, "<64s3i", name, board.clusters, board.cores_per_cluster, board.max_union)
+    def mlusim_device_name(self, target: int, size: int, device: int) -> int:
+        if device:
+            return self.failed("cnrtErrorDeviceInvalid")
+        return self.cnDeviceGetName(target, size, device)
+
+    def cnrtDeviceGetPCIBusId(self, target: int, size: int, _: int) -> int:
+        text = b"0000:00:00.0"[: max(size - 1, 0)]
+        self.write(target, f"<{len(text) + 1}s", text)
         return 0
+
+    def cnrtGetDeviceFlag(self, target: int) -> int:
+        self.write(target, "<I", 0)
+        return 0
+
+    def cnrtDeviceGetQueuePriorityRange(self, least: int, greatest: int) -> int:
+        """Queues have no priorities here: launches run in the order of their queues."""
+        self.write(least, "<i", 0)
+        self.write(greatest, "<i", 0)
+        return 0
+
+    def cnrtQueueGetPriority(self, queue: int, target: int) -> int:
+        self.queue(queue)
+        self.write(target, "<i", 0)
+        return 0
+
+    def cnrtGetPeerAccessibility(self, target: int, *_: Any) -> int:
+        self.write(target, "<I", 0)
+        return 0
+
+    def cnDeviceTotalMem(self, target: int, _: int) -> int:
+        self.write(target, "<Q", self.device.board.gdram_bytes)
+        return 0
+
+    def cnQueueGetContext(self, queue: int, target: int) -> int:
+        self.queue(queue)
+        return self.cnCtxGetCurrent(target)
 
     def cnDeviceGetName(self, target: int, size: int, _: int) -> int:
         name = self.device.board.name.upper().encode()[: max(size - 1, 0)]

@@ -55,7 +55,15 @@ def check(path: Path, rewritten: Rewritten, options: Options) -> None:
         what = ["-fsyntax-only"] if compiler.gnu else ["-O0", "-c", "-o", str(source.with_suffix(".o"))]
         done = toolchain.run([*command, *what, "-x", compiler.language, str(source)])
     if done.returncode:
-        raise CompileError(_compiler_text(done.stderr, path))
+        raise CompilerError(_compiler_text(done.stderr, path), done.stderr)
+
+
+class CompilerError(CompileError):
+    """What the compiler said of rewritten text; `full` has all of it."""
+
+    def __init__(self, message: str, full: str) -> None:
+        super().__init__(message)
+        self.full = full
 
 
 def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -> Path:
@@ -70,7 +78,7 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     if target.exists():
         return target
     if failed.exists():
-        raise CompileError(json.loads(failed.read_text())["message"])
+        raise CompilerError(**json.loads(failed.read_text()))
     with tempfile.TemporaryDirectory() as work:
         objects: list[Path] = []
         linked = Path(work) / "kernel.so"
@@ -81,8 +89,8 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
             done = toolchain.run(command)
             if done.returncode:
                 message = _compiler_text(done.stderr, path)
-                toolchain.publish(failed, json.dumps({"message": message}).encode())
-                raise CompileError(message)
+                toolchain.publish(failed, json.dumps({"message": message, "full": done.stderr}).encode())
+                raise CompilerError(message, done.stderr)
             objects.append(made)
         runtime = toolchain.runtime(compiler)
         done = link(objects, linked, runtime, lambda *words: toolchain.run([*compiler.command, *words]))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _KINDS = {1: "BLOCK", 4: "UNION1", 8: "UNION2", 16: "UNION4", 32: "UNION8", 64: "UNION16"}
 _LAUNCH = "__mlusim_launch"
+_UNKNOWN = "__mlusim_unknown"
 _MAIN = "main"
 _SLOT = 16
 
@@ -129,6 +130,9 @@ class Program:
             if name == _LAUNCH:
                 place = (text_at(values[10]), values[11])
                 given = self._launch(*values)
+            elif name == _UNKNOWN:
+                place = (text_at(values[1]), values[2])
+                raise KernelError(self.module.unknown_text(text_at(values[0])))
             else:
                 given = self._cnrt.function(name)(*values)
         except MlusimError as error:

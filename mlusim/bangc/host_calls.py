@@ -14,9 +14,14 @@ cnrtQueueCreate 1|cnrtQueueCreateWithPriority 3|cnrtQueueDestroy 1|cnrtQueueSync
 cnrtQueueWaitNotifier 3
 cnrtNotifierCreate 1|cnrtNotifierCreateWithFlags 2|cnrtNotifierDestroy 1|cnrtPlaceNotifier 2|cnrtWaitNotifier 1
 cnrtQueryNotifier 1|cnrtNotifierDuration 3|cnrtNotifierElapsedTime 3
-cnrtSetDevice 1|cnrtGetDevice 1|cnrtGetDeviceCount 1|cnrtGetDeviceProperties 2|cnrtDeviceGetAttribute 3|cnrtInit 1
+cnrtSetDevice 1|cnrtGetDevice 1|cnrtGetDeviceCount 1|__mlusim_device_name 3|cnrtDeviceGetAttribute 3|cnrtInit 1
 cnrtDestroy 0|cnrtGetDeviceHandle 2|cnrtSetCurrentDevice 1|cnrtGetLastError 0|cnrtPeekAtLastError 0
-cnrtRuntimeGetVersion 1|cnrtGetLibVersion 3|cnrtDeviceReset 0|cnrtCreateQueue 1
+cnrtRuntimeGetVersion 1|cnrtGetLibVersion 3|cnrtDriverGetVersion 3|cnrtDeviceReset 0|cnrtCreateQueue 1
+cnrtSetDeviceFlag 1|cnrtGetDeviceFlag 1|cnrtDeviceGetQueuePriorityRange 2|cnrtQueueGetPriority 2
+cnrtDeviceGetPCIBusId 3|cnrtGetPeerAccessibility 3|cnrtPlaceNotifierWithFlags 3
+cnrtMemcpy2D 7|cnrtMemcpy2DAsync 8|cnrtMemcpyPeerAsync 6|cnrtMemcpyAsync_V3 5|cnrtMemsetD8Async 4
+cnrtMemsetD32Async 4|cnrtMallocAsync 3|cnrtFreeAsync 2|cnrtMallocFrameBuffer 3|cnrtPointerGetAttributes 2
+cnrtHostRegister 3|cnrtHostUnregister 1|cnrtMcacheOperation 5|cnrtFreeConstant 1|cnrtMallocHostMemory 2
 cnrtDestroyQueue 1|cnrtSyncQueue 1|cnrtCreateNotifier 1|cnrtDestroyNotifier 1
 cnrtMallocHost 2|cnrtQueryQueue 1|cnrtCastDataType_V2 7|cnrtCastDataType 6|cnrtConvertFloatToHalf 2
 cnrtConvertHalfToFloat 2|cnrtQueueCreateWithFlags 2|cnrtHostMallocWithFlags 3
@@ -25,40 +30,97 @@ _DRIVER = """
 cnInit 1|cnDeviceGet 2|cnDeviceGetAttribute 3|cnDeviceGetCount 1|cnCtxGetCurrent 1|cnCtxGetDevice 1|cnCtxCreate 3
 cnGetCtxMaxParallelUnionTasks 3|cnGetCtxConfigParam 3|cnCtxGetConfigParam 3|cnQueueSync 1|cnInvokeKernel 9
 cnInvokeKernelEx 3|cnCtxDestroy 1|cnCtxSetCurrent 1|cnDeviceGetName 3|cnGetVersion 1|cnGetErrorString 2
-cnQueueIsCapturing 2
+cnQueueIsCapturing 2|cnMalloc 2|cnFree 1|cnMallocHost 2|cnFreeHost 1|cnMemcpy 3|cnMemcpyHtoD 3|cnMemcpyDtoH 3
+cnMemcpyDtoD 3|cnMemcpyHtoDAsync 4|cnMemcpyDtoHAsync 4|cnMemcpyDtoDAsync 4|cnMemcpyAsync 4|cnMemsetD8 3|cnMemsetD32 3
+cnMemsetD8Async 4|cnMemsetD32Async 4|cnMemGetInfo 2|cnCreateQueue 2|cnDestroyQueue 1|cnQueryQueue 1|cnCtxSync 0
+cnCtxSynchronize 0|cnCreateNotifier 2|cnDestroyNotifier 1|cnPlaceNotifier 2|cnWaitNotifier 1|cnQueryNotifier 1
+cnQueueWaitNotifier 3|cnGetNotifierDuration 3|cnGetNotifierElapsedTime 3|cnGetErrorName 2|cnGetLibVersion 3
+cnGetDriverVersion 3|cnSharedContextAcquire 2|cnSharedContextRelease 1|cnSetCtxConfigParam 3|cnQueueGetContext 2
+cnDeviceTotalMem 2|cnMallocConstant 2
 """
 
 # Functions that do what another one does.
 SAME = {
-    **dict.fromkeys(("cnrtSyncQueue", "cnrtQueueQuery", "cnrtQueryQueue", "cnQueueSync"), "cnrtQueueSync"),
-    **dict.fromkeys(("cnrtCreateQueue", "cnrtQueueCreateWithPriority", "cnrtQueueCreateWithFlags"), "cnrtQueueCreate"),
-    "cnrtDestroyQueue": "cnrtQueueDestroy",
-    **dict.fromkeys(("cnrtCreateNotifier", "cnrtNotifierCreateWithFlags"), "cnrtNotifierCreate"),
-    "cnrtDestroyNotifier": "cnrtNotifierDestroy",
-    "cnrtQueryNotifier": "cnrtWaitNotifier",
-    "cnrtMallocConstant": "cnrtMalloc",
-    **dict.fromkeys(("cnrtMallocHost", "cnrtHostMallocWithFlags"), "cnrtHostMalloc"),
+    **dict.fromkeys(
+        ("cnrtSyncQueue", "cnrtQueueQuery", "cnrtQueryQueue", "cnQueueSync", "cnQueryQueue"), "cnrtQueueSync"
+    ),
+    **dict.fromkeys(
+        ("cnrtCreateQueue", "cnrtQueueCreateWithPriority", "cnrtQueueCreateWithFlags", "cnCreateQueue"),
+        "cnrtQueueCreate",
+    ),
+    **dict.fromkeys(("cnrtDestroyQueue", "cnDestroyQueue"), "cnrtQueueDestroy"),
+    **dict.fromkeys(("cnCtxSync", "cnCtxSynchronize"), "cnrtSyncDevice"),
+    **dict.fromkeys(("cnrtCreateNotifier", "cnrtNotifierCreateWithFlags", "cnCreateNotifier"), "cnrtNotifierCreate"),
+    **dict.fromkeys(("cnrtDestroyNotifier", "cnDestroyNotifier"), "cnrtNotifierDestroy"),
+    **dict.fromkeys(("cnrtPlaceNotifierWithFlags", "cnPlaceNotifier"), "cnrtPlaceNotifier"),
+    **dict.fromkeys(("cnrtQueryNotifier", "cnWaitNotifier", "cnQueryNotifier"), "cnrtWaitNotifier"),
+    "cnQueueWaitNotifier": "cnrtQueueWaitNotifier",
+    "cnGetNotifierDuration": "cnrtNotifierDuration",
+    "cnGetNotifierElapsedTime": "cnrtNotifierElapsedTime",
+    **dict.fromkeys(
+        ("cnrtMallocConstant", "cnrtMallocAsync", "cnrtMallocFrameBuffer", "cnMalloc", "cnMallocConstant"), "cnrtMalloc"
+    ),
+    **dict.fromkeys(("cnrtFreeAsync", "cnrtFreeConstant", "cnFree"), "cnrtFree"),
+    **dict.fromkeys(
+        ("cnrtMallocHost", "cnrtHostMallocWithFlags", "cnrtMallocHostMemory", "cnMallocHost"), "cnrtHostMalloc"
+    ),
+    "cnFreeHost": "cnrtFreeHost",
     "cnrtMemcpyAsync_V2": "cnrtMemcpyAsync",
-    **dict.fromkeys(("cnrtMemsetAsync", "cnrtMemsetD8"), "cnrtMemset"),
+    **dict.fromkeys(("cnMemcpyHtoD", "cnMemcpyHtoDAsync"), "cnMemcpyHtoD"),
+    **dict.fromkeys(("cnMemcpyDtoH", "cnMemcpyDtoHAsync"), "cnMemcpyDtoH"),
+    **dict.fromkeys(("cnMemcpyDtoD", "cnMemcpyDtoDAsync"), "cnMemcpyDtoD"),
+    "cnMemcpyAsync": "cnMemcpy",
+    "cnrtMemcpyPeerAsync": "cnrtMemcpyPeer",
+    "cnrtMemcpy2DAsync": "cnrtMemcpy2D",
+    **dict.fromkeys(
+        ("cnrtMemsetAsync", "cnrtMemsetD8", "cnrtMemsetD8Async", "cnMemsetD8", "cnMemsetD8Async"), "cnrtMemset"
+    ),
+    **dict.fromkeys(("cnrtMemsetD32Async", "cnMemsetD32", "cnMemsetD32Async"), "cnrtMemsetD32"),
+    "cnMemGetInfo": "cnrtMemGetInfo",
     "cnrtCastDataType_V2": "cnrtCastDataType",
     "cnrtGetErrorName": "cnrtGetErrorStr",
+    "cnGetErrorName": "cnGetErrorString",
+    **dict.fromkeys(("cnrtDriverGetVersion", "cnGetLibVersion", "cnGetDriverVersion"), "cnrtGetLibVersion"),
     **dict.fromkeys(("cnrtGetDeviceHandle", "cnDeviceGet", "cnCtxGetDevice"), "cnrtGetDevice"),
     "cnrtSetCurrentDevice": "cnrtSetDevice",
     "cnDeviceGetCount": "cnrtGetDeviceCount",
     "cnDeviceGetAttribute": "cnrtDeviceGetAttribute",
-    "cnCtxCreate": "cnCtxGetCurrent",
+    **dict.fromkeys(("cnCtxCreate", "cnSharedContextAcquire"), "cnCtxGetCurrent"),
     "cnCtxGetConfigParam": "cnGetCtxConfigParam",
     "cnGetVersion": "cnrtRuntimeGetVersion",
+    "__mlusim_device_name": "mlusim_device_name",
 }
 # Functions that have nothing to do on a simulated board.
-NOTHING_TO_DO = frozenset(("cnInit", "cnrtInit", "cnrtDestroy", "cnrtDeviceReset", "cnCtxDestroy", "cnCtxSetCurrent"))
+NOTHING_TO_DO = frozenset(
+    (
+        "cnInit",
+        "cnrtInit",
+        "cnrtDestroy",
+        "cnrtDeviceReset",
+        "cnCtxDestroy",
+        "cnCtxSetCurrent",
+        "cnSetCtxConfigParam",
+        "cnSharedContextRelease",
+        "cnrtSetDeviceFlag",
+        "cnrtHostRegister",
+        "cnrtHostUnregister",
+        "cnrtMcacheOperation",
+    )
+)
 
 # `cnrtRet_t`, as `cnrt.h` has it.
 STATUS = {
     "cnrtSuccess": 0,
+    "cnrtErrorInit": 632001,
+    "cnrtErrorNoDevice": 632002,
+    "cnrtErrorDeviceInvalid": 632003,
     "cnrtErrorNotReady": 632005,
     "cnrtErrorArgsInvalid": 632007,
+    "cnrtErrorInvalidSymbol": 632008,
+    "cnrtErrorQueueInvalid": 632009,
     "cnrtErrorNoMem": 632014,
+    "cnrtErrorSys": 632015,
+    "cnrtErrorKernelUserTrap": 632016,
     "cnrtErrorUnknown": 632999,
 }
 # What device attributes say, by their numbers in `cn_api.h`.
@@ -79,6 +141,15 @@ ATTRIBUTES: dict[int, Callable[[Board], int]] = {
     50: lambda board: board.arch,
     51: lambda board: int(board.cores_per_cluster > 1),
     52: lambda board: board.clock_hz // 1000,
+    53: lambda board: board.dram_bandwidth_bytes_per_s * 8 // max(board.dram_bus_bits, 1) // 2000,
+    54: lambda board: board.dram_bus_bits,
+    55: lambda _: 4096,
+    56: lambda _: 1 << 20,
+    57: lambda _: 1,
+    58: lambda board: board.ldram_bytes_per_core,
+    59: lambda _: 0,
+    60: lambda _: 0,
+    61: lambda _: 0,
 }
 
 

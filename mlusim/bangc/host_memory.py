@@ -83,7 +83,7 @@ class HostMemory:
                 return view, address - base
         return None
 
-    def cnrtMalloc(self, target: int, size: int) -> int:
+    def cnrtMalloc(self, target: int, size: int, *_: Any) -> int:
         if size <= 0 or not target:
             return self.failed("cnrtErrorArgsInvalid")
         try:
@@ -96,7 +96,7 @@ class HostMemory:
         self.write(target, "<Q", address)
         return 0
 
-    def cnrtFree(self, address: int) -> int:
+    def cnrtFree(self, address: int, *_: Any) -> int:
         if address:
             view = self._memory.pop(address, None)
             if view is None:
@@ -151,10 +151,46 @@ class HostMemory:
     def cnrtMemcpyAsync(self, dst: int, src: int, size: int, _: int, direction: int) -> int:
         return self.cnrtMemcpy(dst, src, size, direction)
 
+    def cnrtMemcpyAsync_V3(self, dst: int, src: int, size: int, direction: int, _: int) -> int:
+        return self.cnrtMemcpy(dst, src, size, direction)
+
+    def cnrtMemcpyPeer(self, dst: int, _: int, src: int, __: int, size: int, *___: Any) -> int:
+        return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToDev"))
+
+    def cnrtMemcpy2D(
+        self, dst: int, dst_pitch: int, src: int, src_pitch: int, width: int, height: int, direction: int, *_: Any
+    ) -> int:
+        """Rows of `width` bytes; the last argument of the asynchronous form is a queue."""
+        for row in range(max(height, 0)):
+            status = self.cnrtMemcpy(dst + row * dst_pitch, src + row * src_pitch, width, direction)
+            if status:
+                return status
+        return 0
+
+    def cnMemcpy(self, dst: int, src: int, size: int, *_: Any) -> int:
+        return self.cnrtMemcpy(dst, src, size, len(_DIRECTIONS))
+
+    def cnMemcpyHtoD(self, dst: int, src: int, size: int, *_: Any) -> int:
+        return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("HostToDev"))
+
+    def cnMemcpyDtoH(self, dst: int, src: int, size: int, *_: Any) -> int:
+        return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToHost"))
+
+    def cnMemcpyDtoD(self, dst: int, src: int, size: int, *_: Any) -> int:
+        return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToDev"))
+
+    def cnrtPointerGetAttributes(self, target: int, address: int) -> int:
+        """Which memory an address is of: `cnrtPointerAttributes_t`."""
+        on_device = self.at(address) is not None
+        locked = any(base <= address < base + len(memory) for base, memory in self._host.items())
+        kind = 2 if on_device else 3 if locked else 1
+        self.write(target, "<3i4xQQ", kind, 0, 0, 0 if on_device else address, address if on_device else 0)
+        return 0
+
     def cnrtMemset(self, dst: int, value: int, size: int, *_: Any) -> int:
         return self._set(dst, struct.pack("<B", value & 0xFF), size)
 
-    def cnrtMemsetD32(self, dst: int, value: int, count: int) -> int:
+    def cnrtMemsetD32(self, dst: int, value: int, count: int, *_: Any) -> int:
         return self._set(dst, struct.pack("<I", value & 0xFFFFFFFF), count)
 
     def _set(self, dst: int, element: bytes, count: int) -> int:
@@ -178,15 +214,21 @@ class HostMemory:
     def cnrtCastDataType(
         self, src: int, src_type: int, dst: int, dst_type: int, count: int, parameter: int, rounding: int = 5
     ) -> int:
-        """Elements of one type as another; quantization parameters are not simulated."""
-        if parameter:
-            raise InputError("cnrtCastDataType with quantization parameters is not simulated: give a null pointer")
+        """Elements of one type as another. An integer i with quantization parameters stands for i * 2^position / scale.
+
+        Such an integer is one of the two types.
+        """
         if src_type not in _DTYPES or dst_type not in _DTYPES or not 0 <= rounding < len(_ROUNDINGS) or count < 0:
             return self.failed("cnrtErrorArgsInvalid")
         source, target = np.dtype(_DTYPES[src_type]), np.dtype(_DTYPES[dst_type])
         values = np.frombuffer(ctypes.string_at(src, count * source.itemsize), source)
         with np.errstate(all="ignore"):
-            if target.kind in "iu" and source.kind not in "iub":
+            if parameter:
+                position, scale, offset = struct.unpack("<ifi", ctypes.string_at(parameter, 12))
+                factor = 2.0**position / scale
+                wide = values.astype(np.float64)
+                values = wide / factor + offset if target.kind in "iu" else (wide - offset) * factor
+            if target.kind in "iu" and values.dtype.kind not in "iub":
                 limits = np.iinfo(target)
                 values = np.clip(_ROUNDINGS[rounding](values.astype(np.float64)), limits.min, limits.max)
             content = values.astype(target).tobytes()

@@ -186,13 +186,18 @@ def load_runtime(path: Path) -> Runtime:
 
 
 class Room:
-    """An arena with the addresses that it hands out, as bytes."""
+    """An arena with the addresses that it hands out, as bytes.
+
+    Attributes:
+        at_file_scope: how many of its arrays are there from the start; the others are those of functions that ran.
+    """
 
     def __init__(self, alignment: int) -> None:
         self._map = mmap.mmap(-1, ARENA_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         self.bytes = np.frombuffer(self._map, np.uint8)
         self.base = int(self.bytes.ctypes.data)
         self.arena = Arena(self.base, 0, alignment, 0)
+        self.at_file_scope: int | None = None
 
 
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
@@ -223,6 +228,9 @@ class Image:
                 self.library: Any = _open(copy)
             finally:
                 runtime.library.mlusim_loading(None, 0)
+            for room in rooms:
+                if room is not None and room.at_file_scope is None:
+                    room.at_file_scope = int(room.arena.count)
             self.base, self.size = _base(self.library._handle), _extent(binary)  # noqa: SLF001 - ctypes has no other way
         self._written = [(address, size) for address, size, written in _segments(binary) if written]
         self.library.mlusim_entries.restype = ctypes.POINTER(EntryRecord)

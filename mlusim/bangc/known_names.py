@@ -17,6 +17,8 @@ def is_unknown(name: str) -> bool:
 
 # Why there is no such instruction here, by a part of its name.
 _REASONS = (
+    (r"^(cnnl|CNNL)", "the vendor's library of operators, CNNL, is not simulated; launch kernels of your own"),
+    (r"^(cn|CN)", "a function of the vendor's host libraries that is not simulated"),
     (r"_perf_", "a performance counter of the hardware; reports have the simulator's counts"),
     (r"remote", "it writes to another chip, and one board is simulated"),
     (r"_rand$", "the hardware's random numbers have no definition; give random numbers as an input"),
@@ -31,6 +33,8 @@ _REASONS = (
 
 def why_missing(name: str) -> str:
     """Why an intrinsic that public headers declare is not simulated; empty for other names."""
+    if name in intrinsics.names():
+        return ""
     return next((reason for part, reason in _REASONS if re.search(part, name)), "")
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc import intrinsics, toolchain
-from mlusim.bangc.compilation import Options, build, check, preprocess
+from mlusim.bangc.compilation import CompilerError, Options, build, check, preprocess
 from mlusim.bangc.debug_lines import line_table
 from mlusim.bangc.entries import Entry
 from mlusim.bangc.entry_points import EntryPoint, entry_point
+from mlusim.bangc.foreign import Foreign
 from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
 from mlusim.bangc.known_names import is_unknown, why_missing
 from mlusim.bangc.rewriting import Rewritten, rewrite
-from mlusim.errors import InputError, nearest
+from mlusim.errors import CompileError, InputError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
 from mlusim.inputs import as_file, as_paths, as_text, as_texts
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
 Kernel = Callable[..., Coroutine[Any, None, None]]
+# How often a file is compiled again with names of the vendor's libraries that the compiler did not know.
+_ROUNDS = 12
 
 
 class Cluster:
@@ -76,17 +79,28 @@ class Module:
         self._pools: weakref.WeakKeyDictionary[Chip, dict[int, Cluster]] = weakref.WeakKeyDictionary()
         self._free: list[Cluster] = []
         self._points: dict[str, EntryPoint] | None = None
-        own = (str(toolchain.INCLUDE), str(toolchain.generated_headers()))
-        self._texts: list[Rewritten] = [
-            rewrite(preprocess(one, on, options), instantiate, own, is_unknown) for one in (path, *sources)
-        ]
+        files = (path, *sources)
+        plain = [preprocess(one, on, options) for one in files]
+        foreign: Foreign | None = None
+        for _ in range(_ROUNDS):
+            own = (str(toolchain.INCLUDE), str(toolchain.generated_headers()))
+            self._texts: list[Rewritten] = [rewrite(one, instantiate, own, is_unknown, foreign) for one in plain]
+            try:
+                if syntax_only:
+                    for one, text in zip(files, self._texts, strict=True):
+                        check(one, text, options)
+                else:
+                    self.binary = build(files, self._texts, options)
+                break
+            except CompilerError as error:
+                foreign = foreign or Foreign()
+                if not foreign.learn(error.full):
+                    raise CompileError(error.message) from None
         self.calls = {name: place for one in reversed(self._texts) for name, place in one.calls.items()}
-        self.missing = {name: place for name, place in self.calls.items() if is_unknown(name)}
+        others = foreign.others if foreign is not None else ()
+        self.missing = {name: place for name, place in self.calls.items() if name in others or is_unknown(name)}
         if syntax_only:
-            for one, text in zip((path, *sources), self._texts, strict=True):
-                check(one, text, options)
             return
-        self.binary = build((path, *sources), self._texts, options)
         self.runtime: Runtime = load_runtime(toolchain.runtime(options.compiler))
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlusim.bangc.entries import ENTRY_WORD, Entry, entry_of, name_entries, registrations, rewrite_main
+from mlusim.bangc.foreign import Foreign
 from mlusim.bangc.launches import rewrite_launch
 from mlusim.bangc.memory_arrays import SPACES, MemoryArrays
 from mlusim.bangc.source import Source, Token, joined, source_of
@@ -34,6 +35,7 @@ def rewrite(
     instantiate: tuple[str, ...] = (),
     own: tuple[str, ...] = (),
     unknown: Callable[[str], bool] = lambda _: False,
+    foreign: Foreign | None = None,
 ) -> Rewritten:
     """Rewrite the output of a preprocessor.
 
@@ -42,6 +44,7 @@ def rewrite(
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
         own: folders whose headers are left as they are, beside the compiler's own.
         unknown: whether a name that is called is an intrinsic that there is not.
+        foreign: names of the vendor's libraries that the compiler did not know.
     """
     source = source_of(text, own)
     tokens = source.tokens
@@ -79,11 +82,16 @@ def rewrite(
                 calls.setdefault(token.text, (token.file, token.line))
                 if token.text not in defined and unknown(token.text):
                     source.replace(position, position, f'::mlusim::unknown("{token.text}")')
+            elif foreign is not None and token.text in foreign.others and source.next_text(position) == "(":
+                calls.setdefault(token.text, (token.file, token.line))
+                source.replace(position, position, f'::mlusim::unknown("{token.text}")')
             elif token.text == "main" and not scopes and source.next_text(position) == "(":
                 has_main = rewrite_main(source, position) or has_main
         position += 1
     for name in defined:
         calls.pop(name, None)
+    if foreign is not None and tokens:
+        source.insert(0, foreign.declarations(set(calls)))
     name_entries(entries)
     end = registrations(entries, instantiate, has_main=has_main)
     return Rewritten(source.edited() + end, entries, calls, has_main)

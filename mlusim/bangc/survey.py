@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mlusim.bangc import intrinsics
+from mlusim.bangc.foreign import is_of_library
 from mlusim.bangc.module import compile as compile_file
 from mlusim.errors import CompileError, InputError
 from mlusim.hardware import Board
@@ -27,6 +28,7 @@ class Surveyed:
         entries: its kernels; templates end in `<...>`.
         has_main: whether it is a host program.
         known, missing: the intrinsics that it calls, and those of them that the simulator does not know.
+        libraries: functions of the vendor's host libraries that it calls and that are not simulated.
         error: the compiler's message, where it does not compile.
     """
 
@@ -36,6 +38,7 @@ class Surveyed:
     has_main: bool = False
     known: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
     error: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -75,8 +78,9 @@ def survey(
         except CompileError as error:
             return Surveyed(str(path), compiles=False, error=error.message)
         known = tuple(sorted(set(module.calls) & intrinsics.names()))
-        missing = tuple(sorted(module.missing))
-        return Surveyed(str(path), True, tuple(module.entries), module.has_main, known, missing)
+        missing = tuple(sorted(name for name in module.missing if not is_of_library(name)))
+        libraries = tuple(sorted(name for name in module.missing if is_of_library(name)))
+        return Surveyed(str(path), True, tuple(module.entries), module.has_main, known, missing, libraries)
 
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(look, files_of(paths))

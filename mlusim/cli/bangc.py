@@ -246,6 +246,8 @@ def check(
                 show.print_text(f"  intrinsics  {len(one.known)}: {', '.join(one.known)}")
             if one.missing:
                 show.print_text(f"  missing     {', '.join(one.missing)}")
+            if one.libraries:
+                show.print_text(f"  host code   not simulated: {', '.join(one.libraries)}")
             if one.error:
                 show.print_text("  " + "\n  ".join(one.error.splitlines()[1:7]))
     missing = sorted({name for one in found for name in one.missing})

@@ -80,3 +80,36 @@ def test_a_timing_only_run_takes_the_same_time(shared: bangc.Module, basics: ban
     device.launch(basics["scalar"], device.upload(X), device.alloc(4, "float32"), 100, dim=4)
     with pytest.raises(MissingDataError, match=r"basics\.mlu:40.* input at byte 0, which has a size but no bytes"):
         device.synchronize()
+
+
+@pytest.mark.parametrize("entries", [("halves", "floats"), ("floats", "halves"), ("either", "halves")])
+def test_arrays_of_functions_count_in_the_launches_that_use_them(tmp_path: Path, entries: tuple[str, str]) -> None:
+    """Each function fills NRAM and SRAM nearly alone; a launch of one does not need the other's."""
+    file = tmp_path / "large.mlu"
+    file.write_text(
+        "template <typename T> __mlu_func__ void twice(T *x, int n, T two) {\n"
+        "  __nram__ T tile[600 * 1024 / sizeof(T)];\n"
+        "  __mlu_shared__ T shared[3000 * 1024 / sizeof(T)];\n"
+        "  if (taskId) return;\n"
+        "  __memcpy(shared, x, n * sizeof(T), GDRAM2SRAM);\n"
+        "  __memcpy(tile, shared, n * sizeof(T), SRAM2NRAM);\n"
+        "  __bang_mul_scalar(tile, tile, two, n);\n"
+        "  __memcpy(x, tile, n * sizeof(T), NRAM2GDRAM);\n"
+        "}\n"
+        "__mlu_entry__ void floats(void *x, int n) { if (__is_ipu()) twice((float *)x, n / 2, 2.0f); }\n"
+        "__mlu_entry__ void halves(void *x, int n) { if (__is_ipu()) twice((half *)x, n, (half)2); }\n"
+        "__mlu_entry__ void either(void *x, int n) { n < 0 ? halves(x, -n) : floats(x, n); }\n"
+    )
+    device = Device()
+    module = bangc.compile(file, device)
+    first, second = (device.upload(np.arange(128, dtype=np.float16), writable=True) for _ in range(2))
+    for name in entries:
+        for tensor in (first, second):
+            device.launch(module[name], tensor, 128, dim=(4, 1, 1), kind="UNION1")
+    device.synchronize()
+    expected = np.arange(128, dtype=np.float16)
+    for name in entries:
+        expected = expected * np.float16(2) if name == "halves" else (expected.view(np.float32) * 2).view(np.float16)
+    for tensor in (first, second):
+        assert device.download(tensor).tobytes() == expected.tobytes()
+    device.verify().check()

@@ -6,12 +6,24 @@
 
 typedef enum {
     cnrtSuccess = 0,
+    cnrtErrorInit = 632001,
+    cnrtErrorNoDevice = 632002,
+    cnrtErrorDeviceInvalid = 632003,
     cnrtErrorNotReady = 632005,
     cnrtErrorArgsInvalid = 632007,
+    cnrtErrorInvalidSymbol = 632008,
+    cnrtErrorQueueInvalid = 632009,
     cnrtErrorNoMem = 632014,
+    cnrtErrorSys = 632015,
+    cnrtErrorKernelUserTrap = 632016,
     cnrtErrorUnknown = 632999,
+    CNRT_RET_SUCCESS = cnrtSuccess,
+    CNRT_RET_ERR_INVALID = cnrtErrorArgsInvalid,
+    CNRT_RET_ERR_NOMEM = cnrtErrorNoMem,
+    CNRT_RET_ERR_NODEV = cnrtErrorNoDevice,
+    CNRT_RET_ERR_NOT_READY = cnrtErrorNotReady,
+    CNRT_RET_ERR_UNKNOWN = cnrtErrorUnknown,
 } cnrtRet_t;
-#define CNRT_RET_SUCCESS cnrtSuccess
 
 typedef enum {
     cnrtFuncTypeBlock = 1,
@@ -49,6 +61,13 @@ typedef enum {
     CNRT_MEM_TRANS_DIR_HOST2HOST,
 } cnrtMemTransDir_t;
 
+typedef enum { cnrtMemTypeUnknown = 0, cnrtMemTypeHost = 1, cnrtMemTypeDevice = 2, cnrtMemTypeLocked = 3 } cnrtMemType_t;
+typedef struct {
+    cnrtMemType_t type;
+    int deviceId, device;
+    void *hostPointer, *devicePointer;
+} cnrtPointerAttributes_t;
+
 typedef enum {
     cnrtHalf = 0x12,
     cnrtFloat = 0x13,
@@ -81,6 +100,12 @@ typedef enum {
     cnrtRounding_dn,
     cnrtRounding_rn,
 } cnrtRoundingMode_t;
+// How a number is held as an integer: value = integer * 2^position / scale.
+typedef struct { int position; float scale; int offset; } *cnrtQuantizedParam_t;
+typedef void (*cnrtHostFn_t)(void *);
+typedef enum { CNRT_NOTIFIER_DEFAULT = 0, CNRT_NOTIFIER_DISABLE_TIMING_ALL = 2, cnrtNotifierDefault = 0, cnrtNotifierDisableTimingAll = 2 } cnrtNotifierFlag_t;
+typedef enum { cnrtDeviceScheduleSpin = 0, cnrtDeviceScheduleBlock = 1, cnrtDeviceScheduleYield = 2, cnrtDeviceScheduleAuto = 3 } cnrtDeviceFlag_t;
+typedef enum { cnrtQueueDefault = 0, cnrtQueueSyncSpin = 1, cnrtQueueSyncBlock = 2, cnrtQueueSyncYield = 4 } cnrtQueueFlag_t;
 
 typedef struct { unsigned int x, y, z; } cnrtDim3_t;
 typedef struct cnrtQueueStruct *cnrtQueue_t;
@@ -104,9 +129,31 @@ typedef enum {
     cnrtAttrMLUIsaVersion = 50,
     cnrtAttrIsMultipleTensorProcessor = 51,
     cnrtAttrClusterClockRate = 52,
+    cnrtAttrMemClockRate = 53,
+    cnrtAttrMemBusWidth = 54,
+    cnrtAttrMaxQueueCount = 55,
+    cnrtAttrMaxNotifierCount = 56,
+    cnrtAttrEccEnabled = 57,
+    cnrtAttrLocalMemSizePerMcore = 58,
 } cnrtDeviceAttr_t;
-typedef struct { char name[64]; int clusterCount, McorePerCluster, maxClusterCountPerUnionTask; } cnrtDeviceProp_t;
-
+#define CNRT_DEVICE_NAME_LEN 64
+typedef struct { unsigned char uuid[16]; } cnrtUUID_t;
+// Sizes per core and cluster in bytes, memory in MiB, clocks in kHz.
+typedef struct cnrtDeviceProp {
+    char name[CNRT_DEVICE_NAME_LEN];
+    cnrtUUID_t uuid;
+    int pciBusID, pciDeviceID, pciDomainID;
+    size_t totalMem;
+    size_t totalGlobalMem;
+    int ECCEnabled, clusterClockRate, memClockRate, memBusWidth;
+    int computeCapabilityMajor, computeCapabilityMinor, major, minor;
+    int clusterCount, maxClusterCount, McorePerCluster, maxClusterCountPerUnionTask, isMultipleTensorProcessor;
+    int maxL2CacheSize, maxPersistingL2CacheSize;
+    int NramSizePerMcore, NRAMSizePerMcore, WeightRamSizePerMcore, WRAMSizePerMcore, WramSizePerMcore;
+    int maxSharedMemSizePerCluster, maxSharedRamSizePerCluster, localMemSizePerMcore;
+    int maxDim[3], maxDimX, maxDimY, maxDimZ;
+    int maxQueueCount, maxNotifierCount, MLUIsaVersion, mluIsaVersion;
+} cnrtDeviceProp_t;
 
 #ifndef CNRT_CHECK
 #define CNRT_CHECK(...)                                                                             \

@@ -117,6 +117,34 @@ struct Anything {
     template <class T> operator T() const { return T(); }
 };
 
+// A constant of the vendor's libraries that the headers here do not have, and a value of such a type.
+struct ForeignConstant {
+    uint64_t word;
+    template <class T> constexpr operator T() const {
+        if constexpr (std::is_enum<T>::value || std::is_arithmetic<T>::value) return T(word);
+        else return T();
+    }
+};
+struct Foreign {
+    uint64_t word;
+    constexpr Foreign(uint64_t value = 0) : word(value) {}
+    constexpr Foreign(ForeignConstant value) : word(value.word) {}
+    template <class T, class = typename std::enable_if<!std::is_integral<T>::value>::type> Foreign(const T &) : word(0) {}
+    constexpr operator int() const { return int(word); }
+    template <class T> operator T *() const { return nullptr; }
+};
+#define MLUSIM_COMPARED(type)                                                                                  \
+    template <class T> constexpr bool operator==(const type &, const T &) { return true; }                     \
+    template <class T> constexpr bool operator!=(const type &, const T &) { return false; }                    \
+    template <class T> constexpr bool operator==(const T &, const type &) { return true; }                     \
+    template <class T> constexpr bool operator!=(const T &, const type &) { return false; }
+MLUSIM_COMPARED(Anything)
+#undef MLUSIM_COMPARED
+constexpr bool operator==(const Foreign &one, const Foreign &other) { return one.word == other.word; }
+constexpr bool operator!=(const Foreign &one, const Foreign &other) { return one.word != other.word; }
+constexpr bool operator==(const Foreign &one, const ForeignConstant &other) { return one.word == other.word; }
+constexpr bool operator!=(const Foreign &one, const ForeignConstant &other) { return one.word != other.word; }
+
 // The element that a pointer points to.
 template <class P> struct Element {
     using type = typename std::remove_cv<typename std::remove_pointer<P>::type>::type;

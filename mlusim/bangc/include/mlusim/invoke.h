@@ -69,4 +69,49 @@ inline cnrtRet_t cnrtInvokeKernel_V3(const void *function, cnrtKernelInitParam_t
     return cnrtInvokeKernel_V2(function, dim, arguments, kind, queue, mlusim_f, mlusim_l);
 }
 
+inline cnrtRet_t cnrtGetDeviceProperties(cnrtDeviceProp_t *prop, int device) {
+    *prop = cnrtDeviceProp_t{};
+    if (cnrtRet_t status = __mlusim_device_name(static_cast<char *>(prop->name), int(sizeof prop->name), device)) return status;
+    auto get = [device](cnrtDeviceAttr_t attribute) {
+        int value = 0;
+        cnrtDeviceGetAttribute(&value, attribute, device);
+        return value;
+    };
+    prop->totalMem = prop->totalGlobalMem = size_t(get(cnrtAttrTotalMemSize));
+    prop->ECCEnabled = get(cnrtAttrEccEnabled);
+    prop->clusterClockRate = get(cnrtAttrClusterClockRate);
+    prop->memClockRate = get(cnrtAttrMemClockRate);
+    prop->memBusWidth = get(cnrtAttrMemBusWidth);
+    prop->computeCapabilityMajor = prop->major = get(cnrtAttrComputeCapabilityMajor);
+    prop->computeCapabilityMinor = prop->minor = get(cnrtAttrComputeCapabilityMinor);
+    prop->clusterCount = prop->maxClusterCount = get(cnrtAttrClusterCount);
+    prop->McorePerCluster = get(cnrtAttrMcorePerCluster);
+    prop->maxClusterCountPerUnionTask = get(cnrtAttrMaxClusterCountPerUnionTask);
+    prop->isMultipleTensorProcessor = get(cnrtAttrIsMultipleTensorProcessor);
+    prop->maxL2CacheSize = get(cnrtAttrMaxL2CacheSize);
+    prop->NramSizePerMcore = prop->NRAMSizePerMcore = get(cnrtAttrNramSizePerMcore);
+    prop->WeightRamSizePerMcore = prop->WRAMSizePerMcore = prop->WramSizePerMcore = get(cnrtAttrWeightRamSizePerMcore);
+    prop->maxSharedMemSizePerCluster = prop->maxSharedRamSizePerCluster = get(cnrtAttrMaxSharedMemorySizePerCluster);
+    prop->localMemSizePerMcore = get(cnrtAttrLocalMemSizePerMcore);
+    prop->maxDim[0] = prop->maxDimX = get(cnrtAttrMaxDimX);
+    prop->maxDim[1] = prop->maxDimY = get(cnrtAttrMaxDimY);
+    prop->maxDim[2] = prop->maxDimZ = get(cnrtAttrMaxDimZ);
+    prop->maxQueueCount = get(cnrtAttrMaxQueueCount);
+    prop->maxNotifierCount = get(cnrtAttrMaxNotifierCount);
+    prop->MLUIsaVersion = prop->mluIsaVersion = get(cnrtAttrMLUIsaVersion);
+    return cnrtSuccess;
+}
+
+// Runs at once: copies and launches before it in any queue have ended by then.
+inline cnrtRet_t cnrtInvokeHostFunc(cnrtQueue_t queue, cnrtHostFn_t function, void *argument) {
+    if (cnrtRet_t status = cnrtQueueSync(queue)) return status;
+    return function(argument), cnrtSuccess;
+}
+
+inline cnrtRet_t cnrtCreateQuantizedParam(cnrtQuantizedParam_t *made, int position, float scale, int offset) {
+    *made = new typename std::remove_pointer<cnrtQuantizedParam_t>::type{position, scale, offset};
+    return cnrtSuccess;
+}
+inline cnrtRet_t cnrtDestroyQuantizedParam(cnrtQuantizedParam_t parameter) { return delete parameter, cnrtSuccess; }
+
 #endif  // MLUSIM_INVOKE_H_

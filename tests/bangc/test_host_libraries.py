@@ -1,0 +1,85 @@
+"""Host code beside a kernel: functions and types of the vendor's libraries that are not simulated, and more of CNRT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlusim import Device, bangc
+from mlusim.bangc.host import run_program
+from mlusim.bangc.survey import survey
+from mlusim.errors import CompileError, KernelError
+
+KERNELS = Path(__file__).parent / "kernels"
+LIBRARY = """#include <cnnl.h>
+__mlu_entry__ void one(float *x) {
+  __nram__ float a[64];
+  __bang_write_value(a, 64, 1.0f);
+  __memcpy(x, a, sizeof(a), NRAM2GDRAM);
+}
+struct Op { cnnlStrangeDescriptor_t strange = nullptr; cnnlTensorDescriptor_t tensor; cnnlMode_t mode; };
+#define CHECK(call) if ((call) != CNNL_STATUS_SUCCESS) return false
+bool host(cnnlHandle_t handle, float *x) {
+  Op op;
+  cnrtQueue_t queue = nullptr;
+  op.mode = CNNL_MODE_TWO;
+  switch (op.mode) { case CNNL_MODE_ONE: return false; case CNNL_MODE_TWO: break; default: return false; }
+  cnnlDataType_t type = CNNL_DTYPE_STRANGE;
+  one<<<1, cnrtFuncTypeBlock, queue>>>(x);
+  CHECK(cnnlSetTensorDescriptor(op.tensor, CNNL_LAYOUT_ARRAY, type, 1, nullptr));
+  return true;
+}
+int main() { float *x; cnrtMalloc((void **)&x, 256); return host(nullptr, x); }
+"""
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    file = tmp_path / "library.mlu"
+    file.write_text(LIBRARY)
+    return file
+
+
+def test_a_kernel_runs_beside_host_code_of_other_libraries(library: Path) -> None:
+    device = Device()
+    x = device.alloc(64, "float32")
+    device.launch(bangc.compile(library, device)["one"], x, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert np.array_equal(device.download(x), np.ones(64, np.float32))
+
+
+def test_a_call_of_such_a_library_is_an_error_where_it_is_reached(library: Path) -> None:
+    with pytest.raises(KernelError, match=r"main, library\.mlu:16: cnnlSetTensorDescriptor is not simulated: the ven"):
+        run_program(bangc.compile(library), Device())
+
+
+def test_check_tells_library_functions_from_intrinsics(library: Path) -> None:
+    (found,) = survey([library])
+    assert found.compiles
+    assert found.missing == ()
+    assert found.libraries == ("cnnlSetTensorDescriptor",)
+
+
+def test_an_unknown_name_of_the_users_own_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "own.mlu"
+    file.write_text("void f() { cnnlCreate(); strangeCreate(); }\n")
+    with pytest.raises(CompileError, match=r"own\.mlu:1:.*strangeCreate"):
+        bangc.compile(file)
+
+
+def test_the_runtime_answers_from_the_board(capsys: pytest.CaptureFixture[str]) -> None:
+    device = Device("mlu290")
+    assert run_program(bangc.compile(KERNELS / "runtime.mlu", device), device) == 0
+    board = device.board
+    assert capsys.readouterr().out.splitlines() == [
+        f"{board.name.upper()} {board.clusters} {board.cores_per_cluster} {board.nram_bytes}",
+        "called on the host with 7",
+        "pitched 1 2 4 5",
+        "device 2, host 1, pinned 3",
+        "quantized 8 48, back 1.0 6.0",
+        "driver 6.0",
+        "cnrtErrorNoMem again",
+        "PASSED",
+    ]
