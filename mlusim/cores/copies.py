@@ -13,6 +13,7 @@ from mlusim.errors import CopyError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, VECTOR
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import CopyShape, check_apart, check_inside, pointer_copy_shape, view_copy_shape
+from mlusim.memory.deferred import LEAST_BYTES, LEAST_SEGMENT_BYTES, DeferredLoad, DeferredStore
 from mlusim.memory.kinds import DIRECTION_CODES, Direction, MemoryKind, direction_of
 from mlusim.memory.timing import copy_cost
 from mlusim.memory.view import Pointer, View
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mlusim.cores.unit import Unit
     from mlusim.cores.waiting import Waiting
 
+Array = np.ndarray[Any, Any]
 _UINT8 = np.dtype(np.uint8)
 
 
@@ -123,6 +125,8 @@ def _copy(  # noqa: PLR0913
         effect = None
         if issuer.has_data and not (dst_allocation.freed or src_allocation.freed):
             effect = (dst.typed(), src.typed()) if geometry.as_typed else (dst.raw(), src.raw())
+            if geometry.is_large:
+                effect = _large(issuer, dst, src, *effect)
     if dst_allocation.freed or src_allocation.freed or dst_allocation.read_only:
         check_usable(src_allocation, write=False)
         check_usable(dst_allocation, write=True)
@@ -293,11 +297,28 @@ def _byte_form(
     return dst, src, effect, geometry
 
 
+def _large(issuer: Issuer, dst: View, src: View, to: Array, origin: Array) -> Any:
+    """The effect of a large copy: one that need not pass through the NRAM, where that is possible."""
+    unit = issuer.unit
+    deferred = unit.deferred
+    if deferred is None or unit.nram is None or unit.nram.deferred is None:
+        return to, origin
+    if src.allocation.memory is unit.nram:
+        if not src.is_contiguous:
+            return to, origin
+        first = src.allocation.address + src.offset
+        return DeferredStore(deferred, first, first + src.nbytes, to, origin)
+    if not (src.allocation.read_only and dst.is_contiguous):
+        return to, origin
+    first = dst.allocation.address + dst.offset
+    return DeferredLoad(deferred, first, first + dst.nbytes, origin)
+
+
 class CopyGeometry:
     """A copy's geometry as the pipes and the log need it.
 
     `as_typed`: both sides have one element type of NumPy's own, which copies bit by bit; else they move as unsigned
-    integers of its width.
+    integers of its width. `is_large`: its bytes may take a shorter way (`mlusim.memory.deferred`).
     """
 
     __slots__ = (
@@ -309,6 +330,7 @@ class CopyGeometry:
         "dst_box",
         "has_work",
         "instructions",
+        "is_large",
         "pipe",
         "src_box",
         "stream_instruction",
@@ -323,6 +345,11 @@ class CopyGeometry:
         self.by_memory_core = direction.by_memory_core
         self.pipe = IO if direction.source.off_chip or direction.destination.off_chip else MOVE
         self.asynchronous = direction.asynchronous
+        self.is_large = (
+            direction in (Direction.GDRAM2NRAM, Direction.NRAM2GDRAM)
+            and shape.nbytes >= LEAST_BYTES
+            and shape.segment_bytes >= LEAST_SEGMENT_BYTES
+        )
 
         def instruction(pipe: int, detail: int) -> int:
             return chip.log.records.instruction(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.memory.deferred import DeferredLoad, DeferredStore
 from mlusim.memory.link import WRITE, Flow, Link
 from mlusim.memory.timing import CopyCost
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 class Transfer(Flow):
     """One copy in a pipe, and a flow on its link while it moves.
 
-    `effect` moves the bytes: a call, or the arrays (to, from), or None in a timing-only run. `task` issued it, and
-    waits for it where `blocks` is true.
+    `effect` moves the bytes: a call, the arrays (to, from), or a deferred copy; None in a timing-only run. `task`
+    issued it, and waits for it where `blocks` is true.
     """
 
     __slots__ = ("blocks", "effect", "issue_ps", "latency_ps", "pipe", "record", "task")
@@ -54,15 +55,21 @@ class Transfer(Flow):
         if effect is not None:
             unit = task.unit
             if unit.effects:
-                unit.apply_until(now)
+                unit.act_until(now)
             if self.blocks or not pipe.late:
                 if unit.late_effects:
                     # A pipe is in order: what waits for its sync comes before what was issued after it.
                     unit.apply_late(io=pipe is not unit.move, move=pipe is unit.move)
                 if effect.__class__ is tuple:
+                    if unit.pieces:
+                        unit.settle()
                     to, origin = effect
                     to[...] = origin
+                elif effect.__class__ is DeferredLoad or effect.__class__ is DeferredStore:
+                    effect.act()
                 else:
+                    if unit.pieces:
+                        unit.settle()
                     effect()
             elif effect.__class__ is tuple:
                 unit.late_effects.append((pipe, partial(np.copyto, *effect)))

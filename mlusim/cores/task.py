@@ -270,7 +270,7 @@ class Task:
             records.waited(self._sync_record, waited_for)
         if unit.late_effects:
             # What the vector pipe has done by now it did before these copies act.
-            unit.apply_until(self.now_ps)
+            unit.act_until(self.now_ps)
             unit.apply_late(io=bool(mask >> IO & 1), move=bool(mask >> MOVE & 1))
 
     def _returned(self) -> None:
@@ -294,7 +294,9 @@ class Task:
             self._finish()
 
     def _finish(self, _: Any = None) -> None:
-        self.unit.apply_until(self.now_ps)
+        self.unit.act_until(self.now_ps)
+        # What is left of a task in NRAM nobody can see.
+        self.unit.pieces.clear()
         for scratch in self.scratches:
             scratch.release()
         self.finished = True

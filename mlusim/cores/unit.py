@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.pipe import DmaPipe
+from mlusim.cores.unmoved import done_unmoved
 from mlusim.memory.allocation import Memory
+from mlusim.memory.deferred import Deferred, Piece
 from mlusim.memory.kinds import MemoryKind
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip, Cluster
+    from mlusim.cores.instructions.record import Instruction
     from mlusim.cores.task import Task
+
+# When an instruction ends, what it then does to memory, the instruction and its operands; None where it is none.
+Effect = tuple[int, "Callable[[], Any]", "Instruction | None", Sequence[Any]]
 
 
 class Unit:
@@ -27,6 +33,7 @@ class Unit:
         "cluster",
         "copy_geometries",
         "core_id",
+        "deferred",
         "effects",
         "io",
         "is_memory_core",
@@ -34,6 +41,7 @@ class Unit:
         "ldram",
         "move",
         "nram",
+        "pieces",
         "scalar_accesses",
         "stored_ps",
         "stream_copied_ps",
@@ -61,7 +69,7 @@ class Unit:
         self.copy_geometries: dict[Any, Any] = {}
         # Scalar accesses within its reach: what layout and phase decide.
         self.scalar_accesses: dict[Any, tuple[int, int]] = {}
-        self.effects: deque[tuple[int, Callable[[], None]]] = deque()
+        self.effects: deque[Effect] = deque()
         self.late_effects: list[tuple[DmaPipe, Callable[[], None]]] = []
         self.io = DmaPipe(self, chip.dram, 2 * cluster.index, 2 * cluster.index + 1)
         self.move = DmaPipe(self, cluster.sram_link, 0, 0)
@@ -80,6 +88,11 @@ class Unit:
             alignment = board.vector_alignment_bytes
             self.nram = memory(MemoryKind.NRAM, board.nram_bytes, board.nram_reserved_bytes, alignment)
             self.wram = memory(MemoryKind.WRAM, board.wram_bytes, 0, board.wram_alignment_bytes)
+            if chip.data and not chip.late:
+                self.nram.deferred = Deferred(self.nram)
+        # What large loads into the NRAM left unwritten: the pieces, for a quick look.
+        self.deferred = None if self.nram is None else self.nram.deferred
+        self.pieces: list[Piece] = [] if self.deferred is None else self.deferred.pieces
         self.ldram = memory(MemoryKind.LDRAM, board.ldram_bytes_per_core, 0, board.dram_unit_bytes)
 
     @property
@@ -89,7 +102,7 @@ class Unit:
 
     def later(self, end_ps: int, effect: Callable[[], None]) -> None:
         """Remember what an instruction of the vector pipe does to memory when it ends."""
-        self.effects.append((end_ps, effect))
+        self.effects.append((end_ps, effect, None, ()))
 
     def later_scalar(self, end_ps: int, effect: Callable[[], None]) -> None:
         """The same for a scalar store, which may end before vector instructions that were issued earlier."""
@@ -97,23 +110,40 @@ class Unit:
         position = len(effects)
         while position and effects[position - 1][0] > end_ps:
             position -= 1
-        effects.insert(position, (end_ps, effect))
+        effects.insert(position, (end_ps, effect, None, ()))
 
     def apply_until(self, now: int) -> None:
+        """Bring memory up to `now`, to be looked at: what vector instructions did by then, and what loads left out."""
+        self.act_until(now)
+        if self.pieces:
+            self.settle()
+
+    def act_until(self, now: int) -> None:
         """Let every vector instruction that has ended by now act on memory, in order."""
         effects = self.effects
         if effects and effects[0][0] <= now:
-            self.chip.quiet.run(self._apply_until, now)
+            self.chip.quiet.run(self._act_until, now)
 
-    def _apply_until(self, now: int) -> None:
-        effects = self.effects
+    def _act_until(self, now: int) -> None:
+        effects, pieces = self.effects, self.pieces
         while effects and effects[0][0] <= now:
-            effects.popleft()[1]()
+            _, effect, instruction, operands = effects.popleft()
+            if pieces:
+                assert self.deferred is not None  # noqa: S101 - for the type checker
+                if instruction is not None and done_unmoved(self.deferred, instruction, operands, effect):
+                    continue
+                self.deferred.settle()
+            effect()
+
+    def settle(self) -> None:
+        """Write to the NRAM what large loads left unwritten."""
+        if self.deferred is not None:
+            self.deferred.settle()
 
     def apply_all(self) -> None:
         """Let every vector instruction that was issued act on memory, in order."""
         if self.effects:
-            self.apply_until(max(end_ps for end_ps, _ in self.effects))
+            self.act_until(max(end_ps for end_ps, *_ in self.effects))
 
     def apply_late(self, *, io: bool = True, move: bool = True) -> None:
         """In late mode: let asynchronous copies that a sync has ordered act on memory."""

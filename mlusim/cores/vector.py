@@ -163,7 +163,7 @@ def _issue(
     unit.vector_free_ps = end_ps
     unit.vector_record = record
     if effect is not None:
-        unit.effects.append((end_ps, effect))
+        unit.effects.append((end_ps, effect, known.instruction, operands))
     return record
 
 
@@ -297,7 +297,7 @@ def _enqueue(
     unit.vector_free_ps = end_ps
     unit.vector_record = record
     if effect is not None and issuer.has_data:
-        unit.effects.append((end_ps, effect))
+        unit.later(end_ps, effect)
     return record
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.errors import AccessError, AllocationError
+from mlusim.memory.deferred import Deferred
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import MIB, format_bytes, group_digits, round_up
 
@@ -88,6 +89,8 @@ class Memory:
         self.data = data
         self.peak_bytes = 0
         self.used_bytes = 0
+        # What large loads left unwritten; None where every load writes its bytes.
+        self.deferred: Deferred | None = None
         self._live: list[Allocation] = []
         self._buffer: Bytes | None = None
         # Ranges that were given back while transfers were in flight: fresh buffers there are not poisoned.
@@ -135,6 +138,10 @@ class Memory:
         They may lie in what is reserved for the compiler. Raises `AllocationError` where they leave the memory or
         are taken.
         """
+        if self.deferred is not None:
+            # Others than this memory look at those bytes.
+            self.deferred.settle()
+            self.deferred = None
         capacity = max(round_up(nbytes, self.alignment_bytes), self.alignment_bytes)
         if address < 0 or address + nbytes > self.total_bytes:
             raise AllocationError(
@@ -192,14 +199,20 @@ class Memory:
             if allocation.nbytes > _POISONED_BYTES:
                 return np.empty(allocation.nbytes, np.uint8)
             return np.full(allocation.nbytes, POISON, np.uint8)
-        if self._buffer is None:
-            self._buffer = _buffer(self.usable_bytes)
         # The rounding belongs to the allocation: vector units of old boards work on whole 128 B.
         first, last = allocation.address, allocation.address + allocation.capacity
-        held = self._buffer[first:last]
+        held = self.held_bytes(first, last)
         if not any(first < stop and start < last for start, stop in self._in_flight):
+            if self.deferred is not None:
+                self.deferred.forget(first, last)
             held.fill(POISON)
         return held[: allocation.nbytes]
+
+    def held_bytes(self, first: int, last: int) -> Bytes:
+        """The bytes [first, last) of an on-chip memory that holds its own."""
+        if self._buffer is None:
+            self._buffer = _buffer(self.usable_bytes)
+        return self._buffer[first:last]
 
     def _does_not_fit(self, nbytes: int, capacity: int) -> str:
         rounded = f" (rounded up to {group_digits(capacity)} B)" if capacity != nbytes else ""

@@ -1,0 +1,182 @@
+"""Large loads whose bytes stay in the input until somebody looks: every run gives what plain copies give."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mlusim
+from mlusim.cores.core import Core
+from mlusim.memory.allocation import Memory
+from mlusim.memory.deferred import Deferred
+from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.view import View
+
+ROWS, WIDTH, COPIED = 24, 16, 8
+Step = tuple[str, int, int, int]
+
+STEPS = ("load", "load_part", "store", "store_flat", "mirror", "mirror_all", "convert", "zero", "add", "move", "peek")
+steps = st.lists(
+    st.tuples(
+        st.sampled_from((*STEPS, "fresh", "sync")), st.integers(0, ROWS - 1), st.integers(1, ROWS), st.integers(0, 7)
+    ),
+    max_size=24,
+)
+
+
+async def program(core: Core, x: View, out: View, seen: list[bytes], plan: list[Step]) -> None:
+    """Follow a plan of steps on two buffers of NRAM, and store both at the end."""
+    held = core.nram.alloc((ROWS, WIDTH), x.dtype)
+    spare = core.nram.alloc((ROWS, WIDTH), x.dtype)
+    half = core.nram.alloc((ROWS, WIDTH), np.float16)
+    for name, first, count, other in plan:
+        last = min(first + count, ROWS)
+        rows = held[first:last]
+        size = last - first
+        match name:
+            case "load":
+                core.memcpy_async(rows, x[other : other + size])
+            case "load_part":
+                core.memcpy_async(rows, x[other : other + 2 * size : 2])
+            case "store":
+                await core.memcpy(out[other % COPIED, first:last], rows)
+            case "store_flat":
+                await core.memcpy(out[other % COPIED, first:last].reshape(-1), rows.reshape(-1))
+            case "mirror":
+                core.mirror(spare[:size], rows)
+            case "mirror_all":
+                core.mirror(spare.reshape(-1), held.reshape(-1))
+            case "convert":
+                core.convert(half[first:last], rows)
+                core.convert(spare[first:last], half[first:last])
+            case "zero":
+                core.write_zero(rows)
+            case "add":
+                core.add(spare[first:last], spare[first:last], rows)
+            case "move":
+                core.move(spare[:size], rows)
+            case "peek":
+                seen.append(core.peek(spare[first:last] if other % 2 else rows).tobytes())
+            case "fresh":
+                with core.nram.scope():
+                    fresh = core.nram.alloc((size, WIDTH), x.dtype)
+                    core.memcpy_async(fresh, x[other : other + size])
+                    await core.sync()
+                    await core.memcpy(out[other % COPIED, :size], fresh)
+                again = core.nram.alloc((size, WIDTH), x.dtype)
+                seen.append(core.peek(again).tobytes())
+            case "sync":
+                await core.sync()
+        if other % 3 == 0:
+            await core.sync()
+        held, spare = (spare, held) if other == 5 else (held, spare)
+    await core.sync()
+    await core.memcpy(out[COPIED], held)
+    await core.memcpy(out[COPIED + 1], spare)
+    seen.append(core.peek(half).tobytes())
+
+
+def run(x: np.ndarray[Any, Any], plan: list[Step], least: int, board: str) -> tuple[bytes, list[bytes], bytes]:
+    """The output, what the kernel saw, and the log, with loads of `least` bytes or more deferred."""
+    seen: list[bytes] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlusim.cores.copies.LEAST_BYTES", least)
+        patch.setattr("mlusim.cores.copies.LEAST_SEGMENT_BYTES", 1)
+        patch.setattr("mlusim.cores.unmoved.LEAST_BYTES", least)
+        device = mlusim.Device(board)
+        source = device.upload(x, "x")
+        out = device.upload(np.zeros((COPIED + 2, ROWS, WIDTH), x.dtype), "out", writable=True)
+        device.launch(program, source, out, seen, plan, dim=1, kind="BLOCK")
+        device.synchronize()
+    return device.download(out).tobytes(), seen, device.log.table().tobytes()
+
+
+@given(plan=steps, board=st.sampled_from(["mlu370-x4", "mlu590-h8"]))
+@settings(max_examples=150, deadline=None)
+def test_every_program_sees_what_plain_copies_give(plan: list[Step], board: str) -> None:
+    x = np.random.default_rng(0).standard_normal((3 * ROWS, WIDTH)).astype(np.float32)
+    assert run(x, plan, 1, board) == run(x, plan, 1 << 60, board)
+
+
+@pytest.mark.parametrize("name", [*STEPS, "fresh"])
+def test_every_two_steps_after_a_load_see_what_plain_copies_give(name: str) -> None:
+    x = np.random.default_rng(0).standard_normal((3 * ROWS, WIDTH)).astype(np.float32)
+    for other in (*STEPS, "fresh"):
+        plan = [("load", 0, ROWS, 3), (name, 2, 12, 3), (other, 4, 6, 3), ("peek", 0, ROWS, 0), ("peek", 0, ROWS, 1)]
+        assert run(x, plan, 1, "mlu370-x4") == run(x, plan, 1 << 60, "mlu370-x4"), (name, other)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "complex128", "bool"])
+def test_element_types_go_from_input_to_output_bit_by_bit(dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 256, (1 << 20,), np.uint8).view(mlusim.dtypes.dtype_of(dtype)).reshape(64, -1)
+
+    async def there_and_back(core: Core, x: View, out: View) -> None:
+        held = core.nram.alloc((8, x.shape[1]), x.dtype)
+        for first in range(0, 64, 8):
+            await core.memcpy(held, x[first : first + 8])
+            await core.memcpy(out[first : first + 8], held)
+
+    result = mlusim.run(there_and_back, x, mlusim.Output(x.shape, x.dtype), dim=1, kind="BLOCK")
+    assert result.output is not None
+    assert result.output.tobytes() == x.tobytes()
+
+
+def test_an_output_that_is_loaded_again_is_copied_at_once() -> None:
+    """Only inputs stay as they are: what a kernel may write is read when the load completes."""
+    x = np.arange(1 << 14, dtype=np.int32)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        held, other = core.nram.alloc(x.shape, x.dtype), core.nram.alloc(x.shape, x.dtype)
+        await core.memcpy(held, x)
+        await core.memcpy(out, held)
+        await core.memcpy(other, out)
+        core.write_zero(held)
+        await core.sync()
+        await core.memcpy(out, held)
+        assert np.array_equal(core.peek(other), np.arange(1 << 14))
+
+    result = mlusim.run(kernel, x, mlusim.Output(x.shape, x.dtype), dim=1, kind="BLOCK")
+    assert result.output is not None
+    assert not result.output.any()
+
+
+def memory_of(nbytes: int) -> tuple[Memory, Deferred]:
+    memory = Memory(MemoryKind.NRAM, "the NRAM", nbytes)
+    memory.deferred = Deferred(memory)
+    memory.held_bytes(0, nbytes)[:] = 0
+    return memory, memory.deferred
+
+
+def test_forgotten_bytes_are_cut_out_of_a_piece_between_rows() -> None:
+    memory, owes = memory_of(64)
+    owes.put(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8))
+    owes.forget(16, 24)
+    assert sorted((piece.first, piece.last) for piece in owes.pieces) == [(0, 16), (24, 64)]
+    owes.settle()
+    expected = np.arange(64)
+    expected[16:24] = 0
+    assert memory.held_bytes(0, 64).tolist() == expected.tolist()
+
+
+def test_a_piece_that_is_cut_within_a_row_is_written_first() -> None:
+    memory, owes = memory_of(64)
+    owes.put(0, 64, np.arange(64, dtype=np.uint8).reshape(8, 8))
+    owes.forget(20, 24)
+    assert owes.pieces == []
+    assert memory.held_bytes(0, 64).tolist() == list(range(64))
+
+
+def test_a_store_takes_each_row_from_where_it_is() -> None:
+    memory, owes = memory_of(32)
+    memory.held_bytes(0, 32)[:] = 7
+    owes.put(8, 24, np.arange(16, dtype=np.uint8).reshape(2, 8))
+    target = np.full((4, 8), 99, np.uint8)
+    owes.store(0, 32, target, memory.held_bytes(0, 32).reshape(4, 8))
+    assert target.reshape(-1).tolist() == [7] * 8 + list(range(16)) + [7] * 8
+    assert memory.held_bytes(8, 24).tolist() == [7] * 16
+    assert len(owes.pieces) == 1
