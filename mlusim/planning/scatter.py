@@ -231,10 +231,7 @@ def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> It
         if chunk is None:
             continue
         method = selection_method(board, chunk.row, itemsize, arithmetic, even=even)
-        spent = (
-            _copied(job, costs, sizes)
-            + updated(job, "slab", costs, chunk, arithmetic, _kept(job, sizes), method) * chunk.count
-        )
+        spent = _copied(job, costs, sizes) + _updates(job, "slab", costs, chunk, arithmetic, sizes, method)
         buffers = buffers_of(job, arithmetic, chunk)
         yield Candidate(
             strategy="slab",
@@ -285,8 +282,8 @@ def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Ite
         chunk = chunk_of(job, regions, arithmetic, board.nram_usable_bytes, strategy="rows", fetch=fetch)
         if chunk is None:
             continue
-        updates = updated(job, "rows", costs, chunk, arithmetic, _kept(job, regions), "")
-        spent = _copied(job, costs, sizes) * tiles + updates * chunk.count
+        updates = _updates(job, "rows", costs, chunk, arithmetic, regions, "")
+        spent = _copied(job, costs, sizes) * tiles + updates
         buffers = buffers_of(job, arithmetic, chunk)
         yield Candidate(
             strategy="rows",
@@ -312,9 +309,22 @@ def _copied(job: Job, costs: Costs, sizes: Extents) -> Spent:
     return costs.box(LOAD, shape, sizes, itemsize) + costs.box(STORE, shape, sizes, itemsize)
 
 
-def _kept(job: Job, sizes: Extents) -> float:
-    """The part of the updates that a window keeps, where index values are spread evenly."""
-    return math.prod(sizes[axis] / job.lookups.x_shape[axis] for axis in job.lookups.axes)
+def _updates(
+    job: Job, strategy: str, costs: Costs, chunk: Chunk, arithmetic: IndexArithmetic, sizes: Extents, method: str
+) -> Spent:
+    """All updates of a box of x: the time of the busiest task, and the mean work.
+
+    Index values that are spread evenly are not spread equally. A window selects some number of updates at random, and
+    the largest of k such numbers with mean m is about m + sqrt(2 m ln k).
+    """
+    shape = job.lookups.x_shape
+    part = math.prod(sizes[axis] / shape[axis] for axis in job.lookups.axes)
+    boxes_of_a_task = ceil_div(boxes_in(shape, sizes), costs.tasks)
+    selected = part * chunk.lookups_at_once * chunk.count * boxes_of_a_task
+    busiest = min(part * (1 + math.sqrt(2 * math.log(costs.tasks) / selected)), 1.0)
+    time_ps = updated(job, strategy, costs, chunk, arithmetic, busiest, method).time_ps
+    work = updated(job, strategy, costs, chunk, arithmetic, part, method).work
+    return Spent(time_ps, work) * chunk.count
 
 
 def _axes(job: Job) -> tuple[Extents, Extents]:
