@@ -119,5 +119,6 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
             and first.rstrip().endswith(b"dst_memory,a_memory"),  # operations
             head.startswith(b"PAR1") and b"mlusim" in tail,
             head.startswith(b"# A board of mlusim"),
+            head.lstrip(b"/*\n ").startswith(b"plotly.js v"),  # the library that the pages of a folder share
         )
     )

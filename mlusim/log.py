@@ -172,6 +172,9 @@ class Log:
     def __len__(self) -> int:
         return self.records.count
 
+    def __repr__(self) -> str:
+        return f"<log of {self.board}: {len(self)} records of {len(self.tasks)} tasks>"
+
     @property
     def count(self) -> int:
         """The number of records."""

@@ -247,3 +247,15 @@ def test_a_log_refers_to_nothing_outside_itself(device: Device) -> None:
             reach = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
             assert offset + sum(r for r in reach if r < 0) >= 0
             assert offset + sum(r for r in reach if r > 0) + itemsize <= log.allocations[allocation].nbytes
+
+
+def test_a_device_and_its_log_say_what_they_are():
+    async def nothing(core):
+        del core
+
+    device = Device("mlu370-x4")
+    device.launch(nothing)
+    assert repr(device) == "<device mlu370-x4: 1 launches, nothing is queued>"
+    device.synchronize()
+    assert repr(device) == "<device mlu370-x4: 1 launches>"
+    assert repr(device.log) == "<log of mlu370-x4: 0 records of 40 tasks>"

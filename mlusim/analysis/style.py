@@ -53,7 +53,10 @@ LOSS_COLOURS: dict[str, str] = {
 
 # What is no cause has none of these colours on a page that shows causes: Paul Tol's muted ones.
 MUTED = ("#332288", "#88CCEE", "#44AA99", "#DDCC77", "#CC6677", "#117733", "#AA4499", "#BBBBBB")
-READ, ASKED, WRITE, FLOOR, ROOF = MUTED[0], MUTED[1], MUTED[4], MUTED[5], MUTED[6]
+READ, REQUESTED, BUS, WRITE, FLOOR, ROOF = MUTED[0], MUTED[1], MUTED[2], MUTED[4], MUTED[5], MUTED[6]
+ROOFS_TOGETHER = "#999933"
+# Buffers are categories that mean nothing but themselves: Paul Tol's light ones, which no other series has.
+BUFFER_COLOURS = ("#77AADD", "#EEDD88", "#44BB99", "#FFAABB", "#AAAA00", "#99DDFF", "#EE8866", "#DDDDDD")
 
 
 def core_colours(cores: int, per_cluster: int) -> list[str]:

@@ -59,7 +59,7 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Owners:
-    """(rows, columns) of a grid: the task that wrote each sample (-1: none), and its how-manieth write that was.
+    """(rows, columns) of a grid: the task that wrote each sample (-1: none), and the ordinal of that write.
 
     `complete` is false where there were too many writes to look at all.
     """

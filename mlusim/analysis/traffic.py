@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mlusim.analysis.metrics import Metrics
-from mlusim.analysis.style import BLUE, GREY, SKY, legend_below, new_figure
+from mlusim.analysis.style import BUS, FLOOR, REQUESTED, legend_below, new_figure
 from mlusim.units import binary_unit
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _COMPULSORY, _REQUESTED, _BUS = "compulsory: inputs and outputs, once", "requested by the kernel", "on the DRAM bus"
 _WORTH_A_RATIO = 0.01
-_COLOURS = {_COMPULSORY: GREY, _REQUESTED: SKY, _BUS: BLUE}
+_COLOURS = {_COMPULSORY: FLOOR, _REQUESTED: REQUESTED, _BUS: BUS}
 
 
 def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str = "") -> Figure:

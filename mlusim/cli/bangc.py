@@ -15,6 +15,7 @@ from mlusim.cli.options import (
     SectionedCommand,
     check_directory,
     device_option,
+    dma_option,
     output_options,
     report_option,
     save_run_option,
@@ -63,13 +64,24 @@ def _compile_options(function: Function) -> Function:
 _SECTIONS = {
     "Entry and arguments": ("entry", "arg", "settings", "shape", "dtype", "seed"),
     "Compilation": ("sources", "include", "define", "std", "compiler"),
-    "Board and launch": ("device", "dim", "kind"),
+    "Board and launch": ("device", "dim", "kind", "theory_ops"),
     "What is done": ("check", "no_data", "dma"),
-    "Output": ("out", "report", "save_run", "as_json", "quiet"),
+    "Output": ("out", "report", "save_run", "as_json", "quiet", "force"),
 }
 
 
-@bangc.command("run", cls=SectionedCommand, sections=_SECTIONS)
+_RUN_HELP = """\
+Run an entry of a .mlu file on arrays, or its main() as a program.
+
+\b
+Examples:
+  mlusim bangc run kernel.mlu --entry add --arg a=a.npy --arg b=b.npy --arg out=float32:1000 --arg 1000 --check
+  mlusim bangc run kernel.mlu --entry 'fill<float, 4>' --arg out=float32:64 --arg 1.5 --dim 4 --kind UNION1
+  mlusim bangc run program.mlu --with kernel.mlu -- 3 input.txt
+"""
+
+
+@bangc.command("run", cls=SectionedCommand, sections=_SECTIONS, help=_RUN_HELP)
 @click.argument("file", metavar="FILE")
 @click.argument("words", nargs=-1, metavar="[-- ARGUMENTS...]")
 @click.option("--with", "sources", multiple=True, metavar="FILE", help="A further source file. May be repeated.")
@@ -80,13 +92,7 @@ _SECTIONS = {
 @device_option
 @click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what.")
 @click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes.")
-@click.option(
-    "--dma",
-    type=click.Choice(["complete", "late"]),
-    default="complete",
-    show_default=True,
-    help="When an asynchronous copy acts: as it completes, or only when a sync orders it.",
-)
+@dma_option
 @click.option("--out", "-o", multiple=True, metavar="[NAME=]FILE", help="Write an output there, as .npy.")
 @report_option
 @save_run_option
@@ -102,14 +108,7 @@ def run(
     device: Any,
     **options: Any,
 ) -> int:
-    r"""Run an entry of a .mlu file on arrays, or its main() as a program.
-
-    \b
-    Examples:
-      mlusim bangc run kernel.mlu --entry add --arg a=a.npy --arg b=b.npy --arg out=float32:1000 --arg 1000 --check
-      mlusim bangc run kernel.mlu --entry 'fill<float, 4>' --arg out=float32:64 --arg 1.5 --dim 4 --kind UNION1
-      mlusim bangc run program.mlu --with kernel.mlu -- 3 input.txt
-    """
+    """Run an entry of a .mlu file on arrays, or its main() as a program."""
     from mlusim.bangc.module import compile as compile_file
 
     check_directory("--report", options["report"])

@@ -51,7 +51,7 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
     if report is not None:
         from mlusim.analysis.page.difference import write_difference
 
-        written.append(write_difference(found, Path(report)))
+        written.append(write_difference(found, tries, Path(report)))
     if as_json:
         more = {"what_to_try": [{**one._asdict(), "prediction": True} for one in tries]}
         show.print_json(found.to_json() | more | {"written": [str(path) for path in written]})
@@ -87,6 +87,7 @@ def _run_of(text: str) -> Result:
 
 def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:
     from mlusim.analysis.breakdown import CAUSES
+    from mlusim.analysis.page.difference import figure_cells
     from mlusim.analysis.table import percent, us_text
 
     before, after = found.before, found.after
@@ -109,13 +110,7 @@ def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:
         show.print_text("")
         show.print_columns(("us", "line A > B", "source"), rows, right=(0,))
     figures = [one for one in found.metrics if full or one.before != one.after]
-    cells = []
-    for one in figures if full else figures[:_SHOWN]:
-        ratio = f"{one.after / one.before:.2f} x" if one.before else ""
-        if one.name.endswith("efficiency"):
-            cells.append((one.name, percent(one.before), percent(one.after), ratio))
-        else:
-            cells.append((one.name, _number(one.before), _number(one.after), ratio))
+    cells = [(one.name, *figure_cells(one)) for one in (figures if full else figures[:_SHOWN])]
     if cells:
         show.print_text("")
         show.print_columns(("figure", "A", "B", "B / A"), cells, right=(1, 2, 3))
@@ -143,9 +138,3 @@ def _where(line: object) -> str:
 
 def _signed(time_ps: int) -> str:
     return f"{time_ps / 1e6:+.2f}"
-
-
-def _number(value: float) -> str:
-    from mlusim.units import group_digits
-
-    return group_digits(int(value)) if float(value).is_integer() else f"{value:.2f}"

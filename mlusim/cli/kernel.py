@@ -13,6 +13,7 @@ from mlusim.cli.options import (
     check_directory,
     csv_option,
     device_option,
+    dma_option,
     output_options,
     report_option,
     save_run_option,
@@ -46,13 +47,7 @@ def make_run(given: str) -> click.Command:
         click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what."),
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
         steady_option,
-        click.option(
-            "--dma",
-            type=click.Choice(["complete", "late"]),
-            default="complete",
-            show_default=True,
-            help="When an asynchronous copy acts: as it completes, or only when a sync orders it.",
-        ),
+        dma_option,
         click.option(
             "--out",
             "--output",
@@ -212,13 +207,7 @@ def make_verify(given: str) -> click.Command:
             help="Largest difference from the reference, relative to it. [default: 0, bit for bit]",
         ),
         click.option("--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."),
-        click.option(
-            "--dma",
-            type=click.Choice(["complete", "late"]),
-            default="complete",
-            show_default=True,
-            help="When an asynchronous copy acts: as it completes, or only when a sync orders it.",
-        ),
+        dma_option,
         output_options,
     ):
         option(command)

@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mlusim.cli.options import (
-    device_name_option,
-    devices_option,
-    full_option,
-    output_options,
-)
+from mlusim.cli.kernel_arguments import METAVAR, call_of, kernel_command, settings_of
+from mlusim.cli.options import device_name_option, devices_option, full_option, output_options, steady_option
 
 if TYPE_CHECKING:
     from mlusim.explore.kernel_call import KernelCall
     from mlusim.results.result import Result
-
-from mlusim.cli.kernel_arguments import METAVAR, call_of, kernel_command, settings_of
 
 
 def make_compare(given: str) -> click.Command:
@@ -29,12 +23,13 @@ def make_compare(given: str) -> click.Command:
         "Kernels of your own side by side, or one with several settings; their outputs are checked equal.",
         "mlusim compare add.py:simple add.py:buffered --shape 1000000",
         several=True,
-        sections={"Output": ("no_data", "full", "as_json", "quiet")},
+        sections={"Output": ("no_data", "steady", "full", "as_json", "quiet")},
     )
     for option in (
         click.argument("others", nargs=-1, metavar=f"[{METAVAR}]..."),
         devices_option,
         click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
+        steady_option,
         full_option,
         output_options,
     ):
@@ -43,7 +38,16 @@ def make_compare(given: str) -> click.Command:
 
 
 def _compare(
-    given: str, *, others: Sequence[str], device: str, no_data: bool, full: bool, as_json: bool, quiet: bool, **own: Any
+    given: str,
+    *,
+    others: Sequence[str],
+    device: str,
+    no_data: bool,
+    steady: bool,
+    full: bool,
+    as_json: bool,
+    quiet: bool,
+    **own: Any,
 ) -> None:
     from mlusim.cli.comparison import print_comparison
     from mlusim.explore.compare import compare
@@ -51,6 +55,7 @@ def _compare(
 
     boards = boards_of(device)
     calls = {}
+    more = {"steady": True} if steady else {}
     kernels = (given, *others)
     for name in kernels:
         for board in boards:
@@ -60,7 +65,7 @@ def _compare(
 
     def operation(strategy: str) -> Result:
         call, board = calls[strategy]
-        return call.run(board, data=not no_data, progress=not quiet)
+        return call.run(board, data=not no_data, progress=not quiet, **more)
 
     rows = compare(operation, calls)
     title = f"{', '.join(kernels)} on {', '.join(board.name for board in boards)}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.formatting import wrap_text
 
 from mlusim.cli.paths import check_target, force_option, note
 from mlusim.errors import InputError
@@ -189,12 +191,56 @@ def board_names() -> Iterable[str]:
     return preset_names()
 
 
+_WORD = re.compile(r"(?:\"[^\"]*\"|'[^']*'|[^\s\"'])+")  # of a shell, its quotes included
+
+
+class HelpFormatter(click.HelpFormatter):
+    """As click's; an example that is wider than the terminal goes on in the next line, where a shell takes it too."""
+
+    def write_text(self, text: str) -> None:
+        """A text, its paragraphs wrapped."""
+        indent = " " * self.current_indent
+        lines = wrap_text(text, self.width, indent, indent, preserve_paragraphs=True)
+        for line in lines.split("\n"):
+            for part in _continued(line, self.width):
+                self.write(f"{part}\n")
+
+
+def _continued(line: str, width: int) -> list[str]:
+    """A command of `mlusim` as lines of a shell, no wider than that where there is an option to break it at."""
+    if len(line) <= width or not line.lstrip().startswith("mlusim "):
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    # An option stays with its values.
+    options: list[str] = []
+    for word in _WORD.findall(line):
+        if not options or word.startswith(("--", "-o", '"', "&&")):
+            options.append(word)
+        else:
+            options[-1] += f" {word}"
+    parts = [indent + options[0]]
+    for option in options[1:]:
+        if len(parts[-1]) + len(option) + len(" " + " \\") > width:
+            parts.append(f"{indent}    {option}")
+        else:
+            parts[-1] += f" {option}"
+    return [*(f"{part} \\" for part in parts[:-1]), parts[-1]]
+
+
+class HelpContext(click.Context):
+    """A context whose help is ours."""
+
+    formatter_class = HelpFormatter
+
+
 class SectionedCommand(click.Command):
     """A command whose help has its options under heads.
 
     Args:
         sections: names of parameters, or of options, under each head; those that are in none come last.
     """
+
+    context_class = HelpContext
 
     def __init__(self, *args: Any, sections: Mapping[str, Iterable[str]] | None = None, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -204,7 +250,8 @@ class SectionedCommand(click.Command):
         """The options, by section."""
         records = {}
         for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
+            # Arguments are in the line of usage.
+            record = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
             if record is not None:
                 records[parameter.name or ""] = record
         for head, names in self._sections.items():
@@ -308,6 +355,17 @@ STEADY: Mapping[str, Any] = {
 def steady_option(function: Function) -> Function:
     """--steady."""
     return click.option("--steady", **STEADY)(function)
+
+
+def dma_option(function: Function) -> Function:
+    """--dma."""
+    return click.option(
+        "--dma",
+        type=click.Choice(["complete", "late"]),
+        default="complete",
+        show_default=True,
+        help="When an asynchronous copy acts: as it completes, or only when a sync orders it.",
+    )(function)
 
 
 def output_options(function: Function) -> Function:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
+from shutil import get_terminal_size
 from traceback import format_exc
 from typing import Any, NoReturn
 
@@ -25,9 +26,11 @@ from mlusim.cli.demo import demo
 from mlusim.cli.devices import devices
 from mlusim.cli.diff import diff
 from mlusim.cli.inspect import inspect
+from mlusim.cli.options import HelpContext
 from mlusim.cli.report import report
 from mlusim.cli.retime import retime
 from mlusim.cli.run import run
+from mlusim.cli.show import fitted
 from mlusim.cli.sweep import sweep
 from mlusim.cli.tune import tune
 from mlusim.cli.validate import validate
@@ -139,6 +142,10 @@ def _one_line(text: str) -> str:
 def _say(text: str) -> None:
     plain = "NO_COLOR" in os.environ or not sys.stderr.isatty()
     label = "error:" if plain else click.style("error:", fg="red", bold=True)
+    if sys.stderr.isatty():
+        width = get_terminal_size().columns
+        first, *lines = (fitted(line, width) for line in f"error: {text}".split("\n"))
+        text = "\n".join([first.removeprefix("error: "), *lines])
     click.echo(f"{label} {text}", err=True)
 
 
@@ -163,7 +170,7 @@ Simulate Cambricon MLU boards: exact results, bytes on every link, time and wher
 
 \b
 Start here:
-  mlusim demo                      a photograph, shifted on a simulated MLU370-X4
+  mlusim demo                      a photograph, shifted in time on a board
   mlusim devices                   the boards there are
   mlusim run tin_shift --help      run an operator on your own arrays
   mlusim compare tin_shift --shape 2,8,256,196
@@ -175,7 +182,7 @@ All times are those of a model, not measurements: `mlusim devices NAME` says whe
 _EPILOG = """\b
 Exit codes:
   0    done
-  1    the run failed: a kernel, a plan, the machine; or a verification found an error
+  1    the run failed: a kernel, a plan, the machine; or a check found errors
   2    usage or input: an option, a file, an array, a board
   130  interrupted by Ctrl-C
 """
@@ -215,3 +222,13 @@ for _command in (
     completion,
 ):
     program.add_command(_command)
+
+
+def _with_our_help(command: click.Command) -> None:
+    """Give a command and those in it the help of ours."""
+    command.context_class = HelpContext
+    for one in command.commands.values() if isinstance(command, click.Group) else ():
+        _with_our_help(one)
+
+
+_with_our_help(program)

@@ -19,7 +19,8 @@ Show saved runs: one HTML page each, which opens in any browser without a networ
 
 A page has the summary, the split in words, where the time went, a timeline to zoom into, the tile map, bandwidth,
 memory, roofline, traffic by tensor, and the kernel's source with what each line cost. Of one run, the pictures,
-summary.json and trace.json (for Perfetto) are written too, as `--report` does; of several, index.html compares them.
+summary.json and trace.json (for Perfetto) are written too, as `--report` does; of several, index.html compares
+them, and all pages use the plotly.min.js beside them.
 
 \b
 Examples:
@@ -48,7 +49,7 @@ def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet
     from mlusim.results.result import load
 
     names = _names(runs)
-    check_directory("--out", out, None if len(runs) == 1 else [f"{name}.html" for name in (*names, "index")])
+    check_directory("--out", out, None if len(runs) == 1 else _files(names))
     results = {}
     for run, name in zip(runs, names, strict=True):
         results[name] = load(run)
@@ -59,7 +60,13 @@ def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet
         show.print_json({"files": [str(file) for file in files]})
     elif not quiet:
         for file in files:
-            show.print_text(str(file))
+            show.print_exact(str(file))
+
+
+def _files(names: list[str]) -> list[str]:
+    from mlusim.analysis.page.pages import BUNDLE
+
+    return [*(f"{name}.html" for name in (*names, "index")), BUNDLE]
 
 
 def _names(runs: tuple[str, ...]) -> list[str]:

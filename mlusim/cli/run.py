@@ -87,7 +87,8 @@ class OperatorGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(summaries().items()))
         command = self._kernel(METAVAR)
-        rows = [found for one in command.get_params(ctx) if (found := one.get_help_record(ctx)) is not None]
+        options = (one for one in command.get_params(ctx) if isinstance(one, click.Option))
+        rows = [found for one in options if (found := one.get_help_record(ctx)) is not None]
         with formatter.section(f"Options of {METAVAR}, a kernel of your own"):
             formatter.write_dl(rows)
 

@@ -34,9 +34,28 @@ def console() -> Console:
     return found
 
 
-def print_text(text: str) -> None:
-    """Lines as they are."""
+def print_exact(text: str) -> None:
+    """Lines as they are: commands and paths, which are copied."""
     click.echo(text)
+
+
+def print_text(text: str) -> None:
+    """Lines; on a terminal, those that are wider than it go on below, indented further than they begin."""
+    target = console()
+    lines = text.split("\n")
+    if target.is_terminal:
+        lines = [fitted(line, target.width) for line in lines]
+    click.echo("\n".join(lines))
+
+
+def fitted(line: str, width: int) -> str:
+    """A line, wrapped at words where it is wider than that."""
+    import textwrap
+
+    if len(line) <= width:
+        return line
+    hang = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, width, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
 
 
 def print_wrapped(text: str) -> None:
@@ -83,7 +102,7 @@ def print_columns(
         heads: of the columns.
         rows: texts; that of the last column may be long.
         right: the columns of numbers.
-        keys: how many columns at the left say what a row is; every part begins with them.
+        keys: the number of columns at the left that identify a row; every part begins with them.
     """
     from rich.cells import cell_len
     from rich.text import Text

@@ -302,7 +302,7 @@ def _plotter(
     if path.suffix.lower() not in (".png", ".svg"):
         raise InputError(f"--picture {path}: name a .png or .svg file")
     check_file("--picture", str(path))
-    rows = [dict(point.asked if isinstance(point, Point) else point.row) for point in axes.points()]
+    rows = [dict(point.columns if isinstance(point, Point) else point.row) for point in axes.points()]
     column = check_plot(rows, axes.columns(), metrics, against, FIGURES)
 
     def draw(found: Sweep) -> Path:

@@ -76,7 +76,7 @@ class Shard(ParamType):
     name = "shard"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Its number from 1, and how many parts there are."""
+        """Its number from 1, and the number of parts."""
         if not isinstance(value, str):
             return (int(value[0]), int(value[1]))
         part, slash, parts = value.partition("/")

@@ -81,7 +81,7 @@ def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
 
 
 def _print_cut(rows: Sequence[Row]) -> None:
-    """Below the table: the reasons that it cuts, and how many rows it leaves out."""
+    """Below the table: the reasons that it cuts, and the number of rows that it leaves out."""
     messages = dict.fromkeys(f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done")
     cut = [words for words in messages if len(words) > _WORDS_SHOWN]
     if cut:

@@ -103,7 +103,7 @@ Find the strategy and the tiles that are fastest for a shape on a board, by simu
 settings.
 
 Every strategy is tried with all of NRAM, and with limits that make its tiles smaller. The table says why each of the
-others is slower, and the last lines how to run the best one.
+others is slower, and the last lines run the best one again.
 
 \b
 Examples:
@@ -171,7 +171,7 @@ def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, qu
         show.print_json({**found.to_json(), "provenance": provenance([found.board])})
         return
     if quiet:
-        show.print_text(found.command)
+        show.print_exact(found.command)
         return
     rows = found.rows if show_all else found.rows[:_SHOWN]
     best = found.best
@@ -205,7 +205,7 @@ def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, qu
     if found.as_good:
         lines_below.append(f"{found.as_good} within 2 % of the best: no measurement tells them apart")
     show.print_text("\n" + "\n".join(lines_below))
-    show.print_text(f"\nThe best one, from the shell and from Python:\n  {found.command}\n  {found.call}")
+    show.print_exact(f"\nThe best one, from the shell and from Python:\n  {found.command}\n  {found.call}")
 
 
 def _kernel_columns(found: Tuning) -> list[str]:

@@ -70,6 +70,8 @@ def axes_of(  # noqa: PLR0913
         kernel = kernel_of(operation, kernel_version)
         name = kernel.name
         _check_arguments(kernel, arguments, shape)
+        if "strategy" in kernel.settings and strategy is not None:
+            own["strategy"], strategy = several(strategy), None
         if strategy is not None or nram_limit_bytes is not None:
             given = "strategy" if strategy is not None else "nram_limit_bytes"
             raise InputError(f"{given}: {name} is a function of your own, which no planner splits: leave it off")

@@ -108,12 +108,12 @@ class Axes:
         for shape, dtype, base in product(self.shapes, self.dtypes, self.boards):
             for nram, cores, *changes in product(self.nram_sizes, self.core_counts, *self.vary.values()):
                 changed = dict(zip(names, changes, strict=True))
-                asked = self._asked(shape, dtype, base, nram, cores, changed)
+                columns = self._columns(shape, dtype, base, nram, cores, changed)
                 try:
                     record = changed_board(base, nram, cores, changed)
                 except BoardError as error:
-                    for point in self._on_board(shape, dtype, base, asked):
-                        yield Outcome(IMPOSSIBLE, str(error), dict(point.asked), 0.0)
+                    for point in self._on_board(shape, dtype, base, nram, columns):
+                        yield Outcome(IMPOSSIBLE, str(error), dict(point.columns), 0.0)
                     continue
                 on_board = {
                     "cores": record.cores,
@@ -121,10 +121,10 @@ class Axes:
                     _COLUMN_OF_NRAM: record.nram_usable_bytes,
                     "dram_bandwidth_bytes_per_s": record.dram_bandwidth_bytes_per_s,
                 }
-                yield from self._on_board(shape, dtype, record, asked | on_board)
+                yield from self._on_board(shape, dtype, record, nram, columns | on_board)
 
     def _on_board(
-        self, shape: tuple[int, ...] | None, dtype: Any, record: Board, asked: dict[str, Any]
+        self, shape: tuple[int, ...] | None, dtype: Any, record: Board, nram: int | None, columns: dict[str, Any]
     ) -> Iterator[Point]:
         option_sets = [dict(zip(self.options, values, strict=True)) for values in product(*self.options.values())]
         launches = [dict(zip(self.launch, values, strict=True)) for values in product(*self.launch.values())]
@@ -146,10 +146,11 @@ class Axes:
                 data=self.data,
                 seed=self.seed,
                 steady=self.steady,
-                asked=asked | more | shown,
+                columns=columns | more | shown,
+                nram_is_swept=nram is not None,
             )
 
-    def _asked(
+    def _columns(
         self,
         shape: tuple[int, ...] | None,
         dtype: Any,
@@ -158,18 +159,18 @@ class Axes:
         cores: int | None,
         changed: Mapping[str, Any],
     ) -> dict[str, Any]:
-        asked: dict[str, Any] = {"operator": self.operator, "device": base.name}
+        columns: dict[str, Any] = {"operator": self.operator, "device": base.name}
         if self.arguments:
-            asked["arguments"] = " ".join(self.arguments)
+            columns["arguments"] = " ".join(self.arguments)
         if shape is not None:
-            asked["shape"] = "x".join(map(str, shape))
-            asked |= {f"shape_{axis}": extent for axis, extent in enumerate(shape)}
-            asked |= {"elements": prod(shape), self.dtype_name: plain(dtype)}
+            columns["shape"] = "x".join(map(str, shape))
+            columns |= {f"shape_{axis}": extent for axis, extent in enumerate(shape)}
+            columns |= {"elements": prod(shape), self.dtype_name: plain(dtype)}
         if nram is not None:
-            asked[_COLUMN_OF_NRAM] = nram
+            columns[_COLUMN_OF_NRAM] = nram
         if cores is not None:
-            asked["cores"] = cores
-        return asked | dict(changed)
+            columns["cores"] = cores
+        return columns | dict(changed)
 
 
 def _cell(value: Any) -> Any:

@@ -20,6 +20,7 @@ from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
 from mlusim.hardware import Board
 from mlusim.host.draw import Draw
 from mlusim.ops.commands import command_of
+from mlusim.planning.split import MORE_NRAM
 from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class Point:
         launch: `dim`, `kind` and `theory_ops` of a user's kernel, where they are given.
         data, seed: whether tensors have bytes; of the random numbers.
         steady: extrapolate the time where the launch repeats itself.
-        asked: what was asked for, as columns of the table.
+        columns: the request as columns of the table.
+        nram_is_swept: the board's NRAM is a value of the sweep, which an error about too little of it names.
     """
 
     operator: str
@@ -79,7 +81,8 @@ class Point:
     data: bool = False
     seed: int = 0
     steady: bool = False
-    asked: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    nram_is_swept: bool = False
 
     def payload(self, *, here: bool = True) -> dict[str, Any]:
         """As plain values, which `run_point` takes; `here`: in this process."""
@@ -113,7 +116,9 @@ class Point:
 
     def outcome(self, status: str, message: str, figures: Mapping[str, Any], host_s: float = 0.0) -> Outcome:
         """The outcome as a row."""
-        return Outcome(status, message, {**self.asked, **figures}, host_s)
+        if self.nram_is_swept:
+            message = message.replace(MORE_NRAM, "raise nram_bytes, the option --nram")
+        return Outcome(status, message, {**self.columns, **figures}, host_s)
 
 
 def plain(value: Any) -> Any:

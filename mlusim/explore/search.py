@@ -99,8 +99,8 @@ class Search:
         """The next point of a line whose plan is new; None where there is none."""
         while not line.ended:
             point = replace(self._point, strategy=line.strategy, nram_limit_bytes=limit)
-            asked = {**self._point.asked, "strategy": line.strategy, "nram_limit_bytes": limit}
-            point = replace(point, asked=asked)
+            columns = {**self._point.columns, "strategy": line.strategy, "nram_limit_bytes": limit}
+            point = replace(point, columns=columns)
             try:
                 plan = prepare_point(point).plan
             except (PlanError, AllocationError) as error:
@@ -133,7 +133,10 @@ class Search:
             self._bar.step()
         # In the order of the strategies, whichever process was faster.
         for key, item in keys.items():
-            yield item, {**item[1].asked, **known[key].row, "status": known[key].status, "message": known[key].message}
+            yield (
+                item,
+                {**item[1].columns, **known[key].row, "status": known[key].status, "message": known[key].message},
+            )
 
     def _fastest(self) -> tuple[Point, dict[str, Any]]:
         return min(self.tried, key=lambda item: item[1]["time_ps"])

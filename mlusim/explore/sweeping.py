@@ -150,7 +150,8 @@ def sweep(  # noqa: PLR0913 - what can be swept
         dtype: element type; where the operator itself takes a dtype (cast, bitcast_convert), that one, and the inputs'
             is `input_dtype`. By default float32.
         device: presets' names, TOML files, boards.
-        strategy: names, or "all"; by default the operator's own default.
+        strategy: names, or "all"; by default the operator's own default. Of a kernel with a parameter of that name it
+            is the setting.
         nram_bytes: NRAM of a core that a kernel may use, in place of the board's: another board, smaller or larger.
         nram_limit_bytes: the most NRAM that a plan may use, on the board as it is; None in a list: no limit.
         cores: MLU cores, whole clusters or part of one: as if the others idled; the DRAM stays the whole board's.

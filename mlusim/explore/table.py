@@ -23,7 +23,7 @@ _LAST = ("status", "message", "host_s")
 
 
 def columns_of(rows: Rows) -> list[str]:
-    """Every column that some row has: what was asked for, the figures, what came of it."""
+    """Every column that some row has: the request, the figures, the outcome."""
     longest: dict[str, None] = {}
     for row in sorted(rows, key=len, reverse=True)[:1]:
         longest |= dict.fromkeys(row)

@@ -77,9 +77,9 @@ class Tuning:
 
     def __repr__(self) -> str:
         best = self.best
-        how = _settings(best, self.axes) if self.axes else str(best.get("plan_strategy", ""))
+        chosen = _settings(best, self.axes) if self.axes else str(best.get("plan_strategy", ""))
         return (
-            f"<tuning of {self.operator} on {self.board.name}: best {how or 'as it is'}, {best['time_us']:.2f} us, "
+            f"<tuning of {self.operator} on {self.board.name}: best {chosen or 'as it is'}, {best['time_us']:.2f} us, "
             f"{len(self.rows)} plans ran>"
         )
 
@@ -294,13 +294,13 @@ def _command(point: Point, axes: Axes, device: str) -> str:
     """`mlusim run ...` that does the same."""
     command = command_of(point.operator)
     words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape or ()))]
-    words += [flag_of(command.data_option), str(point.asked[axes.dtype_name])]
+    words += [flag_of(command.data_option), str(point.columns[axes.dtype_name])]
     for attribute in (*command.attributes, *command.example_attributes):
         value = point.options.get(attribute.name)
         if value is True:
             words.append(flag_of(attribute.name))
         elif value is not None and value is not False and not (attribute.quiet and value == attribute.default):
-            words += [flag_of(attribute.name), str(point.asked[attribute.name])]
+            words += [flag_of(attribute.name), str(point.columns[attribute.name])]
     if point.seed:
         words += ["--seed", str(point.seed)]
     words += ["--device", device, "--strategy", str(point.strategy)]

@@ -29,7 +29,7 @@ _UNITS: dict[str, dict[str, int]] = {
     "ps": {"ps": 1, "ns": 10**3, "us": 10**6, "ms": 10**9},
 }
 _NUMBER = r"(?P<{0}>[0-9]+(?:_[0-9]+)*(?:\.[0-9]+)?(?:[eE][0-9]+)?)\s*(?P<{0}_unit>[A-Za-z/%]*)"
-_ITEM = re.compile(_NUMBER.format("low") + rf"(?:\.\.{_NUMBER.format('high')}(?P<how>[*+]){_NUMBER.format('step')})?")
+_ITEM = re.compile(_NUMBER.format("low") + rf"(?:\.\.{_NUMBER.format('high')}(?P<sign>[*+]){_NUMBER.format('step')})?")
 
 
 def numbers(name: str, text: str, *, whole: bool = True) -> list[int | float]:
@@ -73,7 +73,7 @@ def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
     found = _ITEM.fullmatch(item)
     if not found:
         raise InputError(
-            f"{name}: {item!r} is no number, and no range such as {_example(name)}: from, to, and how to go on"
+            f"{name}: {item!r} is no number, and no range such as {_example(name)}: from, to, and the step"
         )
 
     def value(part: str) -> Decimal:
@@ -82,26 +82,26 @@ def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
     low = value("low")
     if found["high"] is None:
         return [_plain(name, item, low, whole=whole)]
-    if found["how"] == "*":
+    if found["sign"] == "*":
         if found["step_unit"]:
             raise InputError(f"{name}: {item!r}: a factor has no unit: leave {found['step_unit']} off")
         step = Decimal(found["step"])
     else:
         step = value("step")
-    values = _range(name, item, low, value("high"), found["how"], step)
+    values = _range(name, item, low, value("high"), found["sign"], step)
     return [_plain(name, item, each, whole=whole) for each in values]
 
 
-def _range(name: str, item: str, low: Decimal, high: Decimal, how: str, step: Decimal) -> Iterator[Decimal]:
+def _range(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:
     if high < low:
         raise InputError(f"{name}: {item!r} goes down: write the smaller value first")
-    if (how == "*" and (step <= 1 or low <= 0)) or (how == "+" and step <= 0):
-        rule = "a factor above 1 and a start above 0" if how == "*" else "a step above 0"
+    if (sign == "*" and (step <= 1 or low <= 0)) or (sign == "+" and step <= 0):
+        rule = "a factor above 1 and a start above 0" if sign == "*" else "a step above 0"
         raise InputError(f"{name}: {item!r} never ends: it needs {rule}")
     count = 0
     while low <= high:
         yield low
-        low = low * step if how == "*" else low + step
+        low = low * step if sign == "*" else low + step
         count += 1
         if count > MAX_VALUES:
             _check_count(name, item, count)

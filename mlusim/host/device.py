@@ -102,6 +102,10 @@ class Device:
         # The kernel that was queued last and has not run.
         self._waiting = ""
 
+    def __repr__(self) -> str:
+        waiting = f", {self._waiting} is queued" if self._waiting else ""
+        return f"<device {self.board.name}: {len(self.log.launches)} launches{waiting}>"
+
     @property
     def log(self) -> Log:
         """Every record of every launch so far."""

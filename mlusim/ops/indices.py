@@ -90,8 +90,9 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
         )
     if shared and mode == "aligned":
         raise InputError(
-            f"batch_dims={shared} of {operator}: in mode 'aligned' all axes that the index does not choose on are "
-            "shared; leave batch_dims out, or take mode='standard'"
+            f"batch_dims={shared} of {operator} belongs to mode='standard', the rule of ONNX and TensorFlow; in mode "
+            "'aligned', the default, all axes that the index does not choose on are shared: pass mode='standard' too, "
+            "or leave batch_dims out"
         )
     if x.shape[:shared] != index.shape[:shared]:
         raise InputError(

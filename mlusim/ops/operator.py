@@ -115,13 +115,12 @@ class Operator:
         try:
             plan = self.plan(_limited(board, nram_limit_bytes), strategy, *tensors, **attributes)
         except PlanError as error:
-            raise PlanError(
-                f"with nram_limit_bytes = {nram_limit_bytes}: {error.message.replace(MORE_NRAM, 'raise the limit')}"
-            ) from None
+            message = error.message.replace(MORE_NRAM, "raise nram_limit_bytes")
+            raise PlanError(f"with nram_limit_bytes = {nram_limit_bytes}: {message}") from None
         if plan.nram_bytes > nram_limit_bytes:
             raise PlanError(
                 f"with nram_limit_bytes = {nram_limit_bytes}: {self.name} needs {plan.nram_bytes} B of NRAM at least, "
-                f"buffers rounded up to {board.vector_alignment_bytes} B; raise the limit to that"
+                f"buffers rounded up to {board.vector_alignment_bytes} B; raise nram_limit_bytes to that"
             )
         return replace(plan, board=board, nram_limit_bytes=nram_limit_bytes)
 

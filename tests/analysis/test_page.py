@@ -391,11 +391,14 @@ def test_a_nets_result_shows_its_operators():
 
 def test_several_runs_get_an_index(result, staged_result, tmp_path):
     made = write_pages({"one": result, "two & more": staged_result}, tmp_path / "new")
-    assert [path.name for path in made] == ["index.html", "one.html", "two & more.html"]
+    assert [path.name for path in made] == ["index.html", "one.html", "two & more.html", "plotly.min.js"]
+    # The library is there once, and the pages load it.
+    assert [path.stat().st_size > 1_000_000 for path in made] == [False, False, False, True]
+    assert all('<script src="plotly.min.js">' in page.read_text() for page in made[1:3])
     text = made[0].read_text()
     links = re.findall(r'<a href="([^"]*)">', text)
     assert links == ["./one.html", "./two%20%26%20more.html"]
-    assert [made[0].parent / unquote(urlsplit(link).path) for link in links] == made[1:]
+    assert [made[0].parent / unquote(urlsplit(link).path) for link in links] == made[1:3]
     assert ">two &amp; more</a>" in text
     assert "<script" not in text
     assert text.count("<svg") == 2
@@ -425,7 +428,7 @@ def test_pages_need_plotly_only_when_written():
 def test_links_to_pages_are_paths_whatever_a_run_is_called(tmp_path):
     result = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0, data=False)
     names = ["javascript:alert(1)", "run#1", "a b%20&\"<x>'?"]
-    first, *pages = write_pages(dict.fromkeys(names, result), tmp_path)
+    first, *pages, _ = write_pages(dict.fromkeys(names, result), tmp_path)
     links = re.findall(r'<a href="([^"]*)"', first.read_text())
     assert [urlsplit(link).scheme for link in links] == ["", "", ""]
     assert [unquote(urlsplit(link).path) for link in links] == [f"./{name}.html" for name in names]

@@ -94,6 +94,10 @@ def test_two_ways_to_run_and_a_page(home):
     page = (home / "d" / "diff.html").read_text()
     assert page.count("<svg") >= 3
     assert "Timelines, on one scale" in page
+    assert "What to try for B" in page
+    assert "Predictions by retiming" in page
+    for figure in ("io_efficiency", "peak_nram_bytes", "operations: memcpy"):
+        assert f">{figure}</th>" in page
     call("diff", *words, "--report", "e", "-q")
     assert (home / "e" / "diff.html").read_text() == page
 

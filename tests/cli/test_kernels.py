@@ -136,6 +136,9 @@ def test_compare_settings_boards_and_kernels(home):
         assert name in text
     assert "All 4 results are equal, bit for bit." in text
     assert max(map(len, text.splitlines())) <= 80
+    steady = mlusim("compare", "k.py:add", *words, "--steady", "--no-data")
+    assert "Timing only: results were not compared." in steady
+    assert "add data=False (--no-data)" in mlusim("compare", "k.py:add", *words, "--steady", code=2)
     wrong = mlusim("compare", "k.py:add", "k.py:subtract", "--shape", "1000", code=1)
     assert "'add' and 'subtract' differ in 1 000 of 1 000 elements" in wrong
     found = json.loads(mlusim("compare", "k.py:add", "--shape", "1000", "--set", "tile=256,512", "--json"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -32,6 +33,72 @@ def test_a_table_is_whole(name, width, more, monkeypatch):
     lines = [line for line in done.stdout.splitlines() if not line.startswith("  mlusim")]
     assert max(map(len, lines)) <= width
     assert "\u2026" not in done.stdout
+
+
+KERNEL = """\
+async def double(core, x, out, tile=64):
+    if core.is_memory_core:
+        return
+    buffer = core.nram.alloc(tile, x.dtype)
+    for start in range(core.task_id * tile, x.size, core.task_dim * tile):
+        core.memcpy_async(buffer, x[start : start + tile])
+        core.add(buffer, buffer, buffer)
+        await core.memcpy(out[start : start + tile], buffer)
+"""
+
+
+class Terminal(Console):
+    """A terminal of 80 columns."""
+
+    def __init__(self):
+        super().__init__(width=80, highlight=False, markup=False, emoji=False, force_terminal=True, no_color=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "status"),
+    [(("verify", "k.py:double"), "race: ", 1), (("run", "k.py:sound", "--check"), "sound, 1 hint", 0)],
+    ids=["verify", "run"],
+)
+def test_findings_and_the_proof_fit_on_a_terminal(words, first, status, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(show, "console", Terminal)
+    more = KERNEL.replace("double", "sound").replace(
+        "        core.add", "        await core.sync()\n" * 2 + "        core.add"
+    )
+    (tmp_path / "k.py").write_text(f"{KERNEL}\n\n{more}")
+    command = [*words, "--shape", "4096"]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == status
+    assert first in done.stdout
+    assert "split proof" in done.stdout
+    text = click.unstyle(done.stdout)
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    # Nothing is cut: the words are those that a pipe gets.
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    plain = CliRunner().invoke(main, command).stdout
+    shown, piped = (text.partition(first)[2].split() for text in (text, plain))
+    assert shown == piped
+
+
+def commands(command, path=()):
+    """Every command, as words."""
+    yield path
+    for name, one in command.commands.items() if isinstance(command, click.Group) else ():
+        yield from commands(one, (*path, name))
+
+
+@pytest.mark.parametrize("path", [*commands(main)], ids=" ".join)
+def test_help_fits_and_its_examples_can_be_pasted(path):
+    done = CliRunner().invoke(main, [*path, "--help"], terminal_width=80)
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if len(line) > 80] == []
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        # A line that goes on does so in an option, further in than the command.
+        if line.endswith("\\"):
+            assert after.startswith("        ")
+    assert not any(r"\b" in line for line in lines)
 
 
 @pytest.mark.parametrize("name", [name for name in TABLES if " " not in name])

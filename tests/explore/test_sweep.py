@@ -351,6 +351,10 @@ def test_kernels_that_are_none(kernels, tmp_path):
     ):
         here(f"{kernels}:add", shape=4, strategy="all")
     with pytest.raises(
+        InputError, match=r"^nram_limit_bytes: add is a function of your own, which no planner splits: leave it off$"
+    ):
+        here(f"{kernels}:add", shape=4, nram_limit_bytes=4096)
+    with pytest.raises(
         InputError, match=r"^dim: add_twice launches its kernels itself: make it a setting of add_twice$"
     ):
         here(f"{kernels}:add_twice", shape=4, dim=4)
@@ -522,3 +526,28 @@ def test_without_pandas_the_message_says_what_to_install(monkeypatch, tmp_path):
         found.table()
     with pytest.raises(InputError, match=r"Parquet needs pyarrow: pip install pyarrow, or name a \.csv$"):
         found.save(tmp_path / "table.parquet")
+
+
+def test_a_parameter_called_strategy_is_a_setting():
+    async def copy(core, x, out, strategy="whole"):
+        if core.is_memory_core or core.task_id:
+            return
+        buffer = core.nram.alloc(x.shape, x.dtype)
+        for part in [slice(0, x.size)] if strategy == "whole" else [slice(0, 32), slice(32, x.size)]:
+            await core.memcpy(buffer[part], x[part])
+            await core.memcpy(out[part], buffer[part])
+
+    whole, parts = here(copy, shape=64, strategy=["whole", "parts"]).rows
+    assert [whole["strategy"], parts["strategy"]] == ["whole", "parts"]
+    assert whole["time_ps"] < parts["time_ps"]
+    best = mlusim.tune(copy, shape=64, strategy=["whole", "parts"], workers=0)
+    assert best.best["strategy"] == "whole"
+
+
+@pytest.mark.parametrize("name", ["tin_shift", "reverse", "gather", "cast"])
+def test_too_little_nram_names_the_value_that_was_swept(name):
+    shape = {"tin_shift": (2, 8, 16, 49)}.get(name, (64, 64))
+    more = {"reverse": {"axis": [0]}, "gather": {"index_shape": (8, 64)}, "cast": {"dtype": "float16"}}.get(name, {})
+    (row,) = here(name, shape=shape, nram_bytes=1, **more).rows
+    assert row["status"] == "impossible"
+    assert row["message"].endswith("; raise nram_bytes, the option --nram")

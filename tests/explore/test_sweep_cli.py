@@ -147,7 +147,8 @@ def test_every_operator_has_its_options_once_and_an_example_that_runs(group, nam
     command = main.commands[group].get_command(click.Context(main), name)
     options = [option for parameter in command.params for option in parameter.opts]
     assert len(set(options)) == len(options)
-    lines = [line.strip() for line in succeed(group, name, "--help").splitlines()]
+    # As a shell joins them.
+    lines = [line.strip() for line in succeed(group, name, "--help").replace("\\\n", "").splitlines()]
     example = next(line for line in lines if line.startswith(f"mlusim {group} "))
     words = example.split()[1:]
     small = [word.replace("4096", "512").replace("784*2", "49*2").replace("4194304", "9999") for word in words]

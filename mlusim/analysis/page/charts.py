@@ -21,15 +21,15 @@ from mlusim.analysis.page.roofline import Roofline
 from mlusim.analysis.page.tensors import TensorTraffic
 from mlusim.analysis.records import Records
 from mlusim.analysis.style import (
-    ASKED,
     BLACK,
+    BUFFER_COLOURS,
+    BUS,
     CAUSE_COLOURS,
     FLOOR,
-    GREY,
     INK,
     LOSS_COLOURS,
-    MUTED,
     READ,
+    REQUESTED,
     ROOF,
     WRITE,
     time_unit,
@@ -64,7 +64,7 @@ def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figur
     """Traces with the layout that all charts share."""
     common = {
         "height": height_px,
-        "margin": {"l": 60, "r": 16, "t": 12, "b": 50},
+        "margin": {"l": 60, "r": 16, "t": 34, "b": 50},
         "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
         "paper_bgcolor": "#FFFFFF",
         "plot_bgcolor": "#FFFFFF",
@@ -214,9 +214,9 @@ def occupancy(one: Occupancy, time_ps: int) -> Figure:
             "x": at,
             "y": nbytes.tolist(),
             "mode": "lines",
-            "line": {"shape": "hv", "width": 0.5, "color": MUTED[place]},
+            "line": {"shape": "hv", "width": 0.5, "color": BUFFER_COLOURS[place]},
             "stackgroup": "buffers",
-            "fillcolor": MUTED[place],
+            "fillcolor": BUFFER_COLOURS[place],
             "hovertemplate": f"{text(name)}: %{{y:,}} B<extra></extra>",
         }
         for place, (name, nbytes) in enumerate(zip(one.names, one.nbytes, strict=True))
@@ -247,15 +247,16 @@ def occupancy(one: Occupancy, time_ps: int) -> Figure:
 
 def roofline(one: Roofline) -> Figure:
     """Roofs and the run, on logarithmic axes."""
-    colours = [BLACK, ROOF, FLOOR]
     traces: list[dict[str, Any]] = []
-    for place, roof in enumerate(one.roofs):
-        look = {"color": GREY, "width": 1, "dash": "dash"} if roof.is_bar else {"color": colours[place], "width": 2}
+    for roof in one.roofs:
+        # At small sizes the fixed time alone is all of both: a dashed line shows the one beneath it.
+        dash = "dash" if roof.is_bar or roof.colour == ROOF else "solid"
+        look = {"color": roof.colour, "width": 1 if roof.is_bar else 2, "dash": dash}
         traces.append(
             {"type": "scatter", "name": roof.name, "x": short(roof.x), "y": short(roof.y), "mode": "lines"}
             | {"line": look, "hovertemplate": f"{roof.name}: %{{y:.4g}} {one.y_label}<extra></extra>"}
         )
-    for point, symbol, colour in zip(one.points, ("circle", "diamond-open"), (WRITE, READ), strict=False):
+    for point, symbol, colour in zip(one.points, ("circle", "diamond-open"), (FLOOR, BUS), strict=False):
         traces.append(
             {"type": "scatter", "name": point.name, "x": short([point.x]), "y": short([point.y]), "mode": "markers"}
             | {"marker": {"color": colour, "size": 13, "symbol": symbol, "line": {"width": 2, "color": colour}}}
@@ -270,7 +271,7 @@ def roofline(one: Roofline) -> Figure:
 
 
 def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
-    """For each tensor: its compulsory bytes, what kernels asked for, and what went over the bus."""
+    """For each tensor: its compulsory bytes, what kernels requested, and what went over the bus."""
     names = [
         f"{text(tensor.name)} {'x'.join(map(str, tensor.shape))} {tensor.dtype}".rstrip()
         + ("" if names_before.count(tensor.name) == 0 else f" #{names_before.count(tensor.name) + 1}")
@@ -278,9 +279,9 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
         for names_before in [[one.name for one in tensors[:place]]]
     ]
     series = (
-        ("compulsory: once", GREY, [tensor.compulsory_bytes for tensor in tensors]),
-        ("asked for by kernels", ASKED, [tensor.read_bytes + tensor.written_bytes for tensor in tensors]),
-        ("on the DRAM bus", READ, [tensor.bus_read_bytes + tensor.bus_write_bytes for tensor in tensors]),
+        ("compulsory: once", FLOOR, [tensor.compulsory_bytes for tensor in tensors]),
+        ("requested by kernels", REQUESTED, [tensor.read_bytes + tensor.written_bytes for tensor in tensors]),
+        ("on the DRAM bus", BUS, [tensor.bus_read_bytes + tensor.bus_write_bytes for tensor in tensors]),
     )
     traces = []
     for name, colour, nbytes in series:
@@ -290,7 +291,7 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
         ]
         traces.append(
             {"type": "bar", "orientation": "h", "name": name, "y": names, "x": nbytes, "marker": {"color": colour}}
-            | {"text": ratios if colour != GREY else [""] * len(tensors), "textposition": "outside"}
+            | {"text": ratios if colour != FLOOR else [""] * len(tensors), "textposition": "outside"}
             | {"cliponaxis": False, "hovertemplate": f"%{{y}}<br>{name}: %{{x:,}} B %{{text}}<extra></extra>"}
         )
     most = max((max(nbytes) for _, _, nbytes in series if nbytes), default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,29 +14,33 @@ from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
 from mlusim.analysis.records import Records
 from mlusim.analysis.style import drawing
-from mlusim.analysis.table import us_text
+from mlusim.analysis.table import percent, us_text
 from mlusim.analysis.timeline import draw_two_timelines
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
+from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 
-def write_difference(found: Any, directory: Path) -> Path:
-    """Write diff.html for a `mlusim.explore.diff.Difference`; gives its path. Raises `InputError`."""
+def write_difference(found: Any, tries: Sequence[Any], directory: Path) -> Path:
+    """Write diff.html for a `mlusim.explore.diff.Difference` and what to try; gives its path. Raises `InputError`."""
     path = directory / "diff.html"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as stream:
-            stream.write(difference_page(found).encode())
+            stream.write(difference_page(found, tries).encode())
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     return path
 
 
-def difference_page(found: Any) -> str:
-    """The page: both runs, the difference by cause and by line, the two timelines. The same runs give the same text."""
+def difference_page(found: Any, tries: Sequence[Any]) -> str:
+    """The page: both runs, their timelines, the difference by cause, line and figure, and what to try for the second.
+
+    `tries` are those of `mlusim.explore.diff.what_to_try`. The same runs give the same text.
+    """
     runs = {"A": found.before, "B": found.after}
     longest_ps = max(result.time_ps for result in runs.values())
     head = table(
@@ -65,14 +70,40 @@ def difference_page(found: Any) -> str:
         if line.time_ps
     ]
     total = f"{found.time_ps / 1e6:+.2f} us"
+    figures = [(esc(one.name), *map(esc, figure_cells(one))) for one in found.metrics]
     origins = "".join(f"<h3>{name}</h3>{origin(result)}" for name, result in runs.items())
     content = (
         f"{head}{swatches(names)}<h2>Timelines, on one scale</h2>{_timelines(runs)}"
         f"<h2>By cause</h2><p>{total} in all, per core on average.</p>{table(('cause', 'us'), causes, (1,))}"
         f"<h2>By source line</h2>{table(('line, A > B', 'source', 'us'), lines, (2,))}"
+        f"<h2>By figure</h2>{table(('figure', 'A', 'B', 'B / A'), figures, (1, 2, 3))}{_tries(found.after, tries)}"
         f"<h2>Where the figures come from</h2>{origins}"
     )
     return document(f"{found.before.operator} and {found.after.operator}: {total}", content)
+
+
+def figure_cells(one: Any) -> tuple[str, str, str]:
+    """A `MetricChange` as text: the first run's value, the second's, and their ratio."""
+    ratio = f"{one.after / one.before:.2f} x" if one.before else ""
+    text = percent if one.name.endswith("efficiency") else _number
+    return text(one.before), text(one.after), ratio
+
+
+def _number(value: float) -> str:
+    return group_digits(int(value)) if float(value).is_integer() else f"{value:.2f}"
+
+
+def _tries(result: Result, tries: Sequence[Any]) -> str:
+    if not tries:
+        return ""
+    rows = [
+        (esc(one.change), esc(one.assumption), us_text(one.time_ps), f"{percent(1 - one.time_ps / result.time_ps)}")
+        for one in tries
+    ]
+    return (
+        "<h2>What to try for B</h2><p>Predictions by retiming, of the most that each change would bring.</p>"
+        f"{table(('change', 'time if', 'time', 'less'), rows, (2, 3))}"
+    )
 
 
 def _timelines(runs: dict[str, Result]) -> str:

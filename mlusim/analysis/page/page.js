@@ -6,6 +6,8 @@
     responsive: true, displaylogo: false,
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
   };
+  // The width of an A4 page within its margins, as page.css has them.
+  const PRINTED_PX = 700;
   const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f8: Float64Array };
 
   const unpack = (column) => {
@@ -44,7 +46,7 @@
   addEventListener("draw-all", drawAll);
   addEventListener("beforeprint", () => {
     drawAll();
-    for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(chart, { width: 1000 });
+    for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(chart, { width: PRINTED_PX });
   });
   addEventListener("afterprint", () => {
     for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(chart, { width: null, autosize: true });
@@ -232,7 +234,7 @@
       const tight = choice.value === "pipes" && lanes.length > 90;
       const named = names.map((_, index) => index).filter((index) => !tight || time.lanes[lanes[index]][1] === 0);
       react("timeline-chart", [trace], Object.assign({}, page.look, {
-        height: Math.max(z.length * px, 60) + 70,
+        height: Math.max(z.length * px, 60) + 92,
         dragmode: "zoom",
         plot_bgcolor: "#ffffff",
         xaxis: { title: { text: `time since the first launch [${time.unit}]` }, range: [view[0] / unit, view[1] / unit],

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from mlusim.analysis.floor import LOSSES
 from mlusim.analysis.notebook import share_bar, swatches
+from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.page.parts import esc, head, table
 from mlusim.analysis.table import percent, us_text
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
 HEADS = ("run", "operator", "board", "strategy", "time", "x bound", "io_efficiency", "bus", "largest loss", "")
 NUMBERS = (4, 5, 6, 7)
+BUNDLE = "plotly.min.js"
 
 
 def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]) -> list[Path]:
-    """Write NAME.html for each run and index.html; gives the files, the index first.
+    """Write NAME.html for each run, index.html and plotly.min.js, which the pages share; gives the files, index first.
 
     Each file is replaced at once and only when it is complete. Raises `InputError` where they cannot be written.
     """
@@ -36,8 +38,13 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
             raise InputError(f"{shown(name)} is no name of a page, which is a file in {target}: leave separators off")
     try:
         target.mkdir(parents=True, exist_ok=True)
-        pages = [_write(target / f"{name}.html", page(result, home="index.html")) for name, result in results.items()]
-        return [_write(target / "index.html", index(results)), *pages]
+        # One copy of the library for all pages: each would be 5 MB longer with its own.
+        _write(target / BUNDLE, plotly_bundle())
+        pages = [
+            _write(target / f"{name}.html", page(result, home="index.html", bundle=BUNDLE))
+            for name, result in results.items()
+        ]
+        return [_write(target / "index.html", index(results)), *pages, target / BUNDLE]
     except OSError as error:
         raise InputError(
             f"cannot write the report to {target}: {error.strerror or error}; name a directory that can be written "

@@ -118,7 +118,7 @@ def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
             ("time by cause", ""),
             ("share", ' class="number"'),
             ("times", ' class="number"'),
-            ("asked B", ' class="number"'),
+            ("requested B", ' class="number"'),
             ("bus B", ' class="number"'),
             ("source" if block.known else "source not to be had", ""),
         )

@@ -8,6 +8,7 @@ import numpy as np
 
 from mlusim.analysis.metrics import ANY_SHAPE_BAR, NETWORK_BAR, Metrics
 from mlusim.analysis.records import Records
+from mlusim.analysis.style import BLACK, GREY, PURPLE, ROOF, ROOFS_TOGETHER
 from mlusim.units import GIB, KIB, PS_PER_S
 
 _POINTS = 60
@@ -18,6 +19,7 @@ class Roof(NamedTuple):
     """A line that no run is above, or a bar to compare with."""
 
     name: str
+    colour: str
     x: list[float]
     y: list[float]
     is_bar: bool = False
@@ -61,8 +63,8 @@ def _compute(metrics: Metrics, operations: int) -> Roofline:
     low = min(ridge, *(point.x for point in points)) / _MARGIN
     high = max(ridge, *(point.x for point in points)) * _MARGIN
     roofs = [
-        Roof("DRAM at its peak", [low, ridge], [low * peak_bytes, peak_ops]),
-        Roof(f"{metrics.peak_pipe} pipes of all cores at their peak", [ridge, high], [peak_ops, peak_ops]),
+        Roof("DRAM at its peak", BLACK, [low, ridge], [low * peak_bytes, peak_ops]),
+        Roof(f"{metrics.peak_pipe} pipes of all cores at their peak", PURPLE, [ridge, high], [peak_ops, peak_ops]),
     ]
     side = "DRAM" if points[0].x < ridge else f"the {metrics.peak_pipe} pipes"
     about = (
@@ -86,15 +88,15 @@ def _movement(records: Records, metrics: Metrics) -> Roofline:
     alone = np.geomspace(low, min(2 * fixed_ps * peak / 1e3, x[-1]), 2) if fixed_ps else x[:0]
     both = x / (fixed_ps + x / peak * 1e3) * 1e3
 
-    def line(name: str, y: object, *, is_bar: bool = False) -> Roof:
-        return Roof(name, x.tolist(), np.broadcast_to(np.asarray(y, float), x.shape).tolist(), is_bar)
+    def line(name: str, colour: str, y: object, *, is_bar: bool = False) -> Roof:
+        return Roof(name, colour, x.tolist(), np.broadcast_to(np.asarray(y, float), x.shape).tolist(), is_bar)
 
     roofs = [
-        line("DRAM at its peak", peak),
-        Roof("launch and latency alone", alone.tolist(), (alone / max(fixed_ps, 1) * 1e3).tolist()),
-        line("both: fixed time, then bytes at peak", both),
-        line(f"vendor's bar for network shapes, {100 * NETWORK_BAR:.0f} %", NETWORK_BAR * peak, is_bar=True),
-        line(f"vendor's bar for any shape, {100 * ANY_SHAPE_BAR:.0f} %", ANY_SHAPE_BAR * peak, is_bar=True),
+        line("DRAM at its peak", BLACK, peak),
+        Roof("launch and latency alone", ROOF, alone.tolist(), (alone / max(fixed_ps, 1) * 1e3).tolist()),
+        line("both: fixed time, then bytes at peak", ROOFS_TOGETHER, both),
+        line(f"vendor's bar for network shapes, {100 * NETWORK_BAR:.0f} %", GREY, NETWORK_BAR * peak, is_bar=True),
+        line(f"vendor's bar for any shape, {100 * ANY_SHAPE_BAR:.0f} %", GREY, ANY_SHAPE_BAR * peak, is_bar=True),
     ]
     achieved = nbytes / metrics.time_ps * 1e3
     points = [Point("this run: compulsory bytes over its time", float(nbytes), achieved)]

@@ -154,7 +154,8 @@ class Sections:
         ]
         numbers = table(("cause", "us per core on average", "share"), rows, (1, 2))
         return (
-            f"<h3>Above the lower bound</h3>{above}<h3>Core by core</h3>{legend(self._causes())}{each}"
+            f'<h3>Above the lower bound</h3>{above}<div class="whole"><h3>Core by core</h3>{legend(self._causes())}'
+            f"{each}</div>"
             f"<details><summary>The same as a table</summary>{numbers}</details>"
         )
 
@@ -193,7 +194,8 @@ class Sections:
             '<div class="controls"><label>Show <select id="timeline-choice"><option value="all">all cores, where '
             'their time went</option><option value="pipes">all cores with their pipes</option>'
             f"{options}</select></label>"
-            f"{buttons}</div>{legend([name for place, name in enumerate(CAUSES) if place in seen])}{chart}"
+            f'{buttons}</div><div class="whole">'
+            f"{legend([name for place, name in enumerate(CAUSES) if place in seen])}{chart}</div>"
         )
 
     def _tile_map(self) -> str:

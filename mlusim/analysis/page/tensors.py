@@ -19,7 +19,7 @@ class TensorTraffic(NamedTuple):
         name, shape, dtype: the tensor.
         is_input: kernels only read it.
         compulsory_bytes: its size: an input read once, an output written once; 0 for LDRAM.
-        read_bytes, written_bytes: what kernels asked for.
+        read_bytes, written_bytes: what kernels requested.
         bus_read_bytes, bus_write_bytes: on the DRAM bus for it; reading back what is written in part included.
     """
 

@@ -28,7 +28,7 @@ class TileMap:
         tile: (rows, columns) number in `task`, `start`, ...; NONE where no tile covers it.
         task, iteration, unit, nbytes, nram_bytes: (tiles,) of those that are seen.
         start, stop: (tiles, rank) their boxes.
-        logged_unit, logged_turn: (rows, columns) who wrote it by the log and its how-manieth write that was; None
+        logged_unit, logged_turn: (rows, columns) who wrote it by the log, and the ordinal of that write; None
             where that is what the plan says, or nothing ran.
         verdict: what plan and log say of each other, and what was left out.
     """
@@ -103,7 +103,7 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
 
 
 def _numbers(tiles: Tiles, task: Integers, turn: Integers) -> Integers:
-    """Number of the tile that is a task's so-manieth; NONE where there is none."""
+    """The number of the tile with this ordinal among its task's; NONE where there is none."""
     most = int(tiles.iteration.max()) + 1
     key = tiles.task * most + tiles.iteration
     order = np.argsort(key)
