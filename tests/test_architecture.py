@@ -18,7 +18,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 # Rooms in the order of the arrows; a module may import from its own room and from those before it.
 ORDER = (
-    ("units", "errors", "files", "version"),
+    ("units", "errors", "files", "progress", "version"),
     ("inputs",),
     ("dtypes",),
     ("hardware",),

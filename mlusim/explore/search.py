@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from mlusim.errors import AllocationError, PlanError
 from mlusim.explore.grid import Axes
 from mlusim.explore.point import Point, prepare_point
-from mlusim.explore.progress import Bar
 from mlusim.explore.runner import Runner
 from mlusim.explore.store import DONE, Store
 from mlusim.hardware import Board
+from mlusim.progress import Bar
 
 if TYPE_CHECKING:
     from mlusim.planning.plan import Plan

@@ -12,12 +12,12 @@ from mlusim.errors import InputError
 from mlusim.explore.axes import axes_of
 from mlusim.explore.grid import Axes
 from mlusim.explore.point import Point
-from mlusim.explore.progress import Bar
 from mlusim.explore.runner import Runner
 from mlusim.explore.sources import check_not_loading
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 from mlusim.explore.table import data_frame, write_table
 from mlusim.inputs import as_count, as_file, as_path, as_paths, as_tuple, shown
+from mlusim.progress import Bar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,7 +13,6 @@ from mlusim.errors import InputError, MlusimError
 from mlusim.explore.axes import axes_of, by_name, is_kernel
 from mlusim.explore.grid import Axes
 from mlusim.explore.point import Point, kernel_call, plain, prepare_point
-from mlusim.explore.progress import Bar
 from mlusim.explore.runner import Runner
 from mlusim.explore.search import Search
 from mlusim.explore.sources import check_not_loading
@@ -21,6 +20,7 @@ from mlusim.explore.store import DONE, Store
 from mlusim.explore.sweeping import run_axes
 from mlusim.hardware import Board
 from mlusim.ops.commands import command_of, flag_of
+from mlusim.progress import Bar
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mlusim.cores.task import Abandoned
 from mlusim.errors import OperationLimitError
-from mlusim.host.progress import Progress
+from mlusim.host.run_progress import RunProgress
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
@@ -62,13 +62,13 @@ class Watch:
         self._chip = chip
         self._stall_s = stall_s
         self._progress = progress
-        self._bar: Progress | None = None
+        self._bar: RunProgress | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> None:
         self._stop.clear()
-        self._bar = Progress(self._chip) if self._progress else None
+        self._bar = RunProgress(self._chip) if self._progress else None
         self._thread = threading.Thread(
             target=self._run, args=(threading.get_ident(),), name="mlusim-watch", daemon=True
         )

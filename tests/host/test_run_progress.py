@@ -7,8 +7,8 @@ import io
 import numpy as np
 
 import mlusim
-from mlusim.host import progress
-from mlusim.host.progress import Progress
+from mlusim import progress
+from mlusim.host.run_progress import RunProgress
 
 
 async def copy_rows(core, x, out):
@@ -30,7 +30,7 @@ def launched(kernel=copy_rows):
 
 def test_a_run_goes_from_nothing_to_all_of_its_output():
     device = launched()
-    bar = Progress(device._chip)
+    bar = RunProgress(device._chip)
     assert bar.expected_bytes == 64 * 100 * 4
     assert bar.fraction() == 0
     device.synchronize()
@@ -42,7 +42,7 @@ def test_a_second_run_on_the_same_device_counts_its_own_bytes():
     device.synchronize()
     x, out = device.upload(np.ones((64, 100), np.float32)), device.alloc((64, 100), np.float32)
     device.launch(copy_rows, x, out)
-    bar = Progress(device._chip)
+    bar = RunProgress(device._chip)
     assert bar.fraction() == 0
     device.synchronize()
     assert bar.fraction() == 1
@@ -54,7 +54,7 @@ def test_it_never_says_more_than_all():
         await copy_rows(core, x, out)
 
     device = launched(twice)
-    bar = Progress(device._chip)
+    bar = RunProgress(device._chip)
     device.synchronize()
     assert bar.fraction() == 1
 
@@ -65,14 +65,14 @@ def test_a_launch_without_outputs_has_no_fraction():
 
     device = mlusim.Device("mlu370-x4")
     device.launch(nothing)
-    assert Progress(device._chip).fraction() is None
+    assert RunProgress(device._chip).fraction() is None
 
 
 def test_where_there_is_no_terminal_nothing_is_drawn(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr("sys.stderr", stream)
     device = launched()
-    bar = Progress(device._chip)
+    bar = RunProgress(device._chip)
     bar.show()
     device.synchronize()
     bar.show()
@@ -90,7 +90,7 @@ def test_on_a_terminal_it_shows_the_part_done_and_what_was_simulated(monkeypatch
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     device = launched()
-    bar = Progress(device._chip)
+    bar = RunProgress(device._chip)
     bar.show()
     device.synchronize()
     bar.show()

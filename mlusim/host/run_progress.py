@@ -1,16 +1,14 @@
-"""The progress bar of a run: on standard error, on a terminal only.
-
-One thread owns the bar, the one that watches the run; what it reads of the run are numbers that only grow.
-"""
+"""The progress of a run. One thread shows it, the one that watches the run; it reads numbers that only grow."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mlusim.memory.kinds import DIRECTION_CODES, MemoryKind
 from mlusim.memory.view import View
+from mlusim.progress import Bar
 from mlusim.units import format_ns, group_digits
 
 if TYPE_CHECKING:
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 _TO_GDRAM = [code for direction, code in DIRECTION_CODES.items() if direction.destination is MemoryKind.GDRAM]
 
 
-class Progress:
+class RunProgress:
     """The progress of a run: bytes of issued copies to GDRAM, of the bytes of its outputs.
 
     An estimate: a kernel may write an output twice, or a part of it. Make it before the run begins.
@@ -33,8 +31,7 @@ class Progress:
         self._seen = chip.log.count
         self._written_bytes = 0
         self.expected_bytes = sum(_output_bytes(chip))
-        self._bar: Any = None
-        self._task: Any = None
+        self._bar: Bar | None = None
 
     def fraction(self) -> float | None:
         """From 0 to 1; None where the launches name no output."""
@@ -53,18 +50,16 @@ class Progress:
         """Draw the bar, or draw it again."""
         fraction = self.fraction()
         log, now = self._chip.log, self._chip.environment.now
-        state = f"{group_digits(log.count)} operations, {format_ns(now)} simulated"
         if self._bar is None:
-            self._bar = _make_bar()
-            self._task = self._bar.add_task("simulating", total=None if fraction is None else 1.0, state=state)
-            self._bar.start()
-        self._bar.update(self._task, completed=fraction or 0.0, state=state)
-        self._bar.refresh()
+            total = None if fraction is None else 1.0
+            self._bar = Bar("simulating", total, threaded=False, counted=False)
+            self._bar.show()
+        self._bar.update(fraction or 0.0, f"{group_digits(log.count)} operations, {format_ns(now)} simulated")
 
     def close(self) -> None:
         """Take the bar off the screen."""
         if self._bar is not None:
-            self._bar.stop()
+            self._bar.close()
 
 
 def _output_bytes(chip: Chip) -> list[int]:
@@ -76,26 +71,3 @@ def _output_bytes(chip: Chip) -> list[int]:
                 if isinstance(argument, View) and not argument.allocation.read_only:
                     found[argument.allocation.identity] = argument.allocation.nbytes
     return list(found.values())
-
-
-def _make_bar() -> Any:
-    # Only a run that lasts pays for the import.
-    from rich.console import Console
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    return Bar(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        # Drawn by the watching thread when it wakes, so no thread of its own; what a kernel prints stays where it is.
-        auto_refresh=False,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        transient=True,
-        disable=not console.is_terminal,
-    )
