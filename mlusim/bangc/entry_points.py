@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
+from mlusim.bangc.bridge import dtype_of_code
 from mlusim.errors import MlusimError
+from mlusim.host.arguments import ParameterType, Role
 
 if TYPE_CHECKING:
     from mlusim.bangc.image import Image
+
+
+# Bits of the code of a parameter's type, as in the headers.
+_POINTER, _ONLY_READ = 1 << 16, 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,14 @@ class Parameter:
     name: str
     code: int
     size: int
+
+    @property
+    def type(self) -> ParameterType:
+        """What an argument for it is."""
+        dtype = dtype_of_code(self.code) if self.code >> 8 & 0xFF else None
+        if not self.code & _POINTER:
+            return ParameterType(Role.NUMBER, dtype)
+        return ParameterType(Role.INPUT if self.code & _ONLY_READ else Role.OUTPUT, dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +67,14 @@ def entry_point(image: Image, record: Any) -> EntryPoint:
 
 
 def signature_of(point: EntryPoint) -> inspect.Signature:
-    """The signature of a kernel: `core` and the entry's own parameters."""
+    """The signature of a kernel: `core` and the entry's own parameters, each with its `ParameterType`."""
     seen: dict[str, int] = {}
     parameters = [inspect.Parameter("core", inspect.Parameter.POSITIONAL_ONLY)]
     for one in point.parameters:
         usable = one.name.isidentifier() and not iskeyword(one.name) and one.name not in ("core", *seen)
         name = one.name if usable else f"{one.name}_" if iskeyword(one.name) else f"{one.name}_{len(seen)}"
         seen[name] = 1
-        parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD))
+        parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=one.type))
     try:
         return inspect.Signature(parameters)
     except ValueError as error:

@@ -64,7 +64,8 @@ def argument_options(given: str = "", *, several: bool = False) -> list[click.Pa
             ["--shape"],
             type=SHAPE,
             metavar="SHAPE",
-            help="Shape of the tensors without --arg: random inputs, and the last one the output.",
+            help="Shape of the tensors without --arg: random inputs, and the last one the output; of a .mlu file, "
+            "pointers to const are inputs and others outputs.",
         ),
         click.Option(["--dtype"], type=ELEMENT_TYPE, metavar="DTYPE", help="Their element type. [default: float32]"),
         make_seed_option(),

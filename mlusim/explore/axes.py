@@ -129,6 +129,7 @@ def _check_arguments(kernel: UserKernel, arguments: Sequence[str], shape: Any) -
         [parse_argument(text) for text in arguments],
         shape=first,
         optional=tuple(kernel.settings),
+        types=kernel.types,
     )
 
 

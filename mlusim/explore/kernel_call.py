@@ -59,6 +59,7 @@ class KernelCall:
             shape=self.shape,
             dtype=self.dtype,
             optional=tuple(kernel.settings),
+            types=kernel.types,
         )
         read = read_inputs(given, seed=self.seed, data=data, boards=[board] if board else [])
         parameters = list(inspect.signature(kernel.function).parameters.values())[1:]

@@ -27,6 +27,7 @@ from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_fil
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.fingerprint import fingerprint, installed
 from mlusim.files import read_text
+from mlusim.host.arguments import ParameterType
 from mlusim.inputs import as_path
 
 Function = Callable[..., Any]
@@ -83,6 +84,12 @@ class UserKernel:
     settings: Mapping[str, Any]
     file: str = ""
     text: str = ""
+
+    @property
+    def types(self) -> dict[str, ParameterType]:
+        """Declared types of its parameters, by name; a Python kernel has none."""
+        parameters = inspect.signature(self.function).parameters
+        return {name: one.annotation for name, one in parameters.items() if isinstance(one.annotation, ParameterType)}
 
     def payload(self) -> dict[str, Any]:
         """As plain values, without what another process needs."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -95,6 +96,27 @@ class FileInput:
     in_place: bool = False
 
 
+class Role(Enum):
+    """What a parameter of declared type is for."""
+
+    INPUT = "a tensor that is only read"
+    OUTPUT = "a tensor to write"
+    NUMBER = "a number"
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterType:
+    """The declared type of a kernel's parameter, where its language has types: a BANG C entry's.
+
+    Attributes:
+        role: what it is for; a pointer to const is an input.
+        dtype: element type; None where it has none, as a pointer to void.
+    """
+
+    role: Role
+    dtype: np.dtype[Any] | None
+
+
 class Argument(NamedTuple):
     """One argument.
 
@@ -165,6 +187,7 @@ def assign(
     shape: tuple[int, ...] | None = None,
     dtype: Any = "float32",
     optional: Sequence[str] = (),
+    types: Mapping[str, ParameterType] | None = None,
 ) -> dict[str, Any]:
     """The arguments of a kernel in the order of its parameters.
 
@@ -175,8 +198,10 @@ def assign(
         shape, dtype: of the tensors for parameters that no argument is for: random inputs, the last one the output.
             None: there must be an argument for each.
         optional: names of parameters that have a default.
+        types: declared types of parameters, by name. With `shape` these are the inputs and outputs, of their own types.
 
-    Raises `InputError` for an argument without a parameter, and a parameter without an argument.
+    Raises `InputError` for an argument without a parameter, a parameter without an argument, and a tensor to write for
+    a parameter that is only read.
     """
     named: dict[str, Any] = {}
     in_order = []
@@ -203,11 +228,25 @@ def assign(
     if missing and shape is None:
         raise InputError(
             f"{kernel}: no argument for {' and '.join(missing)}; give --arg {missing[0]}=..., {FORMS}; or --shape for "
-            "random inputs and one output, the last"
+            "random inputs and one output, the last; of BANG C, inputs are the pointers to const"
         )
+    types = types or {}
     for name in missing:
-        last = name == parameters[-1]
-        named[name] = (Output if last else RandomInput)(shape or (), dtype_of(dtype))
+        declared = types.get(name)
+        if declared is not None and declared.role is Role.NUMBER:
+            of_type = f" ({declared.dtype.name})" if declared.dtype is not None else ""
+            raise InputError(f"{kernel}: {name} is a number{of_type}: give --arg {name}=NUMBER")
+        output = name == parameters[-1] if declared is None else declared.role is Role.OUTPUT
+        element = dtype if declared is None or declared.dtype is None else declared.dtype
+        named[name] = (Output if output else RandomInput)(shape or (), dtype_of(element))
+    for name, declared in types.items():
+        value = named.get(name)
+        if isinstance(value, Output) and declared.role is Role.INPUT:
+            shaped = f"{dtype_name(dtype_of(value.dtype))}:{','.join(map(str, value.shape))}"
+            raise InputError(
+                f"{kernel}: {name} is only read (a pointer to const), and {shaped} is a tensor to write; give "
+                f"--arg {name}=FILE.npy, or --arg {name}=random:{shaped}"
+            )
     return {name: named[name] for name in (*parameters, *optional) if name in named}
 
 

@@ -87,3 +87,28 @@ def test_a_python_file_is_sent_to_the_command_for_it(tmp_path):
     file.write_text("async def add(core, x, out): ...\n")
     with pytest.raises(mlusim.InputError, match=r"add\.py is Python, not BANG C: `mlusim run .*add\.py:KERNEL` runs"):
         mlusim.bangc.compile(file)
+
+
+def test_a_shape_is_for_tensors_by_their_types(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "two.mlu"
+    file.write_text(
+        "#include <bang.h>\n"
+        "__mlu_entry__ void two(float *sum, const half *x, const float *y, int n) {\n"
+        "  if (__is_mpu()) return;\n"
+        "  __nram__ half h[256]; __nram__ float f[256]; __nram__ float z[256];\n"
+        "  __memcpy(h, x, n * sizeof(half), GDRAM2NRAM);\n"
+        "  __memcpy(z, y, n * sizeof(float), GDRAM2NRAM);\n"
+        "  __bang_half2float(f, h, 256);\n"
+        "  __bang_add(z, z, f, n);\n"
+        "  __memcpy(sum, z, n * sizeof(float), NRAM2GDRAM);\n"
+        "}\n"
+    )
+    words = ("verify", f"{file}:two", "--shape", "256", "--dim", "1", "--kind", "BLOCK")
+    assert _mlusim(*words, "--arg", "n=256") == 0
+    printed = capsys.readouterr().out
+    for expected in ("output   sum float32 [256]", "input    x float16 [256]", "input    y float32 [256]"):
+        assert expected in printed
+    assert _mlusim(*words) == 2
+    assert "two: n is a number (int32): give --arg n=NUMBER" in capsys.readouterr().err
+    assert _mlusim(*words, "--arg", "n=256", "--arg", "x=float16:256") == 2
+    assert "x is only read (a pointer to const), and float16:256 is a tensor to write" in capsys.readouterr().err

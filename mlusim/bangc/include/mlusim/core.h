@@ -81,6 +81,11 @@ template <class T> constexpr uint64_t code() {
     } else return scalar_code<U>();
 }
 
+// Of a parameter of an entry: whether it is a pointer to what the entry only reads.
+template <class T> constexpr uint64_t only_read() {
+    return std::is_pointer<T>::value && std::is_const<typename std::remove_pointer<T>::type>::value ? 1 << 17 : 0;
+}
+
 template <class T> MLUSIM_PLAIN inline uint64_t bits(const T &value) {
     using U = typename std::remove_cv<T>::type;
     if constexpr (std::is_null_pointer<U>::value) return 0;
@@ -210,7 +215,7 @@ inline Entry *&entries() {
 
 template <class R, class... P> struct Registered : Entry {
     MLUSIM_PLAIN Registered(R (*kernel)(P...), const char *what, const char *names, const char *where, int at) {
-        static const uint64_t all_codes[] = {::mlusim::code<P>()..., 0};
+        static const uint64_t all_codes[] = {(::mlusim::code<P>() | ::mlusim::only_read<P>())..., 0};
         static const uint64_t all_sizes[] = {sizeof(P)..., 0};
         name = what;
         parameters = names;
