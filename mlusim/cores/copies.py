@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.pipe import Transfer
+from mlusim.cores.scalar import check_view
 from mlusim.cores.shared_copy import SharedCopy
 from mlusim.errors import CopyError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NONE, VECTOR
@@ -73,6 +74,8 @@ def copy_async(
 
 def move(issuer: Issuer, line: int, dst: View, src: View) -> None:
     """An asynchronous move within NRAM, on the Move pipe. Raises `CopyError` for other memories."""
+    for view in (dst, src):
+        check_view("move", view)
     if dst.memory is not MemoryKind.NRAM or src.memory is not MemoryKind.NRAM:
         raise CopyError(f"move from {src!r} to {dst!r}: it stays in NRAM; use memcpy or memcpy_async")
     _copy(issuer, line, dst, src, 0, None, (), ASYNCHRONOUS, by_move_pipe=True)
@@ -95,7 +98,8 @@ def _copy(  # noqa: PLR0913
     task.operations += 1
     if task.operations > issuer.max_operations or task.unawaited >= 0:
         raise task.refusal()
-    if direction is not None or size or dst.__class__ is not View or src.__class__ is not View:
+    sized = size.__class__ is not int or size
+    if direction is not None or sized or dst.__class__ is not View or src.__class__ is not View:
         dst, src, effect, geometry = _byte_form(issuer, dst, src, size, direction, strides)
         dst_allocation, src_allocation = dst.allocation, src.allocation
     else:
@@ -260,6 +264,9 @@ def _byte_form(
             "memcpy(dst, src, size, Direction.GDRAM2NRAM); between views their shape says the size"
         )
     direction = direction_of(direction)
+    for number in (size, *strides):
+        if not isinstance(number, int | np.integer):
+            raise CopyError(f"memcpy with {number!r:.60}: sizes and strides are integers, in bytes")
     # What follows from sizes, memories and phases alone is worked out once; bounds are looked at each time.
     unit_bytes = issuer.dram_unit_bytes
     key = (

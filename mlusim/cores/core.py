@@ -109,6 +109,7 @@ class Core(InstructionMethods):
 
         Raises `AccessError` in a timing-only run.
         """
+        scalar.check_view("peek", view)
         self.issuer.unit.apply_until(self.issuer.task.now_ps)
         return view.typed().copy()
 

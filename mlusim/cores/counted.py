@@ -14,6 +14,7 @@ import numpy as np
 
 from mlusim.cores.row_copies import check_index, copy_loop, keep_addresses
 from mlusim.cores.rows import Loop, Rows, check_apart, check_rows, iterations_of, move_rows, row_bytes_of, row_numbers
+from mlusim.cores.scalar import check_view
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import OperandError
 from mlusim.log import NO_OPERAND, NONE, SCALAR
@@ -51,6 +52,7 @@ def scalar_copy(
     or `AccessError` for operands or rows outside, or sides that overlap.
     """
     for view, write in ((dst, True), (src, False)):
+        check_view("scalar_copy", view)
         if view.allocation.memory is not issuer.unit.nram or not view.is_contiguous:
             raise OperandError(f"scalar_copy of {view!r}: both sides are contiguous views in this core's NRAM")
         check_usable(view.allocation, write=write)
@@ -162,6 +164,8 @@ def empty_loop(issuer: Issuer, line: int, loop: Loop) -> Waiting:
 
 def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> Loop:
     """Work out and check the addresses of a loop, from what is in NRAM now."""
+    for view in (dst, src):
+        check_view(name, view)
     check_apart(name, dst, src)
     given = (row_numbers(name, dst_rows), row_numbers(name, src_rows))
     iterations = iterations_of(name, dst, src, *given)

@@ -16,6 +16,7 @@ import numpy as np
 
 from mlusim.cores.instructions.record import NUMBERS
 from mlusim.cores.pipe import Transfer
+from mlusim.cores.scalar import check_view
 from mlusim.dtypes import dtype_name
 from mlusim.errors import CopyError, OperandError
 from mlusim.log import ASYNCHRONOUS, BLOCKING, IO, MOVE, NO_OPERAND, NONE
@@ -77,8 +78,8 @@ def set_memory(issuer: Issuer, line: int, name: str, dst: View, value: Any, *, b
 
     Raises `CopyError` for a memory out of reach, `AllocationError` for memory that was freed or is an input.
     """
-    with np.errstate(all="ignore"):
-        element = np.asarray(value).astype(dst.dtype)
+    check_view(name, dst)
+    element = _number(name, value, dst.dtype)
     effect = partial(np.copyto, dst.typed(), element) if issuer.has_data else None
     return _transfer(issuer, line, name, dst, (), effect, blocking=blocking)
 
@@ -115,8 +116,8 @@ def atomic(
     sources = tuple(value for value in (operand, compare) if isinstance(value, View))
     effect = None
     if issuer.has_data:
-        given = _values(operand, target.dtype)
-        expected = None if compare is None else _values(compare, target.dtype)
+        given = _values(name, operand, target.dtype)
+        expected = None if compare is None else _values(name, compare, target.dtype)
         before = register if old is None else old.typed()
         effect = partial(_combine, operation, target.typed(), given, expected, before)
     return _transfer(issuer, line, name, target, sources, effect, old=old, blocking=True)
@@ -144,15 +145,25 @@ def _combine(operation: str, target: Array, operand: Array, compare: Array | Non
         np.copyto(old, before.reshape(old.shape))
 
 
-def _values(value: Value, dtype: np.dtype[Any]) -> Array:
+def _values(name: str, value: Value, dtype: np.dtype[Any]) -> Array:
     """A view's elements as they will be, or a number in the element type."""
-    if isinstance(value, View):
-        return value.typed()
+    return value.typed() if isinstance(value, View) else _number(name, value, dtype)
+
+
+def _number(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
+    """A number in an element type. Raises `OperandError` for what is none."""
+    if not isinstance(value, bool | int | float | complex | np.generic):
+        raise OperandError(f"{name} with {value!r:.60}: it takes a number here, not {type(value).__name__}")
     with np.errstate(all="ignore"):
-        return np.asarray(value).astype(dtype)
+        try:
+            return np.asarray(value).astype(dtype)
+        except (OverflowError, TypeError, ValueError):
+            raise OperandError(f"{name} with {value!r:.60}: {dtype_name(dtype)} has no such number") from None
 
 
 def _check_atomic(issuer: Issuer, name: str, operation: str, target: View, operand: Value, old: View | None) -> None:
+    for view in (target, *(() if old is None else (old,))):
+        check_view(name, view)
     if target.memory is not MemoryKind.GDRAM:
         raise OperandError(f"{name} of {target!r}: atomics are on GDRAM")
     if target.dtype not in NUMBERS or (

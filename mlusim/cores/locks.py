@@ -12,6 +12,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mlusim.cores.ordering import ALL_PIPES
 from mlusim.errors import OperandError
 from mlusim.log import NONE, SYNC
@@ -50,6 +52,8 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
     """
     task = issuer.task
     locks = issuer.chip.locks
+    if not isinstance(number, int | np.integer) or isinstance(number, bool):
+        raise OperandError(f"{name} {number!r:.60}: the number of a lock is an integer, 0 or more")
     if number < 0:
         raise OperandError(f"{name} {number}: the number of a lock is 0 or more")
     lock = locks.setdefault(number, Lock())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores.rows import check_apart
+from mlusim.cores.scalar import check_view
 from mlusim.cores.vector import issue_counted, wait_for_register
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, MissingDataError, OperandError
@@ -40,6 +41,8 @@ def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, know
     Two vector instructions, and a wait for the vector pipe: the count goes to a register. Raises `OperandError` for
     operands that do not fit, `MissingDataError` where a timing-only run knows neither mask nor addresses.
     """
+    for view in (dst, src, mask):
+        check_view("collect", view)
     if mask.size != src.size or dst.size < src.size or dst.dtype != src.dtype:
         raise OperandError(f"collect of {src!r} by {mask!r} to {dst!r}: one type, a mask for each, room for all")
     check_apart("collect", dst, src)
@@ -96,6 +99,8 @@ def collect_bins(  # noqa: PLR0913
     `AccessError` for a row in no bin, `MissingDataError` where a timing-only run knows neither rows nor addresses.
     """
     views = (rows_out, values_out, rows, values, mask)
+    for view in views:
+        check_view("collect_bins", view)
     if not is_integer(rows.dtype) or rows_out.dtype != rows.dtype or mask.itemsize != rows.itemsize:
         raise OperandError(f"collect_bins of {rows!r} to {rows_out!r} with {mask!r}: integers of one width")
     if values_out.dtype != values.dtype or len({view.size for view in views}) > 1:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.rows import Loop, check_apart, check_rows, move_rows, row_bytes_of, rows_shape
+from mlusim.cores.scalar import check_view
 from mlusim.dtypes import is_integer
 from mlusim.errors import CopyError, OperandError
 from mlusim.log import IO, MOVE, NO_OPERAND, NONE
@@ -47,6 +48,8 @@ def by_offsets(
             f"__{name} exists from arch 592 on and {issuer.board.name} is arch {issuer.board.arch}: load the offsets "
             "with load_array and use memcpy_rows or scalar_copy"
         )
+    for given in (dst, src, offsets, *(() if mask is None else (mask,))):
+        check_view(name, given)
     if not is_integer(offsets.dtype) or not offsets.size:
         raise OperandError(f"{name} with offsets {offsets!r}: they are integers, one or more")
     if mask is not None and mask.size != offsets.size:

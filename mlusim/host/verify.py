@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import numpy as np
@@ -162,10 +164,15 @@ def _against(
 
 
 def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> Mapping[str, Array]:
-    """The expected outputs by name. Raises `InputError` where a reference does not name its output."""
+    """The expected outputs by name. Raises `InputError` for a reference that fails or does not name its output."""
     if reference is None:
         return {}
-    wanted: Any = reference(*inputs) if callable(reference) else reference
+    wanted: Any = reference
+    if callable(reference):
+        try:
+            wanted = reference(*inputs)
+        except Exception as error:  # noqa: BLE001 - whatever a function of the user raises
+            raise InputError(_of_reference(reference, error)) from None
     if not isinstance(wanted, Mapping):
         wanted = as_array("the reference", wanted)
         if len(outputs) != 1:
@@ -177,3 +184,16 @@ def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> 
     if unknown:
         raise InputError(f"the reference names {unknown}, which are no outputs: they are {sorted(outputs)}")
     return {name: as_array(f"the reference of {name}", array) for name, array in wanted.items()}
+
+
+def _of_reference(reference: Callable[..., Any], error: Exception) -> str:
+    """What a reference function raised, and at which line of the caller's own."""
+    code = getattr(inspect.unwrap(reference), "__code__", None)
+    frames = [frame for frame in extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
+    if frames:
+        at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {frames[-1].line}"
+    elif code:
+        at = f"{Path(code.co_filename).name}:{code.co_firstlineno}; it is called with the input arrays, in order"
+    else:
+        at = "it is called with the input arrays, in order"
+    return f"the reference function raised {type(error).__name__}: {error}, at {at}"

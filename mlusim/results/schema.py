@@ -18,7 +18,7 @@ from mlusim.dtypes import dtype_of
 from mlusim.hardware import Board
 from mlusim.inputs import MAX_RANK
 from mlusim.log import NONE, PIPES, Log
-from mlusim.memory.kinds import MemoryKind
+from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.planning.plan import Plan
 from mlusim.records import COLUMNS, longest_run_ps
 
@@ -106,7 +106,13 @@ def _fits(value: Any, annotation: Any) -> bool:
 def check_log(log: Log) -> None:
     """Raise `ValueError` where a log refers to what is not there, or holds what no run gives."""
     columns = log.columns()
-    tables: dict[str, Sequence[Any]] = {"op": log.ops, "task": log.tasks, "line": log.lines, "pipe": PIPES}
+    tables: dict[str, Sequence[Any]] = {
+        "op": log.ops,
+        "task": log.tasks,
+        "line": log.lines,
+        "pipe": PIPES,
+        "direction": tuple(Direction),
+    }
     for side in ("dst", "a", "b"):
         tables |= {f"{side}_box": log.boxes, f"{side}_alloc": log.allocations}
     for name in COLUMNS:

@@ -17,6 +17,7 @@ from mlusim.verifier.coverage import Coverage
 from mlusim.verifier.early_exit import find_swallowed, stop_finding
 from mlusim.verifier.findings import KINDS, Finding
 from mlusim.verifier.hints import find_redundant
+from mlusim.verifier.locks_left import find_locks_left
 from mlusim.verifier.memory import find_left, find_uninitialised, find_unused
 from mlusim.verifier.order import Order
 from mlusim.verifier.planned import nram_beyond_plan
@@ -70,6 +71,7 @@ def check_log(
         wrong += nram_beyond_plan(log, plan)
     if stopped is None:
         found += wrong
+        found += find_locks_left(log, columns)
         found += find_unused(log, accesses)
         # Where it is not known which rows were touched, nobody knows what a sync protects.
         if not (races or released or accesses.vague):

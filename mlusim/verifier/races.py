@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.handshakes import Handshakes
+from mlusim.verifier.missing_syncs import Race, Span, fold_between, fold_races
 from mlusim.verifier.order import LANES, POSTED, Order
 from mlusim.verifier.overlaps import shared_bytes
 from mlusim.verifier.remedies import LANE_SYNCS
@@ -28,10 +28,6 @@ _LANE_NAMES = {
     "posted store": "a posted store",
     "memory core's io": "the memory core's IO pipe",
 }
-
-
-# What findings that one sync mends have in common, and the two ends between which it has to be.
-Span = tuple[tuple[Any, ...], int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +50,13 @@ class Races:
         between = self._not_joined(*_collect(between_tasks(self.order, self.accesses, self.space)))
         between = self._but_handshaken(*self._but_locked(*self._but_atomics(*between)))
         pairs = [(a, b, self._in_task(a, b, times)) for a, b, times in self._by_lines(*inside)]
-        found = fold([(self._span_in_task(a, b), finding) for a, b, finding in pairs])
+        races = [Race(self._place(a), self._place(b), finding) for a, b, finding in pairs]
+        found = fold_races(self.log, self.order, races)
         pairs = [(a, b, self._between(a, b, times)) for a, b, times in self._by_lines(*between)]
-        return found + fold([(self._span_between(a, b), finding) for a, b, finding in pairs])
+        return found + fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs])
 
-    def _span_in_task(self, a: int, b: int) -> Span:
-        """The places of a task between which one sync would order a pair."""
-        first, second = (int(self.order.place[self.accesses.record[row]]) for row in (a, b))
-        return (int(self.order.task[first]),), first, second
+    def _place(self, row: int) -> int:
+        return int(self.order.place[self.accesses.record[row]])
 
     def _span_between(self, a: int, b: int) -> Span:
         """The source lines between which one barrier would order a pair, of what passes the same barriers."""
@@ -72,9 +67,9 @@ class Races:
         segments = sorted(int(self.order.segment[place]) for place in places)
         if len(jobs) > 1 or lines[0][0] != lines[1][0] or lines[0][1] == lines[1][1]:
             # No barrier orders these, or none does without a look at the kernel.
-            return ("alone", a, b), 0, 1
+            return Span(("alone", a, b), 0, 1)
         first, second = sorted(line for _, line, _ in lines)
-        return (*jobs, *segments, lines[0][0]), first, second
+        return Span((*jobs, *segments, lines[0][0]), first, second)
 
     def _not_joined(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
         """Without the pairs of a copy by the memory core and what comes after another task's call of that copy."""
@@ -240,39 +235,6 @@ class Races:
             # A barrier alone makes one of the two writes useless.
             remedy = f"{own_bytes}: who writes last decides what stays\nor, where both are meant: {barrier}"
         return sync, "cores run side by side; only a barrier orders what one does before what another does", remedy
-
-
-def fold(found: list[tuple[Span, Finding]]) -> list[Finding]:
-    """One finding for each place at which one sync would mend all that meet there.
-
-    Args:
-        found: findings, each with its span: what it has to have in common with others, and the two ends between which
-            a sync would mend it.
-    """
-    left = sorted(found, key=lambda one: (str(one[0][0]), one[0][2], -one[0][1]))
-    result: list[Finding] = []
-    while left:
-        (key, _, end), chief = left[0]
-        # A sync just before `end` mends all that begin before it and end no earlier.
-        together = [one for one in left if one[0][0] == key and one[0][1] < end <= one[0][2]]
-        left = [one for one in left if one not in together]
-        others = tuple(finding for _, finding in together if finding is not chief)
-        result.append(_with(chief, others) if others else chief)
-    order = [finding.sites for _, finding in found]
-    return sorted(result, key=lambda finding: order.index(finding.sites))
-
-
-def _with(chief: Finding, others: tuple[Finding, ...]) -> Finding:
-    syncs = {finding.fields["sync"] for finding in (chief, *others)}
-    if chief.kind != "race" or len(syncs) == 1:
-        return replace(chief, folded=others)
-    between = f"between {chief.sites[0].place} and {chief.sites[1].place}"
-    return replace(
-        chief,
-        folded=others,
-        remedy=f"{chief.sites[0].call('sync()')}, which waits for all pipes, {between}",
-        fields=chief.fields | {"sync": "sync"},
-    )
 
 
 def job_of(log: Log, task: int) -> tuple[int, ...]:

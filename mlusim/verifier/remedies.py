@@ -14,3 +14,11 @@ LANE_SYNCS = {
     POSTED: ("sync", "the posted store"),
     MEMORY_CORE_IO: ("sync_io", "the memory core's IO pipe"),
 }
+
+# By sync, what it waits for.
+SYNC_PIPES = {
+    "sync": "all pipes",
+    "sync_io": "the IO pipe",
+    "sync_move": "the Move pipe",
+    "sync_compute": "the vector and tensor pipes",
+}

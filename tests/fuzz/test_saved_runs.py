@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
 import json
 import os
 import zipfile
@@ -17,6 +18,8 @@ from hypothesis import strategies as st
 
 import mlusim
 from mlusim.analysis.table import to_json
+from mlusim.log import PIPES
+from mlusim.memory.kinds import Direction
 
 # One run of the suite takes seconds; MLUSIM_FUZZ=20000 takes an hour or so.
 EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
@@ -81,6 +84,18 @@ def test_any_number_of_any_array_replaced(name, place, wrong):
     data = io.BytesIO()
     np.save(data, array)
     use(whole() | {chosen: data.getvalue()})
+
+
+def test_every_column_one_past_the_end_of_its_table():
+    tables = json.loads(whole()["run.json"])["log"]
+    records = np.load(io.BytesIO(whole()["log/records.npy"]))
+    sizes = {len(table) for table in tables.values() if isinstance(table, list)} | {len(Direction), len(PIPES)}
+    for column, past in itertools.product(range(len(records)), sizes):
+        changed = records.copy()
+        changed[column, -1] = past
+        data = io.BytesIO()
+        np.save(data, changed)
+        use(whole() | {"log/records.npy": data.getvalue()})
 
 
 def test_a_plan_of_billions_of_tasks_is_refused_before_they_are_counted():

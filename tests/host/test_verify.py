@@ -63,6 +63,20 @@ def test_references_of_two_outputs():
         verify(both, X, *outputs, reference={"left": X}, **ONE)
 
 
+def test_a_reference_that_fails_is_one_error_with_its_own_line():
+    def wanted(x):
+        return x.no_such_method()
+
+    with pytest.raises(InputError, match=r"^the reference function raised AttributeError: ") as caught:
+        verify(double, X, Output.like(X), reference=wanted, **ONE)
+    line = wanted.__code__.co_firstlineno + 1
+    assert caught.value.message.endswith(f"at test_verify.py:{line}: return x.no_such_method()")
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    with pytest.raises(InputError, match=r"takes 0 positional .*; it is called with the input arrays, in order$"):
+        verify(double, X, Output.like(X), reference=lambda: X, **ONE)
+
+
 def test_a_reference_of_another_shape_or_type_is_refused():
     with pytest.raises(InputError, match=r"^the reference of out is float64 \[8, 8\] and the output float32 \[8, 8\]"):
         verify(double, X, Output.like(X), reference=X.astype(float), **ONE)

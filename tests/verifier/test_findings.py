@@ -517,3 +517,99 @@ def test_two_tasks_of_a_cluster_that_write_one_place_get_the_remedy_that_fits():
     assert finding.remedy.startswith(
         "give each task bytes of its own: who writes last decides what stays\nor, where both"
     )
+
+
+def test_a_sync_missing_at_the_end_of_a_pipelines_loop_is_one_finding():
+    async def kernel(core, x, out):
+        if core.is_memory_core:
+            return
+        given = core.nram.alloc((2, 8), x.dtype, "given")
+        made = core.nram.alloc((2, 8), x.dtype, "made")
+        for step in range(x.shape[0] + 2):
+            if step >= 2:
+                core.memcpy_async(out[step - 2], made[step % 2])
+            if step < x.shape[0]:
+                core.memcpy_async(given[step % 2], x[step])
+            if 1 <= step <= x.shape[0]:
+                core.mul(made[(step - 1) % 2], given[(step - 1) % 2], 2.0)
+            # Here a sync is missing.
+
+    report = verify(kernel, X, Output.like(X), **ONE)
+    (finding,) = report.errors
+    line = kernel.__code__.co_firstlineno
+    assert finding.remedy == (
+        f"`await core.sync()`, which waits for all pipes, at the end of the loop at test_findings.py:{line + 5}"
+    )
+    assert [one.title for one in finding.folded if one.kind == "race"] == [
+        "memcpy reads made before mul is known to have written it",
+        "memcpy writes given while mul may still read it",
+        "mul writes made while memcpy may still read it",
+    ]
+
+
+def test_a_blocking_copy_that_was_meant_is_the_remedy_for_what_is_before_and_behind_it():
+    async def kernel(core, x, out):
+        held = core.nram.alloc(8, x.dtype, "held")
+        total = core.nram.alloc(8, x.dtype, "total")
+        core.write_zero(total)
+        core.write_zero(held)
+        core.memcpy_async(held, x[1])
+        core.add(total, total, held)
+        await core.memcpy(out, total)
+
+    (finding,) = verify(kernel, X, Output((8,)), **ONE).errors
+    line = kernel.__code__.co_firstlineno + 5
+    assert finding.remedy == f"wait for the copy at test_findings.py:{line}: `await core.memcpy(...)`"
+    assert len([one for one in finding.folded if one.kind == "race"]) == 1
+
+
+def test_two_syncs_missing_in_two_loops_are_two_findings():
+    async def kernel(core, x, out, aux):
+        held = core.nram.alloc((4, 8), x.dtype, "held")
+        more = core.nram.alloc((4, 8), x.dtype, "more")
+        for row in range(4):
+            core.memcpy_async(held[row], x[row])
+            core.mul(held[row], held[row], 2.0)
+            await core.sync()
+        for row in range(4):
+            core.memcpy_async(more[row], x[row])
+            core.mul(more[row], more[row], 3.0)
+            await core.sync()
+        await core.memcpy(out, held)
+        await core.memcpy(aux, more)
+
+    report = verify(kernel, X[:4], Output((4, 8)), Output((4, 8)), **ONE)
+    assert [finding.kind for finding in report.errors] == ["race", "race"]
+
+
+def test_a_barrier_that_some_leave_out_is_one_finding():
+    async def kernel(core, x, out):
+        box = core.sram.alloc(x.shape, x.dtype, "box")
+        if core.is_memory_core:
+            await core.memcpy(box, x)
+            await core.sync_cluster()
+            return
+        held = core.nram.alloc(x.shape, x.dtype, "held")
+        await core.memcpy(held, box)
+        if core.core_id == 0:
+            await core.memcpy(out, held)
+
+    (finding,) = verify(kernel, X, Output.like(X), dim=4).errors
+    assert finding.kind == "hang"
+    assert [one.kind for one in finding.folded] == ["task-race"]
+    assert "also   task-race: task 0 reads box before" in finding.text()
+
+
+def test_a_lock_that_a_task_takes_with_it_is_found():
+    async def kernel(core, x, out):
+        if core.is_memory_core or core.core_id:
+            return
+        held = core.nram.alloc(x.shape, x.dtype, "held")
+        await core.lock(5)
+        await core.memcpy(held, x)
+        await core.memcpy(out, held)
+
+    (finding,) = verify(kernel, X, Output.like(X), dim=4).errors
+    assert finding.kind == "hang"
+    assert finding.title == "task 0 ends and still holds lock 5"
+    assert finding.remedy.startswith("`await core.unlock(5)` on every path behind test_findings.py:")

@@ -9,19 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from mlusim.cores.instructions.record import Extent, Instruction, Match, Operand, Overlap, Types
 from mlusim.dtypes import dtype_name
 from mlusim.errors import OperandError
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from mlusim.hardware.board import Board
 
 Number: TypeAlias = bool | int | float | complex
 Value: TypeAlias = View | Number
 
+# Attributes that are names, and those that are values of elements; all others are integers.
+_ATTRIBUTES_BY_NAME = frozenset({"operation", "mode", "rounding", "overlap", "index"})
+_ATTRIBUTES_OF_VALUES = frozenset({"value", "pad_value", "nvalue"})
 ALIGNED_ADDRESS_BYTES = 64
 ALIGNED_SIZE_BYTES = 128
 
@@ -46,6 +49,7 @@ def bind(
     for name in instruction.attributes:
         if name in values:
             attributes[name] = values[name]
+            _check_attribute(instruction, name, values[name])
     missing = [name for name in names if name not in values and name not in attributes]
     if missing:
         raise OperandError(f"{instruction.signature} lacks {', '.join(missing)}")
@@ -56,6 +60,20 @@ def bind(
         if not isinstance(value, View | bool | int | float | complex) and not hasattr(value, "dtype"):
             raise OperandError(f"{instruction.signature}: {operand.name} is a view or a number, not {value!r:.80}")
     return operands, attributes
+
+
+def _check_attribute(instruction: Instruction, name: str, value: Any) -> None:
+    """Raise `OperandError` for an attribute that is no number, or no whole one where it counts or steps."""
+    if name in instruction.defaults and value is instruction.defaults[name]:
+        return
+    if name in _ATTRIBUTES_BY_NAME:
+        if not isinstance(value, str | int | np.integer):
+            raise OperandError(f"{instruction.signature}: {name} is one of its names, not {value!r:.80}")
+    elif name in _ATTRIBUTES_OF_VALUES:
+        if not isinstance(value, bool | int | float | np.generic) or isinstance(value, complex | np.complexfloating):
+            raise OperandError(f"{instruction.signature}: {name} is a real number, not {value!r:.80}")
+    elif not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise OperandError(f"{instruction.signature}: {name} is an integer, not {value!r:.80}")
 
 
 def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[Any]:

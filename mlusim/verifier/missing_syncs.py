@@ -1,0 +1,161 @@
+"""Races that one more sync would mend, as one finding.
+
+A sync stands at a point of the source: before a line, after one, at the end of a loop's body, or in a copy that
+blocks. It mends a race within a task where the task passes the point between the two operations. So races that have a
+point in common are one missing sync, and are told together.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mlusim.log import Log
+from mlusim.verifier.findings import Finding, Site
+from mlusim.verifier.order import Order
+from mlusim.verifier.remedies import SYNC_PIPES
+
+# Steps of a task between the two operations of a race that are looked at.
+_MOST_STEPS = 10_000
+
+
+class Point(NamedTuple):
+    """Where a sync could stand: `rank` is the order of choice among points that mend equally many races."""
+
+    rank: int
+    kind: str
+    file: str
+    line: int
+
+
+class Span(NamedTuple):
+    """Two lines of the source between which a barrier would order two tasks, and what else has to be equal."""
+
+    key: tuple[Any, ...]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """A race within a task: the places of its two operations, and what is told of it."""
+
+    first: int
+    second: int
+    finding: Finding
+
+
+def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[Finding]:
+    """One finding for each sync that is missing, in the order of the races."""
+    left = {number: _points(log, order, race) for number, race in enumerate(races)}
+    result: dict[int, Finding] = {}
+    while left:
+        mended = Counter(point for points in left.values() for point in points)
+        if not mended:
+            result |= {number: races[number].finding for number in left}
+            break
+        # Of equal points the one of the earliest race.
+        earliest = {point: number for number in reversed(left) for point in left[number]}
+        best = min(mended, key=lambda point: (-mended[point], earliest[point], point))
+        together = [number for number, points in left.items() if best in points]
+        chief, *others = (races[number].finding for number in together)
+        result[together[0]] = _told_together(chief, others, best) if others else chief
+        for number in together:
+            del left[number]
+    return [result[number] for number in sorted(result)]
+
+
+def fold_between(found: Sequence[tuple[Span, Finding]]) -> list[Finding]:
+    """One finding for each barrier that is missing between tasks, in the order of the first of each.
+
+    A barrier just before the end of a span mends all that have the same key, begin before it and end no earlier. What
+    happens at the same two lines is one finding too, whichever of them comes first, and so is what two tasks do at one
+    of them.
+    """
+    left = sorted(found, key=lambda one: (str(one[0].key), one[0].end, -one[0].begin))
+    together: list[list[Finding]] = []
+    while left:
+        chief = left[0][0]
+        mended = [one for one in left if one[0].key == chief.key and one[0].begin < chief.end <= one[0].end]
+        left = [one for one in left if one not in mended]
+        together.append([finding for _, finding in mended])
+    position = {id(finding): number for number, (_, finding) in enumerate(found)}
+    by_lines: list[tuple[set[tuple[str, int]], list[Finding]]] = []
+    for findings in sorted(together, key=lambda some: position[id(some[0])]):
+        lines = {(site.file, site.line) for site in findings[0].sites}
+        known = next((some for there, some in by_lines if lines <= there or there <= lines), None)
+        if known is None:
+            by_lines.append((lines, findings))
+        else:
+            known += findings
+    return [replace(chief, folded=tuple(others)) if others else chief for _, (chief, *others) in by_lines]
+
+
+def _points(log: Log, order: Order, race: Race) -> set[Point]:
+    """The points that a task passes between two operations, and the copies that would order them if they blocked."""
+    lines = order.line[race.first : min(race.second, race.first + _MOST_STEPS) + 1]
+    steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1), axis=0)
+    points = {Point(3, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
+    for one, other in steps.tolist():
+        (file, line, function), (next_file, next_line, next_function) = log.lines[one], log.lines[other]
+        points |= {Point(0, "before", next_file, next_line), Point(1, "after", file, line)}
+        if (file, function) == (next_file, next_function) and next_line <= line:
+            begin = _loop_around(file, next_line, line)
+            if begin:
+                points.add(Point(2, "loop", file, begin))
+    return points
+
+
+def _could_block(site: Site) -> bool:
+    return site.operation == "memcpy" and site.pipe != "vector"
+
+
+def _told_together(chief: Finding, others: list[Finding], point: Point) -> Finding:
+    """A finding with those that the same sync mends under it, and the remedy for all."""
+    findings = [chief, *others]
+    syncs = {finding.fields["sync"] for finding in findings}
+    sync = syncs.pop() if len(syncs) == 1 else "sync"
+    site = chief.sites[0]
+    name = f"{point.file.rpartition('/')[2]}:{point.line}"
+    waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
+    between = {(finding.sites[0].place, finding.sites[1].place) for finding in findings}
+    if point.kind == "copy":
+        remedy = f"wait for the copy at {name}: {site.call('memcpy(...)')}"
+        sync = chief.fields["sync"]
+    elif point.kind == "loop":
+        remedy = f"{waits}, at the end of the loop at {name}"
+    elif len(between) == 1 or _is_between(chief, point):
+        remedy = f"{waits}, between {chief.sites[0].place} and {chief.sites[1].place}"
+    else:
+        remedy = f"{waits}, {point.kind} {name}"
+    return replace(chief, folded=(*chief.folded, *others), remedy=remedy, fields=chief.fields | {"sync": sync})
+
+
+def _is_between(chief: Finding, point: Point) -> bool:
+    first, second = chief.sites
+    beside = first if point.kind == "after" else second
+    return first.line < second.line and (beside.file, beside.line) == (point.file, point.line)
+
+
+def _loop_around(file: str, first: int, last: int) -> int:
+    """The line at which the innermost loop with both lines begins; 0 where there is none, or no Python source."""
+    around = [loop for loop in _loops(file) if loop[0] <= first and last <= loop[1]]
+    return max(around, default=(0, 0))[0]
+
+
+@lru_cache(maxsize=64)
+def _loops(file: str) -> tuple[tuple[int, int], ...]:
+    """First and last line of every loop of a Python file."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return ()
+    loops = (node for node in ast.walk(tree) if isinstance(node, ast.For | ast.AsyncFor | ast.While))
+    return tuple((loop.lineno, loop.end_lineno or loop.lineno) for loop in loops)

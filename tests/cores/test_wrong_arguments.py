@@ -1,0 +1,83 @@
+"""Every method of `Core` with arguments of a wrong kind: an error of mlusim by name, never one of Python's own."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.cores.core import Core
+from mlusim.cores.instructions.table import INSTRUCTIONS
+
+METHODS = sorted(name for name in dir(Core) if not name.startswith("_") and inspect.isfunction(getattr(Core, name)))
+X = np.ones((8, 64), np.float32)
+DRAWS = 25
+
+
+def wrong(core, x, tile):
+    return [
+        *(None, -1, 1.5, "x", [1, 2], (0,), np.arange(3), {}, True, 2**70, float("nan"), 1j),
+        *(core, x, x.pointer, tile, tile[0:0]),
+    ]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_wrong_kinds_are_refused_by_name(name):
+    draw = np.random.default_rng([ord(letter) for letter in name])
+    of_python = []
+    for _ in range(DRAWS):
+        places = draw.integers(17, size=draw.integers(7)).tolist()
+
+        async def kernel(core, x, places=places):
+            tile = core.nram.alloc((4, 4, 64), x.dtype)
+            core.write_zero(tile)
+            values = wrong(core, x, tile)
+            found = getattr(core, name)(*(values[place] for place in places))
+            if hasattr(found, "__await__"):
+                await found
+
+        try:
+            mlusim.run(kernel, X, device="mlu590-h8", dim=1, kind="BLOCK", stall_s=5)
+        except mlusim.MlusimError as error:
+            # Too few or too many arguments are Python's to say.
+            if error.__cause__ is not None and "argument" not in str(error.__cause__):
+                of_python.append((places, str(error)))
+    assert not of_python
+
+
+@pytest.mark.parametrize("name", sorted(name for name, one in INSTRUCTIONS.items() if one.attributes))
+@pytest.mark.parametrize("value", [{}, [1], (0,), 1j, "x", None])
+def test_wrong_kinds_of_attributes_are_refused_by_name(name, value):
+    async def kernel(core, x):
+        instruction = INSTRUCTIONS[name]
+        tiles = [core.nram.alloc((4, 4, 64), x.dtype) for _ in instruction.operands]
+        for tile in tiles:
+            core.write_zero(tile)
+        getattr(core, name)(*tiles, *[value for _ in instruction.attributes])
+
+    with pytest.raises(mlusim.MlusimError) as caught:
+        mlusim.run(kernel, X, device="mlu590-h8", dim=1, kind="BLOCK")
+    assert caught.value.__cause__ is None, caught.value
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda core, x, tile: core.collect(tile, tile, None), "collect of None: it takes a view of memory"),
+        (lambda core, x, tile: core.atomic_reduce_add(3, 1), "atomic_reduce_add of 3: it takes a view of memory"),
+        (lambda core, x, tile: core.sramset(tile, "a"), "sramset with 'a': it takes a number here, not str"),
+        (lambda core, x, tile: core.lock(1.5), "lock 1.5: the number of a lock is an integer, 0 or more"),
+        (lambda core, x, tile: core.memcpy(tile, x, np.arange(2), "GDRAM2NRAM"), "sizes and strides are integers"),
+        (lambda core, x, tile: core.fill(tile, "a"), "value is a real number, not 'a'"),
+        (lambda core, x, tile: core.sumpool(tile, tile, 1.5, 2), "kernel_height is an integer, not 1.5"),
+    ],
+)
+def test_messages(call, words):
+    async def kernel(core, x):
+        await call(core, x, core.nram.alloc(64, x.dtype))
+
+    with pytest.raises(mlusim.MlusimError) as caught:
+        mlusim.run(kernel, X, dim=1, kind="BLOCK")
+    assert words in caught.value.message
