@@ -136,14 +136,14 @@ def as_path(path: object) -> Path:
 
 def as_file(path: object) -> Path:
     """A path of a file that is there."""
-    place = as_path(path)
+    file = as_path(path)
     try:
-        there = place.is_file()
+        there = file.is_file()
     except OSError as error:
-        raise InputError(f"{shown(str(place))}: {error.strerror or error}") from None
+        raise InputError(f"{shown(str(file))}: {error.strerror or error}") from None
     if not there:
-        raise InputError(f"{place}: no such file")
-    return place
+        raise InputError(f"{file}: no such file")
+    return file
 
 
 def as_paths(paths: object) -> list[Path]:

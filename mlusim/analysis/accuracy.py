@@ -33,18 +33,18 @@ def draw_accuracy(points: Sequence[Point]) -> Figure:
         "simulated over measured time, less 1; the shaded band is within 10 %. A model, not a measurement",
     )
     axes = figure.subplots()
-    places = range(len(points))
+    rows = range(len(points))
     axes.axvspan(-10, 10, color=PALE, alpha=0.5, linewidth=0)
     axes.axvline(0, color=GREY, linewidth=0.8)
-    for place, (_, error, left_out, use) in zip(places, points, strict=True):
+    for y, (_, error, left_out, use) in zip(rows, points, strict=True):
         percent = 100 * error
         width = max(-_BEYOND, min(_BEYOND, percent))
-        axes.barh(place, width, height=0.6, color=BLUE if use == "fit" else GREY)
+        axes.barh(y, width, height=0.6, color=BLUE if use == "fit" else GREY)
         if width != percent:
-            axes.text(width / 2, place, f"{percent:+.0f} %", ha="center", va="center", fontsize=9, color="white")
+            axes.text(width / 2, y, f"{percent:+.0f} %", ha="center", va="center", fontsize=9, color="white")
         if left_out is not None:
-            axes.plot(max(-_BEYOND, min(_BEYOND, 100 * left_out)), place, "x", color=VERMILION)
-    axes.set_yticks(list(places), [name for name, *_ in points])
+            axes.plot(max(-_BEYOND, min(_BEYOND, 100 * left_out)), y, "x", color=VERMILION)
+    axes.set_yticks(list(rows), [name for name, *_ in points])
     axes.invert_yaxis()
     axes.set_xlim(-_BEYOND, _BEYOND)
     axes.set_xticks([-_WITHIN, -10, 0, 10, _WITHIN])

@@ -37,23 +37,23 @@ def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates
     cells = last - first + 1
     transfer = np.repeat(np.arange(len(some)), cells)
     before = np.cumsum(cells) - cells
-    place = np.arange(int(cells.sum())) - before[transfer] + first[transfer]
-    overlap = np.minimum(end[transfer], edges[place + 1]) - np.maximum(start[transfer], edges[place])
+    bin_index = np.arange(int(cells.sum())) - before[transfer] + first[transfer]
+    overlap = np.minimum(end[transfer], edges[bin_index + 1]) - np.maximum(start[transfer], edges[bin_index])
     held = amount[transfer] * np.maximum(overlap, 0) / (end - start)[transfer]
     board = records.board
     most = np.diff(edges) * (board.dram_bandwidth_bytes_per_s * board.dram_read_efficiency / PS_PER_S)
     for _ in range(_ROUNDS):
-        full = _by_bin(place, held, edges) / most
+        full = _by_bin(bin_index, held, edges) / most
         if full.max(initial=0.0) <= 1 + _TOLERANCE:
             break
-        held /= np.maximum(full, 1)[place]
+        held /= np.maximum(full, 1)[bin_index]
         held *= (amount / np.bincount(transfer, held, minlength=len(some)))[transfer]
     read = held * (records.bus_read_bytes[some] / amount)[transfer]
-    return _by_bin(place, read, edges), _by_bin(place, held - read, edges)
+    return _by_bin(bin_index, read, edges), _by_bin(bin_index, held - read, edges)
 
 
-def _by_bin(place: Integers, amount: Rates, edges: Integers) -> Rates:
-    return np.bincount(place, amount, minlength=len(edges) - 1).astype(np.float64)
+def _by_bin(bin_index: Integers, amount: Rates, edges: Integers) -> Rates:
+    return np.bincount(bin_index, amount, minlength=len(edges) - 1).astype(np.float64)
 
 
 def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", about: str = "") -> Figure:

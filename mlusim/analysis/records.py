@@ -10,6 +10,7 @@ import numpy as np
 from mlusim.hardware import Board
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction, MemoryKind
+from mlusim.memory.layout import is_contiguous
 from mlusim.records import COLUMNS
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -151,7 +152,7 @@ class Records:
     @cached_property
     def strided(self) -> Flags:
         """(records,) copies at the DRAM's strided rate: their off-chip side has gaps, or is rows by index."""
-        gaps = np.array([not _contiguous(box.shape, box.strides, box.itemsize) for box in self.log.boxes] + [False])
+        gaps = np.array([not is_contiguous(box.shape, box.strides, box.itemsize) for box in self.log.boxes] + [False])
         far = np.where(self.is_write, self.dst_box, self.a_box)
         by_index = np.isin(np.arange(self.log.count)[self.chosen], list(self.log.loops)) & (self.count > 1)
         return np.asarray(self.is_copy & (((far != NONE) & gaps[far]) | by_index))
@@ -212,13 +213,3 @@ def _latency_ps(board: Board, direction: Direction) -> int:
     if source.off_chip or destination.off_chip:
         return board.dma_read_latency_ps * source.off_chip + board.dma_write_latency_ps * destination.off_chip
     return board.sram_latency_ps if MemoryKind.SRAM in (source, destination) else -1
-
-
-def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    expected = itemsize
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent != 1:
-            if stride != expected:
-                return False
-            expected *= extent
-    return True

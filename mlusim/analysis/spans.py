@@ -102,12 +102,12 @@ def coverage(row: Integers, start: Integers, end: Integers, rows: int, edges: In
     for sign, at in ((1.0, start), (-1.0, end)):
         # Time from a moment to each later bin's end, as a step in its own bin and a ramp after.
         inside = np.clip(at, edges[0], edges[-1])
-        place = np.clip(np.searchsorted(edges, inside, side="right") - 1, 0, len(edges) - 2)
-        width = (edges[place + 1] - edges[place]).astype(np.float64)
-        part = (edges[place + 1] - inside) / width
-        np.add.at(covered, (row, place), sign * part)
-        later = place + 1 < len(edges) - 1
-        np.add.at(covered, (row[later], place[later] + 1), sign * (1 - part[later]))
+        cell = np.clip(np.searchsorted(edges, inside, side="right") - 1, 0, len(edges) - 2)
+        width = (edges[cell + 1] - edges[cell]).astype(np.float64)
+        part = (edges[cell + 1] - inside) / width
+        np.add.at(covered, (row, cell), sign * part)
+        later = cell + 1 < len(edges) - 1
+        np.add.at(covered, (row[later], cell[later] + 1), sign * (1 - part[later]))
     return np.clip(np.cumsum(covered, axis=1), 0.0, 1.0)
 
 

@@ -191,8 +191,8 @@ def _lane_image(
     for kind, (_, colour) in enumerate(KINDS):
         chosen = some.kind == kind
         if chosen.any():
-            place = (row * lanes + lane)[chosen]
-            part = coverage(place, some.start_ps[chosen], some.end_ps[chosen], len(shown) * lanes, edges)
+            cell = (row * lanes + lane)[chosen]
+            part = coverage(cell, some.start_ps[chosen], some.end_ps[chosen], len(shown) * lanes, edges)
             image -= part[:, :, None] * (np.array(_rgb(_TASK_PAPER)) - np.array(_rgb(colour)))
     return np.clip(image, 0.0, 1.0)
 

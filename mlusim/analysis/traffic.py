@@ -30,16 +30,16 @@ def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str
         "x: relative to the compulsory bytes of that side: every input read once, every output written once",
     )
     axes = figure.subplots()
-    places = _places(bars)
-    for place, (_, role, nbytes, least) in zip(places, bars, strict=True):
-        axes.barh(place, nbytes / size, color=_COLOURS[role], height=0.8)
+    heights = _heights(bars)
+    for y, (_, role, nbytes, least) in zip(heights, bars, strict=True):
+        axes.barh(y, nbytes / size, color=_COLOURS[role], height=0.8)
         own_unit, own_size = binary_unit(nbytes)
         label = f"{nbytes / own_size:.4g} {own_unit}"
         if least and role != _COMPULSORY and nbytes > _WORTH_A_RATIO * least:
             label += f"   {nbytes / least:.2f} x"
-        axes.annotate(label, (nbytes / size, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.set_yticks(places, [label for label, _, _, _ in bars])
-    axes.set_ylim(places[-1] + 0.6, -0.6)
+        axes.annotate(label, (nbytes / size, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
+    axes.set_yticks(heights, [label for label, _, _, _ in bars])
+    axes.set_ylim(heights[-1] + 0.6, -0.6)
     axes.set_xlim(0, 1.18 * largest / size if largest else 1)
     axes.set_xlabel(f"bytes [{unit}]")
     axes.tick_params(axis="y", length=0)
@@ -49,16 +49,16 @@ def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str
     return figure
 
 
-def _places(bars: list[tuple[str, str, int, int]]) -> list[float]:
+def _heights(bars: list[tuple[str, str, int, int]]) -> list[float]:
     """The positions of the bars, with a gap before each side."""
-    places: list[float] = []
+    heights: list[float] = []
     at = 0.0
     for position, (label, _, _, least) in enumerate(bars):
         if position and (label.endswith("compulsory") or (not least and bars[position - 1][3])):
             at += 0.5
-        places.append(at)
+        heights.append(at)
         at += 1
-    return places
+    return heights
 
 
 def traffic_bars(metrics: Metrics) -> list[tuple[str, str, int, int]]:

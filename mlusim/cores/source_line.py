@@ -24,23 +24,23 @@ _INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES)))
 
 def kernel_line(error: BaseException, own: str) -> str:
     """`tin_shift.py:41` of an exception, or nothing; `own` is the file of the kernel itself."""
-    place = _innermost(error.__traceback__, own)
-    if not place and error.__cause__ is not None:
+    line = _innermost(error.__traceback__, own)
+    if not line and error.__cause__ is not None:
         # Python turns a StopIteration of a coroutine into a RuntimeError without the line.
-        place = _innermost(error.__cause__.__traceback__, own)
-    return place
+        line = _innermost(error.__cause__.__traceback__, own)
+    return line
 
 
 def awaiting_line(coroutine: Any, own: str) -> tuple[str, str]:
     """`tin_shift.py:41` and the source text where a suspended coroutine waits."""
-    place = source = ""
+    line = source = ""
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         file = frame.f_code.co_filename
-        if not place or _written_by_author(file, own):
-            place = f"{Path(file).name}:{frame.f_lineno}"
+        if not line or _written_by_author(file, own):
+            line = f"{Path(file).name}:{frame.f_lineno}"
             source = linecache.getline(file, frame.f_lineno).strip()
         coroutine = coroutine.cr_await
-    return place, source
+    return line, source
 
 
 def close_forgotten(error: BaseException) -> None:
@@ -80,13 +80,13 @@ def _close_held(variables: dict[str, Any]) -> None:
 
 
 def _innermost(traceback: TracebackType | None, own: str) -> str:
-    place = ""
+    line = ""
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         if _written_by_author(file, own):
-            place = f"{Path(file).name}:{traceback.tb_lineno}"
+            line = f"{Path(file).name}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
-    return place
+    return line
 
 
 def _written_by_author(file: str, own: str) -> bool:

@@ -107,10 +107,10 @@ def _check_arrays(names: str, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) 
         raise MlusimError(f"{names} give {a.dtype} {list(a.shape)} and {b.dtype} {list(b.shape)}; {rule}")
     bits = _bits(a) != _bits(b)
     if bits.any():
-        place: Any = tuple(int(index[0]) for index in np.nonzero(bits))
+        position: Any = tuple(int(index[0]) for index in np.nonzero(bits))
         raise MlusimError(
             f"{names} differ in {group_digits(int(bits.sum()))} of {group_digits(a.size)} elements, first at "
-            f"{list(place)}: {a[place]} and {b[place]}; {rule}"
+            f"{list(position)}: {a[position]} and {b[position]}; {rule}"
         )
 
 

@@ -51,8 +51,8 @@ def model_hash() -> str:
     root = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
     for name in MODEL:
-        place = root / name
-        for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+        source = root / name
+        for path in sorted(source.rglob("*.py")) if source.is_dir() else [source]:
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

@@ -74,13 +74,13 @@ class Store:
     def __init__(self, path: str | Path | None) -> None:
         self.path = None if path is None else as_path(path)
         self.damaged: list[str] = []
-        place = ":memory:" if self.path is None else str(self.path)
+        location = ":memory:" if self.path is None else str(self.path)
         if self.path is not None and not self.path.absolute().parent.is_dir():
             raise InputError(f"{self.path}: there is no directory {self.path.parent}; make it first")
         deadline = time.monotonic() + _WAIT_S
         while True:
             try:
-                self._base = sqlite3.connect(place, timeout=_WAIT_S, isolation_level=None)
+                self._base = sqlite3.connect(location, timeout=_WAIT_S, isolation_level=None)
             except sqlite3.DatabaseError as error:
                 raise self._trouble(error) from None
             try:

@@ -64,29 +64,29 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
     that breaks a rule of `Board`.
     """
     try:
-        place = as_path(path)
+        file = as_path(path)
     except InputError as error:
         raise BoardError(error.message) from None
-    table = _read(place)
-    sources = _sources(place, table.pop("sources", {}))
-    base = _base(place, table.pop("base", None))
+    table = _read(file)
+    sources = _sources(file, table.pop("sources", {}))
+    base = _base(file, table.pop("base", None))
     for key, value in table.items():
-        _check(place, key, value)
-    table.setdefault("name", place.stem)
+        _check(file, key, value)
+    table.setdefault("name", file.stem)
     inherited: dict[str, Any] = {} if base is None else {key: getattr(base, key) for key in _KINDS}
     missing = [key for key in _KINDS if key not in inherited and key not in table]
     if missing:
         more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
         raise BoardError(
-            f"{place}: missing {', '.join(missing[:_LISTED])}{more}; give every parameter, or a preset as base"
+            f"{file}: missing {', '.join(missing[:_LISTED])}{more}; give every parameter, or a preset as base"
         )
     origins: dict[str, str] = {} if base is None else dict(base.sources)
-    origins |= dict.fromkeys(table, f"user: {_printable(place.name)}") | sources
+    origins |= dict.fromkeys(table, f"user: {_printable(file.name)}") | sources
     try:
         return Board(sources=origins, **(inherited | table))
     except BoardError as error:
         message = error.message.removeprefix(f"{table['name']}: ")
-        raise BoardError(f"{place}: {message}") from None
+        raise BoardError(f"{file}: {message}") from None
 
 
 def to_toml(board: Board) -> str:
@@ -102,21 +102,21 @@ def to_toml(board: Board) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _read(place: Path) -> dict[str, Any]:
+def _read(file: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        text = read_text(place, "utf-8-sig")
+        text = read_text(file, "utf-8-sig")
     except OSError as error:
-        raise BoardError(f"{place}: cannot be read: {error.strerror or error}") from None
+        raise BoardError(f"{file}: cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise BoardError(f"{place}: not UTF-8 text: byte {error.start} cannot be decoded") from None
+        raise BoardError(f"{file}: not UTF-8 text: byte {error.start} cannot be decoded") from None
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BoardError(f"{place}: {_why_not_toml(text, str(error))}") from None
+        raise BoardError(f"{file}: {_why_not_toml(text, str(error))}") from None
     except RecursionError:
-        raise BoardError(f"{place}: not valid TOML: nested too deeply") from None
+        raise BoardError(f"{file}: not valid TOML: nested too deeply") from None
 
 
 def _why_not_toml(text: str, message: str) -> str:
@@ -128,41 +128,41 @@ def _why_not_toml(text: str, message: str) -> str:
     return f"not valid TOML: {message[:1].lower()}{message[1:]}"
 
 
-def _sources(place: Path, table: object) -> dict[str, str]:
+def _sources(file: Path, table: object) -> dict[str, str]:
     if not isinstance(table, dict):
-        raise BoardError(f"{place}: sources must be a table of texts, not {_kind_of(table)}")
+        raise BoardError(f"{file}: sources must be a table of texts, not {_kind_of(table)}")
     for key, source in table.items():
         if key not in _KINDS:
-            raise BoardError(f"{place}: sources.{key}: {_unknown(key)}")
+            raise BoardError(f"{file}: sources.{key}: {_unknown(key)}")
         if not (isinstance(source, str) and source.strip()):
-            raise BoardError(f"{place}: sources.{key} = {source!r} must be a text that says where the value is from")
+            raise BoardError(f"{file}: sources.{key} = {source!r} must be a text that says where the value is from")
     return table
 
 
-def _base(place: Path, name: object) -> Board | None:
+def _base(file: Path, name: object) -> Board | None:
     if name is None:
         return None
     if not isinstance(name, str):
-        raise BoardError(f"{place}: base = {name!r} must be the name of a preset, not {_kind_of(name)}")
+        raise BoardError(f"{file}: base = {name!r} must be the name of a preset, not {_kind_of(name)}")
     try:
         return find_preset(name)
     except BoardError as error:
-        raise BoardError(f"{place}: base: {error.message}") from None
+        raise BoardError(f"{file}: base: {error.message}") from None
 
 
-def _check(place: Path, key: str, value: object) -> None:
+def _check(file: Path, key: str, value: object) -> None:
     kind = _KINDS.get(key)
     if isinstance(value, dict) and kind is None:
-        raise BoardError(f"{place}: [{key}]: a board file is flat; only [sources] is a table")
+        raise BoardError(f"{file}: [{key}]: a board file is flat; only [sources] is a table")
     if kind is None:
-        raise BoardError(f"{place}: {_unknown(key)}")
+        raise BoardError(f"{file}: {_unknown(key)}")
     if kind == "str" and not isinstance(value, str):
-        raise BoardError(f"{place}: {key} = {value!r} must be a text in quotes, not {_kind_of(value)}")
+        raise BoardError(f"{file}: {key} = {value!r} must be a text in quotes, not {_kind_of(value)}")
     if kind == "int" and type(value) is not int:
         remedy = f"; write {int(value)}" if isinstance(value, float) and value.is_integer() else ""
-        raise BoardError(f"{place}: {key} = {value!r} must be an integer, not {_kind_of(value)}{remedy}")
+        raise BoardError(f"{file}: {key} = {value!r} must be an integer, not {_kind_of(value)}{remedy}")
     if kind == "float" and type(value) not in {int, float}:
-        raise BoardError(f"{place}: {key} = {value!r} must be a number, not {_kind_of(value)}")
+        raise BoardError(f"{file}: {key} = {value!r} must be a number, not {_kind_of(value)}")
 
 
 def _kind_of(value: object) -> str:

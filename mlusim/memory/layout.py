@@ -36,7 +36,7 @@ class Layout:
         self.itemsize = dtype.itemsize
         self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
-        self.is_contiguous = _is_contiguous(shape, strides, dtype.itemsize)
+        self.is_contiguous = is_contiguous(shape, strides, dtype.itemsize)
         self._row: Layout | None = None
         self._parts: dict[int, Layout] = {}
 
@@ -72,7 +72,8 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
     return tuple(reversed(strides))
 
 
-def _is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
+    """Whether strides in bytes are those of a C-ordered tensor; those of axes of extent 1 play no part."""
     if strides == contiguous_strides(shape, itemsize) or 0 in shape:
         return True
     expected = itemsize

@@ -76,7 +76,7 @@ def mirrored_index(index: int, groups: tuple[Group, ...]) -> int:
     """The index, over all groups as one axis, of the element that comes to `index`."""
     source, stride = 0, 1
     for extent, flipped in reversed(groups):
-        index, place = divmod(index, extent)
-        source += (extent - 1 - place if flipped else place) * stride
+        index, coordinate = divmod(index, extent)
+        source += (extent - 1 - coordinate if flipped else coordinate) * stride
         stride *= extent
     return source

@@ -129,8 +129,8 @@ def _times_covered(tiles: Tiles, shape: Sequence[int]) -> tuple[Integers, list[I
     low = [np.searchsorted(cuts[d], tiles.start[:, d]) for d in range(rank)]
     high = [np.searchsorted(cuts[d], tiles.stop[:, d]) for d in range(rank)]
     for corner in range(1 << rank):
-        place = tuple(high[d] if corner >> d & 1 else low[d] for d in range(rank))
-        np.add.at(grid, place, -1 if corner.bit_count() & 1 else 1)
+        corners = tuple(high[d] if corner >> d & 1 else low[d] for d in range(rank))
+        np.add.at(grid, corners, -1 if corner.bit_count() & 1 else 1)
     for d in range(rank):
         np.cumsum(grid, axis=d, out=grid)
     return grid[tuple(slice(0, -1) for _ in range(rank))], cuts

@@ -124,12 +124,12 @@ def read(path: str | os.PathLike[str]) -> Saved:
 
     Raises `InputError` for a file that is missing, none of `write`'s, damaged, or of a newer format.
     """
-    place = as_path(path)
+    file = as_path(path)
     try:
-        with open_input(place) as stream:
-            return _read_zip(place, stream)
+        with open_input(file) as stream:
+            return _read_zip(file, stream)
     except OSError as error:
-        raise InputError(f"{place}: the saved run cannot be read: {error.strerror or error}") from None
+        raise InputError(f"{file}: the saved run cannot be read: {error.strerror or error}") from None
 
 
 def source_texts(log: Log) -> dict[str, str]:
@@ -188,7 +188,7 @@ def _write_array(array: Array, stream: Any) -> None:
     np.save(stream, array, allow_pickle=False)
 
 
-def _read_zip(place: Path, stream: Any) -> Saved:
+def _read_zip(file: Path, stream: Any) -> Saved:
     remedy = "save the run again"
     try:
         archive = zipfile.ZipFile(stream)
@@ -196,16 +196,16 @@ def _read_zip(place: Path, stream: Any) -> Saved:
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         stream.seek(0)
         if stream.read(4) == b"PK\x03\x04":
-            raise InputError(f"{place}: a saved run that is damaged or cut off ({error}); {remedy}") from None
+            raise InputError(f"{file}: a saved run that is damaged or cut off ({error}); {remedy}") from None
         raise InputError(
-            f"{place} is no saved run: Result.save(path), or `mlusim run ... --save-run FILE`, writes one"
+            f"{file} is no saved run: Result.save(path), or `mlusim run ... --save-run FILE`, writes one"
         ) from None
     if _HEAD not in names:
-        raise InputError(f"{place} is a zip file, but no saved run: it has no {_HEAD}")
+        raise InputError(f"{file} is a zip file, but no saved run: it has no {_HEAD}")
     try:
         check_sizes(archive, stream.seek(0, os.SEEK_END))
         head = json.loads(archive.read(_HEAD).decode("utf-8", "surrogatepass"))
-        check_format(place, head)
+        check_format(file, head)
         sources = head["sources"]
         head = clean({name: value for name, value in head.items() if name != "sources"})
         return _run_of(head | {"sources": sources}, partial(read_array, archive))
@@ -215,19 +215,19 @@ def _read_zip(place: Path, stream: Any) -> Saved:
         raise
     except Exception as error:  # noqa: BLE001 - a damaged file raises whatever its parser stumbles on
         why = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
-        raise InputError(f"{place}: a saved run that is damaged ({' '.join(why.split())}); {remedy}") from None
+        raise InputError(f"{file}: a saved run that is damaged ({' '.join(why.split())}); {remedy}") from None
 
 
-def check_format(place: Path, head: Any) -> None:
+def check_format(file: Path, head: Any) -> None:
     """Raise `InputError` where a head is not one of ours, or of a format that this version does not know."""
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise InputError(f"{place} is no saved run: its {_HEAD} does not say `format: {FORMAT}`")
+        raise InputError(f"{file} is no saved run: its {_HEAD} does not say `format: {FORMAT}`")
     number = head.get("number")
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise InputError(f"{place}: a saved run of format {number!r}: formats are numbered from 1; save the run again")
+        raise InputError(f"{file}: a saved run of format {number!r}: formats are numbered from 1; save the run again")
     if number > NUMBER:
         raise InputError(
-            f"{place}: a saved run of format {number}, written by mlusim {head.get('mlusim')}; this mlusim "
+            f"{file}: a saved run of format {number}, written by mlusim {head.get('mlusim')}; this mlusim "
             f"{__version__} reads formats up to {NUMBER}: update it"
         )
 
