@@ -86,13 +86,13 @@ class AllocationRecord:
 class LoopRecord:
     """The settings of a counted loop besides its operands: enough to time it again on another board.
 
-    `how` is `blocking`, `queued` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop element by
-    element, `empty` for one that found no row to copy. `loads`, `operations` and `additions` are the scalar
+    `method` is `blocking`, `queued` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop element
+    by element, `empty` for one that found no row to copy. `loads`, `operations` and `additions` are the scalar
     instructions that work out the addresses of an iteration, `extra_cycles` others; `iterations`, `selected` and
     `unread` as in `mlusim.cores.rows.Loop`.
     """
 
-    how: str
+    method: str
     iterations: int
     selected: int
     loads: int

@@ -16,7 +16,7 @@ from mlusim.cores.row_copies import copy_loop
 from mlusim.cores.rows import Loop
 from mlusim.errors import AccessError, OperandError
 from mlusim.memory.addresses import Indices
-from mlusim.memory.loops import Turn
+from mlusim.memory.loops import AddressInstructions
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -169,8 +169,8 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
     rows = chosen // step
     dst, src = (far, near) if name == "scatter" else (near, far)
     dst_rows, src_rows = (rows, kept) if name == "scatter" else (kept, rows)
-    loop = Loop(count, len(kept), dst_rows, src_rows, Turn(), indices, unread=True)
-    copy_loop(bridge.issuer, line, name, dst, src, loop, how="instruction")
+    loop = Loop(count, len(kept), dst_rows, src_rows, AddressInstructions(), indices, unread=True)
+    copy_loop(bridge.issuer, line, name, dst, src, loop, method="instruction")
 
 
 def device_calls() -> dict[str, tuple[tuple[int, ...], Handler]]:

@@ -20,7 +20,7 @@ from mlusim.errors import OperandError
 from mlusim.log import NO_OPERAND, NONE, SCALAR
 from mlusim.memory.addresses import Addresses, Indices
 from mlusim.memory.allocation import check_usable
-from mlusim.memory.loops import Turn, address_turn, scalar_copy_cycles
+from mlusim.memory.loops import AddressInstructions, address_instructions, scalar_copy_cycles
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ def copy_rows(
     loop = loop_of(issuer, "memcpy_rows", dst, src, dst_rows, src_rows)
     if not loop.selected:
         return empty_loop(issuer, line, loop)
-    how = "blocking" if blocking else "queued"
-    return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, how=how))
+    method = "blocking" if blocking else "queued"
+    return wait_for_loop(issuer, copy_loop(issuer, line, "memcpy_rows", dst, src, loop, method=method))
 
 
 def wait_for_loop(issuer: Issuer, record: int) -> Waiting:
@@ -172,7 +172,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     issuer.unit.apply_until(issuer.task.now_ps)
     rows: list[Indices | None] = []
     selected: Indices | None = None
-    address = Turn()
+    address = AddressInstructions()
     indices: list[View] = []
     for view, wanted in zip((dst, src), given, strict=True):
         if isinstance(wanted, Addresses):
@@ -181,7 +181,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
                 indices.append(wanted.index)
             wanted.check(name, view.shape[0], view)
             moves = wanted.positional or wanted.base > 0
-            address = address.and_also(address_turn(len(wanted.axes), wanted.narrowed, positional=moves))
+            address = address.and_also(address_instructions(len(wanted.axes), wanted.narrowed, positional=moves))
             numbers, left = wanted.resolve(name)
             rows.append(numbers)
             selected = left if selected is None else selected
@@ -190,7 +190,7 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
         if isinstance(wanted, View):
             check_index(issuer, name, wanted)
             indices.append(wanted)
-            address = address.and_also(Turn(loads=1))
+            address = address.and_also(AddressInstructions(loads=1))
             if issuer.has_data:
                 numbers_or_none = wanted.typed().reshape(-1).astype(np.int64)
         else:

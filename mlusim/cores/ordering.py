@@ -64,7 +64,7 @@ def recorded_ordering(
         pipe, detail: columns of its record.
         writes_off_chip: whether its destination is in GDRAM or LDRAM.
         on_nram: whether an operand is in NRAM.
-        queued: whether it is a loop of asynchronous copies (`LoopRecord.how`).
+        queued: whether it is a loop of asynchronous copies (`LoopRecord.method`).
     """
     if pipe in (IO, MOVE) and detail != ASYNCHRONOUS:
         return QUEUED_LOOP if queued else BLOCKING_COPY

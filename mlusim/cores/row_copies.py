@@ -17,7 +17,7 @@ from mlusim.memory.addresses import Indices
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.copy import check_row
 from mlusim.memory.kinds import DIRECTION_CODES, DIRECTIONS, MemoryKind
-from mlusim.memory.loops import Turn, rows_cost
+from mlusim.memory.loops import AddressInstructions, rows_cost
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ def by_offsets(
         check_rows(name, far, rows, len(rows))
     count = offsets.size if rows is None else len(rows)
     dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
-    loop = Loop(offsets.size, count, dst_rows, src_rows, Turn(), (offsets,), unread=True)
-    copy_loop(issuer, line, name, dst, src, loop, how="instruction", mask=mask)
+    loop = Loop(offsets.size, count, dst_rows, src_rows, AddressInstructions(), (offsets,), unread=True)
+    copy_loop(issuer, line, name, dst, src, loop, method="instruction", mask=mask)
 
 
 def copy_loop(
-    issuer: Issuer, line: int, name: str, dst: View, src: View, loop: Loop, *, how: str, mask: View | None = None
+    issuer: Issuer, line: int, name: str, dst: View, src: View, loop: Loop, *, method: str, mask: View | None = None
 ) -> int:
     """One transfer that stands for the row copies of a loop; returns its record.
 
@@ -87,7 +87,7 @@ def copy_loop(
         name: of the operation.
         dst, src: views whose first axis is the rows.
         loop: which rows, and what their addresses cost.
-        how: `blocking`, `queued` or `instruction`, as `mlusim.memory.loops.rows_cost` has them.
+        method: `blocking`, `queued` or `instruction`, as `mlusim.memory.loops.rows_cost` has them.
         mask: of a gather or scatter, for the log.
     """
     row_bytes = row_bytes_of(name, dst)
@@ -99,10 +99,10 @@ def copy_loop(
     direction = DIRECTIONS.get((src.memory, dst.memory))
     if direction is None:
         raise CopyError(f"no __memcpy goes {src.memory.value} to {dst.memory.value}; stage the bytes through NRAM")
-    if how == "queued" and not direction.asynchronous:
+    if method == "queued" and not direction.asynchronous:
         raise CopyError(f"memcpy_async has no {direction.name}: use memcpy_rows(..., blocking=True)")
     check_row(direction, row_bytes, dst, src, issuer.board.arch, issuer.board.dram_unit_bytes)
-    by_engine = how == "instruction"
+    by_engine = method == "instruction"
     # The instruction takes its time for every offset, masked or not.
     count = loop.iterations if by_engine else loop.selected
     shape = rows_shape(dst, src, loop, direction, count, issuer.board.dram_unit_bytes)
@@ -110,7 +110,7 @@ def copy_loop(
     unit, task = issuer.unit, issuer.task
     address = loop.address.cycles(issuer.board)
     cost = rows_cost(
-        issuer.board, shape, how, iterations=loop.iterations, address=address, memory_core=unit.is_memory_core
+        issuer.board, shape, method, iterations=loop.iterations, address=address, memory_core=unit.is_memory_core
     )
     off_chip = direction.off_chip
     indices = [issuer.operand(view) for view in (*loop.indices, *(() if mask is None else (mask,)))]
@@ -133,7 +133,7 @@ def copy_loop(
         direction=DIRECTION_CODES[direction],
     )
     keep_addresses(issuer, record, loop)
-    issuer.log.loops[record] = loop.record(how)
+    issuer.log.loops[record] = loop.record(method)
     if indices[1:]:
         issuer.log.more_operands[record] = indices[1:]
     effect = None
@@ -143,7 +143,7 @@ def copy_loop(
         unit = unit.cluster.memory_core
     pipe = unit.io if off_chip else unit.move
     transfer = Transfer(pipe, task, record, task.now_ps, cost, effect, not by_engine)
-    if how == "blocking":
+    if method == "blocking":
         task.when_idle(partial(pipe.submit_after_wait, transfer))
     else:
         pipe.submit(transfer)

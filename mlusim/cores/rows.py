@@ -13,7 +13,7 @@ from mlusim.log import LoopRecord
 from mlusim.memory.addresses import Addresses, Indices
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import Direction
-from mlusim.memory.loops import Turn, most_row_units, row_units
+from mlusim.memory.loops import AddressInstructions, most_row_units, row_units
 from mlusim.memory.view import View
 
 Rows = Indices | Addresses | View | None
@@ -37,13 +37,13 @@ class Loop:
     selected: int
     dst_rows: Indices | None
     src_rows: Indices | None
-    address: Turn
+    address: AddressInstructions
     indices: tuple[View, ...]
     unread: bool = False
 
-    def record(self, how: str, extra_cycles: int = 0) -> LoopRecord:
+    def record(self, method: str, extra_cycles: int = 0) -> LoopRecord:
         """As the log has it."""
-        return LoopRecord(how, self.iterations, self.selected, *self.address, extra_cycles, self.unread)
+        return LoopRecord(method, self.iterations, self.selected, *self.address, extra_cycles, self.unread)
 
 
 def row_bytes_of(name: str, view: View) -> int:

@@ -60,9 +60,9 @@ def _read(where: str, path: Path, key: str, stream: BinaryIO) -> Array:
             if not key and len(keys) == 1:
                 key = keys[0]
             if key not in keys:
-                asked = f"has no array {key!r}" if key else "holds several arrays" if keys else "holds no array"
+                problem = f"has no array {key!r}" if key else "holds several arrays" if keys else "holds no array"
                 listed = f": {', '.join(keys)}; name one, as in {path}:{keys[0]}" if keys else ""
-                raise InputError(f"{where} {asked}{listed}")
+                raise InputError(f"{where} {problem}{listed}")
             return np.asarray(_load(f"{where}:{key}", archive.__getitem__, key))
     if head != _NPY:
         raise InputError(f"{where} is not an .npy or .npz file; write one with np.save or np.savez")

@@ -25,7 +25,7 @@ from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchError, MlusimError, SimulatedTimeError
 from mlusim.hardware import Board, board
-from mlusim.host.watchdog import Watch
+from mlusim.host.watchdog import Watchdog
 from mlusim.inputs import as_array, as_count, as_shape, check_operations, check_seconds
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
@@ -88,7 +88,7 @@ class Device:
         self._chip = Chip(
             self.board, data=data, late=late, max_operations=max_operations, log_folder=log_folder, dry=dry
         )
-        self._watch = Watch(self._chip, stall_s=stall_s, progress=progress)
+        self._watch = Watchdog(self._chip, stall_s=stall_s, progress=progress)
         self._default_queue: Queue | None = None
         self._launches: list[Launch] = []
         self._broken = ""

@@ -31,7 +31,7 @@ from mlusim.host.device import Device
 from mlusim.log import MOVE, NONE, SCALAR, VECTOR, Log, LoopRecord, TaskRecord
 from mlusim.memory.allocation import Allocation, Memory
 from mlusim.memory.kinds import Direction, MemoryKind
-from mlusim.memory.loops import Turn
+from mlusim.memory.loops import AddressInstructions
 from mlusim.memory.view import Pointer, View
 from mlusim.records import COLUMNS
 
@@ -228,17 +228,17 @@ class Replay:
             loop.selected,
             rows.get("dst"),
             rows.get("src"),
-            Turn(loop.loads, loop.operations, loop.additions),
+            AddressInstructions(loop.loads, loop.operations, loop.additions),
             tuple(self._views(issuer, [operands[2], *self._log.more_operands.get(record, ())])),
             unread=loop.unread,
         )
-        if loop.how == "empty":
+        if loop.method == "empty":
             return counted.empty_loop(issuer, line, again)
         dst, src = self._views(issuer, operands[:2])
-        if loop.how == "scalar":
+        if loop.method == "scalar":
             return counted.scalar_loop(issuer, line, dst, src, again, loop.extra_cycles)
-        copied = row_copies.copy_loop(issuer, line, name, dst, src, again, how=loop.how)
-        return None if loop.how == "instruction" else counted.wait_for_loop(issuer, copied)
+        copied = row_copies.copy_loop(issuer, line, name, dst, src, again, method=loop.method)
+        return None if loop.method == "instruction" else counted.wait_for_loop(issuer, copied)
 
     def _views(self, issuer: Issuer, operands: list[tuple[int, int, int]]) -> list[View]:
         found = []

@@ -49,7 +49,7 @@ def _in_debugger(thread: int) -> bool:
     return False
 
 
-class Watch:
+class Watchdog:
     """A context manager around a run.
 
     Args:

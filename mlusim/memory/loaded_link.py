@@ -67,10 +67,10 @@ class LoadedLink(Link):
             rate = self._port_rates[port]
             if len(flows) * self._fastest <= rate and port not in self._full:
                 continue
-            asked = 0.0
+            wanted = 0.0
             for flow in flows:
-                asked += flow.limit / flow.ratio
-            if asked > rate:
+                wanted += flow.limit / flow.ratio
+            if wanted > rate:
                 self._full.add(port)
                 self._settle(rate, flows)
             elif port in self._full:

@@ -1,8 +1,9 @@
 """The cost of loops of equal small instructions: address arithmetic, element and row copies.
 
-Planners use these functions as the simulator does. A turn of a loop pays for each column of its index a scalar load,
-the comparison with 0 and the add that wrap a negative value, the multiplication by the row length and its add; two
-comparisons more where the turn works on a window of the axis only; and one add where the address depends on the place.
+Planners use these functions as the simulator does. An iteration of a loop pays for each column of its index a scalar
+load, the comparison with 0 and the add that wrap a negative value, the multiplication by the row length and its add;
+two comparisons more where the loop works on a window of the axis only; and one add where the address depends on the
+position.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ Indices = np.ndarray[Any, np.dtype[np.int64]]
 COLLECT_BINS_PASSES = 5
 
 
-class Turn(NamedTuple):
-    """Scalar instructions of one turn of a loop that work its addresses out: loads from NRAM, ordinary ones, adds."""
+class AddressInstructions(NamedTuple):
+    """Scalar instructions of one iteration that work its addresses out: loads from NRAM, ordinary ones, adds."""
 
     loads: int = 0
     operations: int = 0
     additions: int = 0
 
-    def and_also(self, other: Turn) -> Turn:
+    def and_also(self, other: AddressInstructions) -> AddressInstructions:
         """The instructions of both."""
-        return Turn(*(mine + its for mine, its in zip(self, other, strict=True)))
+        return AddressInstructions(*(mine + its for mine, its in zip(self, other, strict=True)))
 
     def cycles(self, board: Board) -> int:
         """Their time on a board."""
@@ -43,37 +44,38 @@ class Turn(NamedTuple):
         )
 
 
-def address_turn(columns: int, narrowed: int = 0, *, positional: bool = False) -> Turn:
+def address_instructions(columns: int, narrowed: int = 0, *, positional: bool = False) -> AddressInstructions:
     """The cost of one address from `columns` index values in NRAM, `narrowed` of them within a window."""
-    return Turn(columns, 2 * columns + 2 * narrowed, 2 * columns + positional)
+    return AddressInstructions(columns, 2 * columns + 2 * narrowed, 2 * columns + positional)
 
 
 def address_cycles(board: Board, columns: int, narrowed: int = 0, *, positional: bool = False) -> int:
     """The same in cycles of a board."""
-    return address_turn(columns, narrowed, positional=positional).cycles(board)
+    return address_instructions(columns, narrowed, positional=positional).cycles(board)
 
 
 def scalar_copy_cycles(board: Board, iterations: int, selected: int, row_elements: int, address: int) -> int:
     """Cycles of a scalar loop of `iterations`, of which `selected` copy a row of elements within NRAM one by one.
 
-    Each turn costs its address and the loop; each element a load and a store, and in rows of several its own loop.
+    Each iteration costs its address and the loop; each element a load and a store, and in rows of several its own
+    loop.
     """
     element = 2 * board.scalar_nram_cycles + (board.scalar_loop_cycles if row_elements > 1 else 0)
     return iterations * (address + board.scalar_loop_cycles) + selected * row_elements * element
 
 
 def rows_cost(
-    board: Board, copy: CopyShape, how: str, *, iterations: int = 0, address: int = 0, memory_core: bool = False
+    board: Board, copy: CopyShape, method: str, *, iterations: int = 0, address: int = 0, memory_core: bool = False
 ) -> CopyCost:
     """Cost of copying the rows (segments) of a `CopyShape` by an instruction each, or by one for all.
 
     Args:
         board: the board's record.
         copy: what moves; its segments are the rows.
-        how: "blocking": a loop of `__memcpy`, each waited for before the next is issued; "queued": a loop of
+        method: "blocking": a loop of `__memcpy`, each waited for before the next is issued; "queued": a loop of
             `__memcpy_async` and a sync; "instruction": one `__gather` or `__scatter`.
         iterations: of the loop, where more than rows: some copy nothing.
-        address: scalar cycles of each turn besides the issue and the loop.
+        address: scalar cycles of each iteration besides the issue and the loop.
         memory_core: whether the memory core issues it.
 
     From and to DRAM, a row of a queued loop takes no less than `gather_element_ps` or `dma_segment_ps`: single copies
@@ -82,26 +84,30 @@ def rows_cost(
     """
     plain = copy_cost(board, copy, memory_core=memory_core)
     rows = copy.segments
-    turn = address + board.scalar_loop_cycles
-    scalar_ps = 0 if how == "instruction" else board.cycles_ps(max(iterations, rows) * turn + rows * board.issue_cycles)
+    iteration_cycles = address + board.scalar_loop_cycles
+    scalar_ps = (
+        0
+        if method == "instruction"
+        else board.cycles_ps(max(iterations, rows) * iteration_cycles + rows * board.issue_cycles)
+    )
     if not plain.work:
         row_cycles = ceil_div(copy.segment_bytes, board.move_bytes_per_cycle)
-        if how == "instruction":
+        if method == "instruction":
             cycles = board.move_startup_cycles + rows * max(board.scalar_nram_cycles, row_cycles)
         else:
             cycles = rows * (board.move_startup_cycles + row_cycles)
         moving_ps = board.cycles_ps(cycles)
-        duration_ps = moving_ps + scalar_ps if how == "blocking" else max(moving_ps, scalar_ps)
+        duration_ps = moving_ps + scalar_ps if method == "blocking" else max(moving_ps, scalar_ps)
         return CopyCost(0.0, 1.0, 1.0, plain.traffic, duration_ps, duration_ps)
     off_chip = copy.direction.off_chip
     row_ps = plain.work / plain.limit / rows
-    if how == "instruction":
+    if method == "instruction":
         latency_ps = plain.latency_ps
         total_ps = rows * max(row_ps, board.gather_element_ps)
     else:
         # Loops are waited for, so their latency is in the rate and overlaps nothing.
         latency_ps = 0
-        if how == "blocking":
+        if method == "blocking":
             total_ps = rows * (row_ps + plain.latency_ps) + scalar_ps
         else:
             slowest_ps = max(row_ps, board.dma_segment_ps, board.gather_element_ps) if off_chip else row_ps

@@ -71,6 +71,8 @@ _TIME = (1980, 1, 1, 0, 0, 0)
 _TILES = ("task", "start", "stop", "nram_bytes")
 _RECORDS = {"tasks": TaskRecord, "launches": LaunchRecord, "allocations": AllocationRecord, "boxes": Box}
 _TABLES = _RECORDS | {"loops": LoopRecord}
+# Columns that files of an earlier version have under another name.
+_FORMER_NAMES = {"method": "how"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -399,7 +401,7 @@ def _table_of(
         elif item.type == "int":
             columns.append(numbers)
         else:
-            values = _tuples(known[item.name])
+            values = _tuples(known[item.name if item.name in known else _FORMER_NAMES.get(item.name, item.name)])
             if not all(0 <= number < len(values) for number in numbers):
                 raise ValueError(f"{item.name} of its {table} is not there")
             columns.append([values[number] for number in numbers])

@@ -245,7 +245,7 @@ def _alignment(board: Board, kind: MemoryKind) -> int:
 
 
 def _check_instructions(log: Log, board: Board) -> None:
-    by_engine = [record for record, loop in log.loops.items() if loop.how == "instruction"]
+    by_engine = [record for record, loop in log.loops.items() if loop.method == "instruction"]
     if by_engine and not board.has_gather:
         name = log.ops[log.records.values(by_engine[0])["op"]]
         raise InputError(

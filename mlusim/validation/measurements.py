@@ -70,7 +70,7 @@ class Measurement:
 
     Attributes:
         kind: kind of kernel, as `band` groups them.
-        name, board, kernel, dtype, shape, launch, grade, how, source: as published.
+        name, board, kernel, dtype, shape, launch, grade, conditions, source: as published.
         bytes_read, bytes_written: useful bytes; 0 where the source has none.
         time_us: as published, `overhead_us` included.
         overhead_us: part of it that is the host's.
@@ -89,7 +89,7 @@ class Measurement:
     bytes_written: int
     time_us: float
     grade: str
-    how: str
+    conditions: str
     source: str
     overhead_us: float
     use: str
@@ -122,7 +122,7 @@ def _row(row: dict[str, str]) -> Measurement:
         bytes_written=int(row["bytes_written"] or 0),
         time_us=float(row["time_us"]),
         grade=row["grade"],
-        how=row["how_it_was_run"],
+        conditions=row["how_it_was_run"],
         source=row["source"],
         overhead_us=_longest(_OVERHEAD_US, name, 0.0),
         use=use,

@@ -103,7 +103,7 @@ class Order:
         nram = np.array([record.memory == "nram" for record in log.allocations] + [False])
         on_nram = nram[columns["dst_alloc"][self.record]] | nram[columns["a_alloc"][self.record]]
         queued = np.zeros(len(self.task), bool)
-        queued[self.place[[record for record, loop in log.loops.items() if loop.how == "queued"]]] = True
+        queued[self.place[[record for record, loop in log.loops.items() if loop.method == "queued"]]] = True
         first, kind, _ = alike(pipe, self.detail * (pipe != SYNC), writes_off_chip, on_nram, queued)
         classes = [
             recorded_ordering(

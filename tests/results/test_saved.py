@@ -357,3 +357,16 @@ def test_a_record_of_the_log_may_gain_fields_of_plain_kinds_only():
 
     kinds = {item.type for record in _TABLES.values() for item in fields(record)}
     assert kinds <= {"int", "bool", "str", "tuple[int, ...]", "tuple[int, int, int]"}
+
+
+def test_a_column_under_its_former_name_is_read(tmp_path):
+    run = mlusim.ops.gather(np.arange(40.0), np.arange(8), strategy="rows")
+    assert run.log.loops
+    run.save(tmp_path / "run.zip")
+
+    def renamed(head):
+        loops = head["log"]["tables"]["loops"]
+        loops["how"] = loops.pop("method")
+
+    rewritten(tmp_path / "run.zip", renamed, tmp_path / "former.zip")
+    same_log(mlusim.load(tmp_path / "former.zip").log, run.log)
