@@ -51,8 +51,8 @@ ABOUT = """\
 
 - `runs/`: the runs, saved by `Result.save`. `mlusim report reports/runs/flip-mlu370-x4.zip -o flip/` makes the full
   page of one: timeline to zoom into, tile map, memory, roofline, source with what each line cost.
-- `index.html`: this page for a browser; its links lead to full pages, which are not kept in the repository, because
-  they are made in seconds: `python reports/build.py --pages`.
+- `index.html`: this page for a browser. The full pages of all runs are not in the repository, because they are made
+  in seconds: `python reports/build.py --pages` writes them and `pages/index.html`, which leads to them.
 - `cases.py`: what is run, and what each run is said to show; the build stops where that is not true.
 
 `python reports/build.py` builds all of it from the runs, and the same runs give the same bytes. After a change of the
@@ -110,12 +110,12 @@ def words(case: Any, run: Result) -> str:
     if above:
         first = max(run.floor.losses_ps, key=lambda key: run.floor.losses_ps[key])
         share = run.floor.losses_ps[first] / run.board.cores / above
-        text += f" Most of what it has above its floor: {LOSSES[first]} ({percent(share)})."
+        text += f" Most of the time above its lower bound: {LOSSES[first]} ({percent(share)})."
     return text
 
 
 def figures(run: Result) -> tuple[str, str, str, str]:
-    """Time, time over floor, io_efficiency, bytes on the bus."""
+    """Time, time over its lower bound, io_efficiency, bytes on the bus."""
     times = f"{run.time_ps / run.floor.time_ps:.2f}" if run.floor.time_ps else ""
     return us_text(run.time_ps), times, percent(run.io_efficiency), short_bytes(sum(run.bus_bytes.values()))
 
@@ -125,7 +125,7 @@ def readme(cases: Iterable[Any], runs: dict[str, Result]) -> str:
     lines = ["# Gallery", "", INTRODUCTION, "", "![Colours of the causes](pictures/legend.svg)", ""]
     for case in cases:
         lines += [f"## {case.title}", "", f"On {case.shape}. {case.about}", ""]
-        lines += ["| board | time | x floor | io_efficiency | bus | |", "|---|--:|--:|--:|--:|---|"]
+        lines += ["| board | time | x bound | io_efficiency | bus | |", "|---|--:|--:|--:|--:|---|"]
         for board in BOARDS:
             name = name_of(case, board)
             cells = " | ".join(figures(runs[name]))
@@ -137,24 +137,28 @@ def readme(cases: Iterable[Any], runs: dict[str, Result]) -> str:
     return "\n".join([*lines, ABOUT])
 
 
-def index(cases: Iterable[Any], runs: dict[str, Result]) -> str:
-    """The gallery for a browser."""
+def index(cases: Iterable[Any], runs: dict[str, Result], *, pages: bool) -> str:
+    """The gallery for a browser; `pages`: the one beside the full pages, with links to them."""
     causes = dict.fromkeys(
         name for run in runs.values() for name, total in run.metrics.where_time_went.items() if total
     )
     parts = [
         f"<p>{esc(INTRODUCTION)}</p>",
-        "<p>The full pages behind the links are made by <code>python reports/build.py --pages</code>.</p>",
+        "<p>The full page of each run is behind the name of its board.</p>"
+        if pages
+        else "<p>The full page of each run, in <code>pages/index.html</code>, is made by "
+        "<code>python reports/build.py --pages</code>.</p>",
         swatches(causes),
     ]
     for case in cases:
         rows = []
         for board in BOARDS:
             name = name_of(case, board)
-            picture = f'<img src="pictures/{name}.svg" alt="Bandwidth and causes of {name}">'
-            link = f'<a href="pages/{name}.html">{board}</a>'
+            folder = "../pictures" if pages else "pictures"
+            picture = f'<img src="{folder}/{name}.svg" alt="Bandwidth and causes of {name}">'
+            link = f'<a href="{name}.html">{board}</a>' if pages else board
             rows.append((link, *map(esc, figures(runs[name])), f"{picture}<br>{esc(words(case, runs[name]))}"))
-        heads = ("board", "time", "x floor", "io_efficiency", "bus", "what to look at")
+        heads = ("board", "time", "x bound", "io_efficiency", "bus", "what to look at")
         parts.append(
             f'<section id="{case.name}"><h2>{esc(case.title)}</h2><p>On {esc(case.shape)}. {esc(case.about)}</p>'
             f"{table(heads, rows, range(1, 5))}</section>"
@@ -174,12 +178,13 @@ def build(target: Path, *, rerun: bool = False, pages: bool = False, cases: Iter
             made[target / "pictures" / f"{name_of(case, board)}.svg"] = small_picture(run, longest)
     made[target / "pictures" / "legend.svg"] = legend_picture()
     made[target / "README.md"] = readme(cases, runs)
-    made[target / "index.html"] = index(cases, runs)
+    made[target / "index.html"] = index(cases, runs, pages=False)
     if pages:
+        made[target / "pages" / "index.html"] = index(cases, runs, pages=True)
         made[target / "pages" / "plotly.min.js"] = plotly_bundle()
         for name, run in runs.items():
             run.report = check_log(run.log, run.board, name=run.operator, plan=run.plan)
-            made[target / "pages" / f"{name}.html"] = page(run, home="../index.html", bundle="plotly.min.js")
+            made[target / "pages" / f"{name}.html"] = page(run, home="index.html", bundle="plotly.min.js")
     for path, text in made.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")

@@ -38,7 +38,12 @@ def test_building_twice_gives_the_same_bytes(tmp_path):
     assert len([name for name in first if name.startswith("runs/")]) == 6
     page = first["pages/reverse-mlu370-x4.html"].decode()
     assert '<script src="plotly.min.js"></script>' in page
-    assert 'href="../index.html"' in page
+    assert 'href="index.html"' in page
+    # Every link and picture of both indices leads to a file that was built.
+    for name in ("index.html", "pages/index.html"):
+        targets = re.findall(r'(?:href|src)="(?!data:)([^"#]+)"', first[name].decode())
+        assert len(targets) == {"index.html": 6, "pages/index.html": 12}[name]
+        assert [one for one in targets if not (tmp_path / "a" / name).parent.joinpath(one).exists()] == []
     assert "Split proof" in page
     assert len(page) < 600_000
 
@@ -81,6 +86,19 @@ def test_links_and_pictures_of_the_readme_are_there():
     targets = re.findall(r"\]\(([^)]+)\)", text)
     assert len(targets) == 3 * len(gallery.CASES) + 1
     assert [target for target in targets if not (REPORTS / target).exists()] == []
+
+
+def test_a_picture_has_axes_with_units(tmp_path):
+    gallery.build(tmp_path, cases=FEW)
+    for path in (tmp_path / "pictures").glob("*-*.svg"):
+        texts = re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text())
+        assert texts[0].endswith(" GB/s")
+        assert texts[1:3] == ["0", "0 us"]
+        ticks = [float(text) for text in texts[3:]]
+        assert ticks == sorted(ticks)
+        assert len(ticks) <= 7
+    legend = (tmp_path / "pictures" / "legend.svg").read_text()
+    assert all(f">{name}</text>" in legend for name in ("read", "write", "line: peak of the board", "launch overhead"))
 
 
 def test_a_run_that_is_not_what_is_said_of_it_stops_the_build(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import numpy as np
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.records import Records
-from mlusim.analysis.style import BLACK, CAUSE_COLOURS, INK, PAPER, READ, WRITE
+from mlusim.analysis.style import BLACK, CAUSE_COLOURS, INK, PAPER, READ, WRITE, time_unit
 from mlusim.analysis.table import percent, us_text
 from mlusim.units import PS_PER_S, format_bytes
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from mlusim.verifier.report import Report
 
 _WIDTH, _BAR, _CURVE, _BINS = 640, 18, 70, 160
+# Room around the axes of a small picture, and the most ticks of time.
+_LEFT, _RIGHT, _TOP, _TICKS, _MOST_TICKS = 72, 16, 8, 20, 6
 # Notebooks have dark themes; these charts do not.
 _BOX = f"background:{PAPER};color:{INK};padding:8px 12px;max-width:680px;font:13px/1.45 system-ui,sans-serif"
 _CELL = "padding:1px 12px 1px 0;text-align:left;background:none;color:" + INK
@@ -59,21 +62,23 @@ def result_html(result: Result) -> str:
 
 
 def small_picture(result: Result, longest_ps: int, width: int = 420) -> str:
-    """A run as an SVG file of its own: DRAM bandwidth under the board's peak, over where the time went.
+    """A run as an SVG file of its own: DRAM bandwidth in GB/s under the board's peak, over where the time went.
 
-    As wide as the run took beside `longest_ps`. The same run gives the same text.
+    As wide as the run took beside `longest_ps`, on an axis of time. The same run gives the same text.
     """
     metrics, records = result.metrics, Records(result.log, result.board)
     name = f"{result.operator} on {result.board.name}"
     label = _esc(f"{name}: DRAM bandwidth over {us_text(metrics.time_ps)}, and where the time went")
     body = f'<text x="0" y="20" font-family="sans-serif" font-size="13" fill="{INK}">nothing ran: no byte moved</text>'
     if metrics.time_ps:
-        part = width * metrics.time_ps / longest_ps
+        part = (width - _LEFT - _RIGHT) * metrics.time_ps / longest_ps
         peak = f'<path d="M0 0H{part:.1f}" stroke="{BLACK}" stroke-width="1.5"/>'
         areas = "".join(_bandwidth_areas(records, part))
-        body = f'<g transform="translate(0 2)">{areas}{peak}</g><g transform="translate(0 {_CURVE + 8})">'
-        body += f"{''.join(_pieces(metrics, part, _BAR))}</g>"
-    height = _CURVE + _BAR + 10
+        body = f'<g transform="translate({_LEFT} {_TOP})">{areas}{peak}{_axes(result, longest_ps, part)}</g>'
+        body += (
+            f'<g transform="translate({_LEFT} {_TOP + _CURVE + _TICKS})">{"".join(_pieces(metrics, part, _BAR))}</g>'
+        )
+    height = _TOP + _CURVE + _TICKS + _BAR + 2
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}"><title>{label}</title>'
@@ -81,16 +86,37 @@ def small_picture(result: Result, longest_ps: int, width: int = 420) -> str:
     )
 
 
+def _axes(result: Result, longest_ps: int, width: float) -> str:
+    """The peak in GB/s, and ticks of time at round values, which all runs of one `longest_ps` share."""
+    unit, scale = time_unit(longest_ps)
+    exact = longest_ps / scale / _MOST_TICKS
+    power = 10.0 ** math.floor(math.log10(exact))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= exact)
+    peak = result.metrics.peak_bandwidth_bytes_per_s / 1e9
+    parts = [f'<text x="-6" y="4">{peak:.4g} GB/s</text>', f'<text x="-6" y="{_CURVE}">0</text>']
+    ticks = []
+    for number in range(int(result.time_ps / scale / step) + 1):
+        at = width * number * step * scale / result.time_ps
+        ticks.append(f'<path d="M{at:.1f} {_CURVE}v3" stroke="{INK}"/>')
+        ticks.append(
+            f'<text x="{at:.1f}" y="{_CURVE + 13}">{number * step:.4g}{f" {unit}" if not number else ""}</text>'
+        )
+    look = f'font-family="sans-serif" font-size="10" fill="{INK}"'
+    return f'<g {look} text-anchor="end">{"".join(parts)}</g><g {look} text-anchor="middle">{"".join(ticks)}</g>'
+
+
 def legend_picture() -> str:
-    """The colours of all causes as an SVG file of its own."""
+    """The colours of all causes, of reads and writes and of the peak as an SVG file of its own."""
     columns, step, width = 5, 18, 172
+    names = [(CAUSE_COLOURS[name], text) for name, text in CAUSES.items()]
+    names += [(READ, "read"), (WRITE, "write"), (BLACK, "line: peak of the board")]
     items = "".join(
         f'<rect x="{place % columns * width + 1}" y="{place // columns * step + 3}" width="11" height="11" '
-        f'fill="{CAUSE_COLOURS[name]}" stroke="#666"/><text x="{place % columns * width + 17}" '
+        f'fill="{colour}" stroke="#666"/><text x="{place % columns * width + 17}" '
         f'y="{place // columns * step + 13}">{_esc(text)}</text>'
-        for place, (name, text) in enumerate(CAUSES.items())
+        for place, (colour, text) in enumerate(names)
     )
-    size = f'width="{columns * width}" height="{(len(CAUSES) + columns - 1) // columns * step + 4}"'
+    size = f'width="{columns * width}" height="{(len(names) + columns - 1) // columns * step + 4}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="Colours of the causes" {size}>'
         f'<rect width="100%" height="100%" fill="{PAPER}"/>'
