@@ -21,7 +21,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import mlusim  # noqa: E402 - the package beside this directory
 from mlusim.analysis.floor import LOSSES  # noqa: E402
-from mlusim.analysis.notebook import legend_picture, small_picture, swatches  # noqa: E402
+from mlusim.analysis.notebook import legend_picture, small_picture  # noqa: E402
 from mlusim.analysis.page.embed import plotly_bundle  # noqa: E402
 from mlusim.analysis.page.html import page  # noqa: E402
 from mlusim.analysis.page.pages import document  # noqa: E402
@@ -139,22 +139,19 @@ def readme(cases: Iterable[Any], runs: dict[str, Result]) -> str:
 
 def index(cases: Iterable[Any], runs: dict[str, Result], *, pages: bool) -> str:
     """The gallery for a browser; `pages`: the one beside the full pages, with links to them."""
-    causes = dict.fromkeys(
-        name for run in runs.values() for name, total in run.metrics.where_time_went.items() if total
-    )
+    folder = "../pictures" if pages else "pictures"
     parts = [
         f"<p>{esc(INTRODUCTION)}</p>",
         "<p>The full page of each run is behind the name of its board.</p>"
         if pages
         else "<p>The full page of each run, in <code>pages/index.html</code>, is made by "
         "<code>python reports/build.py --pages</code>.</p>",
-        swatches(causes),
+        f'<p><img src="{folder}/legend.svg" alt="Colours of the causes"></p>',
     ]
     for case in cases:
         rows = []
         for board in BOARDS:
             name = name_of(case, board)
-            folder = "../pictures" if pages else "pictures"
             picture = f'<img src="{folder}/{name}.svg" alt="Bandwidth and causes of {name}">'
             link = f'<a href="{name}.html">{board}</a>' if pages else board
             rows.append((link, *map(esc, figures(runs[name])), f"{picture}<br>{esc(words(case, runs[name]))}"))

@@ -42,7 +42,7 @@ def test_building_twice_gives_the_same_bytes(tmp_path):
     # Every link and picture of both indices leads to a file that was built.
     for name in ("index.html", "pages/index.html"):
         targets = re.findall(r'(?:href|src)="(?!data:)([^"#]+)"', first[name].decode())
-        assert len(targets) == {"index.html": 6, "pages/index.html": 12}[name]
+        assert len(targets) == {"index.html": 7, "pages/index.html": 13}[name]
         assert [one for one in targets if not (tmp_path / "a" / name).parent.joinpath(one).exists()] == []
     assert "Split proof" in page
     assert len(page) < 600_000
@@ -92,6 +92,8 @@ def test_a_picture_has_axes_with_units(tmp_path):
     gallery.build(tmp_path, cases=FEW)
     for path in (tmp_path / "pictures").glob("*-*.svg"):
         texts = re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text())
+        if texts == ["nothing ran: no byte moved"]:
+            continue
         assert texts[0].endswith(" GB/s")
         assert texts[1:3] == ["0", "0 us"]
         ticks = [float(text) for text in texts[3:]]

@@ -39,6 +39,7 @@ Rows = Sequence[dict[str, Any]]
 _COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 _DASHES: tuple[Any, ...] = ("-", "--", ":", "-.")
 MAX_LINES = len(_COLOURS) * len(_DASHES)
+_CLOSE = 0.01
 _MARKERS = {1: "o", 2: "s", 3: "^", 0: "D"}
 _BANDS = {1: "#F7F7F7", 2: "#E4EEF6", 3: "#FBEBDD", 0: "#EEEEEE"}
 
@@ -204,8 +205,21 @@ def _lines(rows: Rows, column: str, others: Sequence[str], scale: Scale) -> list
     return list(found.values())
 
 
+def _beneath(lines: list[dict[Any, float]]) -> list[int]:
+    """The number of later lines that coincide with each line: within 1 % of the largest value, at two points or all."""
+    most = max((abs(value) for line in lines for value in line.values()), default=0.0)
+
+    def coincide(one: dict[Any, float], other: dict[Any, float]) -> bool:
+        shared = one.keys() & other.keys()
+        close = sum(abs(one[x] - other[x]) <= _CLOSE * most for x in shared)
+        return bool(shared) and close >= min(2, len(shared))
+
+    return [sum(coincide(line, other) for other in lines[number + 1 :]) for number, line in enumerate(lines)]
+
+
 def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) -> None:
     values = []
+    beneath = _beneath([{x: row[panel.column] for x, _, row in line.points if panel.column in row} for line in lines])
     for number, line in enumerate(lines):
         points = [(x, tier, row[panel.column] * panel.factor) for x, tier, row in line.points if panel.column in row]
         if not points:
@@ -214,11 +228,19 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
         places, heights = [x for x, _, _ in points], [y for _, _, y in points]
         # Between names there is nothing: the line only shows what belongs together.
         faint = 1.0 if scale.numeric else 0.35
-        axes.plot(places, heights, color=colour, linestyle=_dash(number), alpha=faint, zorder=3)
+        # A line beneath others that coincide with it is wider than they are, so that it shows at their sides.
+        width, order = 1.5 + 2.5 * beneath[number], 3 + number / len(lines)
+        axes.plot(
+            places, heights, color=colour, linestyle=_dash(number), alpha=faint, linewidth=width, zorder=order,
+            solid_capstyle="butt",
+        )  # fmt: skip
         for tier in {tier for _, tier, _ in points}:
             same = [(x, y) for x, other, y in points if other == tier]
             marker = "o" if tier is None else _MARKERS[tier]
-            axes.plot(*zip(*same, strict=True), color=colour, linestyle="", marker=marker, markersize=6, zorder=4)
+            size = 6 + 3.5 * beneath[number]
+            axes.plot(
+                *zip(*same, strict=True), color=colour, linestyle="", marker=marker, markersize=size, zorder=order
+            )
         values += [y for _, _, y in points]
     for number, line in enumerate(lines):
         # At the foot of the panel, each line's a little beside the last, so that none hides another.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,7 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.options import DIRECTORY, FILE, check_directory, output_options
-from mlusim.errors import InputError
+from mlusim.cli.saved_or_run import run_of
 
 if TYPE_CHECKING:
     from mlusim.explore.diff import Difference, Suggestion
@@ -45,7 +43,7 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
     from mlusim.explore.diff import what_to_try
 
     check_directory("--report", report, ("diff.html",))
-    found = compare(_run_of(before), _run_of(after))
+    found = compare(run_of(before), run_of(after))
     tries = what_to_try(found.after)
     written = []
     if report is not None:
@@ -59,30 +57,6 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
         _print(found, tries, full=full)
         for path in written:
             show.print_text(f"wrote {path}")
-
-
-def _run_of(text: str) -> Result:
-    """A saved run, or the run of `mlusim run` with these words."""
-    from mlusim.cli.entries import ENTRIES
-    from mlusim.cli.kernel_arguments import is_kernel
-    from mlusim.cli.run import run
-    from mlusim.results.result import load
-
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise InputError(f"{text!r} is no saved run, and as words of `mlusim run`: {error}") from None
-    if Path(text).exists() or not words or (len(words) == 1 and not is_kernel(words[0]) and words[0] not in ENTRIES):
-        return load(text)
-    with tempfile.TemporaryDirectory() as folder:
-        saved = Path(folder) / "run.zip"
-        try:
-            run.main([*words, "--no-data", "--quiet", "--save-run", str(saved)], "mlusim run", standalone_mode=False)
-        except click.UsageError as error:
-            raise InputError(
-                f"{text!r} is no saved run, and as words of `mlusim run`: {error.format_message()}"
-            ) from None
-        return load(saved)
 
 
 def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:

@@ -21,11 +21,14 @@ import click
 from mlusim import __version__
 from mlusim.cli.bangc import bangc
 from mlusim.cli.compare import compare
+from mlusim.cli.compile import compile_
 from mlusim.cli.completion import completion
 from mlusim.cli.demo import demo
 from mlusim.cli.devices import devices
 from mlusim.cli.diff import diff
+from mlusim.cli.explain import explain as explain_command
 from mlusim.cli.inspect import inspect
+from mlusim.cli.mcp import mcp
 from mlusim.cli.options import HelpContext
 from mlusim.cli.report import report
 from mlusim.cli.retime import retime
@@ -38,6 +41,7 @@ from mlusim.cli.verify import verify
 from mlusim.errors import BoardError, CompileError, InputError, MlusimError, VerificationError, nearest
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+_SECOND_NAMES = {"check": "verify"}
 
 
 class Program(click.Group):
@@ -87,9 +91,13 @@ class Program(click.Group):
                 path, command = [*path, word], found
         return " ".join(path)
 
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, or of a second one that it has."""
+        return super().get_command(ctx, _SECOND_NAMES.get(cmd_name, cmd_name))
+
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As click does it; the message says which commands there are."""
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             near = nearest(args[0], self.commands)
             raise click.UsageError(f"no command {args[0]!r}; {near}there are {', '.join(self.commands)}", ctx)
         return super().resolve_command(ctx, args)
@@ -210,6 +218,7 @@ for _command in (
     verify,
     compare,
     diff,
+    explain_command,
     inspect,
     demo,
     devices,
@@ -219,6 +228,8 @@ for _command in (
     tune,
     validate,
     bangc,
+    compile_,
+    mcp,
     completion,
 ):
     program.add_command(_command)

@@ -166,7 +166,9 @@ def read_inputs(
     missing = [flags[name] for name in flags if name not in given]
     if missing:
         random = ", or --shape for random inputs" if not given else ""
-        raise InputError(f"missing {' and '.join(missing)}{random}; see `mlusim run {command.name} --help`")
+        context = click.get_current_context(silent=True)
+        path = context.command_path if context else f"mlusim run {command.name}"
+        raise InputError(f"missing {' and '.join(missing)}{random}; see `{path} --help`")
     random_only = {attribute.name: flag(attribute.name) for attribute in command.example_attributes}
     for name, option in {"random_dtype": flag(command.data_option), "seed": "--seed", **random_only}.items():
         if options[name] is not None:

@@ -91,7 +91,7 @@ class Difference:
 
 def diff(before: Result, after: Result) -> Difference:
     """Compare two runs, of whatever kernels and boards."""
-    causes = _shares(before.metrics.where_time_went, before), _shares(after.metrics.where_time_went, after)
+    causes = shares(before.metrics.where_time_went, before), shares(after.metrics.where_time_went, after)
     return Difference(
         before=before,
         after=after,
@@ -102,7 +102,7 @@ def diff(before: Result, after: Result) -> Difference:
     )
 
 
-def _shares(core_ps: Mapping[Any, int], result: Result) -> dict[Any, int]:
+def shares(core_ps: Mapping[Any, int], result: Result) -> dict[Any, int]:
     """Core-picoseconds as whole picoseconds per core on average; they sum to the run's time exactly."""
     cores = result.board.cores
     found = {name: total // cores for name, total in core_ps.items()}
@@ -111,6 +111,14 @@ def _shares(core_ps: Mapping[Any, int], result: Result) -> dict[Any, int]:
     for name in sorted(core_ps, key=lambda name: -(core_ps[name] % cores))[:rest]:
         found[name] += 1
     return found
+
+
+def source_text(result: Result, file: str, line: int) -> str:
+    """The text of a source line, its number where the source is not known, `OTHER` for no line."""
+    lines = result.sources.get(file, "").splitlines()
+    if 0 < line <= len(lines):
+        return lines[line - 1].strip()
+    return f"line {line}" if line else OTHER
 
 
 def _lines(before: Result, after: Result) -> list[LineChange]:
@@ -126,11 +134,9 @@ def _lines(before: Result, after: Result) -> list[LineChange]:
 def _by_line(result: Result) -> dict[tuple[str, str, str, int], tuple[int, int]]:
     """(file, function, text, how many such lines before it) -> line number and time."""
     totals = {(one.file, one.line, one.function): int(one.spent_ps.sum()) for one in result.lines}
-    sources = {name: text.splitlines() for name, text in result.sources.items()}
     found: dict[tuple[str, str, str, int], tuple[int, int]] = {}
-    for (file, line, function), spent in sorted(_shares(totals, result).items()):
-        lines = sources.get(file, [])
-        text = lines[line - 1].strip() if 0 < line <= len(lines) else (f"line {line}" if line else OTHER)
+    for (file, line, function), spent in sorted(shares(totals, result).items()):
+        text = source_text(result, file, line)
         repeat = 0
         while (key := (PurePath(file).name, function, text, repeat)) in found:
             repeat += 1

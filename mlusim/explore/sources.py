@@ -318,6 +318,8 @@ def _described(function: Function, name: str, version: str, **source: str) -> Us
     alone = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
     if alone:
         raise InputError(f"{name}: {alone[0]} is a setting, because it is keyword-only: give it a default")
+    if not launches and all(one.kind in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in parameters):
+        raise InputError(f"{name} takes no core, the first parameter of a kernel: write async def {name}(core, ...)")
     if launches and len(required) != 3:  # noqa: PLR2004
         raise InputError(
             f"{name}({', '.join(required)}) is a plain function, and such a one is called as {name}(device, shape, "

@@ -143,3 +143,11 @@ def test_json_says_where_the_figures_come_from(home):
     again = mlusim.retime("a.zip", clock_hz=900_000_000)
     edited = provenance(again)["board"]
     assert (edited["edited_from"], edited["edited"]) == ("mlu370-x4", ["clock_hz"])
+
+
+@pytest.mark.parametrize(
+    "words", ["k.py --shape 4096", "k.py:add --shape 4096", "mlusim run k.py --shape 4096", "run k.py --shape 4096"]
+)
+def test_a_run_may_be_named_as_it_is_on_the_command_line(home, words):
+    found = json.loads(call("diff", words, "k.py:add --shape 4096", "--json"))
+    assert found["time_ps"] == 0

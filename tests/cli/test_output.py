@@ -63,12 +63,14 @@ DOES = {
     "validate": ("validate", "fill-one"),
     "verify": ("verify", *SMALL),
     "diff": ("diff", "run.zip", "run.zip"),
+    "explain": ("explain", "run.zip"),
+    "compile": ("compile", Path(__file__).parents[1] / "bangc" / "kernels" / "basics.mlu"),
     "inspect": ("inspect", "run.zip", "--at", "1us"),
 }
 
 
 def test_every_command_is_here():
-    assert {name.partition(",")[0].partition(" ")[0] for name in DOES} == set(main.commands) - {"completion"}
+    assert {name.partition(",")[0].partition(" ")[0] for name in DOES} == set(main.commands) - {"completion", "mcp"}
 
 
 @pytest.mark.parametrize("name", DOES)
@@ -93,10 +95,11 @@ def test_quiet_prints_nothing(folder, name):
 def test_what_writes_a_file_has_the_short_option_for_it(name):
     options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
     assert ("-o" in options) == (
-        name.partition(" ")[0] not in ("compare", "tune", "completion", "diff", "bangc", "inspect")
+        name.partition(" ")[0]
+        not in ("compare", "tune", "completion", "diff", "bangc", "inspect", "explain", "compile", "mcp")
     )
-    assert "-q" in options or name == "completion"
-    assert "--json" in options or name == "completion"
+    assert "-q" in options or name in ("completion", "mcp")
+    assert "--json" in options or name in ("completion", "mcp")
 
 
 @pytest.mark.parametrize("name", ENTRIES)

@@ -70,6 +70,9 @@ def home(tmp_path, monkeypatch):
         ("summary", ("run", "cast", "--shape", "64", "--dtype", "int8"), 0),
         ("diff", ("diff", "k.py --shape 64", "k.py --shape 4096"), 0),
         ("verification", ("verify", "k.py", "--shape", "64"), 1),
+        ("explain", ("explain", "k.py --shape 4096"), 0),
+        ("compile", ("compile", "k.py"), 0),
+        ("compile", ("compile", "gone.mlu"), 1),
     ],
 )
 def test_what_is_printed_is_as_its_schema_says(home, name, words, code):

@@ -160,3 +160,20 @@ def test_more_lines_than_can_be_told_apart_and_none():
     with pytest.raises(InputError, match=r"^nothing to draw: no point is done; the first: .*rank 2"):
         here("tin_shift", shape=[(2, 2), (3, 3)]).plot(against="shape")
     assert check_plot(rows[: 2 * MAX_LINES], ["a", "b"], ["time"], "b") == "b"
+
+
+def test_lines_that_coincide_are_wider_beneath(tmp_path):
+    found = here("cast", shape=65536, dtype="float16", strategy="all", nram_bytes=[32768, 65536, 131072])
+    times = {row["strategy"]: [] for row in found.rows}
+    for row in found.rows:
+        times[row["strategy"]].append(row["time_us"])
+    assert len(times) == 3
+    assert len({tuple(one) for one in times.values()}) < 3, "strategies that give one plan coincide"
+    axes = found.plot(None, metrics=["time"]).axes[0]
+    lines = [line for line in axes.lines if len(line.get_xdata()) == 3 and line.get_linestyle() == "-"]
+    widths = [line.get_linewidth() for line in lines]
+    orders = [line.get_zorder() for line in lines]
+    assert orders == sorted(orders)
+    for number, (name, other) in enumerate(zip(list(times), list(times)[1:], strict=False)):
+        if times[name] == times[other]:
+            assert widths[number] > widths[number + 1]

@@ -1,0 +1,79 @@
+"""`mlusim compile FILE...`: whether kernels compile or load, and what their parameters are; no kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.options import device_option, output_options
+from mlusim.errors import InputError
+
+_HELP = """\
+Compile BANG C files, or load Python files: their kernels, the parameters, and what is wrong. No kernel runs.
+
+Loading a Python file runs what it has at its top level. Exit code 1 where a file has an error.
+
+\b
+Examples:
+  mlusim compile add.py kernel.mlu
+  mlusim compile add.py --json
+"""
+
+
+@click.command(name="compile", help=_HELP, short_help="Compile or load kernels: their parameters, their errors.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@device_option
+@output_options
+def compile_(*, files: Sequence[str], device: Any, as_json: bool, quiet: bool) -> int:
+    """Compile or load kernels."""
+    for file in files:
+        if Path(file).suffix not in {".py", ".mlu"}:
+            raise InputError(f"{file} is no kernel's file: name a .py or a .mlu file")
+    found = [_loaded(file) if file.endswith(".py") else _compiled(file, device) for file in files]
+    if as_json:
+        show.print_json({"ok": not any(one["error"] for one in found), "files": found})
+    elif not quiet:
+        for one in found:
+            show.print_text(f"{one['file']}: {one['error'] or 'compiles'}")
+            for name, parameters in one["kernels"].items():
+                show.print_text(f"  {name}" if parameters is None else f"  {name}({', '.join(parameters)})")
+    return int(any(one["error"] for one in found))
+
+
+def _loaded(file: str) -> dict[str, Any]:
+    """A Python file: its kernels with their parameters, tensors first, then settings with their defaults."""
+    import ast
+
+    from mlusim.explore.sources import kernel_of
+
+    kernels: dict[str, list[str]] = {}
+    try:
+        body = ast.parse(Path(file).read_text(encoding="utf-8"), file).body
+        for node in body:
+            if isinstance(node, ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                kernel = kernel_of(f"{file}:{node.name}")
+                settings = (f"{name}={value!r}" for name, value in kernel.settings.items())
+                kernels[node.name] = [*kernel.tensors, *settings]
+        error = "" if kernels else "it has no kernel, an `async def` whose first parameter is the core"
+    except SyntaxError as fault:
+        error = f"line {fault.lineno}: SyntaxError: {fault.msg}"
+    except (OSError, ValueError) as fault:
+        error = f"cannot be read: {getattr(fault, 'strerror', None) or fault}"
+    except InputError as fault:
+        error = fault.message
+    return {"file": file, "error": error, "kernels": kernels}
+
+
+def _compiled(file: str, device: Any) -> dict[str, Any]:
+    """A BANG C file: its entries, and the intrinsics that are missing. Their parameters are C++ types: not listed."""
+    from mlusim.bangc.survey import survey
+
+    if not Path(file).is_file():
+        return {"file": file, "error": "cannot be read: No such file or directory", "kernels": {}}
+    (found,) = survey([file], device)
+    missing = f"missing intrinsics: {', '.join(found.missing)}" if found.missing else ""
+    return {"file": file, "error": found.error or missing, "kernels": dict.fromkeys(found.entries)}

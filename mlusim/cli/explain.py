@@ -1,0 +1,75 @@
+"""`mlusim explain RUN`: where the time of a run went, line by line, and what to try."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mlusim.cli import show
+from mlusim.cli.options import FILE, output_options
+from mlusim.cli.saved_or_run import run_of
+
+if TYPE_CHECKING:
+    from mlusim.explore.explanation import Explanation
+
+_HELP = """\
+Explain the time of one run: what it lost above its lower bound, which lines took it, and what to try.
+
+RUN is a saved run, or the words after `mlusim run` in quotes, which then runs (timing only). What to try is predicted
+by retiming the run on a board without the loss: the most that a change could bring.
+
+\b
+Examples:
+  mlusim explain run.zip
+  mlusim explain "tin_shift --shape 2,8,256,196 --strategy tight"
+  mlusim explain "add.py:add --shape 1000000 --set tile=1024" --json
+"""
+_SHOWN = 8
+
+
+@click.command(help=_HELP, short_help="What a run lost its time to, and what to try.")
+@click.argument("run", type=FILE, metavar="RUN")
+@click.option("--full", is_flag=True, help=f"All lines, not the first {_SHOWN}.")
+@output_options
+def explain(*, run: str, full: bool, as_json: bool, quiet: bool) -> None:
+    """Explain the time of one run."""
+    from mlusim.explore.explanation import explain as explained
+
+    found = explained(run_of(run))
+    if as_json:
+        show.print_json(found.to_json())
+    elif not quiet:
+        _print(found, full=full)
+
+
+def _print(found: Explanation, *, full: bool) -> None:
+    from mlusim.analysis.breakdown import CAUSES
+    from mlusim.analysis.floor import LOSSES
+    from mlusim.analysis.table import percent, us_text
+
+    result = found.result
+    show.print_text(f"{result.operator} on {result.board.name}: {us_text(result.time_ps)}")
+    show.print_text(f"{us_text(found.above_ps)} of it above the lower bound of {us_text(result.floor.time_ps)}\n")
+    losses = sorted(found.losses_ps.items(), key=lambda item: -item[1])
+    rows = [(f"{value / 1e6:.2f}", LOSSES[name]) for name, value in losses if value]
+    if rows:
+        show.print_columns(("us", "lost to"), rows, right=(0,))
+    lines = found.lines if full else found.lines[:_SHOWN]
+    cells = [
+        (
+            f"{line.time_ps / 1e6:.2f}",
+            f"{line.file}:{line.line}" if line.file else "",
+            CAUSES[max(line.causes_ps, key=lambda name: line.causes_ps[name])],
+            line.text if full else line.text[:40],
+        )
+        for line in lines
+    ]
+    if cells:
+        show.print_text("")
+        show.print_columns(("us", "line", "mostly", "source"), cells, right=(0,), keys=2)
+    if found.what_to_try:
+        show.print_text("\nWhat to try. Predictions by retiming, of the most that each would bring:")
+    for idea in found.what_to_try:
+        saved = percent(1 - idea.time_ps / result.time_ps)
+        show.print_text(f"  {us_text(idea.time_ps)} ({saved} less) if {idea.assumption}:\n      {idea.change}")

@@ -1,0 +1,161 @@
+"""`mlusim mcp`: a server of the Model Context Protocol on standard input and output, one line of JSON a message.
+
+Its tools are commands of the program, each in a process of its own, so that no kernel ends or blocks the server.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import click
+
+from mlusim.version import __version__
+
+_VERSIONS = ("2025-06-18", "2025-03-26", "2024-11-05")
+_INVALID_REQUEST, _NO_METHOD, _INVALID_PARAMS, _PARSE_ERROR = -32600, -32601, -32602, -32700
+_HELP = """\
+Serve the tools compile, check, run, diff and explain to a program, by the Model Context Protocol (MCP) on standard
+input and output.
+
+A tool takes `words`, those that its command has on the command line, and gives the command's JSON. A client's
+configuration is the command `mlusim` with the argument `mcp`; files are found from the directory that it starts in.
+
+\b
+Examples:
+  mlusim mcp < requests.jsonl
+  {"mcpServers": {"mlusim": {"command": "mlusim", "args": ["mcp"]}}}
+"""
+
+
+class Tool(NamedTuple):
+    """A tool: the command that it is, and what it is for."""
+
+    command: str
+    about: str
+
+
+TOOLS: Mapping[str, Tool] = {
+    "compile": Tool("compile", "Compile .mlu files or load .py files: kernels, parameters, errors. words: FILE..."),
+    "check": Tool(
+        "verify",
+        "Run a kernel and check it: races, bytes read unwritten, hangs, wrong results; each with lines, rule, remedy. "
+        'words: ["add.py:add", "--shape", "100000", "--reference", "add.py:expected"]',
+    ),
+    "run": Tool(
+        "run",
+        "Run a kernel or an operator: time, bytes, where the time went. "
+        'words: ["add.py:add", "--shape", "100000", "--set", "tile=4096", "--save-run", "a.zip"]',
+    ),
+    "diff": Tool("diff", 'Compare two runs by cause, line and figure. words: ["a.zip", "b.zip"]'),
+    "explain": Tool(
+        "explain", 'What a run lost its time to, by line, and predictions of what would help. words: ["a.zip"]'
+    ),
+}
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "words": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "arguments and options as on the command line; --help describes them",
+        },
+        "timeout_s": {"type": "number", "default": 300, "description": "the process ends after that many seconds"},
+    },
+    "required": ["words"],
+}
+
+
+class _RequestError(Exception):
+    """A request that gets an error of the protocol: its code and message."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@click.command(help=_HELP, short_help="Serve tools to a program, by the Model Context Protocol.")
+def mcp() -> None:
+    """Serve tools to a program."""
+    for line in sys.stdin:
+        if line.strip():
+            answer = respond(line)
+            if answer is not None:
+                click.echo(json.dumps(answer))
+                sys.stdout.flush()
+
+
+def respond(line: str) -> dict[str, Any] | None:
+    """The answer to a message of JSON-RPC 2.0; None for a notification."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return _error(None, _PARSE_ERROR, "the line is not JSON")
+    if not isinstance(message, dict) or not isinstance(message.get("method"), str):
+        return _error(None, _INVALID_REQUEST, "a message is an object with a method")
+    if "id" not in message:
+        return None
+    parameters = message.get("params", {})
+    if not isinstance(parameters, dict):
+        return _error(message["id"], _INVALID_PARAMS, "params is an object")
+    try:
+        return {"jsonrpc": "2.0", "id": message["id"], "result": _result(message["method"], parameters)}
+    except _RequestError as error:
+        return _error(message["id"], error.code, str(error))
+
+
+def _error(number: Any, code: int, message: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}}
+
+
+def _result(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    match method:
+        case "initialize":
+            wanted = parameters.get("protocolVersion")
+            return {
+                "protocolVersion": wanted if wanted in _VERSIONS else _VERSIONS[0],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "mlusim", "version": __version__},
+            }
+        case "ping":
+            return {}
+        case "tools/list":
+            return {
+                "tools": [
+                    {"name": name, "description": tool.about, "inputSchema": _SCHEMA} for name, tool in TOOLS.items()
+                ]
+            }
+        case "tools/call":
+            return _call(parameters.get("name"), parameters.get("arguments", {}))
+    raise _RequestError(_NO_METHOD, f"no method {method!r}")
+
+
+def _call(name: Any, arguments: Any) -> dict[str, Any]:
+    """Run a command. What goes wrong in it is the tool's answer, for the program to read."""
+    tool = TOOLS.get(name) if isinstance(name, str) else None
+    if tool is None:
+        raise _RequestError(_INVALID_PARAMS, f"no tool {name!r}; there are {', '.join(TOOLS)}")
+    words = arguments.get("words") if isinstance(arguments, dict) else None
+    if not isinstance(words, list) or not all(isinstance(word, str) and "\0" not in word for word in words):
+        raise _RequestError(_INVALID_PARAMS, f"words of {name}: a list of texts, as on the command line")
+    seconds = arguments.get("timeout_s", _SCHEMA["properties"]["timeout_s"]["default"])  # type: ignore[index]
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise _RequestError(_INVALID_PARAMS, f"timeout_s={seconds!r}: a number of seconds above 0")
+    command = [sys.executable, "-m", "mlusim", tool.command, *words]
+    if not {"--help", "-h", "--json"} & {*words}:
+        command.append("--json")
+    try:
+        done = subprocess.run(  # noqa: S603 - the program itself
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return _content(f"error: not done after {seconds} s; give a smaller shape, or a larger timeout_s", failed=True)
+    # A check that finds errors has done its work: its findings are the answer.
+    return _content(done.stdout or done.stderr.strip(), failed=not done.stdout)
+
+
+def _content(text: str, *, failed: bool) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text}], "isError": failed}

@@ -1,0 +1,42 @@
+"""A run on the command line: a saved one, or the words of `mlusim run`, which then runs."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mlusim.errors import InputError
+
+if TYPE_CHECKING:
+    from mlusim.results.result import Result
+
+
+def run_of(text: str) -> Result:
+    """A saved run, or the run, timing only, of `mlusim run` with these words. Raises `InputError`."""
+    from mlusim.cli.entries import ENTRIES
+    from mlusim.cli.kernel_arguments import is_kernel
+    from mlusim.cli.run import run
+    from mlusim.results.result import load
+
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{text!r} is no saved run, and as words of `mlusim run`: {error}") from None
+    # What was copied from a shell begins with the command.
+    for command in ("mlusim", "run"):
+        words = words[1:] if words[:1] == [command] and len(words) > 1 else words
+    if not (words and (is_kernel(words[0]) or words[0] in ENTRIES or (len(words) > 1 and not Path(text).exists()))):
+        return load(text)
+    with tempfile.TemporaryDirectory() as folder:
+        saved = Path(folder) / "run.zip"
+        try:
+            run.main([*words, "--no-data", "--quiet", "--save-run", str(saved)], "mlusim run", standalone_mode=False)
+        except click.UsageError as error:
+            raise InputError(
+                f"{text!r} is no saved run, and as words of `mlusim run`: {error.format_message()}"
+            ) from None
+        return load(saved)

@@ -1,0 +1,90 @@
+"""One run explained: its losses above the lower bound, the lines that took its time, and what to try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from mlusim.analysis.breakdown import CAUSES
+from mlusim.explore.diff import Suggestion, shares, source_text, what_to_try
+from mlusim.results.result import Result
+
+
+class LineTime(NamedTuple):
+    """A source line and its time, per core on average.
+
+    Attributes:
+        file, line, function: where; empty and 0 for the time of no operation.
+        text: of the line; empty where the source is not known.
+        time_ps: of all causes; the lines sum to the run's time exactly.
+        causes_ps: by cause.
+    """
+
+    file: str
+    line: int
+    function: str
+    text: str
+    time_ps: int
+    causes_ps: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Why a run took its time.
+
+    Attributes:
+        result: the run.
+        above_ps: its time less its lower bound.
+        losses_ps: that time by what it was lost to, per core on average.
+        lines: by source line, the longest first.
+        what_to_try: the changes that would save most, as predictions.
+    """
+
+    result: Result
+    above_ps: int
+    losses_ps: Mapping[str, int]
+    lines: Sequence[LineTime]
+    what_to_try: Sequence[Suggestion]
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        result = self.result
+        return {
+            "format": "mlusim-explain/1",
+            "operator": result.operator,
+            "strategy": result.strategy,
+            "board": result.board.name,
+            "time_ps": result.time_ps,
+            "lower_bound_ps": result.floor.time_ps,
+            "io_efficiency": result.io_efficiency,
+            "losses_ps": dict(self.losses_ps),
+            "lines": [line._asdict() for line in self.lines],
+            "what_to_try": [{**one._asdict(), "prediction": True} for one in self.what_to_try],
+        }
+
+
+def explain(result: Result) -> Explanation:
+    """Explain the time of a run."""
+    cores = result.board.cores
+    totals = {number: int(one.spent_ps.sum()) for number, one in enumerate(result.lines)}
+    times = shares(totals, result)
+    lines = [
+        LineTime(
+            PurePath(one.file).name,
+            one.line,
+            one.function,
+            source_text(result, one.file, one.line),
+            times[number],
+            {name: spent // cores for name, spent in zip(CAUSES, one.spent_ps.tolist(), strict=True) if spent},
+        )
+        for number, one in enumerate(result.lines)
+    ]
+    return Explanation(
+        result=result,
+        above_ps=result.time_ps - result.floor.time_ps,
+        losses_ps={name: total // cores for name, total in result.floor.losses_ps.items()},
+        lines=sorted(lines, key=lambda line: -line.time_ps),
+        what_to_try=what_to_try(result),
+    )

@@ -1,0 +1,171 @@
+"""`mlusim mcp`, `compile` and `explain`: what a program asks of a kernel, and the answers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from mlusim.cli import main
+from mlusim.cli.mcp import respond
+
+KERNEL = """\
+async def add(core, x, y, out, tile=1024):
+    if core.is_memory_core:
+        return
+    a = core.nram.alloc(tile, x.dtype)
+    b = core.nram.alloc(tile, x.dtype)
+    for start in range(core.task_id * tile, x.size, core.task_dim * tile):
+        n = min(tile, x.size - start)
+        core.memcpy_async(a[:n], x[start : start + n])
+        core.memcpy_async(b[:n], y[start : start + n])
+        core.add(a[:n], a[:n], b[:n])
+        await core.memcpy(out[start : start + n], a[:n])
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "add.py").write_text(KERNEL)
+    return tmp_path
+
+
+def ask(method, /, number=1, **params):
+    return respond(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
+
+
+def call(name, *words, **more):
+    result = ask("tools/call", name=name, arguments={"words": list(words), **more})["result"]
+    return result["content"][0]["text"], result["isError"]
+
+
+def test_a_session_over_the_streams_mends_a_kernel(home):
+    server = subprocess.Popen(
+        [sys.executable, "-m", "mlusim", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=home
+    )
+
+    def send(number, method, **params):
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        print(json.dumps(message if number is None else message | {"id": number}), file=server.stdin, flush=True)
+        return None if number is None else json.loads(server.stdout.readline())
+
+    def tool(number, name, *words):
+        answer = send(number, "tools/call", name=name, arguments={"words": list(words)})
+        assert answer["id"] == number
+        return json.loads(answer["result"]["content"][0]["text"])
+
+    with server:
+        began = send(1, "initialize", protocolVersion="2025-03-26")
+        assert began["result"]["protocolVersion"] == "2025-03-26"
+        assert send(None, "notifications/initialized") is None
+        names = [one["name"] for one in send(2, "tools/list")["result"]["tools"]]
+        assert names == ["compile", "check", "run", "diff", "explain"]
+        assert tool(3, "compile", "add.py")["files"][0]["kernels"] == {"add": ["x", "y", "out", "tile=1024"]}
+        tool(4, "run", "add.py:add", "--shape", "8192", "--save-run", "before.zip")
+        number = 5
+        while not (found := tool(number, "check", "add.py:add", "--shape", "8192"))["ok"]:
+            fault = next(one for one in found["findings"] if one["severity"] == "error")
+            lines = (home / "add.py").read_text().splitlines()
+            lines.insert(max(site["line"] for site in fault["sites"]) - 1, f"        await core.{fault['sync']}()")
+            (home / "add.py").write_text("\n".join(lines) + "\n")
+            number += 1
+            assert number < 9
+        assert number > 5
+        tool(20, "run", "add.py:add", "--shape", "8192", "--save-run", "after.zip")
+        change = tool(21, "diff", "before.zip", "after.zip")
+        assert sum(change["causes_ps"].values()) == change["time_ps"] > 0
+        why = tool(22, "explain", "after.zip")
+        assert sum(line["time_ps"] for line in why["lines"]) == why["time_ps"]
+        assert any(line["text"] == "await core.sync_io()" for line in why["lines"]) or why["what_to_try"]
+        server.stdin.close()
+    assert server.returncode == 0
+
+
+def test_what_goes_wrong_in_a_tool_is_its_answer():
+    text, failed = call("run", "add.py:add", "--shpe", "3")
+    assert failed
+    assert "No such option '--shpe'" in text
+    text, failed = call("compile", "gone.py")
+    assert not failed
+    assert "No such file" in json.loads(text)["files"][0]["error"]
+    text, failed = call("check", "add.py:add", "--shape", "8192", timeout_s=0.01)
+    assert failed
+    assert "not done after 0.01 s" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "message"),
+    [
+        ("nonsense", -32700, "not JSON"),
+        ("[1]", -32600, "an object with a method"),
+        ('{"id": 1, "method": 3}', -32600, "an object with a method"),
+        ('{"id": 1, "method": "tools/call", "params": []}', -32602, "params is an object"),
+        ('{"id": 1, "method": "resources/list"}', -32601, "no method 'resources/list'"),
+        ('{"id": 1, "method": "tools/call", "params": {"name": "rm"}}', -32602, "no tool 'rm'; there are compile"),
+        ('{"id": 1, "method": "tools/call", "params": {"name": "run"}}', -32602, "words of run: a list of texts"),
+        (
+            '{"id": 1, "method": "tools/call", "params": {"name": "run", "arguments": {"words": [], "timeout_s": 0}}}',
+            -32602,
+            "timeout_s=0: a number of seconds above 0",
+        ),
+    ],
+)
+def test_a_message_that_is_none_gets_an_error(line, code, message):
+    error = respond(line)["error"]
+    assert error["code"] == code
+    assert message in error["message"]
+
+
+def test_a_notification_gets_no_answer():
+    assert respond('{"jsonrpc": "2.0", "method": "notifications/cancelled"}') is None
+
+
+def test_a_version_that_is_not_known_is_answered_with_ours():
+    assert ask("initialize", protocolVersion="1999-01-01")["result"]["protocolVersion"] == "2025-06-18"
+    assert ask("ping")["result"] == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("async def f(:\n", "line 1: SyntaxError"),
+        ("x = 1\n", "it has no kernel, an `async def` whose first parameter is the core"),
+        (
+            "async def f():\n    pass\n",
+            "f takes no core, the first parameter of a kernel: write async def f(core, ...)",
+        ),
+        ("raise RuntimeError('no')\nasync def f(core, out):\n    pass\n", "RuntimeError: no"),
+    ],
+)
+def test_compile_says_what_is_wrong_with_a_file(home, text, message):
+    (home / "bad.py").write_text(text)
+    done = CliRunner().invoke(main, ["compile", "bad.py", "add.py", "--json"])
+    found = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert found["ok"] is False
+    assert message in found["files"][0]["error"]
+    assert found["files"][1]["error"] == ""
+
+
+def test_explain_fits_and_sums(home):
+    (home / "add.py").write_text(KERNEL.replace("        core.add", "        await core.sync()\n        core.add"))
+    text = CliRunner().invoke(main, ["explain", "add.py:add --shape 100000"]).stdout
+    assert max(map(len, text.splitlines())) <= 100
+    assert "above the lower bound of" in text
+    assert "What to try. Predictions by retiming" in text
+    assert "core.memcpy_async(a[:n], x[start" in text
+
+
+def test_compile_takes_files_of_kernels():
+    done = CliRunner().invoke(main, ["compile", "x.npy"])
+    assert (done.exit_code, done.stderr) == (2, "error: x.npy is no kernel's file: name a .py or a .mlu file\n")
+
+
+def test_check_is_another_name_of_verify():
+    done = CliRunner().invoke(main, ["check", "add.py:add", "--shape", "8192"])
+    assert done.exit_code == 1
+    assert "race: " in done.stdout
