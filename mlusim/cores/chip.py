@@ -111,6 +111,7 @@ class Chip:
         # What the geometry of copies and vector instructions decides, worked out once for all cores.
         self.copy_geometries: dict[Any, Any] = {}
         self.vector_calls: dict[Any, Any] = {}
+        self.vector_geometries: dict[Any, Any] = {}
         # Errors that were made while the kernel runs that is running now.
         self.noted: list[MlusimError] = []
         self.queues: list[Queue] = []

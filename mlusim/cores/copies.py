@@ -318,6 +318,8 @@ def _large(issuer: Issuer, dst: View, src: View, to: Array, origin: Array) -> An
     if not (src.allocation.read_only and dst.is_contiguous):
         return to, origin
     first = dst.allocation.address + dst.offset
+    if first in deferred.looked_at:
+        return to, origin
     return DeferredLoad(deferred, first, first + dst.nbytes, origin)
 
 

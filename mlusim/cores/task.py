@@ -296,7 +296,8 @@ class Task:
     def _finish(self, _: Any = None) -> None:
         self.unit.act_until(self.now_ps)
         # What is left of a task in NRAM nobody can see.
-        self.unit.pieces.clear()
+        if self.unit.deferred is not None:
+            self.unit.deferred.restart()
         for scratch in self.scratches:
             scratch.release()
         self.finished = True

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 # In the log, where "memcpy" is a copy by a DMA engine.
 STREAM_MOVE = "bang_move"
+# Integers that a call remembers: loops over tiles use a few.
+_NUMBERS = 64
 
 
 def call(
@@ -134,12 +136,17 @@ def _issue(
     known.check(issuer, operands, views)
     effect = None
     if issuer.has_data:
-        instruction = known.instruction
-        arrays = [
-            value.typed() if value.__class__ is View else _number(issuer, instruction, operands, value)
-            for value in operands
-        ]
-        effect = partial(instruction.compute, *arrays)
+        compute = known.instruction.compute
+        if known.has_numbers:
+            effect = partial(
+                compute,
+                *[
+                    value.typed() if value.__class__ is View else _number(issuer, known, operands, value)
+                    for value in operands
+                ],
+            )
+        else:
+            effect = partial(compute, *[view.typed() for view in views])
         if known.attributes:
             effect = partial(effect, **known.attributes)
         if found is not None:
@@ -301,9 +308,14 @@ def _enqueue(
     return record
 
 
-def _number(issuer: Issuer, instruction: Instruction, operands: Sequence[Value], value: Any) -> Any:
-    """A number in the instruction's element type."""
-    return issuer.chip.quiet.run(_as_type, value, main_type(instruction, operands))
+def _number(issuer: Issuer, known: VectorCall, operands: Sequence[Value], value: Any) -> Any:
+    """A number in the instruction's element type, which the layouts of its views decide."""
+    number = known.numbers.get(value) if value.__class__ is int else None
+    if number is None:
+        number = issuer.chip.quiet.run(_as_type, value, main_type(known.instruction, operands))
+        if value.__class__ is int and len(known.numbers) < _NUMBERS:
+            known.numbers[value] = number
+    return number
 
 
 def _as_type(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:

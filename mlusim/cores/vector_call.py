@@ -45,17 +45,20 @@ class VectorCall:
         code: what a record has of it, by number.
         more_boxes: of the views beyond the first three, which stand beside the log.
         has_numbers: whether an operand is a number.
+        numbers: integers that were operands, in the element type.
     """
 
     __slots__ = (
+        "_all_in_nram",
+        "_apart",
         "_multiple",
-        "_same_start",
         "attributes",
         "code",
         "duration_ps",
         "has_numbers",
         "instruction",
         "more_boxes",
+        "numbers",
     )
 
     def __init__(
@@ -75,11 +78,11 @@ class VectorCall:
         self.code = log.records.instruction(*code)
         self.more_boxes = boxes[_RECORDED:]
         self.has_numbers = len(views) < len(operands)
+        self.numbers: dict[int, Any] = {}
         self._multiple = instruction.multiple_2xx if issuer.board.needs_aligned_vectors else 0
         # Otherwise the plain check looks at every call.
-        self._same_start = instruction.overlap is Overlap.SAME and all(
-            operand.memory == "nram" for operand in instruction.operands
-        )
+        self._all_in_nram = all(operand.memory == "nram" for operand in instruction.operands)
+        self._apart = instruction.overlap is not Overlap.SAME
 
     def check(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:
         """Raise `OperandError` or `AllocationError` where operands must not lie where they do.
@@ -89,13 +92,19 @@ class VectorCall:
         nram, multiple = issuer.unit.nram, self._multiple
         result = views[0]
         home, start = result.allocation, result.offset
-        fine = self._same_start
-        for view in views:
-            allocation, offset = view.allocation, view.offset
-            if allocation.memory is not nram or allocation.freed or (allocation is home and offset != start):
+        fine = self._all_in_nram and home.memory is nram and not home.freed
+        for view in views[1:]:
+            allocation = view.allocation
+            if allocation is home:
+                if self._apart or view.offset != start:
+                    fine = False
+            elif allocation.memory is not nram or allocation.freed:
                 fine = False
-            if multiple and ((allocation.address + offset) % ALIGNED_ADDRESS_BYTES or view.layout.nbytes % multiple):
-                fine = False
+        if multiple:
+            for view in views:
+                address = view.allocation.address + view.offset
+                if address % ALIGNED_ADDRESS_BYTES or view.layout.nbytes % multiple:
+                    fine = False
         if not fine:
             self.check_plainly(issuer, operands, views)
 
@@ -118,16 +127,22 @@ def call_key(instruction: Instruction, given: Sequence[Any]) -> tuple[Any, ...]:
             return (instruction.name, *map(_layout, given))
         except AttributeError:
             pass
-    return (
-        instruction.name,
-        *[value.layout if isinstance(value, View) else type(value) for value in given[:operands]],
-        # What has no hash is never found again.
-        *[(type(value), value if value.__hash__ is not None else object()) for value in given[operands:]],
-    )
+    key: list[Any] = [value.layout if value.__class__ is View else type(value) for value in given[:operands]]
+    # What has no hash is never found again.
+    key += [(type(value), value if value.__hash__ is not None else object()) for value in given[operands:]]
+    return (instruction.name, *key)
 
 
 def geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> Geometry:
     """The values that depend on operand shapes alone: duration, widest operand, elements of the first, boxes, count."""
+    key = (None if instruction is None else instruction.name, count, *map(_layout, views))
+    known: Geometry | None = issuer.chip.vector_geometries.get(key)
+    if known is None:
+        known = issuer.chip.vector_geometries[key] = _geometry_of(issuer, instruction, views, count)
+    return known
+
+
+def _geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> Geometry:
     widest = max(view.nbytes for view in views)
     work = Work(widest, tuple(view.size for view in views), tuple(view.itemsize for view in views), count)
     cost = stream if instruction is None else instruction.cost

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from mlusim.hardware import Board
@@ -27,24 +28,38 @@ def front(buffer: View, shape: Extents) -> View:
 
 async def copy_box(core: Core, dst: View, src: View) -> None:
     """Copy a box of any rank and wait for it: by one strided copy, or as many as the instruction's loops ask for."""
-    pieces = list(copies(dst, src, core.board))
-    if len(pieces) == 1:
-        await core.memcpy(*pieces[0])
+    if _is_one_copy(*_strided(dst, src), core.board.has_3d_memcpy):
+        await core.memcpy(dst, src)
         return
-    for piece in pieces:
+    for piece in copies(dst, src, core.board):
         core.memcpy_async(*piece)
     await core.sync_io()
 
 
+@lru_cache(maxsize=4096)
+def _is_one_copy(shape: Extents, dst: Extents, src: Extents, sizes: Extents, has_3d_memcpy: bool) -> bool:  # noqa: FBT001
+    """Whether one `__memcpy` takes a box: see `copies`. Kernels ask this of the same few boxes for every tile."""
+    loops = _loops(shape, dst, src, sizes)
+    return len(loops) <= (2 if has_3d_memcpy else 1) and max(loops, default=(0, 0))[0] <= MAX_SEGMENTS
+
+
+def _strided(dst: View, src: View) -> tuple[Extents, Extents, Extents, Extents]:
+    """Shape, strides of both sides, and their element sizes."""
+    return dst.shape, dst.strides, src.strides, (dst.itemsize, src.itemsize)
+
+
 def copy_box_async(core: Core, dst: View, src: View) -> None:
     """Issue the copies of a box; a sync must come before its data is used."""
+    if _is_one_copy(*_strided(dst, src), core.board.has_3d_memcpy):
+        core.memcpy_async(dst, src)
+        return
     for piece in copies(dst, src, core.board):
         core.memcpy_async(*piece)
 
 
 def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
     """Parts of a copy that one `__memcpy` takes each: at most two loops over segments, one before arch 300 (B)."""
-    loops = _loops(dst, src)
+    loops = _loops(*_strided(dst, src))
     allowed = 2 if board.has_3d_memcpy else 1
     if len(loops) > allowed:
         # Fewest instructions: unroll the loop of the fewest turns.
@@ -64,11 +79,11 @@ def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
     yield dst, src
 
 
-def _loops(dst: View, src: View) -> list[tuple[int, int]]:
+def _loops(shape: Extents, dst: Extents, src: Extents, sizes: Extents) -> list[tuple[int, int]]:
     """(turns, first axis) of the loops over segments that a copy needs, axes that follow each other merged."""
     loops: list[tuple[int, int]] = []
     last = (0, 0)
-    for axis, (extent, to, origin) in enumerate(zip(dst.shape, dst.strides, src.strides, strict=True)):
+    for axis, (extent, to, origin) in enumerate(zip(shape, dst, src, strict=True)):
         if extent == 1:
             continue
         if loops and last == (extent * to, extent * origin):
@@ -76,6 +91,6 @@ def _loops(dst: View, src: View) -> list[tuple[int, int]]:
         else:
             loops.append((extent, axis))
         last = (to, origin)
-    if loops and last == (dst.itemsize, src.itemsize):
+    if loops and last == sizes:
         loops.pop()
     return loops

@@ -46,13 +46,16 @@ class Deferred:
 
     Attributes:
         pieces: in no order; the list stays the same object, so that whoever holds it sees whether anything is owed.
+        looked_at: where pieces began that had to be written after all: their kernel does not only pass tiles on, and
+            later loads to there write their bytes at once.
     """
 
-    __slots__ = ("_memory", "pieces")
+    __slots__ = ("_memory", "looked_at", "pieces")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.pieces: list[Piece] = []
+        self.looked_at: set[int] = set()
 
     def put(self, first: int, last: int, source: Array) -> None:
         """Bytes [first, last) become those of `source`, of rank 1 or more, which must not change while owed."""
@@ -67,11 +70,15 @@ class Deferred:
                 source = piece.source
                 if source.itemsize != dtype.itemsize:
                     return None
-                return _reshaped(source.view(dtype), shape)
+                return _reshaped(source if source.dtype == dtype else source.view(dtype), shape)
         return None
 
     def store(self, first: int, last: int, target: Array, held: Array) -> None:
         """Store `held`, the array of [first, last), in `target`: each of its rows from where it is."""
+        for piece in self.pieces:
+            if piece.first == first and piece.last == last and piece.source.dtype == target.dtype:
+                _assign(target, piece.source)
+                return
         row_bytes = (last - first) // len(target)
         parts = []
         for piece in self.pieces:
@@ -94,23 +101,33 @@ class Deferred:
 
     def forget(self, first: int, last: int) -> None:
         """Bytes [first, last) are about to be overwritten: what they are owed does not matter any more."""
-        for piece in self.pieces[:]:
-            low, high = max(piece.first, first), min(piece.last, last)
-            if low >= high:
+        pieces = self.pieces
+        for piece in pieces[:]:
+            if piece.first >= last or piece.last <= first:
                 continue
-            self.pieces.remove(piece)
-            rest = [(piece.first, low)] * (piece.first < low) + [(high, piece.last)] * (high < piece.last)
+            pieces.remove(piece)
+            rest = []
+            if piece.first < first:
+                rest.append((piece.first, first))
+            if piece.last > last:
+                rest.append((last, piece.last))
             parts = [piece.part(*borders) for borders in rest]
             if None in parts:
                 self._write(piece)
             else:
-                self.pieces += [part for part in parts if part is not None]
+                pieces += [part for part in parts if part is not None]
 
     def settle(self) -> None:
         """Write everything that is owed."""
         for piece in self.pieces:
+            self.looked_at.add(piece.first)
             self._write(piece)
         self.pieces.clear()
+
+    def restart(self) -> None:
+        """A task ends: nobody can see what it leaves."""
+        self.pieces.clear()
+        self.looked_at.clear()
 
     def _write(self, piece: Piece) -> None:
         source = piece.source

@@ -9,7 +9,11 @@ from mlusim.inputs import shown
 
 
 class MemoryKind(Enum):
-    """A memory of the machine, by the vendor's name."""
+    """A memory of the machine, by the vendor's name.
+
+    Attributes:
+        off_chip: GDRAM and LDRAM live in the DRAM; the others are on chip.
+    """
 
     GDRAM = "gdram"
     LDRAM = "ldram"
@@ -20,14 +24,17 @@ class MemoryKind(Enum):
     # Members are singletons: identity is equality, and Enum's own hash is a Python call on every look-up.
     __hash__ = object.__hash__
 
-    @property
-    def off_chip(self) -> bool:
-        """GDRAM and LDRAM live in the DRAM; the others are on chip."""
-        return self in (MemoryKind.GDRAM, MemoryKind.LDRAM)
+    def __init__(self, name: str) -> None:
+        self.off_chip = name in {"gdram", "ldram"}
 
 
 class Direction(Enum):
-    """`mluMemcpyDirection_t`: source memory, 2, destination memory (B)."""
+    """`mluMemcpyDirection_t`: source memory, 2, destination memory (B).
+
+    Attributes:
+        source, destination: memories that are read and written.
+        off_chip: whether it reads or writes the DRAM.
+    """
 
     GDRAM2NRAM = (MemoryKind.GDRAM, MemoryKind.NRAM)
     NRAM2GDRAM = (MemoryKind.NRAM, MemoryKind.GDRAM)
@@ -55,20 +62,11 @@ class Direction(Enum):
 
     __hash__ = object.__hash__
 
-    @property
-    def source(self) -> MemoryKind:
-        """Memory that is read."""
-        return self.value[0]
-
-    @property
-    def destination(self) -> MemoryKind:
-        """Memory that is written."""
-        return self.value[1]
-
-    @property
-    def off_chip(self) -> bool:
-        """Whether it reads or writes the DRAM."""
-        return self.source.off_chip or self.destination.off_chip
+    def __init__(self, source: MemoryKind, destination: MemoryKind) -> None:
+        # Attributes, because planners look at them for thousands of candidates.
+        self.source = source
+        self.destination = destination
+        self.off_chip = source.off_chip or destination.off_chip
 
     @property
     def by_memory_core(self) -> bool:

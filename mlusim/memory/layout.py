@@ -27,7 +27,19 @@ class Layout:
         is_contiguous: whether elements follow each other in C order without gaps.
     """
 
-    __slots__ = ("_parts", "_row", "dtype", "is_contiguous", "itemsize", "nbytes", "shape", "size", "strides")
+    __slots__ = (
+        "_element",
+        "_parts",
+        "_reshaped",
+        "_row",
+        "dtype",
+        "is_contiguous",
+        "itemsize",
+        "nbytes",
+        "shape",
+        "size",
+        "strides",
+    )
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.shape = shape
@@ -38,7 +50,9 @@ class Layout:
         self.nbytes = self.size * dtype.itemsize
         self.is_contiguous = is_contiguous(shape, strides, dtype.itemsize)
         self._row: Layout | None = None
+        self._element: Layout | None = None
         self._parts: dict[int, Layout] = {}
+        self._reshaped: dict[tuple[int, ...], Layout] = {}
 
     def row(self) -> Layout:
         """What is left without the first axis."""
@@ -53,6 +67,21 @@ class Layout:
         if part is None:
             part = self._parts[count] = layout_of((count, *self.shape[1:]), self.strides, self.dtype)
         return part
+
+    def element(self) -> Layout:
+        """One element."""
+        element = self._element
+        if element is None:
+            element = self._element = layout_of((), (), self.dtype)
+        return element
+
+    def reshaped(self, shape: tuple[int, ...]) -> Layout:
+        """As many contiguous elements in another shape."""
+        found = self._reshaped.get(shape)
+        if found is None:
+            found = layout_of(shape, contiguous_strides(shape, self.itemsize), self.dtype)
+            self._reshaped[shape] = found
+        return found
 
 
 @lru_cache(maxsize=65536)

@@ -136,8 +136,8 @@ class View:
 
         Raises `AccessError` for an index or a bound outside the axis, too many indices, a step of 0.
         """
-        # Hand-tuned, every copy of every kernel passes here: a row, and a part of the first axis, are found without
-        # the loop over axes below, which says the same of them.
+        # Hand-tuned, every copy of every kernel passes here: a row, a part of the first axis, and one element are found
+        # without the loop over axes below, which says the same of them.
         layout, offset = self.layout, self.offset
         shape, strides = layout.shape, layout.strides
         part = None
@@ -150,6 +150,14 @@ class View:
             if start.__class__ is stop.__class__ is int and 0 <= start < stop <= shape[0]:
                 offset += start * strides[0]
                 part = layout.part(stop - start)
+        elif key.__class__ is tuple and len(key) == len(shape):
+            at = offset
+            for position, extent, stride in zip(key, shape, strides, strict=True):
+                if position.__class__ is not int or not 0 <= position < extent:
+                    break
+                at += position * stride
+            else:
+                offset, part = at, layout.element()
         if part is None:
             offset, part = self._sliced(key)
         view = _new(View)
@@ -208,14 +216,22 @@ class View:
         """The same elements in another shape; needs contiguous elements. One extent may be -1."""
         shape = _extents(shape)
         wanted = list(shape)
-        if wanted.count(-1) == 1:
+        layout = self.layout
+        if -1 in wanted and wanted.count(-1) == 1:
             known = -math.prod(wanted)
-            wanted[wanted.index(-1)] = self.size // known if known else 0
-        if math.prod(wanted) != self.size or min(wanted, default=0) < 0:
+            wanted[wanted.index(-1)] = layout.size // known if known else 0
+        if math.prod(wanted) != layout.size or min(wanted, default=0) < 0:
             raise AccessError(f"cannot reshape {self!r} of {self.size} elements to {list(shape)}")
-        if not self.is_contiguous:
+        if not layout.is_contiguous:
             raise AccessError(f"cannot reshape {self!r}: its elements are not contiguous; copy it to a buffer first")
-        return View.of(self.allocation, wanted, self.dtype, self.offset)
+        view = _new(View)
+        view.allocation = self.allocation
+        view.offset = self.offset
+        view.layout = layout.reshaped(tuple(wanted))
+        # Where its array has been made, that of the new view is made from it.
+        array = self.elements
+        view.elements = array.reshape(wanted) if array is not None and wanted else None
+        return view
 
     def view(self, dtype: object) -> View:
         """The same bytes as elements of another type; the last axis grows or shrinks with the element size.
@@ -323,7 +339,10 @@ class Pointer:
 def _extents(given: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
     """Extents or axes, given one by one or as one tuple."""
     items: Any = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
-    return tuple(as_index(item) for item in items)
+    for item in items:
+        if item.__class__ is not int:
+            return tuple(as_index(item) for item in items)
+    return tuple(items)
 
 
 def _slice(item: slice, extent: int, axis: int, view: View) -> tuple[int, int, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,7 @@ class Operator:
         Raises `PlanError` where no split fits.
         """
         if nram_limit_bytes is None:
-            return self.plan(board, strategy, *tensors, **attributes)
+            return _recent_plan(self, board, strategy, tensors, attributes)
         try:
             plan = self.plan(_limited(board, nram_limit_bytes), strategy, *tensors, **attributes)
         except PlanError as error:
@@ -138,6 +139,33 @@ class Operator:
         request = Request.of(self.name, strategy, tensors, attributes)
         prepared: Call = self.call(plan, *inputs, **attributes)
         return replace(prepared, request=replace(request, nram_limit_bytes=nram_limit_bytes))
+
+
+# Plans of the latest calls, with the board that they are for. Planning takes longer than a small run, and a net or a
+# loop makes the same call again and again.
+_RECENT_PLANS = 32
+_recent: dict[tuple[Any, ...], tuple[Board, Plan]] = {}
+_changing_recent = Lock()
+
+
+def _recent_plan(
+    operator: Operator, board: Board, strategy: str, tensors: tuple[Tensor, ...], attributes: Mapping[str, Any]
+) -> Plan:
+    """The plan of a call, found again where it is one of the latest: on the same board, not only on an equal one."""
+    key = (operator.name, id(board), strategy, tensors, *attributes.items())
+    try:
+        known = _recent.get(key)
+    except TypeError:
+        # An attribute without a hash.
+        return operator.plan(board, strategy, *tensors, **attributes)
+    if known is None or known[0] is not board:
+        known = board, operator.plan(board, strategy, *tensors, **attributes)
+        known[1].tiles.freeze()
+        with _changing_recent:
+            while len(_recent) >= _RECENT_PLANS:
+                del _recent[next(iter(_recent))]
+            _recent[key] = known
+    return known[1]
 
 
 def apply(

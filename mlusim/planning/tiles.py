@@ -52,6 +52,11 @@ class Tiles:
         self.iteration[self._order] = np.arange(count) - first
         self._first_of_task = np.searchsorted(sorted_tasks, np.arange(int(sorted_tasks[-1]) + 2)) if count else None
 
+    def freeze(self) -> None:
+        """Make the columns read-only: the plan serves more calls than one."""
+        for column in (self.task, self.start, self.stop, self.iteration):
+            column.setflags(write=False)
+
     def __len__(self) -> int:
         return len(self.task)
 
