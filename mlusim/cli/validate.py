@@ -46,6 +46,7 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
     """Re-create real measurements on the simulated boards: measured, simulated, error."""
     from pathlib import Path
 
+    from mlusim.progress import Bar
     from mlusim.validation import report
 
     known = _names()
@@ -59,7 +60,11 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
         if Path(plot).suffix.lower() not in {".svg", ".png"}:
             raise InputError(f"--plot {plot}: name a .svg or .png file")
         check_file("--plot", plot)
-    outcomes = list(report.validate(names))
+    outcomes = []
+    with Bar("validating", len(report.chosen(names)), shown=not (quiet or as_json)) as bar:
+        for outcome in report.validate(names):
+            outcomes.append(outcome)
+            bar.step(outcome.row.name)
     if plot is not None:
         from mlusim.analysis.accuracy import save_accuracy
 

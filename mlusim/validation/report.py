@@ -13,7 +13,8 @@ from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.known import BEYOND, MEASURED, coverage
 from mlusim.analysis.metrics import measure
 from mlusim.hardware import board
-from mlusim.hardware.calibrated import Row, rows
+from mlusim.hardware.calibrated import Row
+from mlusim.hardware.calibrated import rows as fitted_rows
 from mlusim.host.device import Device
 from mlusim.validation.measurements import BOUND, SINGLE, Measurement, measurements
 from mlusim.validation.recreate import recreate, simulated_us
@@ -65,17 +66,22 @@ def validate(only: Sequence[str] = (), workers: int | None = None) -> Iterator[O
         only: those whose name begins with one of these; empty: all.
         workers: processes; by default as many as cores, and none for a few measurements.
     """
-    chosen = [row for row in measurements() if not only or row.name.startswith(tuple(only))]
+    rows = chosen(only)
     if workers is None:
-        workers = os.cpu_count() or 1 if len(chosen) > _FEW else 1
+        workers = os.cpu_count() or 1 if len(rows) > _FEW else 1
     if workers < 2:  # noqa: PLR2004
-        yield from map(_outcome, chosen)
+        yield from map(_outcome, rows)
         return
-    with ProcessPoolExecutor(min(workers, len(chosen))) as pool:
+    with ProcessPoolExecutor(min(workers, len(rows))) as pool:
         # Those that take longest begin first.
-        begun = {row.name: pool.submit(_outcome, row) for row in sorted(chosen, key=_nbytes, reverse=True)}
-        for row in chosen:
+        begun = {row.name: pool.submit(_outcome, row) for row in sorted(rows, key=_nbytes, reverse=True)}
+        for row in rows:
             yield begun[row.name].result()
+
+
+def chosen(only: Sequence[str] = ()) -> list[Measurement]:
+    """The measurements whose name begins with one of these; empty: all."""
+    return [row for row in measurements() if not only or row.name.startswith(tuple(only))]
 
 
 def _nbytes(row: Measurement) -> int:
@@ -85,7 +91,7 @@ def _nbytes(row: Measurement) -> int:
 def _outcome(row: Measurement) -> Outcome:
     device = recreate(row)
     cause, share = _dominant(device)
-    prediction = next((one for one in rows() if one.name == row.name), None)
+    prediction = next((one for one in fitted_rows() if one.name == row.name), None)
     return Outcome(row, simulated_us(row, device), prediction, cause, share)
 
 
