@@ -1,13 +1,16 @@
 """Vector instructions on what an NRAM owes: loads whose bytes are still in the input (`mlusim.memory.deferred`).
 
 A mirror of such a tile is the same input, looked at backwards. A conversion reads the input itself. A fill overwrites
-what is owed. All other instructions find their operands written.
+what is owed, and zeros are owed themselves. All other instructions find their operands written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mlusim.memory.deferred import LEAST_BYTES, Deferred
 from mlusim.memory.view import View
@@ -31,8 +34,11 @@ def done_unmoved(
     """
     result = operands[0]
     if len(operands) == 1:
-        deferred.forget(*_span(result))
-        effect()
+        if instruction.name == "write_zero" and result.nbytes >= LEAST_BYTES:
+            deferred.put(*_span(result), _zeros(result.size, result.dtype))
+        else:
+            deferred.forget(*_span(result))
+            effect()
         return True
     source = operands[1]
     if len(operands) > 2 or result.nbytes < LEAST_BYTES or not isinstance(source, View):  # noqa: PLR2004
@@ -49,6 +55,12 @@ def done_unmoved(
         instruction.compute(result.typed(), owed, **attributes)
         return True
     return False
+
+
+@lru_cache(maxsize=256)
+def _zeros(count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array of one zero, seen as often as there are elements."""
+    return np.ndarray((count,), dtype, bytes(dtype.itemsize), 0, (0,))
 
 
 def _span(view: View) -> tuple[int, int]:
