@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.bangc.file_variables import file_variables
 from mlusim.errors import CompileError
 from mlusim.memory.kinds import MemoryKind
 
@@ -233,6 +234,8 @@ class Image:
                     room.at_file_scope = int(room.arena.count)
             self.base, self.size = _base(self.library._handle), _extent(binary)  # noqa: SLF001 - ctypes has no other way
         self._written = [(address, size) for address, size, written in _segments(binary) if written]
+        self._own = () if host else file_variables(binary)
+        self._fresh = self._values()
         self.library.mlusim_entries.restype = ctypes.POINTER(EntryRecord)
         self.unit = (ctypes.c_int32 * len(UNIT_VARIABLES)).in_dll(self.library, "mlusim_unit")
         self.fibre: Any = runtime.library.mlusim_fibre(_HOST_STACK_BYTES if host else _STACK_BYTES, _RUNS)
@@ -268,6 +271,19 @@ class Image:
         for room in self.rooms:
             if room is not None:
                 yield room.bytes[: min(int(room.arena.used), ARENA_BYTES)].tobytes()
+
+    def _values(self) -> list[bytes]:
+        return [ctypes.string_at(self.base + one.address, one.nbytes) for one in self._own]
+
+    def file_variables(self) -> Iterator[tuple[str, bytes, bytes]]:
+        """The variables of the file without a memory space: name, value when the file was loaded, and value now."""
+        for variable, fresh, now in zip(self._own, self._fresh, self._values(), strict=True):
+            yield variable.name, fresh, now
+
+    def reset(self) -> None:
+        """Give these variables the values that they had when the file was loaded."""
+        for variable, fresh in zip(self._own, self._fresh, strict=True):
+            ctypes.memmove(self.base + variable.address, fresh, variable.nbytes)
 
     def close(self) -> None:
         """Give up the copy and its stack."""

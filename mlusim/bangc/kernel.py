@@ -47,6 +47,7 @@ def kernel_of(module: Module, point: EntryPoint) -> Kernel:
     kernel.__doc__ = f"{point.name} of {module.path.name}, line {point.line}."
     kernel.__signature__ = signature_of(point)
     kernel.bangc_module = module
+    kernel.file_variables = module.file_variables
     return kernel  # type: ignore[no-any-return]
 
 

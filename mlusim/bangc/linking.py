@@ -12,6 +12,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+from mlusim.bangc.file_variables import demangled
 from mlusim.bangc.image import load_runtime
 from mlusim.bangc.source import quoted
 
@@ -44,7 +45,7 @@ def _stub(number: int, symbol: str) -> str:
     return (
         'extern "C" void mlusim_leave(long, const char *, const char *, int);\n'
         f'extern "C" __attribute__((visibility("hidden"))) void {name}() __asm__({quoted(symbol)});\n'
-        f'void {name}() {{ mlusim_leave({_UNDEFINED}, {quoted(_demangled(symbol))}, "", 0); }}\n'
+        f'void {name}() {{ mlusim_leave({_UNDEFINED}, {quoted(demangled(symbol))}, "", 0); }}\n'
     )
 
 
@@ -69,15 +70,3 @@ def _undefined(binary: Path, runtime: Path) -> list[str]:
         except OSError:
             continue
     return [name for name in names if not any(hasattr(library, name) for library in libraries)]
-
-
-def _demangled(symbol: str) -> str:
-    """The C++ name of a symbol, where the C++ library is loaded."""
-    try:
-        demangle: Any = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
-    except (OSError, AttributeError):
-        return symbol
-    demangle.restype = ctypes.c_void_p
-    demangle.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    found = demangle(symbol.encode(), None, None, None)
-    return ctypes.string_at(found).decode(errors="replace") if found else symbol

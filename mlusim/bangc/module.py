@@ -38,6 +38,11 @@ class Cluster:
         self.sram = Room(module.board.vector_alignment_bytes)
         self.images: dict[int, Image] = {}
 
+    def reset(self) -> None:
+        """Make the variables of all images fresh, for another device."""
+        for image in self.images.values():
+            image.reset()
+
     def image(self, core_id: int) -> Image:
         """The image of a core, or of the memory core."""
         found = self.images.get(core_id)
@@ -175,7 +180,22 @@ class Module:
         return cluster.image(unit.core_id)
 
     def _release(self, clusters: dict[int, Cluster]) -> None:
+        for cluster in clusters.values():
+            cluster.reset()
         self._free.extend(clusters.values())
+
+    def file_variables(self) -> dict[tuple[int, str], tuple[bytes, bytes]]:
+        """Variables of the file without a memory space, by image and name: value when loaded, and value now."""
+        found: dict[tuple[int, str], tuple[bytes, bytes]] = {}
+        for module in self._boards.values():
+            for image in module.images():
+                found |= {(id(image), name): (fresh, now) for name, fresh, now in image.file_variables()}
+        return found
+
+    def images(self) -> list[Image]:
+        """All images of the binary, of devices and those that wait for one."""
+        clusters = [*self._free, *(cluster for pool in self._pools.values() for cluster in pool.values())]
+        return [image for cluster in clusters for image in cluster.images.values()]
 
     def unknown_text(self, name: str) -> str:
         """What there is to say of an intrinsic that the simulator does not know."""

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.cores.row_copies import check_index, copy_loop, keep_addresses
-from mlusim.cores.rows import Loop, Rows, check_apart, check_rows, iterations_of, move_rows, row_bytes_of, row_numbers
+from mlusim.cores.rows import (
+    Loop,
+    Rows,
+    check_apart,
+    check_rows,
+    iterations_of,
+    move_rows,
+    row_bytes_of,
+    row_numbers,
+    rows_apart,
+)
 from mlusim.cores.scalar import check_view
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import OperandError
@@ -166,8 +176,9 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     """Work out and check the addresses of a loop, from what is in NRAM now."""
     for view in (dst, src):
         check_view(name, view)
-    check_apart(name, dst, src)
     given = (row_numbers(name, dst_rows), row_numbers(name, src_rows))
+    if not rows_apart(dst, src, *given):
+        check_apart(name, dst, src)
     iterations = iterations_of(name, dst, src, *given)
     issuer.unit.apply_until(issuer.task.now_ps)
     rows: list[Indices | None] = []

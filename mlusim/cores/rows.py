@@ -97,6 +97,15 @@ def check_apart(name: str, dst: View, src: View) -> None:
             raise OperandError(f"{name} from {src!r} to {dst!r}: they overlap; copy through another buffer")
 
 
+def rows_apart(dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> bool:
+    """Whether a loop moves rows of one view to other rows of it, none of which it also reads."""
+    one_view = dst.allocation is src.allocation and dst.offset == src.offset
+    one_view &= dst.size > 0 and (dst.shape, dst.strides) == (src.shape, src.strides) and dst.ndim > 0
+    if not (one_view and isinstance(dst_rows, np.ndarray) and isinstance(src_rows, np.ndarray)):
+        return False
+    return abs(dst.strides[0]) >= dst.nbytes // dst.shape[0] and not np.isin(dst_rows, src_rows).any()
+
+
 def _span(view: View) -> tuple[int, int]:
     """First byte of a view in its allocation, and the one behind its last."""
     reaches = [(extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True)]

@@ -31,6 +31,8 @@ _LARGEST_BYTES = 1 << 26
 _LARGEST_ITEMS = 10_000
 _DEPTH = 3
 _MISSING = "missing"
+# Of a compiled kernel, by image and name: value when its file was loaded, and value now.
+_Variables = Mapping[tuple[int, str], tuple[bytes, bytes]]
 # Methods that change a collection and, as a statement of their own, read nothing of it.
 _WRITERS = frozenset({"append", "appendleft", "extend", "add", "update", "insert", "clear", "fill"})
 
@@ -49,13 +51,15 @@ class HostData:
     """The objects around a kernel before it runs; `find` compares them with those afterwards.
 
     Args:
-        kernel: as it is launched; a compiled one has none.
+        kernel: as it is launched; of a compiled one the variables of its file are compared.
         arguments: by parameter.
     """
 
     def __init__(self, kernel: Any, arguments: Mapping[str, Any]) -> None:
         self._named = [one for one in _names(kernel, arguments) if one.line]
         self._before = [_state(one.value()) for one in self._named]
+        self._variables: Callable[[], _Variables] = getattr(kernel, "file_variables", dict)
+        self._values = {key: now for key, (_, now) in self._variables().items()}
 
     @classmethod
     def of_launch(cls, kernel: Any, arguments: Sequence[Any], settings: Mapping[str, Any]) -> HostData:
@@ -65,7 +69,7 @@ class HostData:
         return cls(kernel, {name: value for name, value in given.items() if not isinstance(value, View)})
 
     def find(self) -> list[Finding]:
-        """Objects that changed and that the code reads, each as a finding."""
+        """Objects that changed and that the code reads, and variables of compiled kernels, each as a finding."""
         found: dict[str, Finding] = {}
         for one, before in zip(self._named, self._before, strict=True):
             value = one.value()
@@ -76,6 +80,15 @@ class HostData:
                     place=f"read at {one.file.rpartition('/')[2]}:{one.line}",
                     rule="cores have GDRAM and SRAM in common, and nothing of the host's Python",
                     remedy="store the values to GDRAM or SRAM, and load them behind a barrier",
+                )
+        for key, (fresh, now) in self._variables().items():
+            name = key[1]
+            if name not in found and now not in (fresh, self._values.get(key, fresh)):
+                found[name] = Finding(
+                    kind="host-data",
+                    title=f"tasks leave values in {name}, a C++ variable without a memory space",
+                    rule="what a core keeps of it for later tasks is the simulator's choice, no rule of a board",
+                    remedy="make it a local variable, or keep the values in GDRAM or SRAM (`__mlu_shared__`)",
                 )
         return list(found.values())
 

@@ -604,3 +604,29 @@ def test_a_counted_operation_that_is_not_awaited(run: Any) -> None:
     device = Device()
     with pytest.raises(KernelError, match=re.escape("core.memcpy_rows(...)` was ")):
         run(kernel, device.upload(np.zeros((8, 4), np.int16)), device=device)
+
+
+@pytest.mark.parametrize("method", ["memcpy_rows", "scalar_copy"])
+def test_rows_move_to_other_rows_of_one_view(method):
+    x = np.arange(48, dtype=np.float32).reshape(6, 8)
+
+    async def kernel(core: Core, given: View, out: View, to: Any, origin: Any) -> None:
+        tile = core.nram.alloc(given.shape, given.dtype)
+        await core.memcpy(tile, given)
+        rows = tile if method == "scalar_copy" else out
+        if method == "memcpy_rows":
+            await core.memcpy(out, tile)
+        await getattr(core, method)(rows, rows, to, origin)
+        if method == "scalar_copy":
+            await core.memcpy(out, tile)
+
+    def moved(to: Any, origin: Any) -> Any:
+        device = Device()
+        out = device.alloc(x.shape, x.dtype)
+        launch(kernel, device.upload(x), out, np.array(to), np.array(origin), device=device)
+        return device.download(out)
+
+    assert np.array_equal(moved([0, 5], [2, 3]), x[[2, 1, 2, 3, 4, 3]])
+    # Here a row is read that was written: the order of a loop that NumPy has not.
+    with pytest.raises(KernelError, match="they overlap; copy through another buffer"):
+        moved([1, 2], [0, 1])
