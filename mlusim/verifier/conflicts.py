@@ -15,7 +15,8 @@ from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.cells import Cells
-from mlusim.verifier.order import ASYNCHRONOUS_LANES, LANES, Order, in_order
+from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, LANES, in_order
+from mlusim.verifier.order import Order
 from mlusim.verifier.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier_first, in_batches, touching
 
 # Pairs for each access up to which the windows of a task are looked through pair by pair.

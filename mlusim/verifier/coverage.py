@@ -16,7 +16,8 @@ from mlusim.verifier.boxes import Integers, geometry_of
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.order import LANES, Order
+from mlusim.verifier.lanes import LANES
+from mlusim.verifier.order import Order
 from mlusim.verifier.overwrites import Overwrites
 from mlusim.verifier.planned import (
     describe_tile,

@@ -21,7 +21,8 @@ from mlusim.cores.global_memory import ATOMIC_NAMES, FETCHING
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers
-from mlusim.verifier.order import Order, in_order
+from mlusim.verifier.lanes import in_order
+from mlusim.verifier.order import Order
 
 # By task, the place of the last atomic of it that is known to have taken effect.
 Knowledge = dict[int, int]

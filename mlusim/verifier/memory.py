@@ -19,7 +19,8 @@ from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.flow import Flow, Unwritten
-from mlusim.verifier.order import LANES, Order
+from mlusim.verifier.lanes import LANES
+from mlusim.verifier.order import Order
 from mlusim.verifier.planned import is_output
 
 _NEVER = np.iinfo(np.int64).max

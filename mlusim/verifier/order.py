@@ -19,36 +19,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from mlusim.cores.locks import LOCK_NAMES, SHIFT
-from mlusim.cores.ordering import ALL_PIPES, IO_PIPE, MOVE_PIPE, TENSOR_PIPE, VECTOR_PIPE, Ordering, recorded_ordering
+from mlusim.cores.ordering import MOVE_PIPE, VECTOR_PIPE
 from mlusim.cores.syncs import BARRIERS
-from mlusim.log import IO, MOVE, NONE, PIPES, SCALAR, SYNC, TENSOR, VECTOR, Log
+from mlusim.log import NONE, SYNC, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
-from mlusim.verifier.boxes import Integers, alike
-
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
-
-# Lanes: what is in order among itself. The pipes, and two that are none of the core's own.
-POSTED, MEMORY_CORE_IO = len(PIPES), len(PIPES) + 1
-LANES = (*PIPES, "posted store", "memory core's io")
-# Lanes whose operations may still run while the task goes on, and the pipes that a sync names to wait for them.
-ASYNCHRONOUS_LANES = {
-    VECTOR: VECTOR_PIPE,
-    TENSOR: TENSOR_PIPE,
-    IO: IO_PIPE,
-    MOVE: MOVE_PIPE,
-    POSTED: ALL_PIPES,
-    MEMORY_CORE_IO: IO_PIPE,
-}
-
-
-def in_order(first: int, second: int) -> bool:
-    """Whether the lanes are one, or both the scalar pipe's."""
-    return first == second or {first, second} == {SCALAR, POSTED}
+from mlusim.verifier.boxes import Integers
+from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, POSTED, Flags, in_order, lanes_of, ordering_classes
 
 
 class Order:
@@ -89,42 +69,12 @@ class Order:
         union = np.array([record.kind != "BLOCK" for record in log.launches], bool)
         barriers = [log.ops.index(name) for name in BARRIERS if name in log.ops]
         self.is_barrier: Flags = np.isin(op, barriers) & union[launch_of_task[self.task]] if len(task) else self.is_sync
-        classes, kind = self._classes(pipe)
-        self.lane = self._lanes(pipe, np.array([one.posted for one in classes], bool)[kind])
+        classes, kind = ordering_classes(log, columns)
+        self.lane = lanes_of(log, columns, np.array([one.posted for one in classes], bool)[kind])[self.record]
+        kind = kind[self.record]
         self.blocks: Flags = np.array([one.blocks for one in classes], bool)[kind] & ~self.is_sync
         self._waits_for: Integers = np.array([one.waits_for for one in classes], np.int64)[kind]
         self.done, self.waiter = self._done()
-
-    def _classes(self, pipe: Integers) -> tuple[list[Ordering], Integers]:
-        """The ordering classes of the operations, and which of them each place has."""
-        log, columns = self.log, self._columns
-        off_chip = np.array([record.memory in ("gdram", "ldram") for record in log.allocations] + [False])
-        writes_off_chip = off_chip[columns["dst_alloc"][self.record]]
-        nram = np.array([record.memory == "nram" for record in log.allocations] + [False])
-        on_nram = nram[columns["dst_alloc"][self.record]] | nram[columns["a_alloc"][self.record]]
-        queued = np.zeros(len(self.task), bool)
-        queued[self.place[[record for record, loop in log.loops.items() if loop.method == "queued"]]] = True
-        first, kind, _ = alike(pipe, self.detail * (pipe != SYNC), writes_off_chip, on_nram, queued)
-        classes = [
-            recorded_ordering(
-                int(pipe[one]),
-                int(self.detail[one]),
-                writes_off_chip=bool(writes_off_chip[one]),
-                on_nram=bool(on_nram[one]),
-                queued=bool(queued[one]),
-            )
-            for one in first.tolist()
-        ]
-        return classes, kind
-
-    def _lanes(self, pipe: Integers, posted: Flags) -> Integers:
-        lane = np.where(posted, POSTED, pipe)
-        by_memory_core = [DIRECTION_CODES[direction] for direction in Direction if direction.by_memory_core]
-        staged = np.isin(self._columns["direction"][self.record], by_memory_core)
-        if staged.any():
-            memory_core = np.array([record.is_memory_core for record in self.log.tasks], bool)
-            lane[staged & ~memory_core[self.task]] = MEMORY_CORE_IO
-        return lane
 
     def _done(self) -> tuple[Integers, Integers]:
         places = np.arange(len(self.task))

@@ -14,8 +14,9 @@ from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.handshakes import Handshakes
+from mlusim.verifier.lanes import LANES, POSTED
 from mlusim.verifier.missing_syncs import Race, Span, fold_between, fold_races
-from mlusim.verifier.order import LANES, POSTED, Order
+from mlusim.verifier.order import Order
 from mlusim.verifier.overlaps import shared_bytes
 from mlusim.verifier.remedies import LANE_SYNCS
 

@@ -9,7 +9,8 @@ from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.order import LANES, MEMORY_CORE_IO, Order
+from mlusim.verifier.lanes import LANES, MEMORY_CORE_IO
+from mlusim.verifier.order import Order
 from mlusim.verifier.remedies import LANE_SYNCS
 
 _TRANSFERS = (IO, MOVE, MEMORY_CORE_IO)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mlusim.log import IO, MOVE, TENSOR, VECTOR
-from mlusim.verifier.order import MEMORY_CORE_IO, POSTED
+from mlusim.verifier.lanes import MEMORY_CORE_IO, POSTED
 
 # By lane: the sync of a core that waits for it, and what it waits for.
 LANE_SYNCS = {

@@ -1,0 +1,66 @@
+"""Lanes: what of a log is in order among itself. The pipes of a core, posted stores, and the memory core's engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.ordering import ALL_PIPES, IO_PIPE, MOVE_PIPE, TENSOR_PIPE, VECTOR_PIPE, Ordering, recorded_ordering
+from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR, Log
+from mlusim.memory.kinds import DIRECTION_CODES, Direction
+from mlusim.verifier.boxes import Integers, alike
+
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
+
+# The pipes, and two that are none of the core's own.
+POSTED, MEMORY_CORE_IO = len(PIPES), len(PIPES) + 1
+LANES = (*PIPES, "posted store", "memory core's io")
+# Lanes whose operations may still run while the task goes on, and the pipes that a sync names to wait for them.
+ASYNCHRONOUS_LANES = {
+    VECTOR: VECTOR_PIPE,
+    TENSOR: TENSOR_PIPE,
+    IO: IO_PIPE,
+    MOVE: MOVE_PIPE,
+    POSTED: ALL_PIPES,
+    MEMORY_CORE_IO: IO_PIPE,
+}
+
+
+def in_order(first: int, second: int) -> bool:
+    """Whether the lanes are one, or both the scalar pipe's."""
+    return first == second or {first, second} == {SCALAR, POSTED}
+
+
+def ordering_classes(log: Log, columns: dict[str, Integers]) -> tuple[list[Ordering], Integers]:
+    """The ordering classes of the operations, and by record which of them it has."""
+    pipe, detail = columns["pipe"], columns["detail"]
+    off_chip = np.array([record.memory in ("gdram", "ldram") for record in log.allocations] + [False])
+    writes_off_chip = off_chip[columns["dst_alloc"]]
+    nram = np.array([record.memory == "nram" for record in log.allocations] + [False])
+    on_nram = nram[columns["dst_alloc"]] | nram[columns["a_alloc"]]
+    queued = np.zeros(len(pipe), bool)
+    queued[[record for record, loop in log.loops.items() if loop.method == "queued"]] = True
+    first, kind, _ = alike(pipe, detail * (pipe != SYNC), writes_off_chip, on_nram, queued)
+    classes = [
+        recorded_ordering(
+            int(pipe[one]),
+            int(detail[one]),
+            writes_off_chip=bool(writes_off_chip[one]),
+            on_nram=bool(on_nram[one]),
+            queued=bool(queued[one]),
+        )
+        for one in first.tolist()
+    ]
+    return classes, kind
+
+
+def lanes_of(log: Log, columns: dict[str, Integers], posted: Flags) -> Integers:
+    """The lane of each record; `posted` are the stores that are."""
+    lane = np.where(posted, POSTED, columns["pipe"])
+    by_memory_core = [DIRECTION_CODES[direction] for direction in Direction if direction.by_memory_core]
+    staged = np.isin(columns["direction"], by_memory_core)
+    if staged.any():
+        memory_core = np.array([record.is_memory_core for record in log.tasks], bool)
+        lane[staged & ~memory_core[columns["task"]]] = MEMORY_CORE_IO
+    return lane
