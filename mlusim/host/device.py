@@ -209,8 +209,10 @@ class Device:
         An input comes back read-only.
 
         Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or that of another device,
-        `InputError` while launches wait to be run.
+        `InputError` while launches wait to be run, and for what is no view.
         """
+        if not isinstance(view, View):
+            raise InputError(f"{shown(view)} is no tensor of the device: give what alloc or upload returned, or a part of it")
         self._check_own(view)
         check_usable(view.allocation, write=False)
         if self._waiting and not self._broken:
