@@ -26,7 +26,7 @@ from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchError, MlusimError, SimulatedTimeError
 from mlusim.hardware import Board, board
 from mlusim.host.watchdog import Watchdog
-from mlusim.inputs import as_array, as_count, as_shape, check_operations, check_seconds
+from mlusim.inputs import as_array, as_count, as_shape, check_operations, check_seconds, shown
 from mlusim.log import Log
 from mlusim.memory.allocation import check_usable
 from mlusim.memory.view import Pointer, View
@@ -212,7 +212,9 @@ class Device:
         `InputError` while launches wait to be run, and for what is no view.
         """
         if not isinstance(view, View):
-            raise InputError(f"{shown(view)} is no tensor of the device: give what alloc or upload returned, or a part of it")
+            raise InputError(
+                f"{shown(view)} is no tensor of the device: give what alloc or upload returned, or a part of it"
+            )
         self._check_own(view)
         check_usable(view.allocation, write=False)
         if self._waiting and not self._broken:

@@ -406,3 +406,9 @@ def test_memory_of_a_closed_device_is_poisoned_for_the_next() -> None:
         seen.append(device.download(out).copy())
         device.close()
     assert all((part == 0xFF).all() for part in seen)
+
+
+@pytest.mark.parametrize("given", [None, "x", np.zeros(3)])
+def test_what_is_no_view_is_not_downloaded(given: Any) -> None:
+    with pytest.raises(InputError, match="is no tensor of the device: give what alloc or upload returned"):
+        Device("mlu370-x4").download(given)

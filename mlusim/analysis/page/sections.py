@@ -228,8 +228,8 @@ class Sections:
         return self._chart(
             "bandwidth",
             "Bytes on the DRAM bus over time, reading back for partial writes included. The dotted rectangle is the "
-            "lower bound: the compulsory bytes at the peak. The log has the total of a copy, not its rate at each moment: "
-            "its bytes are spread over the time in which they move.",
+            "lower bound: the compulsory bytes at the peak. The log has the total of a copy, not its rate at each "
+            "moment: its bytes are spread over the time in which they move.",
             f"Mean {mean:.1f} GB/s of a peak of {peak:.1f} GB/s.",
             charts.bandwidth(self.records, self.result.floor),
         )
