@@ -24,17 +24,19 @@ class TileCost:
 
     Attributes:
         load, store: one copy of each stage.
-        loads, stores: copies of each stage.
-        compute_ps: time on the vector or Move pipe.
+        loads, stores: copies of each stage, on average.
+        compute_ps: time on the vector pipe.
+        move_ps: time on the Move pipe, which before the 3xx series is in order with the IO pipe.
         scalar_ps: time of scalar work that nothing hides.
         busiest, mean: elements of a tile of the busiest task, and of any task, on average, over those of this one.
     """
 
     load: CopyCost
     store: CopyCost
-    loads: int = 1
-    stores: int = 1
+    loads: float = 1
+    stores: float = 1
     compute_ps: int = 0
+    move_ps: int = 0
     scalar_ps: int = 0
     busiest: float = 1.0
     mean: float = 1.0
@@ -93,7 +95,7 @@ def predict_ps(
     load_ps, store_ps = load_ps * tile.busiest, store_ps * tile.busiest
     load_work, store_work = (tile.mean * work for work in (tile.loads * tile.load.work, tile.stores * tile.store.work))
     latency_ps = tile.load.latency_ps + tile.store.latency_ps
-    own_ps = tile.compute_ps + tile.scalar_ps
+    own_ps = tile.compute_ps + tile.move_ps + tile.scalar_ps
     once_ps = latency_ps + load_ps + own_ps + store_ps + issue_ps
     # The first loads and the last stores have the DRAM to themselves; in between it reads and writes.
     mixed = (each - 1) / each
@@ -102,7 +104,8 @@ def predict_ps(
     if overlapped:
         # A load is issued right behind a store: its start-up passes while the store starts up and moves its bytes.
         hidden_ps = min(tile.store.latency_ps + store_ps, tile.load.latency_ps)
-        next_ps = max(once_ps - own_ps - hidden_ps, own_ps)
+        in_order_ps = 0 if board.has_independent_move else tile.move_ps
+        next_ps = max(once_ps - own_ps - hidden_ps + in_order_ps, own_ps)
         dram_ps = streamed_ps + latency_ps + own_ps
     elif queued:
         # Copies behind each other in the one IO pipe: every start-up but the first passes while the copy before moves.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
@@ -212,15 +212,17 @@ def _buffers(name: str, *, overlapped: bool) -> int:
 def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overlapped: bool) -> list[Candidate[_Split]]:
     capacity = buffer_bytes(board, _buffers(name, overlapped=overlapped))
     found = []
-    for cut in pivot_cuts(
+    extents = (layout.outer, layout.entries, layout.rows, layout.row)
+    for found_cut in pivot_cuts(
         board,
-        (layout.outer, layout.entries, layout.rows, layout.row),
+        extents,
         itemsize,
         capacity,
         whole_bytes=board.dram_unit_bytes,
         limits=(1, layout.entries, MAX_SEGMENTS, layout.row),
         outermost=1,
     ):
+        cut = _outward(found_cut, extents)
         cost = _tile_cost(board, layout, cut, itemsize, staged=name == "staged")
         queued = not overlapped and name == "strided"
         predicted = predict_ps(board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped, queued=queued)
@@ -229,11 +231,29 @@ def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overl
     return found
 
 
+def _outward(cut: Cut, extents: Sequence[int]) -> Cut:
+    """The same tiles, cut along an axis further out: where the pivot is whole, each tile is one of the axis before."""
+    while cut.parts == 1 and cut.pivot > 1:
+        axis = cut.pivot - 1
+        extent = extents[axis]
+        cut = replace(
+            cut,
+            pivot=axis,
+            outer=cut.outer // extent,
+            extent=extent,
+            inner=cut.inner * cut.extent,
+            parts=extent,
+            multiple=1,
+            rows=1,
+        )
+    return cut
+
+
 def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged: bool) -> TileCost:
     """One tile, lengths taken to be spread evenly over 0 to S: half of the rows are reversed, on average.
 
-    Strided, an entry is one load where all of it or nothing is reversed, else two. Staged, a tile is one load and one
-    move, and each entry with more than one row to reverse is one more move.
+    Strided, the part of an entry in a tile is one load, or two where the reversed rows end within it. Staged, a tile of
+    whole entries is one load, and a tile is one move; each entry with more than one row to reverse is one more move.
     """
     sizes = (cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows)
     entries, rows, row = sizes[cut.pivot - 1]
@@ -244,14 +264,18 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
     lengths_ps = min(ceil_div(run, layout.each), layout.batch) * board.scalar_gdram_latency_ps // each
     as_it_lies = _as_it_lies(layout, entries, rows, row, itemsize)
     store = store_cost(board, *as_it_lies)
+    loads = entries * (1 + (rows - 1) / (layout.rows + 1))
     if staged:
-        reversals = entries * (layout.rows - 1) // (layout.rows + 1)
+        # A part of an entry is loaded from where it goes and from where it stays.
+        copies = 1 if cut.pivot == 1 else loads
+        reversals = ceil_div(entries * (layout.rows + rows - 2), 2 * (layout.rows + 1))
         moved = nbytes + nbytes // 2 if layout.rows > 1 else nbytes
-        moves_ps = move_ps(board, moved, 1 + reversals)
-        return TileCost(load=load_cost(board, *as_it_lies), store=store, compute_ps=moves_ps, scalar_ps=lengths_ps)
+        moving_ps = move_ps(board, moved, 1 + reversals)
+        part = as_it_lies if cut.pivot == 1 else _as_it_lies(layout, entries, math.ceil(rows / copies), row, itemsize)
+        load = load_cost(board, *part)
+        return TileCost(load=load, loads=copies, store=store, move_ps=moving_ps, scalar_ps=lengths_ps)
     stride = layout.row * itemsize * (layout.entries if layout.sequence_first else 1)
-    loads = ceil_div(2 * entries * layout.rows, layout.rows + 1)
-    reversed_rows = ceil_div(rows * entries, loads)
+    reversed_rows = math.ceil(rows * entries / loads)
     load = load_cost(board, row * itemsize, ((reversed_rows, -stride),) if reversed_rows > 1 else ())
     return TileCost(load=load, loads=loads, store=store, scalar_ps=lengths_ps)
 
