@@ -40,6 +40,8 @@ def by_offsets(
         offsets: count integers in NRAM, row numbers (the instruction's byte offsets over the row size).
         mask: count elements in NRAM; where one is 0, the row is not copied.
 
+    The offsets and the mask are taken when it is issued: ASSUMED, the sources do not say when.
+
     On the IO pipe, or the Move pipe within NRAM. Time: `mlusim.memory.loops.rows_cost`, whatever offsets and mask hold.
     Raises `OperandError` before arch 592, `AccessError` for a row outside its tensor.
     """
