@@ -34,10 +34,11 @@ def load(issuer: Issuer, line: int, source: View) -> Waiting:
     element or WRAM, `CopyError` for a memory out of the core's reach, `AllocationError` for freed memory, and
     `MissingDataError` in a timing-only run where the bytes are not there.
     """
-    check_view("load", source)
-    if source.size != 1:
+    if source.__class__ is not View:
+        check_view("load", source)
+    if source.layout.size != 1:
         raise OperandError(f"load takes one element, not {source!r}: index it fully, or use load_array")
-    return read(issuer, line, "load", source, lambda: source.typed().item())
+    return read(issuer, line, "load", source, source.item)
 
 
 def load_array(issuer: Issuer, line: int, source: View) -> Waiting:

@@ -49,9 +49,9 @@ class VectorCall:
     """
 
     __slots__ = (
-        "_all_in_nram",
         "_apart",
         "_multiple",
+        "_quick",
         "attributes",
         "code",
         "duration_ps",
@@ -81,7 +81,9 @@ class VectorCall:
         self.numbers: dict[int, Any] = {}
         self._multiple = instruction.multiple_2xx if issuer.board.needs_aligned_vectors else 0
         # Otherwise the plain check looks at every call.
-        self._all_in_nram = all(operand.memory == "nram" for operand in instruction.operands)
+        self._quick = all(operand.memory == "nram" for operand in instruction.operands) and not (
+            self._multiple and any(view.nbytes % self._multiple for view in views)
+        )
         self._apart = instruction.overlap is not Overlap.SAME
 
     def check(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:
@@ -89,22 +91,23 @@ class VectorCall:
 
         Hand-tuned: most operands pass a quick look. Where one does not, `check_plainly` decides.
         """
-        nram, multiple = issuer.unit.nram, self._multiple
-        result = views[0]
-        home, start = result.allocation, result.offset
-        fine = self._all_in_nram and home.memory is nram and not home.freed
+        nram, aligned = issuer.unit.nram, self._multiple
+        home, start = views[0].allocation, views[0].offset
+        fine = self._quick and home.memory is nram and not home.freed
+        if aligned and (home.address + start) % ALIGNED_ADDRESS_BYTES:
+            fine = False
         for view in views[1:]:
             allocation = view.allocation
             if allocation is home:
+                # What begins where the result does is aligned as the result is.
                 if self._apart or view.offset != start:
                     fine = False
-            elif allocation.memory is not nram or allocation.freed:
+            elif (
+                allocation.memory is not nram
+                or allocation.freed
+                or (aligned and (allocation.address + view.offset) % ALIGNED_ADDRESS_BYTES)
+            ):
                 fine = False
-        if multiple:
-            for view in views:
-                address = view.allocation.address + view.offset
-                if address % ALIGNED_ADDRESS_BYTES or view.layout.nbytes % multiple:
-                    fine = False
         if not fine:
             self.check_plainly(issuer, operands, views)
 

@@ -291,6 +291,11 @@ class View:
             return self._made()
         return array
 
+    def item(self) -> Any:
+        """The one element, or the first, as a Python number."""
+        buffer: Any = self.allocation.bytes()
+        return np.ndarray((), self.layout.dtype, buffer, self.offset).item()
+
     def _made(self) -> Array:
         buffer: Any = self.allocation.bytes()
         if 0 in self.shape:
