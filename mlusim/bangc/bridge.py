@@ -25,7 +25,7 @@ from mlusim.bangc.image import (
 )
 from mlusim.bangc.placing import place
 from mlusim.dtypes import BFLOAT16
-from mlusim.errors import AccessError, AllocationError
+from mlusim.errors import AccessError, AllocationError, OperandError
 from mlusim.memory.allocation import POISON, Allocation, Memory
 from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.view import Pointer, View
@@ -88,6 +88,8 @@ class Bridge:
         self._chip = core.issuer.chip
         # Whether the kernel has asked for the time.
         self.clock_read = False
+        # How often it has asked for random numbers.
+        self.random_calls = 0
         self._lines: dict[tuple[int, int], int] = {}
         self._placed: list[list[Allocation | None]] = [[] for _ in KINDS]
         self._offsets: list[list[int]] = [[] for _ in KINDS]
@@ -265,7 +267,12 @@ class Bridge:
         nbytes = dtype.itemsize
         for extent in shape:
             nbytes *= extent
-        if offset + nbytes > allocation.nbytes or min(shape, default=1) < 0:
+        if min(shape, default=1) < 0:
+            raise OperandError(
+                f"{list(shape)} elements of {dtype.name} at byte {group_digits(offset)} of {allocation.name}: a number "
+                "of elements is not negative; look at what the count is computed from"
+            )
+        if offset + nbytes > allocation.nbytes:
             raise AccessError(
                 f"{list(shape)} elements of {dtype.name} at byte {group_digits(offset)} of {allocation.name}, which "
                 f"has {group_digits(allocation.nbytes)} B: they end at byte {group_digits(offset + nbytes)}"

@@ -13,6 +13,7 @@ from mlusim.bangc import toolchain
 from mlusim.bangc.entries import MAIN
 from mlusim.bangc.linking import link
 from mlusim.bangc.loading import check_that_it_loads
+from mlusim.bangc.second_look import OWN
 from mlusim.errors import CompileError
 
 if TYPE_CHECKING:
@@ -111,5 +112,5 @@ def _compiler_text(text: str, path: Path) -> str:
     context = first
     while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
         context -= 1
-    shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main")
+    shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
     return f"{path.name} does not compile:\n{shown}"

@@ -11,6 +11,7 @@ import numpy as np
 
 from mlusim.cores import syncs, vector
 from mlusim.cores.global_memory import ATOMICS, COMPARE_AND_SWAP, atomic, set_memory
+from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.ordering import COMPUTE_PIPES
 from mlusim.cores.row_copies import copy_loop
 from mlusim.cores.rows import Loop
@@ -26,6 +27,7 @@ Handler = Callable[["Bridge", int, list[int], list[Any]], "Awaitable[Any] | None
 
 _POINTER = 1 << 16
 _UINT8 = np.dtype(np.uint8)
+_DOUBLE, _FLOAT = 0x308, 0x304
 # dst, src, count, two loops less one, and their strides in bytes on both sides.
 _STRIDED_ATOMIC = 9
 _STRIDED_SET = 5
@@ -93,7 +95,8 @@ def _setting(name: str, *, blocking: bool) -> Handler:
 
     def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
         address, count, value, *loops = values
-        code = _POINTER | codes[2]
+        # The board has no double: a literal such as 0.5 is a float.
+        code = _POINTER | (_FLOAT if codes[2] == _DOUBLE else codes[2])
         if len(loops) == 4:  # noqa: PLR2004 - stride0, iter1, stride1, iter2
             dst = _strided(bridge, code, address, count, ((loops[3], loops[2]), (loops[1], loops[0])))
         elif loops:
@@ -173,6 +176,14 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
     copy_loop(bridge.issuer, line, name, dst, src, loop, method="instruction")
 
 
+def _rand(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
+    """Numbers that differ by task and by call, and are the same in every run."""
+    bridge.random_calls += 1
+    seed = bridge.issuer.task.index << 32 | bridge.random_calls
+    view = bridge.view(codes[0], values[0], (int(values[1]),))
+    vector.call(bridge.issuer, line, INSTRUCTIONS["rand"], (view, seed), {})
+
+
 def device_calls() -> dict[str, tuple[tuple[int, ...], Handler]]:
     """Intrinsics by name: how many arguments they take, and what they do."""
     calls: dict[str, tuple[tuple[int, ...], Handler]] = {}
@@ -183,6 +194,7 @@ def device_calls() -> dict[str, tuple[tuple[int, ...], Handler]]:
     for memory in ("gdram", "sram", "ldram"):
         calls[f"__{memory}set"] = ((3, 7), _setting(f"{memory}set", blocking=True))
     calls["__nramset_async"] = ((3, 5, 7), _setting("nramset_async", blocking=False))
+    calls["__bang_rand"] = ((2,), _rand)
     calls["__bang_move"] = ((3, 6), _moving)
     for name in ("gather", "scatter"):
         for prefix in ("__", "__bang_"):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from mlusim.bangc.source import Source, Token, joined, quoted, split_at_commas
+from mlusim.bangc.second_look import OWN
+from mlusim.bangc.source import Source, Token, quoted, spaced, split_at_commas
 
 ENTRY_WORD = "__mlusim_entry"
 MAIN = "mlusim_main"
@@ -58,13 +59,13 @@ def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | 
     if before and before[0].text == "template":
         template = max(_parameters_of_template(before), 1)
     parts = [part for part in split_at_commas(tokens[opening + 1 : close]) if part]
-    if len(parts) == 1 and joined(parts[0]) == "void":
+    if len(parts) == 1 and spaced(parts[0]) == "void":
         parts = []
     return Entry(
         name.text,
         scopes,
         tuple(_parameter_name(part) for part in parts),
-        tuple(joined(_without_default(part)) for part in parts),
+        tuple(spaced(_without_default(part)) for part in parts),
         name.file,
         name.line,
         template,
@@ -98,7 +99,7 @@ def name_entries(entries: list[Entry]) -> None:
     qualified = Counter(entry.qualified for entry in entries)
     for entry in entries:
         if names[entry.name] == 1:
-            entry.launch_name = entry.name
+            entry.launch_name = entry.name.removeprefix(OWN)
         elif qualified[entry.qualified] == 1 or entry.template:
             entry.launch_name = entry.qualified
         else:
@@ -147,7 +148,8 @@ def registrations(entries: list[Entry], instantiate: tuple[str, ...], *, has_mai
 
 def _registration(number: int, entry: Entry, pointer: str, name: str) -> str:
     head = "".join(f"namespace {scope} {{ " for scope in entry.scopes)
+    parameters = ",".join(entry.parameters).replace(OWN, "")
     return (
         f"{head}static void *mlusim_entry_{number} = ::mlusim::enter({pointer}, {quoted(name)}, "
-        f'"{",".join(entry.parameters)}", {quoted(entry.file)}, {entry.line});{" }" * len(entry.scopes)}\n'
+        f'"{parameters}", {quoted(entry.file)}, {entry.line});{" }" * len(entry.scopes)}\n'
     )

@@ -6,11 +6,13 @@ out once; a call then only looks its addresses up.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores import vector
 from mlusim.cores.instructions.c_forms import Form, forms_of
+from mlusim.cores.instructions.int4 import int4_intrinsics
 from mlusim.cores.instructions.table import BY_INTRINSIC
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ _CONVERSIONS = (
     "uint32",
     "int",
     "uint",
+    "int64",
+    "uint64",
+    "fix8",
 )
 _ROUNDINGS = ("", "_tz", "_rn", "_rd", "_dn", "_up", "_oz", "_rm")
 # Attributes that C gives by the members of an enumeration, in their order.
@@ -54,6 +59,7 @@ def vector_intrinsics() -> dict[str, list[Form]]:
                 name = f"__bang_{source}2{target}{rounding}"
                 if source != target and (forms := forms_of(name)):
                     found[name] = forms
+    found |= {name: forms_of(name) for name in int4_intrinsics()}
     found["__cn_vector_cast_f32_to_s32"] = forms_of("__cn_vector_cast_f32_to_s32")
     return {name: forms for name, forms in found.items() if forms}
 
@@ -91,27 +97,65 @@ def result_types(forms: list[Form]) -> dict[int, str]:
     return found
 
 
-def form_handler(forms: list[Form]) -> Callable[..., Awaitable[None] | None]:
+# The element type that a fill's name decides, by its ending; otherwise the C type of the value does.
+_ELEMENTS = {
+    "half": 0x302,
+    "float": 0x304,
+    "short": 0x102,
+    "int": 0x104,
+    "unsigned_short": 0x202,
+    "unsigned_int": 0x204,
+}
+_DOUBLE, _FLOAT = 0x308, 0x304
+
+
+def form_handler(name: str, forms: list[Form]) -> Callable[..., Awaitable[None] | None]:
     """The crossing of an intrinsic."""
+    element = _ELEMENTS.get(name.removeprefix("__nramset_")) if name.startswith("__nramset_") else None
+    chosen: dict[tuple[int, ...], tuple[Form, list[int]]] = {}
     known: dict[Any, tuple[Form, list[tuple[int, Any]], list[Any]]] = {}
 
     def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
-        key = (*codes, *[value for code, value in zip(codes, values, strict=True) if code < _POINTER])
-        plan = known.get(key)
-        if plan is None:
+        if element is not None:
+            codes = [_POINTER | element, codes[1], element]
+        types = tuple(codes)
+        choice = chosen.get(types)
+        if choice is None:
             segments = _segments(forms, values)
             if segments is not None:
                 for first in segments:
                     handler(bridge, line, codes[: len(first)], first)
                 return None
-            plan = known[key] = _plan(_choose(forms, codes), codes, values)
+            form = _choose(forms, codes)
+            choice = chosen[types] = form, _deciding(form, codes)
+        form, deciding = choice
+        key = (types, *[values[place] for place in deciding])
+        plan = known.get(key)
+        if plan is None:
+            plan = known[key] = _plan(form, codes, values)
         form, operands, attributes = plan
         codes = _typed_by_values(form, codes)
-        given = [value if place < 0 else bridge.view(codes[place], values[place], value) for place, value in operands]
+        given = [
+            shape if place < 0 else values[place] if shape is None else bridge.view(codes[place], values[place], shape)
+            for place, shape in operands
+        ]
         waiting = vector.call(bridge.issuer, line, form.instruction, (*given, *attributes), {})
         return None if waiting is None else bridge.give_later(waiting)
 
     return handler
+
+
+def _deciding(form: Form, codes: list[int]) -> list[int]:
+    """The arguments whose values decide what a call means: all numbers but operands that nothing else depends on."""
+    instruction = form.instruction
+    words = " ".join(expression for argument in form.arguments for expression in argument.shape or ())
+    free = {operand.name for operand in instruction.operands if operand.number} - set(re.findall(r"\w+", words))
+    return [
+        place
+        for place, (argument, code) in enumerate(zip(form.arguments, codes, strict=False))
+        if code < _POINTER
+        and not (argument.name in free and not any(name in instruction.attributes for name in argument.stands_for))
+    ]
 
 
 def _segments(forms: list[Form], values: list[Any]) -> list[list[Any]] | None:
@@ -150,12 +194,17 @@ def _typed_by_values(form: Form, codes: list[int]) -> list[int]:
     for number, argument in enumerate(form.arguments[: len(codes)]):
         if argument.types:
             places = [place for place, other in enumerate(form.arguments) if other.name == argument.types]
+            # The board has no double: a literal such as 0.5 is a float.
+            codes = [_FLOAT if code == _DOUBLE else code for code in codes]
             codes = [_POINTER | codes[number] if place in places else code for place, code in enumerate(codes)]
     return codes
 
 
 def _plan(form: Form, codes: list[int], values: list[Any]) -> tuple[Form, list[tuple[int, Any]], list[Any]]:
-    """Operands in the order of the instruction: the place of the argument and a shape, or -1 and a number."""
+    """Operands in the order of the instruction, and attributes.
+
+    An operand is the place of its argument and a shape, or None for a number; or -1 and the number of one left out.
+    """
     instruction = form.instruction
     codes = _typed_by_values(form, codes)
     places = {argument.name: place for place, argument in enumerate(form.arguments[: len(codes)])}
@@ -175,7 +224,7 @@ def _plan(form: Form, codes: list[int], values: list[Any]) -> tuple[Form, list[t
         if isinstance(shape, tuple):
             operands.append((places[operand.name], shape))
         elif operand.name in shapes:
-            operands.append((-1, shape))
+            operands.append((places[operand.name], None))
         elif operand.number:
             # One that this list of arguments leaves out, as the bias of a product.
             operands.append((-1, 0))

@@ -25,7 +25,7 @@ from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scalar import access
 from mlusim.errors import AccessError, CopyError, KernelError, OperandError
 from mlusim.memory.kinds import Direction, MemoryKind
-from mlusim.units import PS_PER_US
+from mlusim.units import PS_PER_US, group_digits
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
@@ -90,6 +90,7 @@ _DIRECTIONS = (
 _MEMBERS: tuple[Direction | None, ...] = tuple(getattr(Direction, name, None) for name in _DIRECTIONS)
 _NUMBERS = {kind: number for number, kind in enumerate((*KINDS, MemoryKind.GDRAM))}
 _WITH_CLUSTER = (5, 8, 13)
+_SIGN = 1 << 63
 
 
 def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, int, Direction, tuple[int, ...]]:
@@ -99,6 +100,11 @@ def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, int, Dir
     if direction is None:
         named = _DIRECTIONS[number] if 0 <= number < len(_DIRECTIONS) else str(number)
         raise CopyError(f"memcpy in direction {named}: there is no such copy")
+    if size >= _SIGN:
+        raise CopyError(
+            f"memcpy of {size - 2 * _SIGN} B: a size is not negative (unsigned, this is {group_digits(size)}); "
+            "look at what it is computed from"
+        )
     if len(values) in _WITH_CLUSTER:
         target = bridge.remote(dst, strides.pop())
         return target, bridge.pointer(src), size, direction, tuple(strides)
@@ -288,7 +294,7 @@ def intrinsics() -> tuple[Intrinsic, ...]:
     for name, forms in vector_intrinsics().items():
         if name not in known:
             results = result_types(forms)
-            known[name] = Intrinsic(name, tuple(sorted(results)), form_handler(forms), results)
+            known[name] = Intrinsic(name, tuple(sorted(results)), form_handler(name, forms), results)
     return tuple(known[name] for name in sorted(known))
 
 

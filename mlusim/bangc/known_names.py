@@ -20,12 +20,14 @@ _REASONS = (
     (r"^(cnnl|CNNL)", "the vendor's library of operators, CNNL, is not simulated; launch kernels of your own"),
     (r"^(cn|CN)", "a function of the vendor's host libraries that is not simulated"),
     (r"_perf_", "a performance counter of the hardware; reports have the simulator's counts"),
-    (r"remote", "it writes to another chip, and one board is simulated"),
-    (r"_rand$", "the hardware's random numbers have no definition; give random numbers as an input"),
-    (r"int4", "no public text tells which half of a byte holds the first of two int4 values"),
-    (r"fix8|tf32|_sr$", "no public text tells how the board rounds or stores these numbers"),
     (
-        r"discrete_atomic|bexpand|breduce|histogram|sparse|qpreset|active_f|tiling",
+        r"^__trc_|^__tensor_",
+        "an instruction on tensor descriptors, of which no public text tells",
+    ),
+    (r"remote", "it writes to another chip, and one board is simulated"),
+    (r"tf32|_sr$", "no public text tells how the board rounds or stores these numbers"),
+    (
+        r"discrete_atomic|bexpand|breduce|sparse|qpreset|active_f|tiling",
         "no public text tells what it computes",
     ),
 )
@@ -65,6 +67,7 @@ _PREFIXES = (
     "__short2",
     "__uint",
     "__breakdump",
+    "__trc_",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mlusim.bangc.entries import Entry
+from mlusim.bangc.second_look import OWN
 from mlusim.bangc.source import Source, Token, quoted
 
 _OPENING, _CLOSING = "([{", ")]}"
@@ -21,7 +22,7 @@ def rewrite_launch(source: Source, position: int, entries: list[Entry]) -> None:
     supplied = arguments_of_template(tokens[start:position])
     known = [entry for entry in entries if entry.name == plain]
     deduced = len(known) > 1 or any(entry.template > supplied for entry in known)
-    head = f"::mlusim::launcher({quoted(name)}, "
+    head = f"::mlusim::launcher({quoted(name.replace(OWN, ''))}, "
     middle = ", "
     if deduced:
         head += "[](auto... mlusim_a) { "

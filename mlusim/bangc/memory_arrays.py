@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mlusim.bangc.second_look import OWN
 from mlusim.bangc.source import Source, Token, joined, quoted, split_at_commas, without_attributes
 
 SPACES = {"__mlusim_nram": 0, "__mlusim_wram": 1, "__mlusim_shared": 2, "__mlusim_ldram": 3}
@@ -76,7 +77,7 @@ class MemoryArrays:
         bounds, initial = joined(declarator[1:end]), declarator[end:]
         self._number += 1
         number = self._number
-        where = f'{kind}, "{name}", {quoted(marker.file)}, {marker.line}'
+        where = f'{kind}, "{name.removeprefix(OWN)}", {quoted(marker.file)}, {marker.line}'
         if initial:
             # At function scope the value is set whenever the declaration is reached.
             made = f"static {base} mlusim_i{number} {bounds} {joined(initial)}; typedef decltype(mlusim_i{number}) "
@@ -112,4 +113,10 @@ def _base_and_declarator(tokens: list[Token]) -> tuple[str, list[Token]]:
 
 
 def _end_of_bounds(declarator: list[Token]) -> int:
-    return next((index for index, token in enumerate(declarator) if token.text in ("=", "{")), len(declarator))
+    """Where the initial value begins: an `=` or a `{` outside of brackets."""
+    depth = 0
+    for index, token in enumerate(declarator):
+        if not depth and token.text in ("=", "{"):
+            return index
+        depth += (token.text in ("[", "(")) - (token.text in ("]", ")"))
+    return len(declarator)

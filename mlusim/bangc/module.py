@@ -12,10 +12,10 @@ from mlusim.bangc.compilation import CompilerError, Options, build, check, prepr
 from mlusim.bangc.debug_lines import line_table
 from mlusim.bangc.entries import Entry
 from mlusim.bangc.entry_points import EntryPoint, entry_point
-from mlusim.bangc.foreign import Foreign
 from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
 from mlusim.bangc.known_names import is_unknown, why_missing
 from mlusim.bangc.rewriting import Rewritten, rewrite
+from mlusim.bangc.second_look import SecondLook
 from mlusim.errors import CompileError, InputError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
 Kernel = Callable[..., Coroutine[Any, None, None]]
-# How often a file is compiled again with names of the vendor's libraries that the compiler did not know.
+# How often a file is compiled again with what the compiler said of its names.
 _ROUNDS = 12
 
 
@@ -86,10 +86,10 @@ class Module:
         self._points: dict[str, EntryPoint] | None = None
         files = (path, *sources)
         plain = [preprocess(one, on, options) for one in files]
-        foreign: Foreign | None = None
+        second: SecondLook | None = None
         for _ in range(_ROUNDS):
             own = (str(toolchain.INCLUDE), str(toolchain.generated_headers()))
-            self._texts: list[Rewritten] = [rewrite(one, instantiate, own, is_unknown, foreign) for one in plain]
+            self._texts: list[Rewritten] = [rewrite(one, instantiate, own, is_unknown, second) for one in plain]
             try:
                 if syntax_only:
                     for one, text in zip(files, self._texts, strict=True):
@@ -98,11 +98,11 @@ class Module:
                     self.binary = build(files, self._texts, options)
                 break
             except CompilerError as error:
-                foreign = foreign or Foreign()
-                if not foreign.learn(error.full):
+                second = second or SecondLook()
+                if not second.learn(error.full, set().union(*(one.declared for one in self._texts))):
                     raise CompileError(error.message) from None
         self.calls = {name: place for one in reversed(self._texts) for name, place in one.calls.items()}
-        others = foreign.others if foreign is not None else ()
+        others = second.others if second is not None else ()
         self.missing = {name: place for name, place in self.calls.items() if name in others or is_unknown(name)}
         if syntax_only:
             return

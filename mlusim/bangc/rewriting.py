@@ -8,12 +8,12 @@ statement. Text of system headers is not looked at.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mlusim.bangc.entries import ENTRY_WORD, Entry, entry_of, name_entries, registrations, rewrite_main
-from mlusim.bangc.foreign import Foreign
 from mlusim.bangc.launches import rewrite_launch
 from mlusim.bangc.memory_arrays import SPACES, MemoryArrays
+from mlusim.bangc.second_look import OWN, SecondLook
 from mlusim.bangc.source import Source, Token, joined, source_of
 
 _ASSEMBLY = ("__asm__", "asm", "__asm")
@@ -22,12 +22,13 @@ _NAMESPACE, _CLASS, _CODE = "namespace", "class", "code"
 
 @dataclass(slots=True)
 class Rewritten:
-    """The text to compile, its entries, and the words that are called like instructions."""
+    """The text to compile, its entries, the words that are called like instructions, and names that it declares."""
 
     text: str
     entries: list[Entry]
     calls: dict[str, tuple[str, int]]
     has_main: bool = False
+    declared: set[str] = field(default_factory=set)
 
 
 def rewrite(
@@ -35,7 +36,7 @@ def rewrite(
     instantiate: tuple[str, ...] = (),
     own: tuple[str, ...] = (),
     unknown: Callable[[str], bool] = lambda _: False,
-    foreign: Foreign | None = None,
+    look: SecondLook | None = None,
 ) -> Rewritten:
     """Rewrite the output of a preprocessor.
 
@@ -44,10 +45,12 @@ def rewrite(
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
         own: folders whose headers are left as they are, beside the compiler's own.
         unknown: whether a name that is called is an intrinsic that there is not.
-        foreign: names of the vendor's libraries that the compiler did not know.
+        look: what the compiler said of the file's names before.
     """
     source = source_of(text, own)
     tokens = source.tokens
+    if look is not None:
+        _rename(source, look.clashing)
     arrays = MemoryArrays(source)
     scopes: list[tuple[str, str]] = []
     entries: list[Entry] = []
@@ -82,7 +85,7 @@ def rewrite(
                 calls.setdefault(token.text, (token.file, token.line))
                 if token.text not in defined and unknown(token.text):
                     source.replace(position, position, f'::mlusim::unknown("{token.text}")')
-            elif foreign is not None and token.text in foreign.others and source.next_text(position) == "(":
+            elif look is not None and token.text in look.others and source.next_text(position) == "(":
                 calls.setdefault(token.text, (token.file, token.line))
                 source.replace(position, position, f'::mlusim::unknown("{token.text}")')
             elif token.text == "main" and not scopes and source.next_text(position) == "(":
@@ -90,11 +93,11 @@ def rewrite(
         position += 1
     for name in defined:
         calls.pop(name, None)
-    if foreign is not None and tokens:
-        source.insert(0, foreign.declarations(set(calls)))
+    if look is not None and tokens:
+        source.insert(0, look.declarations(set(calls)))
     name_entries(entries)
     end = registrations(entries, instantiate, has_main=has_main)
-    return Rewritten(source.edited() + end, entries, calls, has_main)
+    return Rewritten(source.edited() + end, entries, calls, has_main, _declared_names(source))
 
 
 def _namespaces(scopes: list[tuple[str, str]]) -> tuple[str, ...]:
@@ -115,6 +118,28 @@ def _scope(source: Source, position: int) -> tuple[str, str]:
     if any(word in ("class", "struct", "union", "enum") for word in words) and "(" not in words and "=" not in words:
         return _CLASS, ""
     return _CODE, ""
+
+
+def _rename(source: Source, names: set[str]) -> None:
+    for position, token in enumerate(source.tokens):
+        if token.kind == "word" and token.text in names:
+            source.replace(position, position, OWN + token.text)
+            token.text = OWN + token.text
+
+
+def _declared_names(source: Source) -> set[str]:
+    """Names that may be declared here: words after a type, or after another name of the declaration."""
+    tokens = source.tokens
+    return {
+        token.text
+        for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if token.kind == "word"
+        and after.text in ("[", "(", "=", ";", ",", ")", "{")
+        and ((before.kind == "word" and before.text not in _NO_TYPES) or before.text in (",", "*", "&", ">"))
+    }
+
+
+_NO_TYPES = ("return", "else", "do", "case", "goto", "new", "delete", "throw", "sizeof", "using", "namespace")
 
 
 def _defined_names(source: Source) -> set[str]:

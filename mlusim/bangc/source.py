@@ -198,7 +198,17 @@ def split_at_commas(tokens: list[Token]) -> list[list[Token]]:
 
 
 def joined(tokens: Iterable[Token]) -> str:
-    """Their text."""
+    """Their text, with a blank where tokens did not touch: `<<` is two of them."""
+    parts: list[str] = []
+    before = -1
+    for token in tokens:
+        parts.append(token.text if token.start == before else f" {token.text}")
+        before = token.stop
+    return "".join(parts).lstrip()
+
+
+def spaced(tokens: Iterable[Token]) -> str:
+    """Their text, with a blank between any two."""
     return " ".join(token.text for token in tokens)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from mlusim.bangc import intrinsics
-from mlusim.bangc.foreign import is_of_library
 from mlusim.bangc.module import compile as compile_file
+from mlusim.bangc.second_look import is_of_library
 from mlusim.errors import CompileError, InputError
 from mlusim.hardware import Board
 from mlusim.inputs import as_path

@@ -239,6 +239,8 @@ class InstructionMethods:
     taylor4_softplus = method("taylor4_softplus")
     # Conversion
     convert = method("convert")
+    to_int4 = method("to_int4")
+    from_int4 = method("from_int4")
     # Reductions
     sum = method("sum")
     reduce_sum = method("reduce_sum")
@@ -285,6 +287,7 @@ class InstructionMethods:
     fill = method("fill")
     write_zero = method("write_zero")
     incseq = method("incseq")
+    rand = method("rand")
     # Pools
     sumpool = method("sumpool")
     avgpool = method("avgpool")
@@ -306,3 +309,4 @@ class InstructionMethods:
     conv_bias = method("conv_bias")
     conv_partial = method("conv_partial")
     integral = method("integral")
+    histogram = method("histogram")

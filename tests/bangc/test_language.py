@@ -74,3 +74,11 @@ def test_static_initializers_that_fail_are_an_error_of_the_file(tmp_path: Path) 
     file.write_text("struct Bad { Bad() { *(volatile int *)nullptr = 1; } } bad;\nint main() {}\n")
     with pytest.raises(CompileError, match=r"initial\.mlu: static initializers .* end with SIGSEGV"):
         bangc.compile(file)
+
+
+def test_bounds_may_have_operators_of_two_signs() -> None:
+    device = Device()
+    x = device.upload(np.ones(64, np.float32), writable=True)
+    device.launch(bangc.compile(KERNELS / "bounds.mlu", device)["bounds"], x, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert device.download(x).tolist() == [131064, *[2] * 63]

@@ -20,6 +20,7 @@ from functools import cache
 from typing import Any
 
 from mlusim.cores.instructions.conversion import conversion
+from mlusim.cores.instructions.int4 import int4_conversion
 from mlusim.cores.instructions.record import Instruction
 from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
 from mlusim.errors import OperandError, nearest
@@ -142,6 +143,10 @@ def forms_of(intrinsic: str) -> list[Form]:
         instruction = INSTRUCTIONS["convert"]
         forms = instruction.forms if not intrinsic.startswith("__cn_vector_") else (_count_first(instruction.forms[0]),)
         return [Form(instruction, _parse(form), {"rounding": found[2]}) for form in forms]
+    small = int4_conversion(intrinsic)
+    if small is not None:
+        instruction = INSTRUCTIONS[small[0]]
+        return [Form(instruction, _parse(form), {"rounding": small[1]}) for form in instruction.forms]
     entry = BY_INTRINSIC.get(intrinsic)
     if entry is None:
         return []

@@ -2,7 +2,8 @@
 
 `dst = src` in dst's type. The rules are those of `mlusim.cores.convert`; beyond them, what becomes a float of 32
 bits or less rounds in every mode, and `position` scales by a power of two: a float becomes the integer nearest to
-src / 2^position, an integer the float src * 2^position.
+src / 2^position, an integer the float src * 2^position. Integers have a position each: between them, `position` is
+that of dst less that of src.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ TYPE_WORDS: Mapping[str, Dtype] = {
     "uint": UINT32,
     "int64": INT64,
     "uint64": UINT64,
+    # An integer of 8 bits with a scale.
+    "fix8": INT8,
 }
 _WORDS = "|".join(sorted(TYPE_WORDS, key=len, reverse=True))
 _NAME = re.compile(rf"^(?:__)?(?:bang_)?({_WORDS})2({_WORDS})(?:_({'|'.join(ROUNDINGS)}))?$")
@@ -132,6 +135,8 @@ def _scaled(values: Array, target: Dtype, position: int) -> Array:
         return np.ldexp(values.astype(np.float64), -position)
     if is_integer(values.dtype) and is_float(target):
         return np.ldexp(values.astype(np.float64), position)
+    if is_integer(values.dtype) and is_integer(target):
+        return np.ldexp(values.astype(np.float64), -position)
     return values
 
 

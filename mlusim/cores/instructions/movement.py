@@ -13,6 +13,7 @@ from mlusim.cores.instructions.record import (
     DST,
     INTEGERS,
     NUMBERS,
+    SERIES_2XX,
     SERIES_3XX,
     Array,
     Extent,
@@ -22,6 +23,7 @@ from mlusim.cores.instructions.record import (
     Overlap,
     Shape,
 )
+from mlusim.dtypes import INT16
 
 LANES = 64
 SRC = Operand("src")
@@ -286,6 +288,13 @@ _WRITE_VALUE = Instruction(
     types=ANY,
 )
 
+
+def _random(result: Array, *, seed: int) -> None:
+    limits = np.iinfo(result.dtype)
+    numbers = np.random.default_rng(seed).integers(limits.min, limits.max + 1, result.size)
+    result.reshape(-1)[:] = numbers.astype(result.dtype)
+
+
 FILLS: list[Instruction] = [
     _WRITE_VALUE,
     # The short name for it.
@@ -299,6 +308,18 @@ FILLS: list[Instruction] = [
         forms=("dst[n] n",),
         operands=(DST,),
         types=ANY,
+    ),
+    Instruction(
+        name="rand",
+        summary="dst = random numbers, uniform over the type, that follow from seed; the board's own differ",
+        group="Fills",
+        compute=_random,
+        intrinsics=("__bang_rand",),
+        forms=("dst[n] n",),
+        operands=(DST,),
+        attributes=("seed",),
+        defaults={"seed": 0},
+        types={INT16: SERIES_2XX},
     ),
     Instruction(
         name="incseq",

@@ -22,7 +22,7 @@ from mlusim.cores.instructions.record import (
     Match,
     Operand,
 )
-from mlusim.dtypes import INT32, UINT32
+from mlusim.dtypes import INT32, UINT16, UINT32
 
 LINE_BYTES = 128
 _INDEX_BYTES = 8
@@ -190,7 +190,7 @@ REDUCTIONS: list[Instruction] = [
         "dst[1] src[n] n",
         operands=(COUNT, SRC),
         geometry=one_element,
-        types={UINT32: SERIES_2XX},
+        types={UINT32: SERIES_2XX, UINT16: SERIES_2XX},
         to_register=True,
     ),
     _reduction(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mlusim.cores.instructions.conversion import CONVERSION
 from mlusim.cores.instructions.elementwise import ARITHMETIC, COMPARISON, LOGIC
 from mlusim.cores.instructions.functions import ACTIVATIONS, FUNCTIONS, FUSED, SERIES
+from mlusim.cores.instructions.int4 import INT4
 from mlusim.cores.instructions.movement import EXPANSION, FILLS, LAYOUT
 from mlusim.cores.instructions.pooling import POOLS
 from mlusim.cores.instructions.reduction import REDUCTIONS
@@ -28,6 +29,7 @@ _ALL: list[Instruction] = [
     *ACTIVATIONS,
     *SERIES,
     *CONVERSION,
+    *INT4,
     *REDUCTIONS,
     *SELECTION,
     *LAYOUT,

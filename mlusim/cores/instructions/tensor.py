@@ -219,6 +219,27 @@ def _integral_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -
     return "" if kernel.nbytes == _KERNEL_BYTES else f"the kernel has {_KERNEL_BYTES} B"
 
 
+def _histogram(result: Array, source: Array, kernel: Array) -> None:
+    """How often src equals each row of the kernel, element by element of 64 B."""
+    rows = kernel.reshape(_ROWS, -1)
+    flat = source.reshape(-1)
+    against = rows[:, np.arange(flat.size) % rows.shape[1]]
+    _store(result, (flat == against).sum(axis=1).astype(np.float64))
+
+
+def _histogram_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    del attributes
+    if operands[0].size != _ROWS:
+        return f"dst has {_ROWS} elements, one for each row of the kernel"
+    return "" if operands[2].nbytes == _KERNEL_BYTES else f"the kernel has {_KERNEL_BYTES} B: {_ROWS} rows of 64 B"
+
+
+def _all_rows(board: Board, work: Work) -> int:
+    """Every element against every row."""
+    return _cycles(board, work, work.sizes[1] * _ROWS)
+
+
+_ROWS = 64
 _KERNEL = Operand("kernel", Match.FREE, _SOURCES, memory="wram")
 _CONV_ATTRIBUTES = ("channel_input", "kernel_height", "kernel_width", *_STEPS, "fix_position", *_SPREAD)
 
@@ -306,6 +327,7 @@ TENSOR: list[Instruction] = [
         tensor=True,
     ),
 ]
+_CONV = TENSOR[-1]
 TENSOR += [
     Instruction(
         name="integral",
@@ -327,9 +349,23 @@ TENSOR += [
         since=ARCH_322,
         tensor=True,
     ),
+    Instruction(
+        name="histogram",
+        summary="dst[i] = how often src equals row i of kernel, where a row is one value in all of its 64 B",
+        group="Tensor",
+        compute=_histogram,
+        intrinsics=("__bang_histogram",),
+        forms=("dst[64] src[n] kernel[4096//itemsize] n",),
+        operands=(_RESULT, _SRC, _KERNEL),
+        types=_SOURCES,
+        geometry=_histogram_sizes,
+        overlap=Overlap.APART,
+        cost=_all_rows,
+        tensor=True,
+    ),
     *(
         replace(
-            TENSOR[-1],
+            _CONV,
             name=name,
             summary=f"dst = the convolution of src with kernel, as `conv`, plus {addend}",
             compute=_conv_plus,

@@ -145,6 +145,7 @@ SPECIAL = {
     *("sumpool", "avgpool", "maxpool", "minpool", "maxpool_index", "minpool_index", "maxpool_value_index"),
     *("minpool_value_index", "maxpool_bp", "avgpool_bp", "unpool", "expand_channel_mul", "expand_channel_mul_add"),
     *("matmul", "mlp", "conv", "conv_bias", "conv_partial", "integral", "fcmpfilter"),
+    *("histogram", "rand", "to_int4", "from_int4"),
 }
 CYCLES = {f"cycle_{name.rstrip('_')}": name for name in (*EXACT, *BITWISE)}
 BITINDEX = {f"{name}_bitindex": EXACT[name] for name in ("lt", "le", "gt", "ge", "eq", "ne")}
@@ -779,6 +780,57 @@ def test_positions_scale_by_powers_of_two() -> None:
         -3,
     ]
     assert run("convert", np.empty(2, np.float32), np.array([5, -3], np.int16), position=3).tolist() == [40, -24]
+
+
+def test_positions_between_integers_are_of_each_side() -> None:
+    found = form("__bang_short2int", 5)
+    _, attributes = found.bind([0, 0, 2, 3, 5], {"dst": 4, "src": 2})
+    source = np.array([1, -3], np.int16)
+    # 1 * 2^5 is 4 * 2^3.
+    assert run("convert", np.empty(2, np.int32), source, **attributes).tolist() == [4, -12]
+    assert run("convert", np.empty(2, np.int8), np.array([5, -700], np.int16), position=1, rounding="dn").tolist() == [
+        2,
+        -128,
+    ]
+
+
+@pytest.mark.parametrize("rounding", [None, *ROUNDINGS])
+def test_int4(rounding: str | None) -> None:
+    source = np.array([1.5, -2.5, 0.25, 99, -99, -0.75, 7, np.nan], np.float32)
+    expected = {
+        None: [2, -2, 0, 7, -8, -1, 7, 0],
+        "rn": [2, -2, 0, 7, -8, -1, 7, 0],
+        "tz": [1, -2, 0, 7, -8, 0, 7, 0],
+        "dn": [1, -3, 0, 7, -8, -1, 7, 0],
+        "up": [2, -2, 1, 7, -8, 0, 7, 0],
+        "rd": [2, -3, 0, 7, -8, -1, 7, 0],
+        "oz": [2, -3, 1, 7, -8, -1, 7, 0],
+        "rm": [2, -2, 0, 7, -8, -1, 7, 0],
+    }[rounding]
+    packed = run("to_int4", np.empty(4, np.uint8), source, rounding=rounding)
+    assert [byte & 15 for byte in packed.tolist()] == [number % 16 for number in expected[::2]]
+    assert [byte >> 4 for byte in packed.tolist()] == [number % 16 for number in expected[1::2]]
+    assert run("from_int4", np.empty(8, np.float16), packed).tolist() == expected
+    assert run("from_int4", np.empty(8, np.int8), packed).tolist() == expected
+    assert run("from_int4", np.empty(8, np.float32), packed, position=-1).tolist() == [x / 2 for x in expected]
+    assert run("to_int4", np.empty(4, np.uint8), source * 2, rounding=rounding, position=1).tolist() == packed.tolist()
+
+
+@pytest.mark.parametrize(("kind", "target"), [("int8", "int32"), ("int16", "float32"), ("float16", "float32")])
+def test_histogram(kind: str, target: str) -> None:
+    source = values(256, kind)
+    lanes = 64 // source.itemsize
+    kernel = np.repeat(np.arange(-32, 32).astype(kind), lanes)
+    expected = [sum(float(x) == k for x in source.tolist()) for k in range(-32, 32)]
+    assert run("histogram", np.empty(64, target), source, kernel).tolist() == expected
+
+
+def test_random_numbers_are_uniform_and_follow_from_the_seed() -> None:
+    drawn = [run("rand", np.empty(1 << 16, np.int16), seed=seed) for seed in (1, 1, 2)]
+    assert np.array_equal(drawn[0], drawn[1])
+    assert (drawn[0] == drawn[2]).mean() < 0.01
+    counts = np.bincount((drawn[0].astype(np.int64) + 32768) // 4096, minlength=16)
+    assert abs(counts - 4096).max() < 6 * 64
 
 
 @pytest.mark.parametrize("source", sorted(set(TYPE_WORDS)))

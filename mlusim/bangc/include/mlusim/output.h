@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 // These undefine what is defined below: they come first.
 #include <cassert>
@@ -97,6 +98,9 @@ extern "C" __attribute__((visibility("hidden"), weak, used, noreturn, no_stack_p
 }
 
 #define exit(status) mlusim_exit(status)
+#define _exit(status) mlusim_exit(status)
+#define _Exit(status) mlusim_exit(status)
+#define quick_exit(status) mlusim_exit(status)
 
 namespace mlusim {
 template <class T> inline void dump(T value) {

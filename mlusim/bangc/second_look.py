@@ -1,0 +1,97 @@
+"""What a compiler's messages tell of a file's names, so that it compiles after all: those missing, those there twice.
+
+A kernel's file often has the host function that launches it, with calls of CNNL and of more of CNRT than there is here.
+The kernel needs none of that. Where the compiler does not know such a name, it is declared as something that converts
+to anything, and a function as a call that ends with an error where it is reached.
+
+The headers here bring the names of the C library along, which the vendor's do not: `y1`, `index`. Where a name of the
+file's own clashes with one of them, it is renamed in all of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+# What the compiler sees in place of a name of the file's that clashes.
+OWN = "mlusim_own_"
+_LIBRARY = re.compile(r"^(?:cn(?:rt|nl|cl|dev|px|papi|[A-Z])|CN(?:RT|NL|CL|PX)?_)\w*$")
+_OPEN, _CLOSE = "['\u2018`]", "['\u2019]"
+_QUOTED = rf"{_OPEN}([A-Za-z_]\w*){_CLOSE}"
+_ANY = rf"{_OPEN}([^'\u2018\u2019]+){_CLOSE}"
+_TYPES = (rf"error: {_QUOTED} does not name a type", rf"error: unknown type name {_QUOTED}")
+_OTHERS = (
+    rf"error: {_QUOTED} was not declared in this scope",
+    rf"error: {_QUOTED} has not been declared",
+    rf"error: use of undeclared identifier {_QUOTED}",
+)
+_CLASHES = (
+    rf"error: {_ANY} redeclared as different kind of entity",
+    rf"error: redefinition of {_ANY}",
+    rf"error: conflicting declaration (?:of C function )?{_ANY}",
+    rf"error: conflicting types for {_ANY}",
+    rf"error: ambiguating new declaration of {_ANY}",
+    rf"error: reference to {_ANY} is ambiguous",
+    rf"error: call (?:of overloaded|to) {_ANY} is ambiguous",
+)
+# The name in `float (& y1)[64]`, `int time`, `void swap(int&, int&)`, `index [4]`.
+_NAMES = (
+    re.compile(r"[&*]\s*([A-Za-z_]\w*)\s*\)"),
+    re.compile(r"([A-Za-z_]\w*)\s*(?:<[^()]*>)?\s*(?:[(\[]|$)"),
+)
+
+
+@dataclass(slots=True)
+class SecondLook:
+    """What a file's names are, as far as messages told.
+
+    Attributes:
+        types: names of types of the vendor's libraries that nothing declares.
+        others: functions and constants of them.
+        clashing: names of the file's own that the headers have too.
+    """
+
+    types: set[str] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)
+    clashing: set[str] = field(default_factory=set)
+
+    def learn(self, message: str, declared: set[str]) -> bool:
+        """Take what a compiler's messages tell; whether there was anything new.
+
+        Args:
+            message: all that the compiler said.
+            declared: names that the file itself declares.
+        """
+        before = len(self.types) + len(self.others) + len(self.clashing)
+        self.types.update(filter(is_of_library, _found(_TYPES, message)))
+        self.others.update(filter(is_of_library, _found(_OTHERS, message)))
+        self.types.update(name for name in self.others if name.endswith("_t"))
+        self.others -= self.types
+        self.clashing.update({_name_in(text) for text in _found(_CLASHES, message)} & declared)
+        return len(self.types) + len(self.others) + len(self.clashing) > before
+
+    def declarations(self, called: set[str]) -> str:
+        """C++ that declares the types, and the names that are not called, on one line."""
+        constants = sorted(self.others - called)
+        return "".join(
+            [f"typedef ::mlusim::Foreign {name}; " for name in sorted(self.types)]
+            + [
+                f"static constexpr ::mlusim::ForeignConstant {name}{{{number}}}; "
+                for number, name in enumerate(constants, 1)
+            ]
+        )
+
+
+def is_of_library(name: str) -> bool:
+    """Whether a name looks like one of the vendor's host libraries."""
+    return _LIBRARY.match(name) is not None
+
+
+def _found(patterns: tuple[str, ...], message: str) -> set[str]:
+    return {name for pattern in patterns for name in re.findall(pattern, message)}
+
+
+def _name_in(text: str) -> str:
+    """The name that a declaration in a message declares."""
+    found = next(filter(None, (pattern.search(text) for pattern in _NAMES)), None)
+    return found[1] if found else ""

@@ -1,0 +1,119 @@
+"""Conversions to and from 4-bit integers, two in a byte.
+
+ASSUMED: the low half of a byte holds the first of its two numbers; no public text tells. Numbers saturate at -8 and 7.
+As in other conversions, `position` scales by a power of two: what becomes an integer is the number nearest to
+src / 2^position, what becomes a float is src * 2^position.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS
+from mlusim.cores.instructions.record import (
+    ARCH_322,
+    SRC,
+    Array,
+    Extent,
+    Instruction,
+    Match,
+    Operand,
+    Overlap,
+    Types,
+)
+from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, INT8, INT16, INT32, UINT8
+
+_WIDE: Types = dict.fromkeys((FLOAT16, FLOAT32, BFLOAT16, INT8, INT16, INT32), ARCH_322)
+_PACKED: Types = {UINT8: ARCH_322}
+_WORDS = "|".join(sorted((word for word, dtype in TYPE_WORDS.items() if dtype in _WIDE), key=len, reverse=True))
+_NAME = re.compile(rf"^__bang_(?:(?:{_WORDS})2(int4)|(int4)2(?:{_WORDS}))(?:_({'|'.join(ROUNDINGS)}))?$")
+_LOWEST, _HIGHEST = -8, 7
+
+_ROUND: Mapping[str | None, Callable[[Array], Array]] = {
+    None: np.rint,
+    "rn": np.rint,
+    "tz": np.trunc,
+    "dn": np.floor,
+    "up": np.ceil,
+    "rd": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
+    "oz": lambda x: np.copysign(np.ceil(np.abs(x)), x),
+    "rm": lambda x: np.floor(x + 0.5),
+}
+
+
+def int4_conversion(name: str) -> tuple[str, str | None] | None:
+    """The instruction and the rounding that a name such as `__bang_half2int4_rn` means; None for another name."""
+    found = _NAME.match(name)
+    if found is None:
+        return None
+    return "to_int4" if found[1] else "from_int4", found[3]
+
+
+def int4_intrinsics() -> list[str]:
+    """All names."""
+    endings = ("", *(f"_{mode}" for mode in ROUNDINGS))
+    pairs = [(word, "int4") for word in _WORDS.split("|")] + [("int4", word) for word in _WORDS.split("|")]
+    return [f"__bang_{source}2{target}{ending}" for source, target in pairs for ending in endings]
+
+
+def _pack(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
+    numbers = _ROUND[rounding](np.ldexp(source.reshape(-1).astype(np.float64), -position))
+    numbers = np.clip(np.nan_to_num(numbers, nan=0.0), _LOWEST, _HIGHEST).astype(np.int8).view(np.uint8) & 0xF
+    result.reshape(-1)[:] = numbers[::2] | numbers[1::2] << 4
+
+
+def _unpack(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
+    packed = source.reshape(-1).view(np.int8)
+    numbers = np.stack([packed << 4 >> 4, packed >> 4], axis=1).reshape(-1).astype(np.float64)
+    if result.dtype.kind in "iu":
+        numbers = _ROUND[rounding](np.ldexp(numbers, -position))
+        limits = np.iinfo(result.dtype)
+        numbers = np.clip(numbers, limits.min, limits.max)
+    else:
+        numbers = np.ldexp(numbers, position)
+    result.reshape(-1)[:] = numbers.astype(result.dtype)
+
+
+def _geometry(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    first, second = operands[0].size, operands[1].size
+    rounding = attributes.get("rounding")
+    if rounding not in _ROUND:
+        return f"rounding {rounding!r} is unknown: the modes are None, {', '.join(ROUNDINGS)}"
+    packed, plain = sorted((first, second))
+    return "" if plain == 2 * packed else "the 4-bit side has half as many bytes as the other has elements"
+
+
+_COMMON: dict[str, Any] = {
+    "group": "Conversion",
+    "attributes": ("rounding", "position"),
+    "defaults": {"rounding": None, "position": 0},
+    "geometry": _geometry,
+    "overlap": Overlap.CONVERT,
+    "since": ARCH_322,
+}
+INT4: list[Instruction] = [
+    Instruction(
+        name="to_int4",
+        summary="dst = src as 4-bit integers, two in a byte, the first in its low half (ASSUMED)",
+        compute=_pack,
+        intrinsics=("__bang_float2int4_rn", "__bang_half2int4_rn"),
+        forms=("dst[n//2] src[n] n position", "dst[n//2] src[n] n dst_position src_position"),
+        operands=(Operand("dst", Match.FREE, _PACKED), SRC),
+        types=_WIDE,
+        **_COMMON,
+    ),
+    Instruction(
+        name="from_int4",
+        summary="dst = the 4-bit integers in src, two in a byte, the first in its low half (ASSUMED)",
+        compute=_unpack,
+        intrinsics=("__bang_int42float_rn", "__bang_int42half_rn"),
+        forms=("dst[n] src[n//2] n position", "dst[n] src[n//2] n dst_position src_position"),
+        operands=(Operand("dst", Match.FREE, _WIDE), SRC),
+        types=_PACKED,
+        **_COMMON,
+    ),
+]
