@@ -44,11 +44,20 @@ def board_record(board: Board) -> dict[str, Any]:
     """All values of a board, with the preset that it was edited from and the fields that differ."""
     values = {item.name: getattr(board, item.name) for item in fields(board) if item.name != "sources"}
     base = next((one for one in presets() if one.name == board.name), None)
-    if base is None:
-        edited = [name for name, source in board.sources.items() if source.startswith(_EDITED)]
-        return {**values, "edited_from": None, "edited": sorted(edited)}
-    edited = [name for name, value in values.items() if value != getattr(base, name)]
-    return {**values, "edited_from": base.name if edited else None, "edited": edited}
+    if base is not None:
+        edited = _differences(board, base)
+        return {**values, "edited_from": base.name if edited else None, "edited": edited}
+    marked = {name for name, source in board.sources.items() if source.startswith(_EDITED)} - {"name"}
+    # A preset from which all that the user did not set comes; of several the nearest.
+    bases = [one for one in presets() if marked.issuperset(_differences(board, one))]
+    base = min(bases, key=lambda one: len(_differences(board, one)), default=None)
+    return {**values, "edited_from": None if base is None else base.name, "edited": sorted(marked)}
+
+
+def _differences(board: Board, base: Board) -> list[str]:
+    """The parameters of a board that differ from those of another, its name left out."""
+    names = [item.name for item in fields(board) if item.name not in ("sources", "name")]
+    return [name for name in names if getattr(board, name) != getattr(base, name)]
 
 
 def without_folders(words: list[str]) -> list[str]:

@@ -20,7 +20,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, is_dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
 import numpy as np
@@ -58,6 +58,7 @@ _ADDED = frozenset(
         *("tensor_efficiency", "tensor_ops_per_cycle_fp32", "tensor_startup_cycles"),
     }
 )
+_PACKAGE = PurePath(__file__).parents[1]
 _STAND_IN = "mlu370-x4"  # for parameters of a user's board that an earlier version did not have
 
 Array = np.ndarray[Any, Any]
@@ -95,6 +96,8 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
     """Write a run to a file; gives its path. Raises `InputError` where it cannot be written."""
     path = as_path(path)
     arrays: dict[str, Array] = {}
+    names = short_names({*run.sources, *(file for file, _, _ in run.log.lines)})
+    log = _log_values(run.log, arrays)
     head = {
         "format": FORMAT,
         "number": NUMBER,
@@ -105,8 +108,8 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
         "board": board_values(run.board) | {"sources": dict(run.board.sources)},
         "plan": None if run.plan is None else _plan_values(run.plan, run.board, arrays),
         "request": None if run.request is None else plain(run.request)["fields"],
-        "log": _log_values(run.log, arrays),
-        "sources": dict(run.sources),
+        "log": log | {"lines": [(names[file], line, function) for file, line, function in run.log.lines]},
+        "sources": {names[file]: text for file, text in run.sources.items()},
         "output": None,
         "made_by": dict(run.made_by),
     }
@@ -132,6 +135,21 @@ def read(path: str | os.PathLike[str]) -> Saved:
             return _read_zip(file, stream)
     except OSError as error:
         raise InputError(f"{file}: the saved run cannot be read: {error.strerror or error}") from None
+
+
+def short_names(files: Iterable[str]) -> dict[str, str]:
+    """Names without this machine's folders: the package's own from `mlusim/` on, others as short as they differ."""
+    found: dict[str, str] = {}
+    for file in sorted({*files}):
+        path = PurePath(file)
+        if not path.is_absolute():
+            found[file] = file
+        elif path.is_relative_to(_PACKAGE):
+            found[file] = path.relative_to(_PACKAGE.parent).as_posix()
+        else:
+            tails = (PurePath(*path.parts[-count:]).as_posix() for count in range(1, len(path.parts)))
+            found[file] = next((tail for tail in tails if tail not in found.values()), file)
+    return found
 
 
 def source_texts(log: Log) -> dict[str, str]:

@@ -143,6 +143,9 @@ def test_json_says_where_the_figures_come_from(home):
     again = mlusim.retime("a.zip", clock_hz=900_000_000)
     edited = provenance(again)["board"]
     assert (edited["edited_from"], edited["edited"]) == ("mlu370-x4", ["clock_hz"])
+    # A board file has a name of its own, and its base is known all the same.
+    mine = json.loads(call("run", "k.py", "--shape", "8", "--device", "mine.toml", "--json"))["provenance"]["board"]
+    assert (mine["name"], mine["edited_from"], mine["edited"]) == ("mine", "mlu370-x4", ["clock_hz"])
 
 
 @pytest.mark.parametrize(

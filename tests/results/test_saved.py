@@ -21,8 +21,10 @@ import mlusim
 from mlusim import ops
 from mlusim.analysis.pictures import draw
 from mlusim.analysis.table import to_json
+from mlusim.explore.sources import function_of
 from mlusim.hardware import presets
 from mlusim.log import Log
+from mlusim.results.saved import short_names
 from mlusim.verifier.check import check_log
 
 RNG = np.random.default_rng(5)
@@ -48,9 +50,19 @@ def run(request):
     return RUNS[request.param]()
 
 
+PACKAGE = Path(mlusim.__file__).parents[1]
+
+
+def portable(lines: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
+    """Lines with their files as a saved run names them."""
+    names = short_names(file for file, _, _ in lines)
+    return [(names[file], line, function) for file, line, function in lines]
+
+
 def same_log(one: Log, other: Log) -> None:
     np.testing.assert_array_equal(one.table(), other.table())
-    for name in ("board", "ops", "lines", "tasks", "launches", "allocations", "boxes", "host_waits", "host_writes"):
+    assert portable(one.lines) == portable(other.lines)
+    for name in ("board", "ops", "tasks", "launches", "allocations", "boxes", "host_waits", "host_writes"):
         assert getattr(one, name) == getattr(other, name), name
     assert one.more_operands == other.more_operands
     assert one.loops == other.loops
@@ -75,14 +87,18 @@ def test_all_that_is_computed_from_a_run_is_computed_from_its_file(run, tmp_path
     assert read.request == run.request is not None
     assert to_json(read) == to_json(run)
     assert read.floor.losses_ps == run.floor.losses_ps
-    assert [line[:3] for line in read.lines] == [line[:3] for line in run.lines]
+    names = short_names(file for file, _, _ in run.log.lines)
+    assert [line[:3] for line in read.lines] == [(names.get(one.file, ""), one.line, one.function) for one in run.lines]
     assert read.plan.explain() == run.plan.explain()
     read.plan.check()
     for task in range(run.plan.tasks):
         assert list(read.plan.tiles_of(task)) == list(run.plan.tiles_of(task))
     assert list(draw(read)) == list(draw(run))
     reports = [check_log(one.log, one.board, name=one.operator, plan=one.plan) for one in (read, run)]
-    assert reports[0].to_json() == reports[1].to_json()
+    read_json, run_json = (json.dumps(one.to_json()) for one in reports)
+    for file, name in names.items():
+        run_json = run_json.replace(json.dumps(file), json.dumps(name))
+    assert read_json == run_json
     assert reports[0].ok
 
 
@@ -90,7 +106,8 @@ def test_the_source_of_every_line_comes_along(tmp_path):
     run = RUNS["tin_shift"]()
     read = mlusim.load(run.save(tmp_path / "run.zip"))
     for file, line, function in read.log.lines:
-        assert read.sources[file] == Path(file).read_text(encoding="utf-8")
+        assert not Path(file).is_absolute()
+        assert read.sources[file] == (PACKAGE / file).read_text(encoding="utf-8")
         assert read.sources[file].splitlines()[line - 1].strip(), function
     assert read.log.lines
 
@@ -150,7 +167,7 @@ def test_a_kernel_of_the_users_own(tmp_path):
     assert to_json(read)["plan"] is None
     assert read.metrics.theory_ops == 640
     assert "tile_map" not in draw(read)
-    assert read.sources[__file__] == Path(__file__).read_text(encoding="utf-8")
+    assert read.sources[Path(__file__).name] == Path(__file__).read_text(encoding="utf-8")
 
 
 def test_a_device_on_which_nothing_ran(tmp_path):
@@ -370,3 +387,28 @@ def test_a_column_under_its_former_name_is_read(tmp_path):
 
     rewritten(tmp_path / "run.zip", renamed, tmp_path / "former.zip")
     same_log(mlusim.load(tmp_path / "former.zip").log, run.log)
+
+
+def test_short_names_tell_files_apart_and_name_no_folder_of_the_machine():
+    package = Path(mlusim.__file__).parent
+    files = ["/a/b/k.py", "/a/c/k.py", "/a/x.mlu", "kept/as.py", "<input>", str(package / "kernels" / "reverse.py")]
+    names = short_names(files)
+    assert len({*names.values()}) == len(files)
+    assert names["/a/b/k.py"] == "k.py"
+    assert names["/a/c/k.py"] == "c/k.py"
+    assert names["/a/x.mlu"] == "x.mlu"
+    assert (names["kept/as.py"], names["<input>"]) == ("kept/as.py", "<input>")
+    assert names[files[-1]] == "mlusim/kernels/reverse.py"
+
+
+def test_the_same_run_is_the_same_file_in_every_folder(tmp_path):
+    text = "async def copy(core, x, out):\n    if not core.is_memory_core:\n"
+    text += "        await core.memcpy(core.nram.alloc(8, x.dtype), x)\n"
+    saved = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "k.py").write_text(text)
+        run = function_of(f"{tmp_path / folder / 'k.py'}:copy")
+        x = np.ones(8, np.float32)
+        saved.append(mlusim.run(run, x, mlusim.Output.like(x)).save(tmp_path / folder / "run.zip").read_bytes())
+    assert saved[0] == saved[1]
