@@ -82,7 +82,7 @@ class VectorCall:
         self._multiple = instruction.multiple_2xx if issuer.board.needs_aligned_vectors else 0
         # Otherwise the plain check looks at every call.
         self._quick = all(operand.memory == "nram" for operand in instruction.operands) and not (
-            self._multiple and any(view.nbytes % self._multiple for view in views)
+            self._multiple and (instruction.sides_2xx or any(view.nbytes % self._multiple for view in views))
         )
         self._apart = instruction.overlap is not Overlap.SAME
 

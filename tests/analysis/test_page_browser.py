@@ -72,7 +72,11 @@ class Shown:
         self.tab.bring_to_front()
         self.tab.locator(f"#{chart}").scroll_into_view_if_needed()
         area = self.tab.locator(f"#{chart} .nsewdrag").first
-        box = area.bounding_box()
+        box, before = area.bounding_box(), None
+        # Charts that are drawn when they are seen move what is below them.
+        while box != before:
+            self.tab.wait_for_timeout(100)
+            box, before = area.bounding_box(), box
         self.tab.mouse.move(box["x"] + x * box["width"] - 8, box["y"] + y * box["height"])
         self.tab.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
         label = self.tab.locator(f"#{chart} .hoverlayer .hovertext").first
