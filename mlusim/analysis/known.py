@@ -124,12 +124,13 @@ class Known:
         """One sentence for a summary."""
         if self.half_width is None:
             return f"not measured: {self.why}"
-        low, high = (100 * one(self.errors) for one in (min, max))
+        low, high = (f"{round(100 * one(self.errors)):+d}" for one in (min, max))
+        errors = f"{low} %" if low == high else f"{low} to {high} %"
         band = f"{PART:.0%} band {self.low_ps / PS_PER_US:,.2f} to {self.high_ps / PS_PER_US:,.2f} us".replace(",", " ")
         beyond = f"; not measured: {self.why}" if self.why else ""
         count = len(self.nearest)
         some = f"{count} measurement{'s' if count != 1 else ''} of the kind {self.kind!r}"
-        return f"{band}; {some}, left out {low:+.0f} to {high:+.0f} %{beyond}"
+        return f"{band}; {some}, left out {errors}{beyond}"
 
     def to_json(self) -> dict[str, Any]:
         """The same for programs."""
@@ -171,7 +172,7 @@ def _neighbours(kind: str, board: Board, size: int) -> tuple[str, str, list[Row]
         return BEYOND, f"the kind {kind!r} on the family {board.family}", of_kind
     sizes = [row.nbytes for row in here]
     if not min(sizes) <= size * _SIZE_FACTOR or not size <= max(sizes) * _SIZE_FACTOR:
-        span = f"{format_bytes(min(sizes))} to {format_bytes(max(sizes))}"
+        span = " to ".join(map(format_bytes, sorted({min(sizes), max(sizes)})))
         return BEYOND, f"sizes other than {span} of the kind on the family", here
     return MEASURED, "", here
 

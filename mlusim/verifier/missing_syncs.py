@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,7 +19,7 @@ import numpy as np
 from mlusim.log import Log
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.order import Order
-from mlusim.verifier.remedies import SYNC_PIPES
+from mlusim.verifier.remedies import ALL_PIPES, SYNC_PIPES
 
 # Steps of a task between the two operations of a race that are looked at.
 _MOST_STEPS = 10_000
@@ -57,16 +56,21 @@ def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[Finding]:
     left = {number: _points(log, order, race) for number, race in enumerate(races)}
     result: dict[int, Finding] = {}
     while left:
-        mended = Counter(point for points in left.values() for point in points)
+        # What each sync at each point would mend; a wait for all pipes mends what any other would.
+        mended: dict[tuple[Point, str], list[int]] = {}
+        for number, points in left.items():
+            for sync in {races[number].finding.fields["sync"], ALL_PIPES}:
+                for point in points:
+                    mended.setdefault((point, sync), []).append(number)
         if not mended:
             result |= {number: races[number].finding for number in left}
             break
-        # Of equal points the one of the earliest race.
-        earliest = {point: number for number in reversed(left) for point in left[number]}
-        best = min(mended, key=lambda point: (-mended[point], earliest[point], point))
-        together = [number for number, points in left.items() if best in points]
+        # Of those that mend equally many the one that waits for less, then the one of the earliest race.
+        (point, _), together = min(
+            mended.items(), key=lambda one: (-len(one[1]), one[0][1] == ALL_PIPES, one[1][0], one[0])
+        )
         chief, *others = (races[number].finding for number in together)
-        result[together[0]] = _told_together(chief, others, best) if others else chief
+        result[together[0]] = _told_together(chief, others, point) if others else chief
         for number in together:
             del left[number]
     return [result[number] for number in sorted(result)]
@@ -121,7 +125,7 @@ def _told_together(chief: Finding, others: list[Finding], point: Point) -> Findi
     """A finding with those that the same sync mends under it, and the remedy for all."""
     findings = [chief, *others]
     syncs = {finding.fields["sync"] for finding in findings}
-    sync = syncs.pop() if len(syncs) == 1 else "sync"
+    sync = syncs.pop() if len(syncs) == 1 else ALL_PIPES
     site = chief.sites[0]
     name = f"{point.file.rpartition('/')[2]}:{point.line}"
     waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
@@ -131,17 +135,11 @@ def _told_together(chief: Finding, others: list[Finding], point: Point) -> Findi
         sync = chief.fields["sync"]
     elif point.kind == "loop":
         remedy = f"{waits}, at the end of the loop at {name}"
-    elif len(between) == 1 or _is_between(chief, point):
+    elif len(between) == 1:
         remedy = f"{waits}, between {chief.sites[0].place} and {chief.sites[1].place}"
     else:
         remedy = f"{waits}, {point.kind} {name}"
     return replace(chief, folded=(*chief.folded, *others), remedy=remedy, fields=chief.fields | {"sync": sync})
-
-
-def _is_between(chief: Finding, point: Point) -> bool:
-    first, second = chief.sites
-    beside = first if point.kind == "after" else second
-    return first.line < second.line and (beside.file, beside.line) == (point.file, point.line)
 
 
 def _loop_around(file: str, first: int, last: int) -> int:
