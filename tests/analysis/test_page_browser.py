@@ -70,6 +70,8 @@ class Shown:
         """The words of the label that appears at a part (0 to 1) of a chart's width and height."""
         # A tab behind another draws no frame.
         self.tab.bring_to_front()
+        # Where the pointer is a chart may scroll to, and show another label.
+        self.tab.mouse.move(0, 0)
         self.tab.locator(f"#{chart}").scroll_into_view_if_needed()
         area = self.tab.locator(f"#{chart} .nsewdrag").first
         box, before = area.bounding_box(), None
@@ -81,7 +83,11 @@ class Shown:
         self.tab.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
         label = self.tab.locator(f"#{chart} .hoverlayer .hovertext").first
         label.wait_for(timeout=5000)
-        return label.text_content()
+        words, before = label.text_content(), None
+        while words != before:
+            self.tab.wait_for_timeout(100)
+            words, before = label.text_content(), words
+        return words
 
     def clean(self):
         assert self.said == []

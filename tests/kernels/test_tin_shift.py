@@ -141,8 +141,8 @@ class TestAnyShape:
 
 @pytest.mark.parametrize("strategy", [name for name in STRATEGIES if name != "auto"])
 class TestEveryStrategy:
-    # 10 rows of 64 B and 256 B for a buffer: segments of at most 4 rows. One core has them all: it uses its buffers again. With a slow vector pipe, clearing
-    # outlasts any copy, so that a missing sync shows.
+    # 10 rows of 64 B and 256 B for a buffer: segments of at most 4 rows. One core has them all: it uses its buffers
+    # again. With a slow vector pipe, clearing outlasts any copy, so that a missing sync shows.
     @pytest.mark.parametrize("vector_startup_cycles", [64, 100_000])
     @pytest.mark.parametrize("name", ["mlu370-x4", "mlu270-s4"])
     def test_time_split_at_every_border(self, strategy: str, name: str, vector_startup_cycles: int) -> None:
