@@ -9,7 +9,7 @@ Only the operations that touch marked buffers are looked at, in the order of the
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ from mlusim.verifier.planned import is_output
 Marks = np.ndarray[Any, np.dtype[np.int32]]
 
 _NOT_ELEMENTWISE = frozenset({"reduce_sum"})
+# Operations that are remembered to change nothing: loops repeat few.
+_MOST_IDLE = 1 << 16
 _OPERAND_COLUMNS = tuple((f"{side}_alloc", f"{side}_offset", f"{side}_box") for side in ("dst", "a", "b"))
 
 
@@ -79,7 +81,16 @@ class Flow:
         by_alloc = np.argsort(accesses.alloc, kind="stable")
         self._records = accesses.record[by_alloc]
         self._first = np.searchsorted(accesses.alloc[by_alloc], np.arange(len(log.allocations) + 1))
+        # By marked allocation, the records that touch it from here on.
+        self._ahead: dict[int, Iterator[int]] = {}
         self._queue: list[tuple[int, int]] = []
+        # Memory views give Python's integers, one at a time, for a tenth of what arrays take.
+        self._operands = tuple(columns[name].data for operand in _OPERAND_COLUMNS for name in operand)
+        self._names = columns["op"].data
+        self._pipes = columns["pipe"].data
+        # By allocation, how often its marks have changed; by operation, these numbers when it last changed nothing.
+        self._changes: dict[int, int] = {}
+        self._idle: dict[tuple[int, ...], tuple[int, ...]] = {}
         # By read, the operation in which its bytes first reach what counts.
         self.reached: dict[int, int] = {}
         self._stored: dict[tuple[int, int], int] = {}
@@ -95,7 +106,7 @@ class Flow:
         while self._queue:
             record, alloc = heapq.heappop(self._queue)
             if alloc != NONE:
-                self._push_next(alloc, record)
+                self._push_next(alloc)
             if record == done:
                 continue
             done = record
@@ -108,7 +119,8 @@ class Flow:
                 for start, stop in zip(read.starts.tolist(), read.stops.tolist(), strict=True):
                     part = marks[start:stop]
                     part[part == 0] = number + 1
-            self._operation(record)
+                self._changes[read.alloc] += 1
+            self._pass_on(record)
         self._look_at_outputs()
         return self.reached
 
@@ -123,14 +135,16 @@ class Flow:
         marks = self._marks.get(alloc)
         if marks is None:
             marks = self._marks[alloc] = np.zeros(self._log.allocations[alloc].nbytes, np.int32)
-            self._push_next(alloc, record)
+            self._changes[alloc] = 0
+            mine = np.unique(self._records[self._first[alloc] : self._first[alloc + 1]])
+            self._ahead[alloc] = iter(mine[mine > record].data)
+            self._push_next(alloc)
         return marks
 
-    def _push_next(self, alloc: int, record: int) -> None:
-        mine = self._records[self._first[alloc] : self._first[alloc + 1]]
-        following = int(np.searchsorted(mine, record, side="right"))
-        if following < len(mine):
-            heapq.heappush(self._queue, (int(mine[following]), alloc))
+    def _push_next(self, alloc: int) -> None:
+        following = next(self._ahead[alloc], None)
+        if following is not None:
+            heapq.heappush(self._queue, (following, alloc))
 
     def _look_at_outputs(self) -> None:
         for alloc, marks in self._marks.items():
@@ -138,11 +152,33 @@ class Flow:
                 for number in np.unique(marks[marks > 0]).tolist():
                     self.reached.setdefault(number - 1, self._stored.get((alloc, number), NONE))
 
+    def _pass_on(self, record: int) -> None:
+        """Pass the marks of one operation on, unless it would change nothing.
+
+        Loops do the same thing to the same buffers. What changed nothing changes nothing while the marks of its
+        operands stay as they are.
+        """
+        if record in self._log.more_operands or record in self._log.addresses:
+            self._operation(record)
+            return
+        operands = tuple(column[record] for column in self._operands)
+        call = (self._names[record], self._pipes[record], *operands)
+        allocs = operands[0:9:3]
+        before = tuple(self._changes.get(alloc, 0) for alloc in allocs)
+        if self._idle.get(call) == before:
+            return
+        self._operation(record)
+        if tuple(self._changes.get(alloc, 0) for alloc in allocs) == before:
+            if len(self._idle) == _MOST_IDLE:
+                self._idle.clear()
+            self._idle[call] = before
+
     def _operation(self, record: int) -> None:
         """Pass the marks of one operation on."""
-        log, columns = self._log, self._columns
-        name, pipe = log.ops[int(columns["op"][record])], int(columns["pipe"][record])
-        dst, *sources = (tuple(int(columns[column][record]) for column in operand) for operand in _OPERAND_COLUMNS)
+        log = self._log
+        name, pipe = log.ops[self._names[record]], self._pipes[record]
+        numbers = [column[record] for column in self._operands]
+        dst, *sources = (tuple(numbers[first : first + 3]) for first in (0, 3, 6))
         sources = [operand for operand in sources if operand[0] != NONE]
         more = log.more_operands.get(record, [])
         if name in BY_ROWS:
@@ -241,6 +277,7 @@ class Flow:
         chosen: Any = slice(0, count) if to_rows is None else to_rows[:count]
         value = lines.reshape(count, *box.shape[1:])[..., None] if marked else 0
         target[chosen] = value
+        self._changes[dst[0]] += 1
         if marked:
             self._note(record, dst[0], lines)
 
@@ -267,7 +304,10 @@ class Flow:
         if not marked and operand[0] not in self._marks:
             return
         target = self._view(operand, self._marks_of(operand[0], record))
-        target[...] = np.asarray(result)[..., None]
+        marks = np.asarray(result)[..., None]
+        if np.any(target != marks):
+            target[...] = marks
+            self._changes[operand[0]] += 1
         if marked:
             self._note(record, operand[0], result)
 
