@@ -11,7 +11,7 @@ from mlusim.cores.pipe import Transfer
 from mlusim.cores.rows import Loop, check_apart, check_rows, move_rows, row_bytes_of, rows_shape
 from mlusim.cores.scalar import check_view
 from mlusim.dtypes import is_integer
-from mlusim.errors import CopyError, OperandError
+from mlusim.errors import AccessError, CopyError, OperandError
 from mlusim.log import IO, MOVE, NO_OPERAND, NONE
 from mlusim.memory.addresses import Indices
 from mlusim.memory.allocation import check_usable
@@ -71,7 +71,13 @@ def by_offsets(
         if mask is not None:
             selected = np.flatnonzero(mask.typed())
             rows = rows[selected]
-        check_rows(name, far, rows, len(rows))
+        try:
+            check_rows(name, far, rows, len(rows))
+        except AccessError:
+            # What it took for offsets is for the checker to see: perhaps nobody waited for them.
+            operand, now_ps = issuer.operand(offsets), issuer.task.now_ps
+            issuer.record(name, IO if far.memory.off_chip else MOVE, line, now_ps, now_ps, NONE, b=operand, alone_ps=0)
+            raise
     count = offsets.size if rows is None else len(rows)
     dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
     loop = Loop(offsets.size, count, dst_rows, src_rows, AddressInstructions(), (offsets,), unread=True)

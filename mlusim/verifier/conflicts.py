@@ -56,7 +56,7 @@ def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pai
         return
     some = accesses.where(kept)
     place = order.place[some.record]
-    lane, done = order.lane[place], order.done[place]
+    lane, done = order.lanes_of(some), order.done[place]
     mine = np.flatnonzero(np.isin(lane, list(ASYNCHRONOUS_LANES)) & (done > place))
     if not len(mine):
         return
@@ -75,7 +75,7 @@ def _by_window(
 ) -> Iterator[Pairs]:
     """As `within_tasks`, for rows in program order: each row of `windows` with all of its window [first, last)."""
     rows, first, last = windows
-    lane = order.lane[order.place[some.record]]
+    lane = order.lanes_of(some)
     unordered = np.array([[not in_order(one, other) for other in range(len(LANES))] for one in range(len(LANES))])
     number, address = space.number[some.alloc], space.address[some.alloc]
     low, high = some.low + address, some.high + address
@@ -91,7 +91,7 @@ def _by_window(
 def _by_kind(order: Order, some: Accesses, space: Space) -> Iterator[Pairs]:
     """As `within_tasks`, for rows in program order: each row with the first of equal ones behind it."""
     place = order.place[some.record]
-    lane, done = order.lane[place], order.done[place]
+    lane, done = order.lanes_of(some), order.done[place]
     line = order.line[place]
     first, kind, times = alike(order.task[place], lane, line, some.alloc, some.offset, some.geometry, some.write)
     by_kind = np.argsort(kind, kind="stable")

@@ -211,6 +211,7 @@ class Coverage:
             sites=sites,
             rule="every byte of an output is written exactly once; these keep what was in memory",
             remedy=f"look for a bound that is too small, or a tile that is skipped{by_plan}",
+            fields={"tensor": allocation.name},
         )
 
     def _again(
@@ -237,6 +238,7 @@ class Coverage:
             rule="every byte of an output is written exactly once",
             remedy="look for a bound that is too large, or a tile that is done twice\n"
             f"where it is meant, say so: rewrites=({allocation.name!r},)",
+            fields={"tensor": allocation.name},
         )
 
     def _against_plan(

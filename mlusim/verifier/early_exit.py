@@ -68,23 +68,23 @@ def stop_finding(error: BaseException, log: Log, order: Order) -> Finding:
 
 
 def find_swallowed(log: Log) -> list[Finding]:
-    """Errors that kernels caught, equal ones once."""
-    counts: dict[tuple[str, str], int] = {}
-    first: dict[tuple[str, str], str] = {}
+    """Errors that kernels caught, those of one line once."""
+    times: dict[str, int] = {}
+    first: dict[str, tuple[str, str]] = {}
     for message, where in log.swallowed:
-        key = (message, _line_of(where))
-        counts[key] = counts.get(key, 0) + 1
-        first.setdefault(key, where)
+        line = _line_of(where) or where
+        times[line] = times.get(line, 0) + 1
+        first.setdefault(line, (message, where))
     return [
         Finding(
             kind="swallowed",
             title=f"the kernel caught an error and went on: {message}",
-            place=_with_source(first[message, line], _written(line, log)),
+            place=_with_source(where, _written(line, log)),
             rule="the board raises nothing that a kernel could catch: it leaves the operation out, or does another",
             remedy="mend what the error says, and let errors end the run",
-            times=count,
+            times=times[line],
         )
-        for (message, line), count in counts.items()
+        for line, (message, where) in first.items()
     ]
 
 

@@ -158,8 +158,8 @@ class Finding:
             lines.append(f"  times  {group_digits(self.times)}; shown is the first")
         for one in self.folded:
             kind = "" if one.kind == self.kind else f"{one.kind}: "
-            origin = f"; {one.place}" if one.place else ""
-            lines.append(f"  also   {kind}{one.title}: {' and '.join(site.place for site in one.sites)}{origin}")
+            origin = "; ".join(filter(None, (" and ".join(site.place for site in one.sites), one.place)))
+            lines.append(f"  also   {kind}{one.title}{': ' if origin else ''}{origin}")
         for name, text in (("rule", self.rule), ("remedy", self.remedy)):
             if text:
                 first, *more = text.split("\n")

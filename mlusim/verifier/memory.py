@@ -66,6 +66,7 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
                 rule="fresh memory holds whatever was there before, not zeros"
                 + ("" if len(sites) == 1 else f"; by {sites[1].place} it counts"),
                 remedy=f"write these bytes first ({_writers(sites[0])}), or read only those that were written",
+                fields={"buffer": allocation.name},
             ),
             1,
         )

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mlusim.cores.syncs import BARRIERS
 from mlusim.log import Log
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.order import Order
@@ -51,10 +52,10 @@ class Race:
     finding: Finding
 
 
-def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[Finding]:
-    """One finding for each sync that is missing, in the order of the races."""
+def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Finding, set[Point]]]:
+    """One finding for each sync that is missing, in the order of the races, and the points where it could stand."""
     left = {number: _points(log, order, race) for number, race in enumerate(races)}
-    result: dict[int, Finding] = {}
+    result: dict[int, tuple[Finding, set[Point]]] = {}
     while left:
         # What each sync at each point would mend; a wait for all pipes mends what any other would.
         mended: dict[tuple[Point, str], list[int]] = {}
@@ -63,16 +64,15 @@ def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[Finding]:
                 for point in points:
                     mended.setdefault((point, sync), []).append(number)
         if not mended:
-            result |= {number: races[number].finding for number in left}
+            result |= {number: (races[number].finding, points) for number, points in left.items()}
             break
         # Of those that mend equally many the one that waits for less, then the one of the earliest race.
         (point, _), together = min(
             mended.items(), key=lambda one: (-len(one[1]), one[0][1] == ALL_PIPES, one[1][0], one[0])
         )
         chief, *others = (races[number].finding for number in together)
-        result[together[0]] = _told_together(chief, others, point) if others else chief
-        for number in together:
-            del left[number]
+        shared = set.intersection(*(left.pop(number) for number in together))
+        result[together[0]] = (_told_together(chief, others, point) if others else chief, shared)
     return [result[number] for number in sorted(result)]
 
 
@@ -100,6 +100,37 @@ def fold_between(found: Sequence[tuple[Span, Finding]]) -> list[Finding]:
         else:
             known += findings
     return [replace(chief, folded=tuple(others)) if others else chief for _, (chief, *others) in by_lines]
+
+
+def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: Sequence[Finding]) -> list[Finding]:
+    """All findings, those of one task under the barrier between tasks that would mend them too: it is a full sync.
+
+    Args:
+        within: races within a task, each with the points where a sync would mend it.
+        between: races between tasks.
+    """
+    alone: list[Finding] = []
+    under: list[tuple[Finding, ...]] = [()] * len(between)
+    for finding, points in within:
+        number = next((number for number, one in enumerate(between) if _barrier_mends(one, points)), None)
+        if number is None:
+            alone.append(finding)
+        else:
+            under[number] += (replace(finding, folded=()), *finding.folded)
+    return alone + [replace(one, folded=(*one.folded, *under[number])) for number, one in enumerate(between)]
+
+
+def _barrier_mends(finding: Finding, points: set[Point]) -> bool:
+    """Whether the barrier that a race between tasks lacks may stand at one of some points."""
+    first, last = sorted(finding.sites, key=lambda site: site.line)
+    if finding.fields["sync"] not in BARRIERS or first.file != last.file:
+        return False
+    here = [point for point in points if point.file == first.file]
+    return any(
+        (point.kind == "before" and first.line < point.line <= last.line)
+        or (point.kind == "after" and first.line <= point.line < last.line)
+        for point in here
+    )
 
 
 def _points(log: Log, order: Order, race: Race) -> set[Point]:

@@ -25,10 +25,14 @@ import numpy as np
 from mlusim.cores.locks import LOCK_NAMES, SHIFT
 from mlusim.cores.ordering import MOVE_PIPE, VECTOR_PIPE
 from mlusim.cores.syncs import BARRIERS
-from mlusim.log import NONE, SYNC, VECTOR, Log
+from mlusim.log import NONE, SCALAR, SYNC, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
+from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers
 from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, POSTED, Flags, in_order, lanes_of, ordering_classes
+
+# Instructions that take offsets and masks when they are issued (`mlusim.cores.row_copies`).
+BY_OFFSETS = ("gather", "scatter")
 
 
 class Order:
@@ -110,6 +114,16 @@ class Order:
         """By copy of the memory core and task: the place of the task's call that takes part in it."""
         places = {call: int(self.place[call]) for call in self.log.joined}
         return {(copy, int(self.task[places[call]])): places[call] for call, copy in self.log.joined.items()}
+
+    def lanes_of(self, accesses: Accesses) -> Integers:
+        """By access, the lane on which it happens: its operation's, or the scalar pipe's for what is taken at issue."""
+        lane: Integers = self.lane[self.place[accesses.record]]
+        codes = [code for code, name in enumerate(self.log.ops) if name in BY_OFFSETS]
+        if codes:
+            op, alloc, offset = (self._columns[name][accesses.record] for name in ("op", "a_alloc", "a_offset"))
+            is_source = (accesses.alloc == alloc) & (accesses.offset == offset)
+            lane = np.where(np.isin(op, codes) & ~accesses.write & ~is_source, SCALAR, lane)
+        return lane
 
     @cached_property
     def locks_held(self) -> Integers:

@@ -15,8 +15,8 @@ from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.handshakes import Handshakes
 from mlusim.verifier.lanes import LANES, POSTED
-from mlusim.verifier.missing_syncs import Race, Span, fold_between, fold_races
-from mlusim.verifier.order import Order
+from mlusim.verifier.missing_syncs import Race, Span, fold_between, fold_races, fold_under_barriers
+from mlusim.verifier.order import BY_OFFSETS, Order
 from mlusim.verifier.overlaps import shared_bytes
 from mlusim.verifier.remedies import LANE_SYNCS
 
@@ -52,9 +52,11 @@ class Races:
         between = self._but_handshaken(*self._but_locked(*self._but_atomics(*between)))
         pairs = [(a, b, self._in_task(a, b, times)) for a, b, times in self._by_lines(*inside)]
         races = [Race(self._place(a), self._place(b), finding) for a, b, finding in pairs]
-        found = fold_races(self.log, self.order, races)
+        within = fold_races(self.log, self.order, races)
         pairs = [(a, b, self._between(a, b, times)) for a, b, times in self._by_lines(*between)]
-        return found + fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs])
+        return fold_under_barriers(
+            within, fold_between([(self._span_between(a, b), finding) for a, b, finding in pairs])
+        )
 
     def _place(self, row: int) -> int:
         return int(self.order.place[self.accesses.record[row]])
@@ -137,12 +139,12 @@ class Races:
         return np.array([kinds.index(record.memory) for record in self.log.allocations], np.int64)
 
     def _sites(self, a: int, b: int, roles: tuple[str, str]) -> tuple[Site, Site]:
-        sites = []
-        for row, role in zip((a, b), roles, strict=True):
-            record = int(self.accesses.record[row])
-            lane = int(self.order.lane[self.order.place[record]])
-            sites.append(site_of(self.log, record, role, LANES[lane]))
-        return sites[0], sites[1]
+        records, lanes = self.accesses.record[[a, b]], self.order.lanes_of(self.accesses.where([a, b]))
+        first, second = (
+            site_of(self.log, int(record), role, LANES[int(lane)])
+            for record, lane, role in zip(records, lanes, roles, strict=True)
+        )
+        return first, second
 
     def _where(self, a: int, b: int) -> tuple[str, int]:
         """The bytes that they share, in coordinates of each buffer."""
@@ -167,6 +169,9 @@ class Races:
             (True, True): f"{first.operation} and {second.operation} write the same bytes of {name} in any order",
         }[writes]
         sync, pipe = LANE_SYNCS[lane]
+        rule = f"{_LANE_NAMES[first.pipe]} and {_LANE_NAMES[second.pipe]} run side by side; only a sync orders them"
+        if second.operation in BY_OFFSETS and second.pipe == "scalar":
+            rule = f"{second.operation} takes its offsets when it is issued, and waits for no pipe; only a sync does"
         waits = first.call(f"{sync}()")
         blocking = ""
         if first.operation == "memcpy" and lane != POSTED:
@@ -177,10 +182,10 @@ class Races:
             where=where,
             nbytes=nbytes,
             sites=(first, second),
-            rule=f"{_LANE_NAMES[first.pipe]} and {_LANE_NAMES[second.pipe]} run side by side; only a sync orders them",
+            rule=rule,
             remedy=f"{waits}, which waits for {pipe}, between {first.place} and {second.place}{blocking}",
             times=times,
-            fields={"sync": sync},
+            fields={"sync": sync, "buffer": name},
         )
 
     def _between(self, a: int, b: int, times: int) -> Finding:
@@ -204,7 +209,7 @@ class Races:
             rule=rule,
             remedy=remedy,
             times=times,
-            fields={"sync": sync},
+            fields={"sync": sync, "buffer": name},
         )
 
     def _order_them(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:

@@ -141,7 +141,7 @@ async def sram_refilled_before_the_last_reader(core, x, out):
             await core.memcpy(out[4 * step + core.core_id], tile)
 
 
-@fault("task-race")
+@fault("uninitialised")
 async def memory_core_prefetches_into_the_same_half(core, x, out):
     box = core.sram.alloc((2, 4, 64), x.dtype, "box")
     tile = None if core.is_memory_core else core.nram.alloc(64, x.dtype, "tile")
@@ -307,6 +307,34 @@ async def scalar_store_then_vector_copy_out(core, x, out):
     await core.memcpy(tile, out)
 
 
+ROWS = RNG.permutation(16).astype(np.uint32)
+
+
+@fault("race", arguments=(X, ROWS, OUT), device="mlu590-h8")
+async def offsets_of_the_turn_before(core, x, rows, out):
+    if core.is_memory_core or core.core_id:
+        return
+    offsets, tile = core.nram.alloc(8, rows.dtype, "offsets"), core.nram.alloc((8, 64), x.dtype, "tile")
+    await core.memcpy(offsets, rows[8:16])
+    for first in (0, 8):
+        # The gather takes its offsets at once, whatever its pipe has to do first.
+        core.memcpy_async(offsets, rows[first : first + 8])
+        core.gather(tile, x, offsets)
+        await core.sync()
+        await core.memcpy(out[first : first + 8], tile)
+
+
+@fault("race", arguments=(X, ROWS, OUT), device="mlu590-h8")
+async def offsets_that_are_no_row(core, x, rows, out):
+    if core.is_memory_core or core.core_id:
+        return
+    offsets, tile = core.nram.alloc(16, rows.dtype, "offsets"), core.nram.alloc((16, 64), x.dtype, "tile")
+    core.memcpy_async(offsets, rows)
+    core.gather(tile, x, offsets)
+    await core.sync()
+    await core.memcpy(out, tile)
+
+
 @fault("race")
 async def posted_store_before_the_copy_back(core, x, out):
     if core.is_memory_core or core.core_id:
@@ -424,7 +452,7 @@ async def number_of_segments_for_segments_minus_one_less(core, x, out):
     await core.memcpy(out.pointer, tile.pointer, 256, mlusim.Direction.NRAM2GDRAM, 256, 256, 14)
 
 
-@fault("never-written", reference=X, dim=(8, 1, 1))
+@fault("task-race", reference=X, dim=(8, 1, 1))
 async def grid_stride_of_a_constant(core, x, out):
     if core.is_memory_core:
         return

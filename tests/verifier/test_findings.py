@@ -64,7 +64,7 @@ def test_a_buffer_reused_while_a_store_reads_it():
 
     finding = only(verify(kernel, X, Output.like(X), rewrites=True, **ONE), "race")
     assert finding.title == "write_zero writes held while memcpy may still read it"
-    assert finding.fields == {"sync": "sync_io"}
+    assert finding.fields == {"sync": "sync_io", "buffer": "held"}
 
 
 def test_a_buffer_of_a_closed_scope_that_a_copy_still_reads():
@@ -613,3 +613,99 @@ def test_a_lock_that_a_task_takes_with_it_is_found():
     assert finding.kind == "hang"
     assert finding.title == "task 0 ends and still holds lock 5"
     assert finding.remedy.startswith("`await core.unlock(5)` on every path behind test_findings.py:")
+
+
+def kinds_of(finding):
+    return [one.kind for one in finding.folded]
+
+
+def the_only_error(kernel, *arguments, **options):
+    report = verify(kernel, *arguments, **options)
+    assert len(report.errors) == 1, report.text()
+    return report.errors[0]
+
+
+def test_a_barrier_is_also_the_sync_that_its_tasks_lack():
+    async def stages(core, x, out):
+        box = core.sram.alloc((2, 4, 8), x.dtype, "box")
+        tile = None if core.is_memory_core else core.nram.alloc((2, 8), x.dtype, "tile")
+        for step in range(4):
+            if core.is_memory_core:
+                if step < 2:
+                    core.memcpy_async(box[step], x[4 * step : 4 * step + 4])
+            else:
+                if step >= 2:
+                    core.memcpy_async(out[4 * (step - 2) + core.core_id], tile[step - 2])
+                if 1 <= step <= 2:
+                    core.memcpy_async(tile[step - 1], box[step - 1, core.core_id])
+            # Here the barrier is missing.
+
+    finding = the_only_error(stages, X, Output.like(X), dim=4)
+    assert finding.kind == "task-race"
+    assert "race" in kinds_of(finding)
+
+
+def test_the_wrong_half_of_a_buffer_is_one_finding():
+    async def ping_pong(core, x, out):
+        tile = core.nram.alloc((2, 8), x.dtype, "tile")
+        await core.memcpy(tile[0], x[0])
+        for row in range(8):
+            if row < 7:
+                core.memcpy_async(tile[0], x[row + 1])
+            core.add(tile[row % 2], tile[row % 2], 1.0)
+            await core.sync()
+            await core.memcpy(out[row], tile[row % 2])
+
+    finding = the_only_error(ping_pong, X, Output.like(X), **ONE)
+    assert finding.kind == "uninitialised"
+    assert kinds_of(finding) == ["race"]
+
+
+def test_an_address_that_was_never_there_explains_the_access():
+    async def lookup(core, x, index, out):
+        rows = core.nram.alloc(8, index.dtype, "rows")
+        core.memcpy_async(rows, index)
+        for row, source in enumerate(await core.load_array(rows)):
+            await core.memcpy(out[row], x[int(source)])
+
+    index = np.arange(8, dtype=np.int32)
+    finding = the_only_error(lookup, X, index, Output.like(X), **ONE)
+    assert finding.kind == "race"
+    assert kinds_of(finding) == ["access"]
+    assert "also   access: index -1 is outside axis 0" in finding.text()
+
+
+def test_output_that_is_read_and_not_written_is_one_finding():
+    async def hand_over(core, x, out):
+        tile = core.nram.alloc((4, 8), x.dtype, "tile")
+        await core.memcpy(tile, out[0:4])
+        await core.memcpy(out[4:8], tile)
+
+    finding = the_only_error(hand_over, X, Output.like(X), **ONE)
+    assert finding.kind == "never-written"
+    assert kinds_of(finding) == ["uninitialised"]
+
+
+def test_a_row_written_in_place_of_another_is_one_finding():
+    async def rows(core, x, out):
+        tile = core.nram.alloc((8, 8), x.dtype, "tile")
+        await core.memcpy(tile, x)
+        await core.memcpy_rows(out, tile, np.array([0, 1, 2, 4, 4, 5, 6, 7]))
+
+    finding = the_only_error(rows, X, Output.like(X), **ONE)
+    assert finding.kind == "written-again"
+    assert kinds_of(finding) == ["never-written"]
+
+
+def test_an_error_that_every_task_swallows_is_one_finding():
+    async def careless(core, x, out):
+        try:
+            tile = core.nram.alloc(10**8, x.dtype, "tile")
+        except mlusim.MlusimError:
+            tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.memcpy(tile, x[core.task_id])
+        await core.memcpy(out[core.task_id], tile)
+
+    finding = the_only_error(careless, X, Output.like(X), kind="BLOCK", dim=8)
+    assert finding.kind == "swallowed"
+    assert finding.times == 8
