@@ -39,17 +39,17 @@ def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates
     before = np.cumsum(cells) - cells
     bin_index = np.arange(int(cells.sum())) - before[transfer] + first[transfer]
     overlap = np.minimum(end[transfer], edges[bin_index + 1]) - np.maximum(start[transfer], edges[bin_index])
-    held = amount[transfer] * np.maximum(overlap, 0) / (end - start)[transfer]
+    amount_in_bin = amount[transfer] * np.maximum(overlap, 0) / (end - start)[transfer]
     board = records.board
     most = np.diff(edges) * (board.dram_bandwidth_bytes_per_s * board.dram_read_efficiency / PS_PER_S)
     for _ in range(_ROUNDS):
-        full = _by_bin(bin_index, held, edges) / most
+        full = _by_bin(bin_index, amount_in_bin, edges) / most
         if full.max(initial=0.0) <= 1 + _TOLERANCE:
             break
-        held /= np.maximum(full, 1)[bin_index]
-        held *= (amount / np.bincount(transfer, held, minlength=len(some)))[transfer]
-    read = held * (records.bus_read_bytes[some] / amount)[transfer]
-    return _by_bin(bin_index, read, edges), _by_bin(bin_index, held - read, edges)
+        amount_in_bin /= np.maximum(full, 1)[bin_index]
+        amount_in_bin *= (amount / np.bincount(transfer, amount_in_bin, minlength=len(some)))[transfer]
+    read = amount_in_bin * (records.bus_read_bytes[some] / amount)[transfer]
+    return _by_bin(bin_index, read, edges), _by_bin(bin_index, amount_in_bin - read, edges)
 
 
 def _by_bin(bin_index: Integers, amount: Rates, edges: Integers) -> Rates:

@@ -245,9 +245,9 @@ class Replay:
         for identity, offset, box in operands:
             if identity == NONE:
                 continue
-            held = self._held[identity] or self._hold(issuer, identity)
+            allocation = self._held[identity] or self._hold(issuer, identity)
             shape = self._log.boxes[box]
-            found.append(View(held, offset, shape.shape, shape.strides, _ELEMENTS[shape.itemsize]))
+            found.append(View(allocation, offset, shape.shape, shape.strides, _ELEMENTS[shape.itemsize]))
         return found
 
     def _hold(self, issuer: Issuer, identity: int) -> Allocation:
@@ -257,13 +257,13 @@ class Replay:
         now = self._chip.environment.now
         if record.task != NONE:
             memory, task, now = self._memory(issuer, identity), issuer.task.index, issuer.task.now_ps
-        held = Allocation(memory, identity, record.address, record.nbytes, record.nbytes, record.name)
-        held.read_only = record.read_only
+        allocation = Allocation(memory, identity, record.address, record.nbytes, record.nbytes, record.name)
+        allocation.read_only = record.read_only
         # There are no bytes, but scalar loads are allowed: what they read is in the log already.
-        held.buffer = _BYTES
-        self._held[identity] = held
+        allocation.buffer = _BYTES
+        self._held[identity] = allocation
         self._device.log.allocations[identity] = replace(record, memory_name=memory.name, task=task, start_ps=now)
-        return held
+        return allocation
 
     def _memory(self, issuer: Issuer, identity: int) -> Memory:
         record = self._log.allocations[identity]

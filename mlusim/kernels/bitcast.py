@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     """Load and store tile by tile; overlapped, the next tile is loaded behind the store of the one before.
 
-    x and out are contiguous tensors in GDRAM of equally many bytes. The plan is `flat_plan.plan_flat`'s with no passes,
-    for elements as wide as those of `out`.
+    x and out are contiguous tensors in GDRAM of equally many bytes. The plan is `planning.flat.plan_flat`'s with no
+    passes, for elements as wide as those of `out`.
     """
     if core.is_memory_core:
         return
@@ -33,16 +33,16 @@ async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     # Bytes are what is copied: x may have another element type, and a rank of 0.
     source = View.of(x.allocation, target.shape, out.dtype, x.offset)
     settings = plan.parameters_as(FlatParameters)
-    buffers = 2 if settings.overlapped else 1
-    held = [core.nram.alloc(settings.elements, out.dtype, f"tile {buffer}") for buffer in range(buffers)]
+    count = 2 if settings.overlapped else 1
+    buffers = [core.nram.alloc(settings.elements, out.dtype, f"tile {buffer}") for buffer in range(count)]
 
     def load(position: int, tile: Tile) -> None:
         (start,), (stop,) = tile.start, tile.stop
-        core.memcpy_async(held[position % buffers][: stop - start], source[start:stop])
+        core.memcpy_async(buffers[position % count][: stop - start], source[start:stop])
 
     def store(position: int, tile: Tile) -> None:
         (start,), (stop,) = tile.start, tile.stop
-        core.memcpy_async(target[start:stop], held[position % buffers][: stop - start])
+        core.memcpy_async(target[start:stop], buffers[position % count][: stop - start])
 
     tiles = [*plan.tiles_of(core.task_id)]
     await run_stages(core, tiles, load, None, store, overlapped=settings.overlapped)

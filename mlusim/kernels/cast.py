@@ -71,14 +71,14 @@ async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool 
     def convert(position: int, tile: Tile) -> None:
         count = tile.stop[0] - tile.start[0]
         lanes = round_up(count, block) if pads else count
-        held = inputs[position % buffers][:lanes]
+        values = inputs[position % buffers][:lanes]
         if limits and x.itemsize > FLOAT32.itemsize:
-            narrow = View.of(held.allocation, held.shape, FLOAT32, held.offset)
-            core.convert(narrow, held)
-            held = narrow
+            narrow = View.of(values.allocation, values.shape, FLOAT32, values.offset)
+            core.convert(narrow, values)
+            values = narrow
         for name, limit in limits:
-            getattr(core, name)(held, held, limit)
-        core.convert(outputs[position % buffers][:lanes], held)
+            getattr(core, name)(values, values, limit)
+        core.convert(outputs[position % buffers][:lanes], values)
 
     def store(position: int, tile: Tile) -> None:
         (start,), (stop,) = tile.start, tile.stop

@@ -45,15 +45,15 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
     if lookups.columns:
         values_buffer = core.nram.alloc(settings.values, x.dtype, "values")
         reader = IndexTiles(core, index.dtype, settings.lookups_at_once, settings.index_arithmetic)
-    held: Box | None = None
+    loaded_box: Box | None = None
     rank = len(lookups.positions)
     for tile in plan.tiles_of(core.task_id):
         box = lookups.slab_of(tile.start, tile.stop)
         source = boxed(x, *box)
         slab = front(slab_buffer, source.shape)
-        if box != held:
+        if box != loaded_box:
             await copy_box(core, slab, source)
-            held = box
+            loaded_box = box
         target = boxed(out, tile.start, tile.stop)
         if not lookups.columns:
             # Nothing to select: the slab is the tile, or in standard mode each of its rows.

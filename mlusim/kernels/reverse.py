@@ -75,8 +75,8 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
 
     def load(position: int, tile: Tile) -> None:
         source = source_of(tile)
-        held = shaped(position % buffers, source.shape)
-        for dst, src in copies(held, source, loops):
+        buffer = shaped(position % buffers, source.shape)
+        for dst, src in copies(buffer, source, loops):
             core.memcpy_async(dst, src)
 
     def mirror(position: int, tile: Tile) -> None:
@@ -86,8 +86,8 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     def store(position: int, tile: Tile) -> None:
         first = (tile.start[0] * extent + tile.start[1]) * inner
         count = (tile.stop[1] - tile.start[1]) * inner
-        held = spare[position % spares] if odd else loaded[position % buffers]
-        core.memcpy_async(target[first : first + count], held[:count])
+        buffer = spare[position % spares] if odd else loaded[position % buffers]
+        core.memcpy_async(target[first : first + count], buffer[:count])
 
     # Tiles have few sizes: the views of the buffers are made once.
     @cache

@@ -54,7 +54,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
         if staged and plan.tier == 1:
             core.memcpy_async(shaped(loaded[position % buffers], tile.shape), box(source, tile))
             return
-        held = layout.by_entry(shaped(loaded[position % buffers], tile.shape))[0]
+        buffer = layout.by_entry(shaped(loaded[position % buffers], tile.shape))[0]
         outer, first, start, left = layout.ordered(tile.start)
         _, last, stop, right = layout.ordered(tile.stop)
         await known.load(first, last)
@@ -64,9 +64,9 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
             turned = min(max(length - start, 0), stop - start)
             if turned:
                 rows = entry[length - start - turned : length - start]
-                core.memcpy_async(held[index, :turned], rows if staged else rows[_BACKWARD])
+                core.memcpy_async(buffer[index, :turned], rows if staged else rows[_BACKWARD])
             if turned < stop - start:
-                core.memcpy_async(held[index, turned:], entry[start + turned : stop])
+                core.memcpy_async(buffer[index, turned:], entry[start + turned : stop])
 
     async def turn(position: int, tile: Tile) -> None:
         count = math.prod(tile.shape)

@@ -110,8 +110,8 @@ class Updates:
         self._src = src
         self._reader = IndexTiles(core, index.dtype, self._chunk.lookups_at_once, settings.index_arithmetic)
         self._listed = settings.index_arithmetic.lists(core.board)
-        if self._chunk.held:
-            self._values = core.nram.alloc(self._chunk.held * self._chunk.row, src.dtype, "values")
+        if self._chunk.values_at_once:
+            self._values = core.nram.alloc(self._chunk.values_at_once * self._chunk.row, src.dtype, "values")
 
     async def apply(self, window: Box, counted: Box, rows_for: Callable[[Box], View]) -> None:
         """Let the updates of a box of the output happen, in order.
@@ -161,12 +161,12 @@ class Updates:
         """Copy the listed rows of src to those of NRAM, or through NRAM to those of GDRAM."""
         core = self._core
         to, positions, count = await self._reader.lists(addresses)
-        if not self._chunk.held:
+        if not self._chunk.values_at_once:
             if count:
                 await core.memcpy_rows(rows, source, to, positions, blocking=False)
             return
-        for first in range(0, count, self._chunk.held):
-            part = slice(first, min(first + self._chunk.held, count))
+        for first in range(0, count, self._chunk.values_at_once):
+            part = slice(first, min(first + self._chunk.values_at_once, count))
             values = front(self._values, (part.stop - first, *rows.shape[1:]))
             await core.memcpy_rows(values, source, None, positions[part], blocking=False)
             await core.memcpy_rows(rows, values, to[part], None, blocking=False)

@@ -79,7 +79,7 @@ async def scatter_regions(core: Core, x: View, index: View, src: View, out: View
     binning = settings.binning
     firsts, _, _ = binning.boxes(settings.lookups)
     buffer = core.nram.alloc(binning.size, x.dtype, "region")
-    lists = [_Updates(core, stored, binning.held, x.dtype) for _ in range(2)]
+    lists = [_Updates(core, stored, binning.updates_at_once, x.dtype) for _ in range(2)]
     by_instruction = settings.method == INSTRUCTION
     given, flat = x.reshape(-1), out.reshape(-1)
     for tile in tiles:
@@ -90,7 +90,7 @@ async def scatter_regions(core: Core, x: View, index: View, src: View, out: View
         bounds = await core.load_array(starts[:, number : number + 2])
         begins, counts = firsts + bounds[:, 0], bounds[:, 1] - bounds[:, 0]
         runs = zip(begins.tolist(), counts.tolist(), strict=True)
-        await _apply(core, region, lists, _batches(runs, binning.held), by_instruction=by_instruction)
+        await _apply(core, region, lists, _batches(runs, binning.updates_at_once), by_instruction=by_instruction)
         await core.memcpy(flat[low:high], region)
 
 
@@ -149,10 +149,10 @@ def _part(updates: View, first: int, count: int) -> View:
     return updates[part] if updates.ndim == 1 else updates[:, part]
 
 
-def _batches(runs: Iterable[Run], held: int) -> Iterator[list[Run]]:
-    """Runs in lists of up to `held` updates; a run that does not fit is cut."""
+def _batches(runs: Iterable[Run], updates_at_once: int) -> Iterator[list[Run]]:
+    """Runs in lists of up to `updates_at_once` updates; a run that does not fit is cut."""
     batch: list[Run] = []
-    room = held
+    room = updates_at_once
     for start, length in runs:
         first, left = start, length
         while left:
@@ -161,6 +161,6 @@ def _batches(runs: Iterable[Run], held: int) -> Iterator[list[Run]]:
             first, left, room = first + count, left - count, room - count
             if not room:
                 yield batch
-                batch, room = [], held
+                batch, room = [], updates_at_once
     if batch:
         yield batch

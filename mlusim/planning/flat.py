@@ -74,10 +74,10 @@ def plan_flat(
     block = max(BLOCK_BYTES, board.vector_alignment_bytes) // min(read_bytes, written_bytes)
     tile_bytes = read_bytes + written_bytes if passes else read_bytes
     blocks = ceil_div(count, block)
-    held = {
+    fitting_blocks = {
         overlapped: board.nram_usable_bytes // ((1 + overlapped) * tile_bytes * block) for overlapped in (False, True)
     }
-    if not held[True]:
+    if not fitting_blocks[True]:
         raise PlanError(
             f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs two buffers a side "
             f"for a block of {_n(block)} elements, {_n(2 * tile_bytes * block)} B; {MORE_NRAM}"
@@ -87,7 +87,7 @@ def plan_flat(
         candidate
         for name, overlapped in (("pingpong", True), ("serial", False))
         if strategy in ("auto", name)
-        for candidate in costs.candidates(name, held[overlapped], overlapped=overlapped)
+        for candidate in costs.candidates(name, fitting_blocks[overlapped], overlapped=overlapped)
     ]
     fastest = best_by_strategy(choices)
     candidate = next(iter(fastest.values()))
@@ -99,7 +99,7 @@ def plan_flat(
     each = ceil_div(chosen.tiles, chosen.tasks)
     usable = _n(board.nram_usable_bytes)
     share = ceil_div(count, chosen.tasks)
-    fitting = held[chosen.overlapped] * block
+    fitting = fitting_blocks[chosen.overlapped] * block
     return Plan(
         operator=operator,
         strategy=candidate.strategy,
@@ -137,12 +137,12 @@ class _Costs:
     written_bytes: int
     passes: int
 
-    def candidates(self, name: str, held: int, *, overlapped: bool) -> list[Candidate[_Split]]:
+    def candidates(self, name: str, fitting_blocks: int, *, overlapped: bool) -> list[Candidate[_Split]]:
         """A few numbers of tasks, and for each a few numbers of tiles: fewer are larger, more overlap better."""
         found: list[Candidate[_Split]] = []
         for tasks in task_counts(self.board, self.blocks):
             share = ceil_div(self.blocks, tasks)
-            least = ceil_div(share, held)
+            least = ceil_div(share, fitting_blocks)
             found += [
                 self._predict(name, tasks, min(tasks * each, self.blocks), overlapped=overlapped)
                 for each in (*range(least, least + 5), 2 * least, 3 * least, 4 * least)

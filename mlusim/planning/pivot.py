@@ -90,16 +90,16 @@ def pivot_cuts(
     found = False
     for pivot, extent in enumerate(extents):
         outer, inner = math.prod(extents[:pivot]), math.prod(extents[pivot + 1 :])
-        held = capacity_bytes // (inner * itemsize)
+        fitting = capacity_bytes // (inner * itemsize)
         if limits[pivot] < extent:
-            held = min(held, limits[pivot])
+            fitting = min(fitting, limits[pivot])
         inside_fits = all(map(operator.le, extents[pivot + 1 :], limits[pivot + 1 :]))
-        if pivot < outermost or not held or not inside_fits or (found and outer > _TILES_A_CORE * board.cores):
+        if pivot < outermost or not fitting or not inside_fits or (found and outer > _TILES_A_CORE * board.cores):
             continue
         whole = whole_bytes // math.gcd(inner * itemsize, whole_bytes)
-        for multiple in sorted({whole if whole <= held else 1, 1} if whole < extent else {1}, reverse=True):
+        for multiple in sorted({whole if whole <= fitting else 1, 1} if whole < extent else {1}, reverse=True):
             blocks = ceil_div(extent, multiple)
-            least = ceil_div(blocks, held // multiple)
+            least = ceil_div(blocks, fitting // multiple)
             wanted = {least, least + 1} | {ceil_div(board.cores * rounds, outer) for rounds in _ROUNDS}
             # Clusters start one after the other, so that a small tensor is done sooner by a few cores.
             wanted |= {ceil_div(count, outer) for count in FEW if count < board.cores}

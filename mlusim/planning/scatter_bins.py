@@ -56,7 +56,7 @@ class Binning:
         size, bins: rows of a region, and regions.
         sizes: lookups of a chunk along each axis of their positions, at most.
         lookups_at_once, chunks: lookups of a chunk, at most, and chunks.
-        held: updates that a list of the second launch takes; there are two.
+        updates_at_once: updates that a list of the second launch takes; there are two.
         width: bytes of a row number.
     """
 
@@ -65,7 +65,7 @@ class Binning:
     sizes: Extents
     lookups_at_once: int
     chunks: int
-    held: int
+    updates_at_once: int
     width: int
 
     def boxes(self, lookups: Lookups) -> tuple[Integers, Integers, Integers]:
@@ -157,17 +157,23 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
     each = (*arithmetic.buffer_bytes(board, job.index_itemsize), width, itemsize, itemsize)
     fits = (board.nram_usable_bytes - len(each) * (board.vector_alignment_bytes - 1)) // sum(each)
     left = board.nram_usable_bytes - nram_bytes(board, [size * itemsize]) - 4 * (board.vector_alignment_bytes - 1)
-    held = min(left // (2 * (width + itemsize)), count)
-    if fits < 1 or held < 1:
+    updates_at_once = min(left // (2 * (width + itemsize)), count)
+    if fits < 1 or updates_at_once < 1:
         return None
     sizes = blocks(lookups.positions, ceil_div(count, min(round_up(ceil_div(count, fits), board.cores), count)))
     lookups_at_once = math.prod(sizes)
     chunks = math.prod(ceil_div(extent, part) for extent, part in zip(lookups.positions, sizes, strict=True))
     binning = Binning(
-        size=size, bins=bins, sizes=sizes, lookups_at_once=lookups_at_once, chunks=chunks, held=held, width=width
+        size=size,
+        bins=bins,
+        sizes=sizes,
+        lookups_at_once=lookups_at_once,
+        chunks=chunks,
+        updates_at_once=updates_at_once,
+        width=width,
     )
     sorting = [lookups_at_once * nbytes for nbytes in each]
-    applying = [size * itemsize, *2 * [held * width, held * itemsize]]
+    applying = [size * itemsize, *2 * [updates_at_once * width, updates_at_once * itemsize]]
     method = selection_method(board, 1, itemsize, arithmetic)
 
     def words() -> tuple[str, ...]:
@@ -177,7 +183,10 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
                 f"{_n(sum(each))} B of NRAM each"
             ),
             f"{_n(bins)} regions of up to {_n(size)} elements, {_n(size * itemsize)} B",
-            f"updates of a region {_n(held)} at once, twice: {_n(2 * held * (width + itemsize))} B, by {method}",
+            (
+                f"updates of a region {_n(updates_at_once)} at once, twice: "
+                f"{_n(2 * updates_at_once * (width + itemsize))} B, by {method}"
+            ),
         )
 
     return Candidate(
@@ -186,7 +195,7 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
         + board.queued_kernel_gap_ps
         + _applying_ps(job, binning, method),
         tasks=min(board.cores, bins),
-        tiles=chunks * 8 + bins * (3 + 2 * chunks) + 4 * ceil_div(count, held),
+        tiles=chunks * 8 + bins * (3 + 2 * chunks) + 4 * ceil_div(count, updates_at_once),
         split=LookupSplit(
             tier=1 if bins == 1 or size % unit_elements(lookups) == 0 else 2,
             sizes=(size,),
@@ -237,7 +246,7 @@ def _applying_ps(job: Job, binning: Binning, method: str) -> int:
         updated = board.cycles_ps(board.move_startup_cycles + count * board.scalar_nram_cycles)
     table_ps = 2 * binning.chunks * board.scalar_gdram_latency_ps
     # The updates of one list happen while the next is loaded, but for the first and the last.
-    lists = ceil_div(count, binning.held)
+    lists = ceil_div(count, binning.updates_at_once)
     both_ps = (loaded.time_ps + updated + (lists - 1) * max(loaded.time_ps, updated)) / lists
     spent = copied + Spent(both_ps + table_ps, loaded.work)
     busiest = ceil_div(binning.bins, costs.tasks) * spent.time_ps

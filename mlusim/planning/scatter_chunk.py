@@ -22,7 +22,7 @@ class Chunk:
         lookups_at_once, row: lookups, and values of each.
         count: chunks of a region, at most.
         fetch: whether rows are fetched by list, instead of all of src.
-        held: lookups whose values NRAM holds at once.
+        values_at_once: lookups whose values NRAM holds at once.
     """
 
     sizes: Extents
@@ -30,7 +30,7 @@ class Chunk:
     row: int
     count: int
     fetch: bool
-    held: int
+    values_at_once: int
 
 
 def chunk_of(
@@ -48,13 +48,13 @@ def chunk_of(
         # Rows that are fetched have a quarter of the room, lists and index the rest.
         row_sizes = blocks(rows, max((left // 4 if fetch else left - sum(each)) // itemsize, 1))
     row = math.prod(row_sizes)
-    held = 0
+    values_at_once = 0
     if not fetch:
         fits = left // (sum(each) + row * itemsize)
     else:
-        held = left // 4 // (row * itemsize) if strategy == "rows" else 0
-        fits = (left - held * row * itemsize) // sum(each)
-    if fits < 1 or (fetch and strategy == "rows" and not held):
+        values_at_once = left // 4 // (row * itemsize) if strategy == "rows" else 0
+        fits = (left - values_at_once * row * itemsize) // sum(each)
+    if fits < 1 or (fetch and strategy == "rows" and not values_at_once):
         return None
     tied = tuple(axis for axis in lookups.tied if axis < rank)
     tied_sizes = blocks(tuple(extents[axis] for axis in tied), fits)
@@ -68,7 +68,7 @@ def chunk_of(
         row=row,
         count=boxes_in(extents, chosen),
         fetch=fetch,
-        held=min(held, lookups_at_once) if fetch else lookups_at_once,
+        values_at_once=min(values_at_once, lookups_at_once) if fetch else lookups_at_once,
     )
 
 
@@ -91,7 +91,7 @@ def updated(
             if not chunk.fetch:
                 return spent + costs.rows(STORE, row_bytes, selected, address=both)
             # As many at once as NRAM holds: each batch is loaded, then stored, and starts up anew.
-            batch = min(selected, chunk.held)
+            batch = min(selected, chunk.values_at_once)
             batched = costs.rows(LOAD, row_bytes, batch, address=one) + costs.rows(STORE, row_bytes, batch, address=one)
             return spent + batched * ceil_div(selected, batch)
         if chunk.fetch:
@@ -120,7 +120,7 @@ def ways_to_read(job: Job, arithmetic: IndexArithmetic) -> tuple[bool, ...]:
 def buffers_of(job: Job, arithmetic: IndexArithmetic, chunk: Chunk) -> list[int]:
     """Bytes of the NRAM buffers that a chunk takes."""
     each = arithmetic.buffer_bytes(job.board, job.index_itemsize)
-    values = [chunk.held * chunk.row * job.itemsize] if chunk.held else []
+    values = [chunk.values_at_once * chunk.row * job.itemsize] if chunk.values_at_once else []
     return [*values, *(chunk.lookups_at_once * nbytes for nbytes in each)]
 
 
@@ -130,8 +130,8 @@ def words_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str) -
         method = f"listed by vector instructions, then {'fetched by a copy each' if chunk.fetch else method}"
     return (
         (
-            f"{_n(chunk.lookups_at_once)} lookups at once, {_n(chunk.held)} of them with {_n(chunk.row)} values: "
-            f"{_n(sum(buffers_of(job, arithmetic, chunk)))} B"
+            f"{_n(chunk.lookups_at_once)} lookups at once, {_n(chunk.values_at_once)} of them with {_n(chunk.row)} "
+            f"values: {_n(sum(buffers_of(job, arithmetic, chunk)))} B"
         ),
         f"{_n(chunk.count)} chunks of updates for each region, {method}",
     )

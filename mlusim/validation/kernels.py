@@ -194,9 +194,9 @@ async def stream(core: Core, out: View, nram_bytes: int, *inputs: View, scaled: 
 
 async def vector_add(core: Core, a: View, b: View, out: View, chunk: int) -> None:
     """The guide's first example: blocking loads, add in place, blocking store."""
-    held, other = core.nram.alloc(chunk, a.dtype), core.nram.alloc(chunk, a.dtype)
+    buffer, other = core.nram.alloc(chunk, a.dtype), core.nram.alloc(chunk, a.dtype)
     for start, stop in tiles_of(*slice_of(core, a.shape[0], 1), chunk):
-        left, right = held[: stop - start], other[: stop - start]
+        left, right = buffer[: stop - start], other[: stop - start]
         await core.memcpy(left, a[start:stop])
         await core.memcpy(right, b[start:stop])
         core.add(left, left, right)
@@ -220,10 +220,10 @@ async def hard_sigmoid(core: Core, x: View, out: View, chunk: int) -> None:
 
     def compute(step: int) -> None:
         count = work[step][1] - work[step][0]
-        held, constant = buffers[step % 2][:count], constants[:count]
+        buffer, constant = buffers[step % 2][:count], constants[:count]
         for value, instruction in ((1 / 6, core.mul), (0.5, core.add), (1.0, core.minequal), (0.0, core.maxequal)):
             core.fill(constant, value)
-            instruction(held, held, constant)
+            instruction(buffer, buffer, constant)
 
     def store(step: int) -> None:
         start, stop = work[step]
@@ -247,11 +247,11 @@ async def scalar_matmul(core: Core, a: View, b: View, out: View, ordinary: int) 
 
 async def scalar_matmul_nram(core: Core, a: View, b: View, out: View, ordinary: int) -> None:
     """The same with the operands copied to NRAM first, and the result copied back."""
-    held = [core.nram.alloc(view.shape, view.dtype) for view in (a, b, out)]
-    for target, source in zip(held, (a, b), strict=False):
+    buffers = [core.nram.alloc(view.shape, view.dtype) for view in (a, b, out)]
+    for target, source in zip(buffers, (a, b), strict=False):
         await core.memcpy(target, source)
-    await scalar_matmul(core, held[0], held[1], held[2], ordinary)
-    await core.memcpy(out, held[2])
+    await scalar_matmul(core, buffers[0], buffers[1], buffers[2], ordinary)
+    await core.memcpy(out, buffers[2])
 
 
 async def row_loads(core: Core, x: View, out: View, lengths: Sequence[int]) -> None:
