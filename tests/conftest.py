@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import warnings
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +28,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("markexpr") == "fuzz":
         os.environ.setdefault("MLUSIM_FUZZ", "2000")
         settings.load_profile("fuzz")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a `grid(n)` every n-th runs by default; `-m slow` runs the others."""
+    for item in items:
+        mark = item.get_closest_marker("grid")
+        # A digest of the name spreads what runs over all parameters, and is the same on every machine.
+        if mark is not None and zlib.crc32(item.name.encode()) % mark.args[0]:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

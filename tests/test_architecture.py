@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,13 @@ def room_of(module: str) -> str:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
-def imports(path: Path, *, typing_only: bool = True) -> Iterator[tuple[str, int, bool]]:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def imports(path: Path, *, typing_only: bool = True) -> list[tuple[str, int, bool]]:
     """Absolute module, line, and whether it is at the top level, of every import; `typing_only`: also for checkers."""
     package = module_name(path).split(".")
     if path.name != "__init__.py":
@@ -96,7 +103,7 @@ def imports(path: Path, *, typing_only: bool = True) -> Iterator[tuple[str, int,
                 inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
                 yield from walk(child, top=top and not inside)
 
-    yield from walk(ast.parse(path.read_text(encoding="utf-8"), str(path)), top=True)
+    return [*walk(tree_of(path), top=True)]
 
 
 def test_every_room_has_a_place_in_the_order() -> None:
@@ -152,7 +159,7 @@ def test_simpy_is_imported_in_a_handful_of_files() -> None:
 def test_simpy_is_not_modified() -> None:
     """No attribute of SimPy is assigned, anywhere."""
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             targets = node.targets if isinstance(node, ast.Assign) else []
             for target in targets:
                 if isinstance(target, ast.Attribute):
@@ -232,7 +239,7 @@ def test_nothing_that_a_kernel_touches_is_global() -> None:
     """No `global` statement, and no environment variable, anywhere in the package but its command line."""
     for path in FILES:
         room = room_of(module_name(path))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             assert not isinstance(node, ast.Global), f"{path.name}:{node.lineno}"
             if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"):
                 assert room == "cli", f"{path.name}:{node.lineno}"

@@ -179,6 +179,7 @@ def test_order_of_the_kinds_of_access(name):
     assert len(set(rates)) == len(rates)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("total", [1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 28])
 def test_more_tasks_are_never_slower_with_equal_work_up_to_one_a_core(name, total):
@@ -201,6 +202,7 @@ def test_more_tasks_are_never_slower_with_equal_work_up_to_one_a_core(name, tota
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("elements", [16, 256, 4096, 32768])
 @pytest.mark.parametrize("tiles", [48, 240])

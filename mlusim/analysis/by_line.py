@@ -29,7 +29,7 @@ class LineTime(NamedTuple):
 def time_by_line(records: Records, piece: int = PIECE) -> list[LineTime]:
     """The lines on which the MLU cores spent their time, most first; they sum to cores times the run's time.
 
-    A long log is looked at in windows of about `piece` records.
+    A long log is read in windows of about `piece` records.
     """
     log = records.log
     spent = np.zeros((len(log.lines) + 1, len(CAUSES)), np.int64)

@@ -33,7 +33,7 @@ class Metrics:
     Attributes:
         time_ps: start of the first launch to end of the last; 0 where nothing was launched.
         cycles: the same in cycles of the core clock, rounded up.
-        bytes_requested: bytes that the kernels asked for, by direction of copy (`GDRAM2NRAM`, ...); scalar accesses
+        bytes_requested: bytes that the kernels requested, by direction of copy (`GDRAM2NRAM`, ...); scalar accesses
             to off-chip memory under `scalar GDRAM load`, `scalar GDRAM store` and the same of LDRAM.
         bus_bytes: bytes on the DRAM bus, `read` and `write`: whole units, read-modify-write included.
         compulsory_bytes: what must move for this call's data, as `read` and `write`: inputs and outputs once (the

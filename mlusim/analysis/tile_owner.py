@@ -1,7 +1,7 @@
 """The task that wrote each part of the output, on a grid of sample elements.
 
 Tiles of a plan and destination boxes of copies are both sets of contiguous runs in the output's bytes. A tensor of
-any size is looked at through at most a few hundred thousand of its elements.
+any size is sampled at no more than a few hundred thousand of its elements.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NOBODY = NONE
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A tensor flattened to two axes, and the elements of it that are looked at.
+    """A tensor flattened to two axes, and the elements of it that are examined.
 
     Attributes:
         shape: of the tensor.

@@ -92,7 +92,7 @@ def fault_place(module: Module, image: Image) -> Place | None:
     # The runtime's own code runs for an access of the user's.
     last = fault.accessed if image.runtime.has(fault.pc) else fault.pc
     # A word of the stack that is an address in the binary is where a call returns to, or once returned to: the stack
-    # is looked at last.
+    # is examined last.
     returns = (word - image.base - 1 for word in fault.words[: fault.count] if 0 < word - image.base < image.size)
     others: list[tuple[int, Place | None]] = []
     for offset in ((last - image.base) if last else -1, *returns):

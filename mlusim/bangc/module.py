@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
 Kernel = Callable[..., Coroutine[Any, None, None]]
-# How often a file is compiled again with what the compiler said of its names.
+# How often a file is compiled again with the compiler's messages about its names.
 _ROUNDS = 12
 
 

@@ -2,7 +2,7 @@
 
 What has no meaning in C++ becomes calls of the headers: arrays with a memory space become references to bytes that the
 simulator gives, `name<<<dim, type, queue>>>(...)` an object that launches, `__asm__` a call by the text of the
-statement. Text of system headers is not looked at.
+statement. Text of system headers is not examined.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def rewrite(
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
         own: folders whose headers are left as they are, beside the compiler's own.
         unknown: whether a name that is called is an intrinsic that there is not.
-        look: what the compiler said of the file's names before.
+        look: the compiler's messages about the file's names before.
     """
     source = source_of(text, own)
     tokens = source.tokens

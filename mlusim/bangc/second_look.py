@@ -59,7 +59,7 @@ class SecondLook:
         """Take what a compiler's messages tell; whether there was anything new.
 
         Args:
-            message: all that the compiler said.
+            message: the compiler's output.
             declared: names that the file itself declares.
         """
         before = len(self.types) + len(self.others) + len(self.clashing)

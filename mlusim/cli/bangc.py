@@ -187,7 +187,7 @@ def _program(module: Module, device: Any, **options: Any) -> int:
 
 
 def _run_program(running: Program, *, saved: Any, **options: Any) -> int:
-    """Run a program, then verify it and write what was asked for; returns its status."""
+    """Run a program, then verify it and write what was requested; returns its status."""
     from mlusim.cli.run import finish as finish_run
 
     on, module = running.device, running.module

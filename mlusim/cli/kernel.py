@@ -118,7 +118,7 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     inputs: Sequence[str] = (),
     operations: str | None = None,
 ) -> int:
-    """Run a kernel with its arguments, write what is asked for, print the summary; 1 where verification failed."""
+    """Run a kernel with its arguments, write what is requested, print the summary; 1 where verification failed."""
     from mlusim.cli.files import check_file, write_array
     from mlusim.cli.run import finish
     from mlusim.dtypes import dtype_name

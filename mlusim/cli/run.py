@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class OperatorGroup(click.Group):
-    """A command for each operator, made when it is asked for."""
+    """A command for each operator, made when it is requested."""
 
     def __init__(
         self,

@@ -267,7 +267,7 @@ def _byte_form(
     for number in (size, *strides):
         if not isinstance(number, int | np.integer):
             raise CopyError(f"memcpy with {number!r:.60}: sizes and strides are integers, in bytes")
-    # What follows from sizes, memories and phases alone is worked out once; bounds are looked at each time.
+    # What follows from sizes, memories and phases alone is worked out once; bounds are checked each time.
     unit_bytes = issuer.dram_unit_bytes
     key = (
         direction,

@@ -23,7 +23,7 @@ class Row:
         strategy: of its plan; empty for a kernel of the user's own.
         tier: of its plan.
         time_ps: simulated time in picoseconds.
-        bytes_requested: bytes that the kernel asked for, by direction of copy.
+        bytes_requested: bytes that the kernel requested, by direction of copy.
         bus_bytes: bytes on the DRAM bus, `read` and `write`.
         io_efficiency: compulsory bytes / (time x peak bandwidth).
         peak_nram_bytes: the most that one core had allocated.

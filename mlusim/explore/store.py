@@ -38,7 +38,7 @@ CREATE TABLE points (
     key TEXT PRIMARY KEY,       -- sha256 of all that decides the point
     status TEXT NOT NULL,       -- done, impossible, failed, died
     message TEXT NOT NULL,      -- why, where it is not done
-    row TEXT NOT NULL,          -- JSON: what was asked for, and the figures
+    row TEXT NOT NULL,          -- JSON: what was requested, and the figures
     host_s REAL NOT NULL,       -- seconds that it took to simulate
     checksum TEXT NOT NULL      -- sha256 of the other columns
 ) WITHOUT ROWID;
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
         status: DONE; IMPOSSIBLE: it does not fit the board, or breaks a rule; FAILED: it ran into an error; DIED: its
             process did, or this machine ran out of memory.
         message: why.
-        row: what was asked for and, where it is done, the figures: columns of the table.
+        row: what was requested and, where it is done, the figures: columns of the table.
         host_s: seconds of host time that it took.
     """
 
@@ -119,7 +119,7 @@ class Store:
             found = base.execute("PRAGMA quick_check(1)").fetchone()[0].decode(errors="replace")
             if found != "ok":
                 raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: {found}")
-            # A row with a damaged key is not where it is looked for, and hides others: all of them are looked at.
+            # A row with a damaged key is not where it is looked for, and hides others: all of them are examined.
             bad = [_name(row) for row in base.execute(_SELECT) if not _is_good(row)]
             if bad:
                 raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: the checksum of {', '.join(bad[:_NAMED])} is wrong")
@@ -277,7 +277,7 @@ def _is_damaged(path: Path, error: sqlite3.DatabaseError) -> bool:
 
 
 def _name(row: Any) -> str:
-    """A row for a message: the beginning of its key, and what was asked for where it can be read."""
+    """A row for a message: the beginning of its key, and what was requested where it can be read."""
     key = row[0].decode(errors="replace") if isinstance(row[0], bytes) else repr(row[0])
     return f"row {key[:_KEY_SHOWN]!r}"
 

@@ -35,7 +35,7 @@ class Sweep:
     """The result of a sweep: a row for each point, in the order of its axes.
 
     Attributes:
-        rows: what was asked for, `status`, `message`, and the figures of the points that are done.
+        rows: what was requested, `status`, `message`, and the figures of the points that are done.
         axes: columns of the axes that have several values.
         found: how many points were finished before, in the file.
         damaged: what was wrong with the file, in lines.

@@ -375,7 +375,7 @@ class Device:
     def watch_host_data(self) -> None:
         """Look, from the next `synchronize` on, for values that kernels pass through Python objects, for `verify`.
 
-        That compares the objects around each kernel before and after a run, so it is not done unless asked for.
+        That compares the objects around each kernel before and after a run, so it is not done unless requested.
         """
         if self._host_data is None:
             self._host_data = []

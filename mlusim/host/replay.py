@@ -84,7 +84,7 @@ class Replay:
         self._freed: dict[int, int] = {}
         self._events = self._buffer_events()
         self._places = _union_places(log, old)
-        # Numbers of allocations stay: what a buffer is called does not hang on who was first.
+        # Numbers of allocations stay: what a buffer is called does not depend on who was first.
         device.log.allocations += [replace(record, start_ps=NONE, end_ps=NONE) for record in log.allocations]
         device.log.host_writes |= log.host_writes
         device.log.lines = list(log.lines)

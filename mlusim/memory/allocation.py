@@ -35,7 +35,7 @@ _kept: dict[int, list[Bytes]] = {}
 
 
 class Allocation:
-    """A range of one memory that a kernel or the host asked for.
+    """A range of one memory that a kernel or the host allocated.
 
     `address` is the offset in the memory in bytes; `buffer` the bytes themselves, or None in a timing-only run.
     """

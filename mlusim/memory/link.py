@@ -513,7 +513,7 @@ def weights(spread: float) -> tuple[float, ...]:
     """Weights of successive transfers of a full link, within `spread` around 1.
 
     Multiples of the golden ratio modulo 1: any few neighbours of the sequence are spread evenly, so that the time of a
-    kernel does not hang on which transfers happened to get which.
+    kernel does not depend on which transfers happened to get which.
     """
     parts = (2 * (n * _GOLDEN % 1) - 1 for n in range(_WEIGHTS))
     return tuple(1 + round(spread * part * _EXACT) / _EXACT for part in parts)

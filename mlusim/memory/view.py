@@ -21,7 +21,7 @@ from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import Layout, contiguous_strides, layout_of
 
-# What moves without being looked at: bits, by element size.
+# What moves uninterpreted: bits, by element size.
 _RAW: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.uint8),
     2: np.dtype(np.uint16),
@@ -275,7 +275,7 @@ class View:
         return View(self.allocation, self.offset, shape, tuple(strides), self.dtype)
 
     def raw(self) -> Array:
-        """The bytes as unsigned integers of the element's width: what moves without being looked at."""
+        """The bytes as unsigned integers of the element's width: what moves uninterpreted."""
         array = self.elements
         if array is None:
             array = self._made()

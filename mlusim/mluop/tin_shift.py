@@ -134,7 +134,7 @@ _Check = tuple[Any, mluOpStatus_t, str]
 
 
 def _descriptor_checks(handle: Any, tensors: _Tensors) -> Iterator[_Check]:
-    """(fails, status, reason) of each check before the data is looked at, in order; each relies on those before it."""
+    """(fails, status, reason) of each check before the data is read, in order; each relies on those before it."""
     fault = handle_fault(handle)
     yield fault, _BAD_PARAM, fault
     for tensor in tensors:

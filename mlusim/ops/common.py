@@ -92,7 +92,7 @@ class Call:
         theory_ops: operations that the operator itself needs, for compute_efficiency.
         output_shape: of the result; None: the plan's, which may have merged or split axes.
         view: gives the output as a view of the first input, in a call that moves nothing.
-        request: what it was asked for.
+        request: the call that made it.
     """
 
     kernel: Callable[..., Coroutine[Any, None, None]]

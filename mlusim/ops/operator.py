@@ -299,7 +299,7 @@ def apply_on_device(  # noqa: PLR0913
         output: a contiguous view for it; None: it is allocated, or is a view of the input where the operator gives one.
         check, nram_limit_bytes: as in `RunOptions`.
 
-    The values of index tensors are looked at in the simulated memory, a service of the simulator. Returns the profile
+    The values of index tensors are examined in the simulated memory, a service of the simulator. Returns the profile
     of this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepared` and
     `Device.synchronize` raise, `AllocationError`, and with `check` `VerificationError`.
     """

@@ -69,7 +69,7 @@ class GatherParameters(LookupParameters):
 def plan_gather(job: Job) -> Plan:
     """Split one gather. The index values play no part: the kernel reads them on the board.
 
-    Raises `PlanError` where neither way fits in the NRAM of the board, or not the one asked for.
+    Raises `PlanError` where neither way fits in the NRAM of the board, or not the one requested.
     """
     lookups, board = job.lookups, job.board
     shape = lookups.value_shape

@@ -16,7 +16,7 @@ class Request:
 
     Attributes:
         operator: its name, as in `mlusim.ops`.
-        strategy: what was asked for; the plan has what came of it.
+        strategy: what was requested; the plan has what came of it.
         tensors: name, shape and element type of each input.
         attributes: axes, modes, element types by name: integers, texts, None, and tuples of them.
         nram_limit_bytes: the most NRAM of a core that the plan may use; None: all that is usable.

@@ -84,7 +84,7 @@ class _Split(LookupSplit):
 def plan_scatter(job: Job) -> Plan:
     """Split one scatter. The index values play no part: the kernel reads them on the board.
 
-    Raises `PlanError` where neither way fits in the NRAM of the board, or not the one asked for.
+    Raises `PlanError` where neither way fits in the NRAM of the board, or not the one requested.
     """
     lookups, board = job.lookups, job.board
     shape = lookups.x_shape

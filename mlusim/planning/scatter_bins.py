@@ -107,7 +107,7 @@ def refusal(job: Job) -> str:
 
 
 def no_bins(job: Job) -> PlanError:
-    """The error where "bins" was asked for and there is no candidate."""
+    """The error where "bins" was requested and there is no candidate."""
     board = job.board
     why = refusal(job) or (
         f"{_n(board.nram_usable_bytes)} B of usable NRAM of {board.name} do not take a region of x with an update, or "

@@ -8,7 +8,7 @@ it. `np.load` opens it too: its arrays are members that end with .npy.
     log/records.npy     (columns, records) int64: `mlusim.records.COLUMNS`
     log/*.npy           the other tables of the log
     plan/*.npy          the tiles
-    output.npy          the bytes of the output, where asked for
+    output.npy          the bytes of the output, where requested
 """
 
 from __future__ import annotations

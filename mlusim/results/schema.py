@@ -56,7 +56,7 @@ def read_array(archive: zipfile.ZipFile, name: str) -> Array:
             raise ValueError(f"{name}.npy says that it has shape {list(shape)}, and has {member.file_size} B")
     with archive.open(member) as stream:
         array: Array = np.lib.format.read_array(stream, allow_pickle=False)
-        # Past its last byte, so that the checksum is looked at.
+        # Past its last byte, so that the checksum is examined.
         if stream.read(1):
             raise ValueError(f"{name}.npy goes on after its array")
     return array

@@ -51,7 +51,7 @@ class LineTraffic:
     Attributes:
         file, line, operation: the line.
         operations: how often.
-        bytes_requested: what it asked for.
+        bytes_requested: what it requested.
         bus_bytes: what went over the DRAM bus for it.
     """
 

@@ -3,7 +3,7 @@
 Vector code often computes on a rounded-up length and stores only what it means: then the lanes beyond read whatever is
 in the buffer, and nobody sees it. So each byte read too early gets a mark; copies and instructions pass marks on,
 element by element where they work so, from any to all where not (reductions, pools); writes without a mark take it off.
-Only the operations that touch marked buffers are looked at, in the order of the log.
+Only the operations that touch marked buffers are examined, in the order of the log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Unwritten:
 
 
 def elementwise(name: str) -> bool:
-    """Whether element i of an instruction's result hangs on elements i of its sources alone."""
+    """Whether element i of an instruction's result depends on elements i of its sources alone."""
     instruction = INSTRUCTIONS.get(name)
     if instruction is None:
         return False
@@ -131,7 +131,7 @@ class Flow:
         return [int(some[0]) for some in later if len(some)]
 
     def _marks_of(self, alloc: int, record: int) -> Marks:
-        """The marks of an allocation; its operations behind `record` are looked at from now on."""
+        """The marks of an allocation; its operations behind `record` are examined from now on."""
         marks = self._marks.get(alloc)
         if marks is None:
             marks = self._marks[alloc] = np.zeros(self._log.allocations[alloc].nbytes, np.int32)

@@ -2,7 +2,7 @@
 
 A sync stands at a point of the source: before a line, after one, at the end of a loop's body, or in a copy that
 blocks. It mends a race within a task where the task passes the point between the two operations. So races that have a
-point in common are one missing sync, and are told together.
+point in common are one missing sync, and are reported together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.order import Order
 from mlusim.verifier.remedies import ALL_PIPES, SYNC_PIPES
 
-# Steps of a task between the two operations of a race that are looked at.
+# Steps of a task that are examined between the two operations of a race.
 _MOST_STEPS = 10_000
 
 
@@ -45,7 +45,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A race within a task: the places of its two operations, and what is told of it."""
+    """A race within a task: the places of its two operations, and its finding."""
 
     first: int
     second: int

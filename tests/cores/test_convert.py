@@ -235,6 +235,7 @@ PAIRS = [pytest.param(s, t, id=f"{name(s)}-{name(t)}") for s in dtypes.ALL for t
 ALLOWED = [pair for pair in PAIRS if pair.values[0] not in PARTS or pair.values[1] in PARTS]
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_every_pair(source: dtypes.Dtype, target: dtypes.Dtype) -> None:
     x = patterns(source)

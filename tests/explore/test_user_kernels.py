@@ -117,8 +117,16 @@ def test_settings_that_are_keyword_only():
         mlusim.sweep(needs, shape=4, workers=0)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("how", ["sys.exit(0)", "sys.exit('enough')", "raise SystemExit", "raise GeneratorExit"])
+@pytest.mark.parametrize(
+    ("how", "workers"),
+    [
+        ("sys.exit(0)", 0),
+        ("sys.exit('enough')", 0),
+        ("raise SystemExit", 0),
+        ("raise GeneratorExit", 0),
+        ("sys.exit(0)", 1),
+    ],
+)
 def test_a_kernel_that_ends_the_program_is_a_failed_point(tmp_path, how, workers):
     (tmp_path / "kern.py").write_text(
         f"import sys\ndef ends(device, shape, dtype, now=False):\n    if now:\n        {how}\n"

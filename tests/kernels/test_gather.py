@@ -42,6 +42,7 @@ def operations(result):
     return {name: int((codes == code).sum()) for code, name in enumerate(result.log.ops) if (codes == code).any()}
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("wide", [False, True])
@@ -58,6 +59,7 @@ def test_each_tier(name, dtype, wide, strategy, tier):
     assert same_bits(result, np.take_along_axis(opaque(x), index.astype(np.int64) % 100, 1))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("nram_bytes", [None, 4096, 1536])
 @pytest.mark.parametrize("strategy", ["auto", "rows"])
@@ -73,6 +75,7 @@ def test_each_axis(name, nram_bytes, strategy, axis):
     assert same_bits(result, np.take_along_axis(opaque(x)[part], index % x.shape[axis], axis))
 
 
+@pytest.mark.grid(4)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("nram_bytes", [None, 3072])
 @pytest.mark.parametrize("strategy", ["auto", "slab", "rows"])
@@ -97,6 +100,7 @@ def test_two_axes_chosen_with_a_tied_one_between(name, nram_bytes, strategy):
     assert same_bits(result, x[index[..., 0], np.arange(4)[None, :, None], index[..., 1]])
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", ["mlu370-x4", "mlu590-h8"])
 @pytest.mark.parametrize("strategy", ["slab", "rows"])
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])

@@ -67,6 +67,7 @@ def operations(result):
     return {name: int((codes == code).sum()) for code, name in enumerate(result.log.ops) if (codes == code).any()}
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("wide", [False, True])
@@ -98,6 +99,7 @@ def test_nram_that_is_no_multiple_of_its_alignment(nram_bytes, updates):
     assert np.array_equal(np.delete(result.output, 7), np.delete(x, 7))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("nram_bytes", [None, 4096, 1536])
 @pytest.mark.parametrize("strategy", ["auto", "rows"])
@@ -113,6 +115,7 @@ def test_each_axis(name, nram_bytes, strategy, axis):
     assert same_bits(result, put(x, index, src, axis))
 
 
+@pytest.mark.grid(4)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("nram_bytes", [None, 2560])
 @pytest.mark.parametrize("strategy", ["auto", "slab", "rows"])
@@ -127,6 +130,7 @@ def test_rows_by_tuples(name, nram_bytes, strategy, dtype, columns):
     assert same_bits(result, put_rows(x, index, src))
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("name", "strategy"), WAYS)
 @pytest.mark.parametrize("nram_bytes", [None, 3072])
 def test_two_axes_chosen_with_a_tied_one_between(name, strategy, nram_bytes):
@@ -141,6 +145,7 @@ def test_two_axes_chosen_with_a_tied_one_between(name, strategy, nram_bytes):
     assert same_bits(result, expected)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", SORTING)
 @pytest.mark.parametrize("strategy", ["slab", "rows", "bins"])
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
@@ -235,6 +240,7 @@ class TestLastWins:
             expected[place] = src[np.flatnonzero(index[:, 0] == place)[-1]]
         assert np.array_equal(result.output, expected)
 
+    @pytest.mark.grid(3)
     @pytest.mark.parametrize(("name", "strategy"), WAYS)
     @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
     def test_in_little_nram(self, name, strategy, dtype):

@@ -46,6 +46,13 @@ def param(path):
     return pytest.param(path, id=path.stem, marks=[BANG_C] if path.stem.startswith("13") else [])
 
 
+def exercise_params():
+    """The ladders of the last two lessons take several seconds each."""
+    for path in EXERCISES:
+        marks = [pytest.mark.slow] if path.stem[:2] in ("12", "13") else []
+        yield pytest.param(path, id=path.stem, marks=[*param(path).marks, *marks])
+
+
 def lesson_params():
     return [param(path) for path in sorted(LESSONS.glob("[0-9][0-9]_*.py"))]
 
@@ -123,7 +130,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("exercise", [param(path) for path in EXERCISES])
+@pytest.mark.parametrize("exercise", exercise_params())
 def test_an_exercise_as_it_is_given_is_not_yet_right(exercise, lesson_modules):
     assert re.search(WRONG[exercise.name[:2]], verdict(lesson_modules, exercise))
 
@@ -134,7 +141,7 @@ def test_the_exercise_of_races_is_right_by_luck(lesson_modules):
     assert "wrong-value" not in found
 
 
-@pytest.mark.parametrize("exercise", [param(path) for path in EXERCISES])
+@pytest.mark.parametrize("exercise", exercise_params())
 def test_its_solution_passes(exercise, lesson_modules):
     assert verdict(lesson_modules, SOLUTIONS / exercise.name).startswith("pass: ")
 

@@ -179,7 +179,7 @@ def assert_agrees(ended: dict[int, int], ideal: dict[int, float]) -> None:
     mixed=st.sampled_from([1.0, 0.94, 0.5]),
     mixing_ps=st.sampled_from([0, 150, 10**9]),
 )
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_sharing_is_max_min_fair(
     rate: float, ports: list[float], wishes: list[Wish], mixed: float, mixing_ps: int
 ) -> None:
@@ -189,7 +189,7 @@ def test_sharing_is_max_min_fair(
 
 
 @given(rate=RATES, ports=PORTS, wishes=wish_lists(ratio_by_port=False), mixed=st.sampled_from([1.0, 0.94]))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_port_is_shared_in_bytes_and_the_link_in_work(
     rate: float, ports: list[float], wishes: list[Wish], mixed: float
 ) -> None:

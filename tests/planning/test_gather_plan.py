@@ -205,6 +205,7 @@ class TestPredictedTimes:
             less = on.replace(nram_bytes=on.nram_usable_bytes // part, nram_reserved_bytes=0)
             assert plan.predicted_ps <= plan_gather_nd(shape, places, mode="standard", device=less).predicted_ps
 
+    @pytest.mark.grid(3)
     @pytest.mark.parametrize("name", BOARDS)
     @pytest.mark.parametrize("strategy", ["slab", "rows"])
     @pytest.mark.parametrize(

@@ -258,6 +258,7 @@ class TestPredictedTimes:
                 auto = times.pop("auto")
                 assert auto == min(times.values())
 
+    @pytest.mark.grid(4)
     @pytest.mark.parametrize("name", BOARDS)
     @pytest.mark.parametrize("strategy", ["slab", "rows", "bins"])
     @pytest.mark.parametrize(
@@ -274,6 +275,7 @@ class TestPredictedTimes:
         result = ops.scatter(x, index, src, 1, device=name, strategy=strategy)
         assert 0.5 < result.plan.predicted_ps / result.time_ps < 2
 
+    @pytest.mark.grid(2)
     @pytest.mark.parametrize("name", ["mlu370-x4", "mlu590-h8"])
     @pytest.mark.parametrize("strategy", ["slab", "rows"])
     def test_batches_that_little_nram_forces_are_counted(self, name, strategy):

@@ -126,6 +126,7 @@ def ran(name, board, *, data=False):
     return RUNS[name](device=board, data=data, check=False)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("name", RUNS)
 def test_on_its_own_board_an_operator_is_itself_again(name, board, tmp_path):
@@ -198,6 +199,7 @@ def fresh(run, board):
     return run_call(with_fields(call, plan=with_fields(call.plan, board=board)), data=False, check=False)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("number", "parameter"), list(enumerate(FASTER)))
 def test_with_another_parameter_an_operator_takes_what_a_fresh_run_takes(number, parameter):
     """A third of the operators for each parameter, so that neighbours share them all."""

@@ -61,6 +61,7 @@ def marks(name: str, strategy: str, nram_bytes: int | None) -> list[pytest.MarkD
     return [pytest.mark.slow] if (name, strategy, nram_bytes) == ("scatter", "bins", NRAM_BYTES[-1]) else []
 
 
+@pytest.mark.grid(4)
 @pytest.mark.parametrize("device", BOARDS)
 @pytest.mark.parametrize(
     ("name", "strategy", "nram_bytes"),
@@ -76,6 +77,7 @@ def test_an_operator_is_sound(name, strategy, device, nram_bytes):
     assert result.report.records == len(result.log)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("device", BOARDS)
 @pytest.mark.parametrize(("name", "strategy"), [case for case in CASES if case[0].startswith(("gather", "scatter"))])
 def test_a_timing_only_run_is_not_blamed_for_rows_that_it_does_not_know(name, strategy, device):

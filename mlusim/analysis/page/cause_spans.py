@@ -84,7 +84,7 @@ class _Piece(NamedTuple):
 def cause_spans(records: Records, most: int = MAX_SPANS, piece: int = PIECE) -> CauseSpans:
     """All spans of a run, summed up where there would be more than `most`.
 
-    A long log is looked at in windows of about `piece` records: an operation that a window's edge cuts is a span in
+    A long log is read in windows of about `piece` records: an operation that a window's edge cuts is a span in
     each, and counts in the first.
     """
     share = most // (len(records) // piece + 1)

@@ -76,7 +76,7 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
         rows, columns = _fewer(rows, columns, most)
         looked = len(rows) * len(columns)
     if looked < every:
-        said.append(f"{group_digits(looked)} of its {group_digits(every)} cells are looked at")
+        said.append(f"{group_digits(looked)} of its {group_digits(every)} cells are examined")
     layers = [layer[np.ix_(rows, columns)] for layer in layers]
     seen, number = np.unique(layers[0], return_inverse=True)
     # NONE sorts first, and stays NONE.

@@ -74,7 +74,7 @@ class Form:
         """The meaning of a call.
 
         Args:
-            values: the arguments as given; those of pointers are not looked at, but for numbers in their place.
+            values: the arguments as given; those of pointers are not examined, but for numbers in their place.
             itemsizes: bytes of an element of each pointer, by its name in the form.
 
         Returns the shape of each operand by its name (a number itself, where one stands in for the pointer), and the

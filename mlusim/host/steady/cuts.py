@@ -1,6 +1,6 @@
 """Replay of what kernels issue, with repeats left out once the tasks are steady.
 
-Every task replays its operations in order. Now and then all running tasks are looked at: where each is in a loop, has
+Every task replays its operations in order. Now and then all running tasks are examined: where each is in a loop, has
 simulated enough periods of it, and the pace of the last ones is that of those before, every task leaves out as many
 periods as pass in the same time, and goes on behind them. What is simulated is a run with shorter loops, nothing else.
 
@@ -42,7 +42,7 @@ _GIVE_UP = 0.4
 AHEAD = 8
 # Periods whose sums are compared: neighbours may make up for each other.
 _BLOCK = 4
-# Tasks are looked at when this many more times what was simulated is.
+# Tasks are examined again when the simulated part has grown by this factor.
 _GROWTH = 1.2
 
 
