@@ -48,9 +48,11 @@ def param(path):
 
 def exercise_params():
     """The ladders of the last two lessons take several seconds each."""
+    params = []
     for path in EXERCISES:
         marks = [pytest.mark.slow] if path.stem[:2] in ("12", "13") else []
-        yield pytest.param(path, id=path.stem, marks=[*param(path).marks, *marks])
+        params.append(pytest.param(path, id=path.stem, marks=[*param(path).marks, *marks]))
+    return params
 
 
 def lesson_params():
