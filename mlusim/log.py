@@ -84,7 +84,7 @@ class AllocationRecord:
 
 @dataclass(frozen=True, slots=True)
 class LoopRecord:
-    """The settings of a counted loop besides its operands: enough to time it again on another board.
+    """The settings of a counted loop apart from its operands: enough to time it again on another board.
 
     `method` is `blocking`, `queued` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop element
     by element, `empty` for one that found no row to copy. `loads`, `operations` and `additions` are the scalar

@@ -24,7 +24,7 @@ _MOST_PS = (1 << 63) - 1
 
 
 def longest_run_ps(units: int) -> int:
-    """The longest time on the clock of a board with so many units whose sums are exact, in picoseconds."""
+    """The longest time on the clock of a board with that many units whose sums are exact, in picoseconds."""
     return _MOST_PS // (units + 1)
 
 
@@ -92,7 +92,7 @@ RECORD_BYTES = _LAYOUT.itemsize
 NONE = -1
 # Memory is found as it is written to, so room for a few thousand records costs a small run nothing.
 _FIRST_ROOM = 16384
-# In a file the room grows by so many records, 88 MiB; what was written before need not stay in memory.
+# In a file the room grows by this many records, 88 MiB; what was written before need not stay in memory.
 _FILE_ROOM = 1 << 20
 
 
@@ -229,7 +229,7 @@ class Records:
 
     def columns(self, first: int = 0, last: int | None = None) -> dict[str, Integers]:
         """Records by column name, all of them or those from `first` to before `last`."""
-        # Another thread may look on while records are added: the count comes before the array that holds so many.
+        # Another thread may look on while records are added: the count comes before the array that holds them.
         last = self.count if last is None else last
         return {name: self.column(name, slice(first, last)) for name in COLUMNS}
 
@@ -287,7 +287,7 @@ class Records:
         self._longs: memoryview[int] = self._bytes.cast("q")
 
     def _mapped(self, room: int) -> np.ndarray[Any, Any]:
-        """The file with room for so many records."""
+        """The file with room for that many records."""
         self._file.truncate(room * RECORD_BYTES)
         self._map = mmap.mmap(self._file.fileno(), room * RECORD_BYTES)
         return np.frombuffer(self._map, _LAYOUT)

@@ -45,7 +45,7 @@ def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: 
     cores = core_of_task(records, plan)
     planned = planned_owners(grid, plan.tiles)
     planned_core = cores[planned.task]
-    panels: list[tuple[str, Integers, Integers]] = [("planned", planned_core, planned.turn)]
+    panels: list[tuple[str, Integers, Integers]] = [("planned", planned_core, planned.iteration)]
     agreed = "nothing ran"
     output = output_allocation(records, plan)
     if output != NONE and records.log.tasks:
@@ -54,22 +54,22 @@ def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: 
         same = float((logged_core == planned_core).mean())
         agreed = verdict(same, float((logged_core < 0).mean()), logged)
         if same == 1:
-            panels = [("planned and logged", planned_core, planned.turn)]
+            panels = [("planned and logged", planned_core, planned.iteration)]
         else:
-            panels.append(("logged", logged_core, logged.turn))
+            panels.append(("logged", logged_core, logged.iteration))
     looked = len(grid.rows) * len(grid.columns)
     if looked < grid.row_extent * grid.column_extent:
         agreed += f"; {group_digits(looked)} of {group_digits(grid.row_extent * grid.column_extent)} cells looked at"
     figure = new_figure(1.0 + 3.4 * len(panels), title, about, f"{group_digits(len(plan.tiles))} tiles; {agreed}")
     axes = figure.subplots(len(panels), 2, squeeze=False, sharex=True, sharey=True)
-    for row, (origin, core, turn) in enumerate(panels):
+    for row, (origin, core, iteration) in enumerate(panels):
         heads = (f"core that writes ({origin})", f"its {'write' if origin == 'logged' else 'iteration'} ({origin})")
-        for column, (values, colours, head) in enumerate(((core, "cores", heads[0]), (turn, "cividis", heads[1]))):
+        for column, (values, colours, head) in enumerate(((core, "cores", heads[0]), (iteration, "cividis", heads[1]))):
             _panel(figure, axes[row, column], grid, values, colours, records.board)
             axes[row, column].set_title(head, fontsize=10)
         axes[row, 0].set_ylabel(axis_label(grid, 0, grid.split))
         if origin != "logged" and len(plan.tiles) <= _FEW_TILES:
-            _name_tiles(axes[row], grid, core, turn)
+            _name_tiles(axes[row], grid, core, iteration)
     for column in range(2):
         axes[-1, column].set_xlabel(axis_label(grid, grid.split, len(grid.shape) - grid.inner))
     return figure
@@ -129,14 +129,14 @@ def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: st
     axes.yaxis.set_major_locator(MaxNLocator(8, integer=True))
 
 
-def _name_tiles(axes: Any, grid: Grid, core: Integers, turn: Integers) -> None:
+def _name_tiles(axes: Any, grid: Grid, core: Integers, iteration: Integers) -> None:
     """The numbers in the tiles themselves, where they are few."""
-    labels = core * (int(turn.max()) + 1) + turn
+    labels = core * (int(iteration.max()) + 1) + iteration
     for label in np.unique(labels).tolist():
         rows, columns = np.nonzero(labels == label)
         y = float(grid.rows[rows].mean() + 0.5)
         x = float(grid.columns[columns].mean() + 0.5)
-        for panel, values in zip(axes, (core, turn), strict=True):
+        for panel, values in zip(axes, (core, iteration), strict=True):
             value = int(values[rows[0], columns[0]])
             bright = value > 0.6 * max(int(values.max()), 1)
             colour = "black" if bright else "white"

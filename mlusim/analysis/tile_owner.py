@@ -65,7 +65,7 @@ class Owners:
     """
 
     task: Integers
-    turn: Integers
+    iteration: Integers
     complete: bool = True
 
 
@@ -144,10 +144,10 @@ def logged_owners(grid: Grid, records: Records, output: int, itemsize: int) -> O
         painter.paint(member, records.dst_offset[record] + rows, run, loops)
     task = records.task[writes]
     order = np.argsort(task, kind="stable")
-    turn = np.empty(len(task), np.int64)
+    iteration = np.empty(len(task), np.int64)
     first = np.searchsorted(task[order], task[order], side="left")
-    turn[order] = np.arange(len(task)) - first
-    return painter.owners(task, turn)
+    iteration[order] = np.arange(len(task)) - first
+    return painter.owners(task, iteration)
 
 
 def _groups(boxes: Integers) -> Iterator[tuple[list[int], Integers]]:
@@ -200,14 +200,14 @@ class _Painter:
             self._covered.append(np.repeat(low - before, samples) + np.arange(int(samples.sum())))
             self._writer.append(np.repeat(writer[first : first + step][hit // each], samples))
 
-    def owners(self, task: Integers, turn: Integers) -> Owners:
-        """The last writer of each sample, as its task and turn."""
+    def owners(self, task: Integers, iteration: Integers) -> Owners:
+        """The last writer of each sample, as its task and iteration."""
         found = np.full(len(self._samples), _NOBODY, np.int64)
         if self._covered:
             covered, writer = np.concatenate(self._covered), np.concatenate(self._writer)
             order = np.argsort(writer, kind="stable")
             found[covered[order]] = writer[order]
         known = found >= 0
-        tasks, turns = np.full(len(found), _NOBODY, np.int64), np.full(len(found), _NOBODY, np.int64)
-        tasks[known], turns[known] = task[found[known]], turn[found[known]]
-        return Owners(tasks.reshape(self._shape), turns.reshape(self._shape), complete=self._left > 0)
+        tasks, iterations = np.full(len(found), _NOBODY, np.int64), np.full(len(found), _NOBODY, np.int64)
+        tasks[known], iterations[known] = task[found[known]], iteration[found[known]]
+        return Owners(tasks.reshape(self._shape), iterations.reshape(self._shape), complete=self._left > 0)

@@ -17,7 +17,7 @@ PIECE = 1 << 20
 
 
 def pieces(records: Records, piece: int = PIECE) -> Iterator[Records]:
-    """The records in parts of at most so many; a small log as it is."""
+    """The records in parts of at most `piece`; a small log as it is."""
     count = len(records)
     if count <= piece:
         yield records

@@ -1,7 +1,7 @@
 """Plain C++ accesses to device memory, as counted scalar loads and stores at their C++ lines.
 
-The library of fibres hands over runs: so many accesses of one instruction at equal steps. Runs that follow each other
-at equal steps become one record of two loops; accesses without order become one record with their addresses.
+The library of fibres hands over runs: accesses of one instruction at equal steps. Runs that follow each other at equal
+steps become one record of two loops; accesses without order become one record with their addresses.
 """
 
 from __future__ import annotations

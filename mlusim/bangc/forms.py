@@ -180,7 +180,7 @@ def _segments(forms: list[Form], values: list[Any]) -> list[list[Any]] | None:
 
 
 def _choose(forms: list[Form], codes: list[int]) -> Form:
-    """The form with so many arguments whose pointers are pointers here too."""
+    """The form with that many arguments whose pointers are pointers here too."""
     fitting = [form for form in forms if form.fewest <= len(codes) <= len(form.arguments)]
     for form in fitting:
         pairs = zip(form.arguments, codes, strict=False)

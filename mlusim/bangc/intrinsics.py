@@ -44,7 +44,7 @@ class Intrinsic:
     returns: str | Mapping[int, str] = "void"
 
     def result(self, arity: int) -> str:
-        """The C++ type that it gives with so many arguments."""
+        """The C++ type that it gives with that many arguments."""
         return self.returns if isinstance(self.returns, str) else self.returns[arity]
 
 

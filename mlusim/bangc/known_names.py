@@ -22,7 +22,7 @@ _REASONS = (
     (r"_perf_", "a performance counter of the hardware; reports have the simulator's counts"),
     (
         r"^__trc_|^__tensor_",
-        "an instruction on tensor descriptors, of which no public text tells",
+        "an instruction on tensor descriptors, which no public text describes",
     ),
     (r"remote", "it writes to another chip, and one board is simulated"),
     (r"tf32|_sr$", "no public text tells how the board rounds or stores these numbers"),

@@ -127,7 +127,7 @@ def print_columns(
 
 
 def parts_of(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """The columns of each part of a table: as many as fit in `room`, and one beside the keys at least.
+    """The columns of each part of a table: those that fit in `room`, at least one beside the keys.
 
     Args:
         widths: of the columns.

@@ -46,7 +46,7 @@ class Runner:
     """Runs points. Use it as a context manager: leaving it by an error stops its processes at once.
 
     Args:
-        workers: processes on this machine; 0: this process; None: as many as cores.
+        workers: processes on this machine; 0: this process; None: one for each core.
         client: a `dask.distributed.Client`; then its cluster runs the points.
     """
 

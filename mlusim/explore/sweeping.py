@@ -163,7 +163,7 @@ def sweep(  # noqa: PLR0913 - what can be swept
             part of it, and by how much it may be off.
         db: an SQLite file for finished points. What is there is not simulated again: a sweep that was stopped or
             killed goes on where it was. None: nowhere.
-        workers: processes on this machine; 0: in this process; by default as many as cores.
+        workers: processes on this machine; 0: in this process; by default one for each core.
         client: a `dask.distributed.Client`, whose cluster runs the points instead.
         retry: simulate points of the file again that failed.
         progress: show a bar on a terminal.

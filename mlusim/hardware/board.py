@@ -62,7 +62,7 @@ class Board:
         dram_strided_write_efficiency: the same for strided writes; the least of the four.
         dram_mixed_efficiency: factor on top of those four while reads and writes are in flight together.
         dram_mixing_ps: the longest that a transfer counts as in flight after its end, for mixing.
-        dram_mixing_reach: a transfer that has ended counts as in flight for so many times the DRAM's time for it.
+        dram_mixing_reach: a transfer that has ended counts as in flight for this many times the DRAM's time for it.
         dram_share_spread: on a full DRAM a transfer has up to this part more or less than its fair share.
         dram_latency_growth: g of a latency that grows with the DRAM's load u, L0 (1 + g u / (1 - u)); 0: constant.
         core_read_bandwidth_bytes_per_s: port of one core, reads from DRAM; its requests in flight over their latency.
@@ -95,7 +95,7 @@ class Board:
         scalar_op_cycles: other ordinary scalar operations.
         scalar_divide_fp16_cycles: scalar division of halves.
         scalar_divide_fp32_cycles: scalar division of floats.
-        scalar_loop_cycles: one turn of a loop besides its body.
+        scalar_loop_cycles: one iteration of a loop apart from its body.
         scalar_nram_cycles: scalar load or store of NRAM.
         scalar_sram_cycles: scalar load or store of SRAM.
         scalar_gdram_latency_ps: scalar load of GDRAM or LDRAM; each is paid in full.

@@ -27,7 +27,7 @@ def front(buffer: View, shape: Extents) -> View:
 
 
 async def copy_box(core: Core, dst: View, src: View) -> None:
-    """Copy a box of any rank and wait for it: by one strided copy, or as many as the instruction's loops ask for."""
+    """Copy a box of any rank and wait for it: one strided copy, or several where the instruction has too few loops."""
     if _is_one_copy(*_strided(dst, src), core.board.has_3d_memcpy):
         await core.memcpy(dst, src)
         return
@@ -62,7 +62,7 @@ def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
     loops = _loops(*_strided(dst, src))
     allowed = 2 if board.has_3d_memcpy else 1
     if len(loops) > allowed:
-        # Fewest instructions: unroll the loop of the fewest turns.
+        # Fewest instructions: unroll the loop of the fewest iterations.
         _, axis = min(loops)
         for position in range(dst.shape[axis]):
             key = (slice(None),) * axis + (position,)
@@ -80,7 +80,7 @@ def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
 
 
 def _loops(shape: Extents, dst: Extents, src: Extents, sizes: Extents) -> list[tuple[int, int]]:
-    """(turns, first axis) of the loops over segments that a copy needs, axes that follow each other merged."""
+    """(iterations, first axis) of the loops over segments that a copy needs, axes that follow each other merged."""
     loops: list[tuple[int, int]] = []
     last = (0, 0)
     for axis, (extent, to, origin) in enumerate(zip(shape, dst, src, strict=True)):

@@ -91,13 +91,13 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
 
     # Tiles have few sizes: the views of the buffers are made once.
     @cache
-    def shaped(turn: int, shape: tuple[int, ...]) -> View:
-        return loaded[turn][: math.prod(shape)].reshape(shape)
+    def shaped(number: int, shape: tuple[int, ...]) -> View:
+        return loaded[number][: math.prod(shape)].reshape(shape)
 
     @cache
-    def mirrors(turn: int, rows: int) -> list[tuple[View, View]]:
+    def mirrors(number: int, rows: int) -> list[tuple[View, View]]:
         pairs = []
-        before, after = loaded[turn][: rows * inner], spare[turn % spares][: rows * inner]
+        before, after = loaded[number][: rows * inner], spare[number % spares][: rows * inner]
         for width in mirror_widths(plan, rows):
             pairs.append((after.reshape(-1, width), before.reshape(-1, width)))
             before, after = after, before

@@ -68,7 +68,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
             if turned < stop - start:
                 core.memcpy_async(buffer[index, turned:], entry[start + turned : stop])
 
-    async def turn(position: int, tile: Tile) -> None:
+    async def reverse(position: int, tile: Tile) -> None:
         count = math.prod(tile.shape)
         lanes = round_up(count, block)
         core.move(results[position % buffers][:lanes], loaded[position % buffers][:lanes])
@@ -86,7 +86,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     def store(position: int, tile: Tile) -> None:
         core.memcpy_async(box(target, tile), shaped(results[position % buffers], tile.shape))
 
-    await run_stages(core, tiles, load, turn if staged else None, store, overlapped=settings.overlapped)
+    await run_stages(core, tiles, load, reverse if staged else None, store, overlapped=settings.overlapped)
 
 
 class Lengths:

@@ -42,7 +42,7 @@ async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, s
     loaded = core.nram.alloc(binning.lookups_at_once, x.dtype, "values")
     updates = _Updates(core, stored, binning.lookups_at_once, x.dtype)
     chunks = [part[core.task_id :: core.task_dim].tolist() for part in binning.boxes(lookups)]
-    for turn, (first, low, high) in enumerate(zip(*chunks, strict=True)):
+    for step, (first, low, high) in enumerate(zip(*chunks, strict=True)):
         start, stop = tuple(low), tuple(high)
         source, origin = boxed(given, start, stop), boxed(tuples, start, stop)
         tile = reader.load_async(origin)
@@ -62,7 +62,7 @@ async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, s
             known=addresses,
         )
         updates.store(first, count)
-        core.store_array(starts[core.task_id + turn * core.task_dim], found)
+        core.store_array(starts[core.task_id + step * core.task_dim], found)
     await core.sync()
 
 
@@ -102,14 +102,14 @@ async def _apply(
     The last of them may still run at the end; a blocking copy of the region waits for them.
     """
     ready = 0
-    for turn, batch in enumerate(batches):
-        lists[turn % 2].load(batch)
+    for step, batch in enumerate(batches):
+        lists[step % 2].load(batch)
         if ready:
-            await lists[1 - turn % 2].update(region, ready, by_instruction=by_instruction)
+            await lists[1 - step % 2].update(region, ready, by_instruction=by_instruction)
         await core.sync()
         ready = sum(count for _, count in batch)
     if ready:
-        await lists[turn % 2].update(region, ready, by_instruction=by_instruction)
+        await lists[step % 2].update(region, ready, by_instruction=by_instruction)
 
 
 class _Updates:

@@ -75,7 +75,7 @@ def rows_cost(
         method: "blocking": a loop of `__memcpy`, each waited for before the next is issued; "queued": a loop of
             `__memcpy_async` and a sync; "instruction": one `__gather` or `__scatter`.
         iterations: of the loop, where more than rows: some copy nothing.
-        address: scalar cycles of each iteration besides the issue and the loop.
+        address: scalar cycles of each iteration apart from the issue and the loop.
         memory_core: whether the memory core issues it.
 
     From and to DRAM, a row of a queued loop takes no less than `gather_element_ps` or `dma_segment_ps`: single copies

@@ -62,7 +62,7 @@ class Input:
 
 
 class Workspace(NamedTuple):
-    """A tensor of GDRAM that a call needs besides: what its kernels leave there for later ones.
+    """A tensor of GDRAM that a call needs in addition, for what its kernels leave to later ones.
 
     Attributes:
         name: what reports call it.
@@ -88,7 +88,7 @@ class Call:
         plan: its split; names operator, strategy and board.
         inputs: tensors that it reads.
         output_dtype: element type of its output; the shape is the plan's.
-        arguments: what the kernel takes besides.
+        arguments: further arguments of the kernel.
         theory_ops: operations that the operator itself needs, for compute_efficiency.
         output_shape: of the result; None: the plan's, which may have merged or split axes.
         view: gives the output as a view of the first input, in a call that moves nothing.

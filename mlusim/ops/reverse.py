@@ -234,7 +234,7 @@ FLIP = replace(
 )
 REVERSE_SEQUENCE = Operator(
     name="reverse_sequence",
-    summary="The first elements of each batch entry in reverse order, as many as its length says.",
+    summary="The first elements of each batch entry in reverse order, by its sequence length.",
     inputs=(
         _X,
         TensorSchema(

@@ -30,7 +30,7 @@ STRATEGIES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatParameters:
-    """What the kernels of elementwise operators need besides the tiles.
+    """What the kernels of elementwise operators need in addition to the tiles.
 
     Attributes:
         overlapped: whether successive tiles are in different stages at once.

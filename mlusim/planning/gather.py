@@ -55,7 +55,7 @@ STRATEGIES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherParameters(LookupParameters):
-    """What the kernels of gather need besides the tiles.
+    """What the kernels of gather need in addition to the tiles.
 
     Attributes:
         slab, values, lookups_at_once: elements of the largest slab and of the values of a tile, and its lookups.

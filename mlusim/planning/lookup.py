@@ -46,7 +46,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupParameters:
-    """What every kernel of gather and scatter needs besides the tiles.
+    """What every kernel of gather and scatter needs in addition to the tiles.
 
     Attributes:
         lookups: the geometry.

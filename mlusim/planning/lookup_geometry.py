@@ -187,7 +187,7 @@ def blocks(extents: Extents, limit: int) -> Extents:
 
 
 def sizes_of_at_most(extents: Extents, limit: int) -> Extents:
-    """As `blocks`, but the axis that is cut is not cut evenly: its blocks hold as many as `limit` lets them."""
+    """As `blocks`, but the axis that is cut is not cut evenly: its blocks are as large as `limit` allows."""
     sizes = []
     for extent in reversed(extents):
         size = max(min(limit, extent), 1)

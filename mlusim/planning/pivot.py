@@ -19,7 +19,7 @@ from mlusim.units import ceil_div, group_digits
 
 # Pivots further in than the outermost that fits are tried while they make no more tiles than this for each core.
 _TILES_A_CORE = 64
-# Tiles for each core that are tried besides the fewest tiles that there can be.
+# Tiles for each core that are tried in addition to the fewest possible.
 _ROUNDS = (1, 2, 3, 4, 6)
 # Numbers of tiles that are tried where there are more cores.
 FEW = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45)

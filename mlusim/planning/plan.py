@@ -39,8 +39,8 @@ class Plan:
         output_shape, itemsize: of the tensor that the tiles cover.
         tiles: who writes what.
         nram_bytes: NRAM that a core allocates.
-        parameters: what the kernel needs besides the tiles: a record of its operator's own, or, in a plan of your own,
-            a mapping.
+        parameters: what the kernel needs in addition to the tiles: a record of its operator's own, or, in a plan
+            of your own, a mapping.
         predicted_ps: estimate by the board's cost functions, where the planner made one.
         nram_limit_bytes: the most NRAM of a core that the planner was allowed, where that is not all usable of it.
     """
@@ -87,7 +87,7 @@ class Plan:
             device: a preset's name, a TOML file, or a board.
             name, strategy, tier, reason: what `explain` and messages say of it.
             kind, dim: of the launch; by default a task for every core.
-            parameters: what the kernel needs besides.
+            parameters: what the kernel needs in addition.
 
         Nothing is proved here: `check` does that, and `mlusim.verify` does both.
         """

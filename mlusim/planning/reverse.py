@@ -43,7 +43,7 @@ VECTOR_BYTES = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReverseParameters:
-    """What the kernel of reverse needs besides the tiles.
+    """What the kernel of reverse needs in addition to the tiles.
 
     Attributes:
         groups: the axes of the tensor, merged.

@@ -80,7 +80,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceParameters:
-    """What the kernel of reverse_sequence needs besides the tiles.
+    """What the kernel of reverse_sequence needs in addition to the tiles.
 
     Attributes:
         layout: the tensor as entries.

@@ -57,7 +57,7 @@ STRATEGIES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterParameters(LookupParameters):
-    """What the kernels of strategies "slab" and "rows" need besides the tiles.
+    """What the kernels of strategies "slab" and "rows" need in addition to the tiles.
 
     Attributes:
         regions: the boxes of the output whose updates are one task's.
@@ -161,7 +161,7 @@ def _region_of(start: Integers, shape: Extents, regions: Extents) -> Integers:
 
 
 def _copy_candidate(job: Job) -> LookupCandidate:
-    """No address to work out: tiles that fill NRAM, or as many as cores."""
+    """No address to work out: tiles that fill NRAM, or one for each core."""
     board, shape = job.board, job.lookups.x_shape
     elements = math.prod(shape)
     limit = min(whole_nram_bytes(board) // job.itemsize, ceil_div(elements, board.cores))

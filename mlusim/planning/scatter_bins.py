@@ -79,7 +79,7 @@ class Binning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinsParameters(LookupParameters):
-    """What both kernels need besides the tiles.
+    """What both kernels need in addition to the tiles.
 
     Attributes:
         binning: what both launches work with.

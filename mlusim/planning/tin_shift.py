@@ -74,7 +74,7 @@ STRATEGIES: dict[str, Strategy] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftParameters:
-    """What the kernels of tin_shift need besides the tiles.
+    """What the kernels of tin_shift need in addition to the tiles.
 
     Attributes:
         clears, buffers: of the strategy.
@@ -187,7 +187,7 @@ def _cut(shape: Shape, groups: int, segments: int, blocks: int) -> tuple[Cuts, C
 
 
 def _as_cut(fit: Fit, time: int, segments: int) -> Fit:
-    """The fit of a unit that is cut into so many segments, because it has to be or to occupy more cores."""
+    """The fit of a unit that is cut into that many segments, because it has to be or to occupy more cores."""
     if segments == 1 or fit.tier > 1:
         return replace(fit, rows=ceil_div(time, segments))
     reason = f"{fit.reason}, and is cut into {segments} segments to occupy the cores"

@@ -36,7 +36,7 @@ from mlusim.results.result import Result, load
 from mlusim.results.saved import plain
 from mlusim.units import PS_PER_S, format_bytes, group_digits, round_up
 
-# What kernels look at besides their plan, the words for it, and whether it matters to a log.
+# What kernels read apart from their plan, the words for it, and whether it matters to a log.
 _FEATURES: dict[str, tuple[str, Callable[[Log], bool]]] = {
     "needs_aligned_vectors": (
         "vector operands are rounded out to 128 B",

@@ -264,8 +264,8 @@ async def row_loads(core: Core, x: View, out: View, lengths: Sequence[int]) -> N
     row, best, positive = (core.nram.alloc(width, x.dtype) for _ in range(3))
     core.fill(best, 0)
     first = sum(lengths[:s])
-    for turn in range(lengths[s]):
-        await core.memcpy(row, x[first + turn, v * width : (v + 1) * width])
+    for row_number in range(lengths[s]):
+        await core.memcpy(row, x[first + row_number, v * width : (v + 1) * width])
         core.gt(positive, row, 0.0)
         core.mul(row, row, positive)
         core.add(row, row, 1.0)

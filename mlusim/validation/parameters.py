@@ -69,7 +69,7 @@ PARAMETERS = (
         doubt=0.3,
         known_on="mlu590-m9",
         rests_on=("fill-one", "copy-1.57MB"),
-        why="what the smallest kernel takes besides its store",
+        why="the time of the smallest kernel apart from its store",
     ),
     Parameter(
         fields=("cluster_start_ps",),

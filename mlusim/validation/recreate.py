@@ -22,7 +22,7 @@ _VECTOR_ADD_CHUNK = 40_960
 _CONCAT_BLOCKS = 16
 _TRANSPOSE_TILE = (256, 192)  # 96 KiB of halves, which divides 2048 x 10944
 
-# Instructions of an inner iteration besides its two loads.
+# Instructions of an inner iteration apart from its two loads.
 _GDRAM_ORDINARY, _NRAM_ORDINARY = 13, 17
 _COURSE_ORDINARY = 6
 _MATMUL_ROWS, _MATMUL_TASKS = 128, 128

@@ -64,7 +64,7 @@ def validate(only: Sequence[str] = (), workers: int | None = None) -> Iterator[O
 
     Args:
         only: those whose name begins with one of these; empty: all.
-        workers: processes; by default as many as cores, and none for a few measurements.
+        workers: processes; by default one for each core, and none for a few measurements.
     """
     rows = chosen(only)
     if workers is None:

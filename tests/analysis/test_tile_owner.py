@@ -38,7 +38,7 @@ def test_planned_owners_are_the_slices(drawn):
         turn[box] = tiles.iteration[number]
     found = planned_owners(every_element(shape, split), tiles)
     assert (found.task == expected.reshape(found.task.shape)).all()
-    assert (found.turn == turn.reshape(found.task.shape)).all()
+    assert (found.iteration == turn.reshape(found.task.shape)).all()
 
 
 def test_a_grid_makes_rectangles_of_the_tiles():

@@ -15,7 +15,7 @@ from mlusim.analysis.intervals import Integers
 from mlusim.analysis.records import Records
 from mlusim.analysis.windows import pieces
 
-# Lines of a function without a figure are shown up to so many; of a longer stretch only its ends.
+# Lines of a function without a figure are shown up to this many; of a longer stretch only its ends.
 _MOST_LINES = 400
 
 

@@ -59,7 +59,7 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
         return None
     cores = core_of_task(records, plan)
     planned = planned_owners(grid, plan.tiles)
-    tile = _numbers(plan.tiles, planned.task, planned.turn)
+    tile = _numbers(plan.tiles, planned.task, planned.iteration)
     layers, said = [tile], ["nothing ran"]
     output = output_allocation(records, plan)
     if output != NONE and records.log.tasks:
@@ -68,7 +68,7 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
         same = float((unit == np.where(planned.task >= 0, cores[planned.task], NONE)).mean())
         said = [verdict(same, float((unit < 0).mean()), logged)]
         if same < 1:
-            layers += [unit, logged.turn]
+            layers += [unit, logged.iteration]
     every = grid.row_extent * grid.column_extent
     looked = len(grid.rows) * len(grid.columns)
     rows, columns = _changes(layers, 0), _changes(layers, 1)
@@ -102,12 +102,12 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
     )
 
 
-def _numbers(tiles: Tiles, task: Integers, turn: Integers) -> Integers:
+def _numbers(tiles: Tiles, task: Integers, iteration: Integers) -> Integers:
     """The number of the tile with this ordinal among its task's; NONE where there is none."""
     most = int(tiles.iteration.max()) + 1
     key = tiles.task * most + tiles.iteration
     order = np.argsort(key)
-    wanted = task * most + turn
+    wanted = task * most + iteration
     place = np.minimum(np.searchsorted(key[order], wanted), len(key) - 1)
     return np.where((task >= 0) & (key[order][place] == wanted), order[place], NONE)
 

@@ -38,7 +38,7 @@ AGREEMENT = 0.005
 ALLOWED = 0.005
 # The part of its operations after which a run that has left nothing out is better simulated in full.
 _GIVE_UP = 0.4
-# Operations under way that a task issues ahead of: so many keep its pipe busy.
+# Operations under way that a task issues ahead of: this many keep its pipe busy.
 AHEAD = 8
 # Periods whose sums are compared: neighbours may make up for each other.
 _BLOCK = 4

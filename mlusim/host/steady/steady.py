@@ -53,7 +53,7 @@ def timed(run: Callable[[bool], Device], why: str = "") -> tuple[Device, Log]:
 
 
 def too_few(repeats: int) -> str:
-    """Why a loop of so many repeats cannot be timed by its steady state; empty where it may be."""
+    """Why a loop of that many repeats cannot be timed by its steady state; empty where it may be."""
     least = WARM + MEASURED + LEFT
     return "" if repeats > least else f"its tasks have {repeats} tiles each at most, and {least} are simulated anyway"
 
