@@ -31,14 +31,14 @@ def some_tiles(draw):
 def test_planned_owners_are_the_slices(drawn):
     shape, tiles, split = drawn
     expected = np.full(shape, -1)
-    turn = np.full(shape, -1)
+    iteration = np.full(shape, -1)
     for number in range(len(tiles)):
         box = tuple(slice(*bounds) for bounds in zip(tiles.start[number], tiles.stop[number], strict=True))
         expected[box] = tiles.task[number]
-        turn[box] = tiles.iteration[number]
+        iteration[box] = tiles.iteration[number]
     found = planned_owners(every_element(shape, split), tiles)
     assert (found.task == expected.reshape(found.task.shape)).all()
-    assert (found.iteration == turn.reshape(found.task.shape)).all()
+    assert (found.iteration == iteration.reshape(found.task.shape)).all()
 
 
 def test_a_grid_makes_rectangles_of_the_tiles():
