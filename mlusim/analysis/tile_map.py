@@ -59,7 +59,7 @@ def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: 
             panels.append(("logged", logged_core, logged.iteration))
     looked = len(grid.rows) * len(grid.columns)
     if looked < grid.row_extent * grid.column_extent:
-        agreed += f"; {group_digits(looked)} of {group_digits(grid.row_extent * grid.column_extent)} cells looked at"
+        agreed += f"; {group_digits(looked)} of {group_digits(grid.row_extent * grid.column_extent)} cells examined"
     figure = new_figure(1.0 + 3.4 * len(panels), title, about, f"{group_digits(len(plan.tiles))} tiles; {agreed}")
     axes = figure.subplots(len(panels), 2, squeeze=False, sharex=True, sharey=True)
     for row, (origin, core, iteration) in enumerate(panels):

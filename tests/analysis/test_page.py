@@ -113,7 +113,7 @@ def test_the_tile_map_names_the_tile_that_covers_each_cell(result):
 def test_a_tile_map_of_many_tiles_is_sampled_and_says_so(result):
     found = tile_map(records_of(result), result.plan, most=20)
     assert found.tile.size <= 20
-    assert re.search(r"\d+ of its \d+ cells are looked at", found.verdict)
+    assert re.search(r"\d+ of its \d+ cells are examined", found.verdict)
 
 
 def test_where_the_log_differs_from_the_plan_both_are_there(make_result):

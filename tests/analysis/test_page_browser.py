@@ -66,27 +66,26 @@ class Shown:
     def choose(self, name, value):
         self.tab.select_option(f"#{name}", value)
 
-    def hover(self, chart, x, y):
-        """The words of the label that appears at a part (0 to 1) of a chart's width and height."""
+    def hover(self, chart, x, y, until=""):
+        """The words of the label that appears at a part (0 to 1) of a chart's width and height.
+
+        Charts that are drawn when they are seen move what is below them, and a label may still be that of another
+        part: the pointer is set again until the label has the words `until`, ten times at most.
+        """
         # A tab behind another draws no frame.
         self.tab.bring_to_front()
-        # Where the pointer is a chart may scroll to, and show another label.
-        self.tab.mouse.move(0, 0)
         self.tab.locator(f"#{chart}").scroll_into_view_if_needed()
         area = self.tab.locator(f"#{chart} .nsewdrag").first
-        box, before = area.bounding_box(), None
-        # Charts that are drawn when they are seen move what is below them.
-        while box != before:
-            self.tab.wait_for_timeout(100)
-            box, before = area.bounding_box(), box
-        self.tab.mouse.move(box["x"] + x * box["width"] - 8, box["y"] + y * box["height"])
-        self.tab.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
         label = self.tab.locator(f"#{chart} .hoverlayer .hovertext").first
-        label.wait_for(timeout=5000)
-        words, before = label.text_content(), None
-        while words != before:
+        for _ in range(10):
+            box = area.bounding_box()
+            self.tab.mouse.move(box["x"] + x * box["width"] - 8, box["y"] + y * box["height"])
+            self.tab.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
             self.tab.wait_for_timeout(100)
-            words, before = label.text_content(), words
+            label.wait_for(timeout=5000)
+            words = label.text_content()
+            if until in words:
+                break
         return words
 
     def clean(self):
@@ -241,7 +240,7 @@ def test_the_timeline_zooms_and_shows_pipes(shown, result):
 
 
 def test_pointing_at_a_tile_shows_core_box_and_bytes(shown, result):
-    words = shown.hover("tile-chart", 0.01, 0.01)
+    words = shown.hover("tile-chart", 0.01, 0.01, until="task 0")
     tile = next(iter(result.plan.tiles_of(0)))
     box = ", ".join(f"{start}:{stop}" for start, stop in zip(tile.start, tile.stop, strict=True))
     assert "cluster 0 core 0, task 0" in words
