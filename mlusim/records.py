@@ -96,6 +96,20 @@ _FIRST_ROOM = 16384
 _FILE_ROOM = 1 << 20
 
 
+class _ColumnsUsed(dict[str, Integers]):
+    """Columns of records by name, made when they are first used."""
+
+    def __init__(self, records: Records) -> None:
+        super().__init__()
+        self._records = records
+
+    def __missing__(self, name: str) -> Integers:
+        if name not in COLUMNS:
+            raise KeyError(name)
+        found = self[name] = self._records.column(name, slice(0, self._records.count))
+        return found
+
+
 class Records:
     """Records in the order in which they were added.
 
@@ -232,6 +246,10 @@ class Records:
         # Another thread may look on while records are added: the count comes before the array that holds them.
         last = self.count if last is None else last
         return {name: self.column(name, slice(first, last)) for name in COLUMNS}
+
+    def columns_used(self) -> dict[str, Integers]:
+        """As `columns`, but each column is made when it is first used: long logs fill memory."""
+        return _ColumnsUsed(self)
 
     def column(self, name: str, chosen: slice | Integers) -> Integers:
         """One column of some records, by a slice or by their numbers."""

@@ -291,6 +291,12 @@ class Device:
             raise InputError(f"this device {why}: make a new one")
         if self._running:
             raise InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")
+        if NOTED.get() is not None:
+            # A kernel that runs itself on a new device each time would never end.
+            raise LaunchError(
+                "a run inside a kernel: only the host runs kernels; call the other kernel with `await`, or run it first "
+                "and pass its result"
+            )
         self._running = True
         around = self._around_kernels()
         try:

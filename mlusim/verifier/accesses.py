@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,8 +95,8 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
     ]
     if more:
         sides.append(np.array(more, np.int64).T)
-    table = np.concatenate(sides, axis=1)
-    record, alloc, offset, box, write, side = table[:, np.argsort(table[0], kind="stable")]
+    record, alloc, offset, box, write, side = _in_log_order(sides)
+    del sides
     geometries = Geometries()
     # The last entry stands for no bytes.
     number = np.full(len(log.boxes) + 1, NONE, np.int64)
@@ -114,6 +115,13 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
     stops = np.array([geometry.stop for geometry in geometries], np.int64)
     low, high = (offset + starts[chosen], offset + stops[chosen]) if geometries else (offset, offset)
     return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries, vague=vague)
+
+
+def _in_log_order(sides: list[Integers]) -> Iterator[Integers]:
+    """The rows of tables put together, each in the order of the first: one row at a time, as long logs fill memory."""
+    order = np.argsort(np.concatenate([table[0] for table in sides]), kind="stable")
+    for number in range(len(sides[0])):
+        yield np.concatenate([table[number] for table in sides])[order]
 
 
 def _leave_out_unknown(log: Log, table: tuple[Integers, Integers, Integers], chosen: Integers) -> frozenset[int]:

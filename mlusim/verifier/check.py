@@ -52,7 +52,7 @@ def check_log(
 
     Not seen: accesses by host code; in a timing-only run, which rows an instruction with offsets in NRAM touched.
     """
-    columns = log.columns()
+    columns = log.records.columns_used()
     order = Order(log, columns)
     accesses = accesses_of(log, columns)
     space = Space(log)

@@ -21,6 +21,8 @@ from mlusim.verifier.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier
 
 # Pairs for each access up to which the windows of a task are looked through pair by pair.
 _WINDOWS = 16
+# Accesses of tasks that are looked at together, at least.
+_ROWS_AT_ONCE = 1 << 18
 _SHARED_MEMORIES = ("gdram", "sram")
 
 
@@ -54,6 +56,18 @@ def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pai
     kept = kept[np.argsort(order.place[accesses.record[kept]], kind="stable")]
     if not len(kept):
         return
+    # Places are by task: some tasks at a time keep the memory of long logs low.
+    task = order.task[order.place[accesses.record[kept]]]
+    ends = [*(np.flatnonzero(task[1:] != task[:-1]) + 1).tolist(), len(kept)]
+    begin = 0
+    for end in ends:
+        if end - begin >= _ROWS_AT_ONCE or end == len(kept):
+            yield from _within(order, accesses, space, kept[begin:end])
+            begin = end
+
+
+def _within(order: Order, accesses: Accesses, space: Space, kept: Integers) -> Iterator[Pairs]:
+    """As `within_tasks`, for all rows of some tasks, in program order."""
     some = accesses.where(kept)
     place = order.place[some.record]
     lane, done = order.lanes_of(some), order.done[place]

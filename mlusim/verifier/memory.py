@@ -24,6 +24,8 @@ from mlusim.verifier.order import Order
 from mlusim.verifier.planned import is_output
 
 _NEVER = np.iinfo(np.int64).max
+# Accesses that are compared at once.
+_ROWS_AT_ONCE = 1 << 18
 
 
 def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> list[Finding]:
@@ -85,10 +87,17 @@ def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses) -> I
     read = np.zeros(len(log.allocations), bool)
     read[accesses.alloc[some[~accesses.write[some]]]] = True
     some = some[read[accesses.alloc[some]]]
-    # Bytes once written stay so: of equal accesses the first tells.
-    line = np.where(accesses.write[some], NONE, columns["line"][accesses.record[some]])
-    first = alike(accesses.alloc[some], accesses.offset[some], accesses.geometry[some], accesses.write[some], line)[0]
-    return np.sort(some[first])
+    # Bytes once written stay so: of equal accesses the first tells. In parts, as long logs fill memory.
+    parts = [some[begin : begin + _ROWS_AT_ONCE] for begin in range(0, len(some), _ROWS_AT_ONCE)]
+    first = np.concatenate([some[:0], *(_first_of_equal(columns, accesses, part) for part in parts)])
+    return np.sort(_first_of_equal(columns, accesses, first))
+
+
+def _first_of_equal(columns: dict[str, Integers], accesses: Accesses, rows: Integers) -> Integers:
+    """Of accesses to the same bytes, reads by one line and writes by any, the first."""
+    line = np.where(accesses.write[rows], NONE, columns["line"][accesses.record[rows]])
+    some = (column[rows] for column in (accesses.alloc, accesses.offset, accesses.geometry, accesses.write))
+    return rows[alike(*some, line)[0]]
 
 
 def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:

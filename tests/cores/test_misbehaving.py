@@ -342,6 +342,14 @@ def test_a_kernel_launches_nothing() -> None:
         device.synchronize()
 
 
+def test_a_kernel_that_runs_itself_on_another_device_ends() -> None:
+    async def kernel(core: Core) -> None:
+        mlusim.run(kernel, dim=1, kind="BLOCK")
+
+    with pytest.raises(LaunchError, match="a run inside a kernel: only the host runs kernels; call the other kernel"):
+        mlusim.run(kernel, dim=1, kind="BLOCK")
+
+
 def test_keyword_only_settings_of_a_kernel() -> None:
     given = []
 

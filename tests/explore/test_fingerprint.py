@@ -97,6 +97,7 @@ WAYS = (
 VALUES = (
     *(1, 2, True, 1.0, -0.0, 0.0, "1", b"1", None, (1,), [1], [1, 2], {1: 2}, {2: 1}, {1}, frozenset({1}), 1j),
     *(np.float32(1), np.float64(1), np.zeros(2000), np.zeros((2000, 1)), np.zeros(2000, np.float32)),
+    *(np.ma.array([1, 2], mask=mask) for mask in ([0, 1], [1, 0])),
     *(np.dtype("int8"), np.int8, range(3), slice(3), Colour.RED, Setting(1), Setting(2), Pair(1, 2), Path("a")),
     *(len, np.add, np.subtract, mlusim.board("mlu370-x4"), mlusim.board("mlu590-h8"), os.path.join),
 )
