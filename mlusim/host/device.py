@@ -294,8 +294,8 @@ class Device:
         if NOTED.get() is not None:
             # A kernel that runs itself on a new device each time would never end.
             raise LaunchError(
-                "a run inside a kernel: only the host runs kernels; call the other kernel with `await`, or run it first "
-                "and pass its result"
+                "a run inside a kernel: only the host runs kernels; call the other kernel with `await`, or run it "
+                "first and pass its result"
             )
         self._running = True
         around = self._around_kernels()

@@ -77,10 +77,10 @@ class Accesses:
 def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
     """All accesses of a log."""
     sides = []
-    for name, write in (("dst", 1), ("a", 0), ("b", 0)):
+    for name, writing in (("dst", 1), ("a", 0), ("b", 0)):
         rows = np.flatnonzero(columns[f"{name}_alloc"] != NONE)
         place = (columns[f"{name}_{part}"][rows] for part in ("alloc", "offset", "box"))
-        sides.append(np.stack([rows, *place, np.full(len(rows), write), np.full(len(rows), "dab".index(name[0]))]))
+        sides.append(np.stack([rows, *place, np.full(len(rows), writing), np.full(len(rows), "dab".index(name[0]))]))
     # An atomic reads what it combines with.
     combining = [code for code, name in enumerate(log.ops) if name in ATOMIC_NAMES - BLIND_ATOMICS]
     if combining:
