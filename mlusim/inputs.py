@@ -47,7 +47,8 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     try:
         found = tuple(as_index(extent) for extent in extents)
     except TypeError:
-        raise InputError(f"{what} {shown(shape)} is not a shape: give integers, such as (2, 8, 256, 196)") from None
+        remedy = "give its .shape" if isinstance(shape, np.ndarray) else "give integers, such as (2, 8, 256, 196)"
+        raise InputError(f"{what} {shown(shape)} is not a shape: {remedy}") from None
     if any(isinstance(extent, bool) for extent in extents):
         raise InputError(f"{what} {shown(shape)} is not a shape: its extents are integers, not truth values")
     if min(found, default=0) < 0:

@@ -7,6 +7,7 @@ piece of one core, so that single operations show in long runs too.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,15 +102,22 @@ def _of_units(records: Records, shown: Integers) -> Records:
 
 
 def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Figure:
-    """The timelines of several runs above each other, on one scale of time: at most `units` cores of each."""
+    """The timelines of several runs above each other, on one scale of time: at most `units` cores of each.
+
+    On boards with as many cores they are the same ones, where some worked in all runs.
+    """
     longest_ps = max((records.time_ps for records, _ in runs), default=0)
     unit, scale = time_unit(longest_ps)
     figure = new_figure(1.2 + 3.4 * len(runs), "", "")
     used: dict[int, None] = {}
-    for axes, (records, title) in zip(figure.subplots(len(runs), 1, squeeze=False)[:, 0], runs, strict=True):
-        every = spans(records)
-        active = np.unique(every.unit)
-        axes.set_title(title)
+    everything = [spans(records) for records, _ in runs]
+    alike = len({records.units for records, _ in runs}) == 1
+    common = reduce(np.intersect1d, (every.unit for every in everything)) if alike else np.empty(0, np.int64)
+    rows = figure.subplots(len(runs), 1, squeeze=False)[:, 0]
+    for axes, (records, title), every in zip(rows, runs, everything, strict=True):
+        working = np.unique(every.unit)
+        active = common if len(common) else working
+        axes.set_title(f"{title}: {min(len(active), units)} of {len(working)} active cores" if len(working) else title)
         if not len(active):
             nothing_ran(axes, "nothing was launched")
             continue

@@ -54,6 +54,8 @@ def devices(device: Any, *, as_toml: bool, out: str | None, full: bool, as_json:
     """List the boards, or show one: every parameter with its source."""
     if out is not None and not as_toml:
         raise InputError(f"--out {out}: it goes with --toml, which makes a board file")
+    if as_toml and as_json:
+        raise InputError("--toml and --json are two ways to print a board: choose one")
     if as_toml and device is None:
         raise InputError("--toml shows one board: name it, as in `mlusim devices mlu370-x4 --toml`")
     if as_toml:

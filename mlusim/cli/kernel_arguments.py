@@ -150,6 +150,8 @@ def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
             has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"
             near = nearest(name, kernel.settings)
             raise InputError(f"--set {name}: {kernel.name} has no such parameter with a default; {near}{has}")
+        if name in found:
+            raise InputError(f"--set {text}: {name} has a value already; several values are one list, {name}=4,8")
         found[name] = _setting(name, values, kernel.settings[name])
     return found
 

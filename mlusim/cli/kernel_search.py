@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlusim.cli import show
 from mlusim.cli.kernel_arguments import METAVAR, call_of, kernel_command, settings_of
 from mlusim.cli.options import device_name_option, devices_option, full_option, output_options, steady_option
 
@@ -168,3 +169,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
         **options,
     )
     print_tuning(found, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
+    if len(found.rows) == 1 and not (quiet or as_json):
+        show.print_text(
+            "\nNothing was varied: give several values, such as --set NAME=4,8,16 or --dim 4,1,1 --dim 4,8,1"
+        )

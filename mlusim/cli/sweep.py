@@ -173,6 +173,10 @@ def _sweep_kernel(
         values["kind"] = kind.upper().split(",")
     if theory_ops is not None:
         values["theory_ops"] = theory_ops
+    own = kernel_of(kernel).settings
+    for name, text in _pairs("--vary", given["vary"]):
+        if name in own:
+            raise InputError(f"--vary {name}={text}: {name} is a parameter of the kernel; write --set {name}={text}")
     _sweep(kernel, values, nram_limit=None, strategy=(), arguments=arg, **given)
 
 

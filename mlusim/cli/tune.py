@@ -192,7 +192,7 @@ def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, qu
     )
     left = len(found.rows) - len(rows)
     lines_below = [f"{left} slower ones; --all shows them"] if left else []
-    tried = f"{len(found.rows)} plans ran"
+    tried = f"{len(found.rows)} plan{'s' * (len(found.rows) != 1)} ran"
     if found.repeats:
         tried += f", {found.repeats} more settings gave the same plans"
     if found.refused:

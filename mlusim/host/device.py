@@ -104,7 +104,8 @@ class Device:
 
     def __repr__(self) -> str:
         waiting = f", {self._waiting} is queued" if self._waiting else ""
-        return f"<device {self.board.name}: {len(self.log.launches)} launches{waiting}>"
+        count = len(self.log.launches)
+        return f"<device {self.board.name}: {count} launch{'es' * (count != 1)}{waiting}>"
 
     @property
     def log(self) -> Log:

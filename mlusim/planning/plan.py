@@ -114,7 +114,7 @@ class Plan:
         )
 
     def __repr__(self) -> str:
-        how = f"strategy {self.strategy}, tier {self.tier}, {len(self.tiles)} tiles"
+        how = f"strategy {self.strategy}, tier {self.tier}, {len(self.tiles)} tile{'s' * (len(self.tiles) != 1)}"
         return f"<plan of {self.operator} on {self.board.name}: {how}>"
 
     def parameters_as(self, kind: type[Parameters]) -> Parameters:

@@ -16,7 +16,7 @@ from mlusim.analysis.pictures import write_report
 from mlusim.analysis.records import Records
 from mlusim.analysis.style import drawing
 from mlusim.analysis.tile_map import draw_tile_map
-from mlusim.analysis.timeline import draw_timeline
+from mlusim.analysis.timeline import draw_timeline, draw_two_timelines
 from mlusim.analysis.traffic import traffic_bars
 from mlusim.errors import InputError
 from mlusim.hardware import board
@@ -162,3 +162,13 @@ def test_drawing_changes_nobody_elses_style():
     with drawing():
         assert mpl.rcParams["svg.hashsalt"] == "mlusim"
     assert dict(mpl.rcParams) == before
+
+
+def test_two_timelines_show_the_same_cores():
+    small, large = (mlusim.ops.flip(np.ones((rows, 512), np.float32), axis=1) for rows in (64, 512))
+    figure = draw_two_timelines([(Records(one.log, one.board), name) for one, name in ((small, "A"), (large, "B"))])
+    above, below = ([label.get_text() for label in axes.get_yticklabels()] for axes in figure.axes[:2])
+    assert above == below
+    assert 1 < len(above) <= 8
+    # Of all that worked these are only some in the second.
+    assert figure.axes[1].get_title().endswith("active cores")

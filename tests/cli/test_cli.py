@@ -538,6 +538,7 @@ def test_a_wrong_input_is_one_line_and_code_2(folder, arguments, message):
 def test_devices_errors():
     assert fail("devices", "mlu59-h8").startswith("no board 'mlu59-h8'; did you mean mlu590-h8")
     assert fail("devices", "--toml").startswith("--toml shows one board: name it")
+    assert fail("devices", "mlu370-x4", "--toml", "--json").startswith("--toml and --json are two ways")
 
 
 def test_a_plan_that_no_board_can_hold_fails_with_code_1(folder):

@@ -214,3 +214,20 @@ def test_csv_has_a_line_for_each_operation_and_may_be_replaced(home):
     mlusim("run", "flip", "--shape", "4,4", "--axis", "0", "--csv", "operations.csv", "-q")
     refused = mlusim("run", "k.py:add", "--shape", "5000", "--csv", "x.npy", code=2)
     assert "--csv x.npy is there, and mlusim did not write it" in refused
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("run", *FILES, "--set", "tile=512", "--set", "tile=256"), "tile has a value already; several values are one"),
+        (("sweep", "--shape", "64", "--vary", "tile=1,2"), "tile is a parameter of the kernel; write --set tile=1,2"),
+    ],
+)
+def test_settings_given_in_another_way_are_told_the_right_one(home, words, told):
+    assert told in mlusim(words[0], "k.py:add", *words[1:], code=2)
+
+
+def test_tune_with_nothing_to_vary_says_so(home):
+    text = mlusim("tune", "k.py:add", "--shape", "4096")
+    assert "1 plan ran" in text
+    assert "Nothing was varied: give several values, such as --set NAME=4,8,16" in text
