@@ -6,6 +6,8 @@ steps become one record of two loops; accesses without order become one record w
 
 from __future__ import annotations
 
+import math
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
     from mlusim.memory.allocation import Allocation
 
+# (count, stride in bytes), from the outermost.
+Loops = tuple[tuple[int, int], ...]
+
 _FEW = 16
 _DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 _BYTE = np.dtype(np.uint8)
@@ -29,12 +34,15 @@ async def drain(bridge: Bridge, function: str) -> None:
     """Charge and log the accesses that the fibre has counted."""
     record = bridge.image.record
     count = int(record.run_count)
-    runs = bridge.image.runs[:count].copy()
+    runs = bridge.image.runs[:count]
     record.run_count = 0
     if count <= _FEW:
         for pc, address, stride, times, meta in runs.tolist():
-            await _one(bridge, function, pc, address, ((times, stride),), meta)
+            waits = _one(bridge, function, pc, address, ((times, stride),), meta)
+            if waits is not None:
+                await waits
         return
+    runs = runs.copy()
     order = np.lexsort((np.arange(count), runs["meta"], runs["pc"]))
     grouped = runs[order]
     edges = np.flatnonzero((np.diff(grouped["pc"]) != 0) | (np.diff(grouped["meta"]) != 0)) + 1
@@ -58,40 +66,47 @@ async def _group(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> N
             while stop < len(runs) and equal[stop - 1] and starts[stop] - starts[stop - 1] == step:
                 stop += 1
         times, stride = int(runs["count"][position]), int(runs["stride"][position])
-        loops: tuple[tuple[int, int], ...] = ((times, stride),)
+        loops: Loops = ((times, stride),)
         if stop - position > 1:
             loops = ((stop - position, int(starts[position + 1] - starts[position])), *loops)
-        await _one(bridge, function, pc, int(starts[position]), loops, meta)
+        waits = _one(bridge, function, pc, int(starts[position]), loops, meta)
+        if waits is not None:
+            await waits
         position = stop
 
 
-async def _one(
-    bridge: Bridge, function: str, pc: int, address: int, loops: tuple[tuple[int, int], ...], meta: int
-) -> None:
+class _Shape:
+    """Accesses of one instruction in at most two loops, all but where they begin."""
+
+    __slots__ = ("below", "dtype", "extents", "line", "name", "reach", "strides", "total", "write")
+
+    def __init__(self, bridge: Bridge, function: str, pc: int, loops: Loops, meta: int) -> None:
+        size, self.write = meta & 0xFF, bool(meta >> 8 & 1)
+        self.line = bridge.line_at(pc, function)
+        self.dtype = _DTYPES.get(size, _BYTE)
+        self.total = math.prod(count for count, _ in loops)
+        self.below = -sum(min((count - 1) * stride, 0) for count, stride in loops)
+        self.reach = self.below + size + sum(max((count - 1) * stride, 0) for count, stride in loops)
+        # Each byte once: a step of 0 is the same element again.
+        self.extents: tuple[int, ...] = tuple(1 if stride == 0 else count for count, stride in loops)
+        self.strides: tuple[int, ...] = tuple(stride for _, stride in loops)
+        if self.dtype.itemsize != size:
+            self.extents, self.strides = (*self.extents, size), (*self.strides, 1)
+        name = "store" if self.write else "load"
+        self.name = name if self.total == 1 else f"{name}_array"
+
+
+def _one(bridge: Bridge, function: str, pc: int, address: int, loops: Loops, meta: int) -> Awaitable[None] | None:
     """Accesses in at most two loops: one record."""
     if bridge.in_absent_memory(address):
-        return
-    size, write = meta & 0xFF, bool(meta >> 8 & 1)
-    dtype = _DTYPES.get(size, _BYTE)
-    low, high = address, address + size
-    for count, stride in loops:
-        if stride < 0:
-            low += (count - 1) * stride
-        else:
-            high += (count - 1) * stride
-    line = bridge.line_at(pc, function)
-    allocation, offset = _inside(bridge, line, low, high - low, write=write)
-    total = 1
-    for count, _ in loops:
-        total *= count
-    # Each byte once: a step of 0 is the same element again.
-    shape = tuple(1 if stride == 0 else count for count, stride in loops)
-    strides = tuple(stride for _, stride in loops)
-    if dtype.itemsize != size:
-        shape, strides = (*shape, size), (*strides, 1)
-    view = View(allocation, offset + address - low, shape, strides, dtype)
-    name = "store" if write else "load"
-    await access(bridge.issuer, line, name if total == 1 else f"{name}_array", view, total, write=write)
+        return None
+    key = (pc, meta, loops)
+    known = bridge.scalar_shapes.get(key)
+    if known is None:
+        known = bridge.scalar_shapes[key] = _Shape(bridge, function, pc, loops, meta)
+    allocation, offset = _inside(bridge, known.line, address - known.below, known.reach, write=known.write)
+    view = View(allocation, offset + known.below, known.extents, known.strides, known.dtype)
+    return access(bridge.issuer, known.line, known.name, view, known.total, write=known.write)
 
 
 async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarray[Any, Any], meta: int) -> None:

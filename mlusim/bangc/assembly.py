@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.bangc.bridge import dtype_of_code
+from mlusim.bangc.calls import dtype_of_code
 from mlusim.cores import vector
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.errors import KernelError

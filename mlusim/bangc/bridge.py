@@ -7,26 +7,30 @@ C++ sees, GDRAM pointers are addresses of the buffers of the device's tensors.
 from __future__ import annotations
 
 import ctypes
-import struct
 from bisect import bisect_right
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, text_at
 from mlusim.bangc.image import (
     ARENA_BYTES,
-    ARGUMENTS,
+    FILE_WORD,
     KINDS,
+    LINE_WORD,
+    OPERATION_WORD,
     SRAM,
     UNIT_VARIABLES,
     Image,
     Range,
     Room,
 )
+from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.placing import place
-from mlusim.dtypes import BFLOAT16
 from mlusim.errors import AccessError, AllocationError, OperandError
 from mlusim.memory.allocation import POISON, Allocation, Memory
+from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.view import Pointer, View
 from mlusim.units import group_digits
@@ -36,24 +40,9 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
 _UINT8 = np.dtype(np.uint8)
-_KINDS = {1: "i", 2: "u", 3: "f"}
-_POINTER = 1 << 16
 _NULL_BYTES = 1 << 16
 # Identity of an array in a memory that the memory core lacks: nothing uses it, and no log has it.
 _NO_RECORD = -1
-_SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = range(1, 6)
-
-
-def dtype_of_code(code: int) -> np.dtype[Any]:
-    """The element type of a code of the headers; bytes for what is none."""
-    kind, size = code >> 8 & 0xFF, code & 0xFF
-    if kind == _BFLOAT:
-        return BFLOAT16
-    if kind == _BOOL:
-        return np.dtype(np.bool_)
-    if kind in _KINDS and size in (1, 2, 4, 8):
-        return np.dtype(f"{_KINDS[kind]}{size}")
-    return _UINT8
 
 
 class GdramMap:
@@ -78,7 +67,7 @@ class GdramMap:
 class Bridge:
     """One task: gives views and pointers for addresses, and takes what the fibre hands over."""
 
-    def __init__(self, core: Core, module: Module, image: Image, gdram: GdramMap) -> None:
+    def __init__(self, core: Core, module: Module, image: Image, gdram: GdramMap, function: str) -> None:
         self.core = core
         self.module = module
         self.image = image
@@ -99,6 +88,12 @@ class Bridge:
         self._pcs: dict[int, int] = {}
         self._literals: dict[int, str] = {}
         self._views: dict[tuple[int, int, Any], View] = {}
+        self._pointers: dict[int, Pointer] = {}
+        # What loops of plain accesses are, by instruction.
+        self.scalar_shapes: dict[Any, Any] = {}
+        # Calls by the head of their record, and those that are to be made again as they are, by all of it.
+        self.sites = image.sites_of(core.issuer.log, function)
+        self.repeated: dict[bytes, Callable[[], Awaitable[None] | None]] = {}
         self.bases = [room.base if room is not None else -1 for room in image.rooms]
         record = image.record
         record.ranges = ctypes.cast(gdram.ranges, ctypes.POINTER(Range))
@@ -191,6 +186,13 @@ class Bridge:
 
     def locate(self, address: int) -> tuple[Allocation, int]:
         """The allocation that an address lies in, and the byte of it. Raises `AccessError` for an address of none."""
+        bases = self.gdram.bases
+        number = bisect_right(bases, address) - 1
+        if number >= 0:
+            allocation = self.gdram.allocations[number]
+            offset = address - bases[number]
+            if offset < allocation.nbytes:
+                return allocation, offset
         for kind, base in enumerate(self.bases):
             offset = address - base
             if 0 <= offset < ARENA_BYTES:
@@ -198,13 +200,8 @@ class Bridge:
                 if number >= 0:
                     found = self._placed[kind][number] or self._allocate(kind, number, fresh=False)
                     return found, offset - self._offsets[kind][number]
-        bases = self.gdram.bases
-        number = bisect_right(bases, address) - 1
-        if number >= 0:
-            allocation = self.gdram.allocations[number]
-            offset = address - bases[number]
-            if offset <= allocation.nbytes:
-                return allocation, offset
+        if number >= 0 and address == bases[number] + self.gdram.allocations[number].nbytes:
+            return self.gdram.allocations[number], address - bases[number]
         raise AccessError(self.wild_text(address))
 
     def in_absent_memory(self, address: int) -> bool:
@@ -218,7 +215,7 @@ class Bridge:
         instructions on memories that the memory core lacks are not its own. ASSUMED: they are dropped at no cost.
         """
         return bool(self._absent) and any(
-            code >= _POINTER and self.in_absent_memory(value) for code, value in zip(codes, values, strict=True)
+            code >= POINTER and self.in_absent_memory(value) for code, value in zip(codes, values, strict=True)
         )
 
     def wild_text(self, address: int) -> str:
@@ -241,7 +238,13 @@ class Bridge:
 
     def pointer(self, address: int) -> Pointer:
         """An address as a pointer to bytes."""
-        return Pointer(*self.locate(address), _UINT8)
+        known = self._pointers.get(address)
+        if known is None:
+            known = Pointer(*self.locate(address), _UINT8)
+            if known.allocation.memory.kind is not MemoryKind.GDRAM:
+                # Kernels come back to the same arrays of their core.
+                self._pointers[address] = known
+        return known
 
     def remote(self, address: int, cluster: int) -> Pointer:
         """The same array in another cluster of the union: the target of SRAM2SRAM."""
@@ -283,13 +286,19 @@ class Bridge:
 
     # -- values --------------------------------------------------------------------------------------------------------
 
-    def call(self) -> tuple[int, int, list[int], list[Any]]:
-        """The call that the fibre waits with: address of the file's name, line, codes, values."""
-        return call_of(self.image.words)
+    def site(self, function: str) -> Site:
+        """The call that the fibre waits with, all but its values."""
+        head = self.image.call_bytes[HEAD].tobytes()
+        found = self.sites.get(head)
+        if found is None:
+            words = self.image.words
+            line = self.line(words[FILE_WORD], words[LINE_WORD], function)
+            found = self.sites[head] = Site(words, intrinsics()[words[OPERATION_WORD]], line)
+        return found
 
     def give(self, value: float) -> None:
         """The value that the call gives back."""
-        self.image.words[4] = word_of(value)
+        answer(self.image.words, value)
 
     def line_at(self, pc: int, function: str) -> int:
         """Number of the line of a plain access, by the address of its instruction."""
@@ -330,36 +339,6 @@ class Bridge:
     async def give_later(self, waiting: Any) -> None:
         """Wait, and give what comes of it to the fibre."""
         self.give(await waiting)
-
-
-_WORD = struct.Struct("<Q")
-_DOUBLE = struct.Struct("<d")
-
-
-def call_of(words: Any) -> tuple[int, int, list[int], list[Any]]:
-    """A call record: address of the file's name, line, codes of the arguments, values."""
-    count = words[2]
-    codes = words[5 : 5 + count].tolist()
-    values = words[5 + ARGUMENTS : 5 + ARGUMENTS + count].tolist()
-    for index, code in enumerate(codes):
-        if code < _POINTER:
-            kind = code >> 8
-            if kind == _SIGNED:
-                if values[index] >= 1 << 63:
-                    values[index] -= 1 << 64
-            elif kind in (_FLOAT, _BFLOAT):
-                values[index] = _DOUBLE.unpack(_WORD.pack(values[index]))[0]
-    return words[3], words[1], codes, values
-
-
-def word_of(value: float) -> int:
-    """A value as the 64 bits that a call gives back."""
-    return int(_WORD.unpack(_DOUBLE.pack(value))[0]) if isinstance(value, float) else int(value) & (1 << 64) - 1
-
-
-def text_at(address: int) -> str:
-    """A string of compiled code."""
-    return ctypes.string_at(address).decode(errors="replace")
 
 
 def _no_memory(cluster: int, kind: int) -> Memory:

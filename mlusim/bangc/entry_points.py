@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
-from mlusim.bangc.bridge import dtype_of_code
+from mlusim.bangc.calls import dtype_of_code
 from mlusim.errors import MlusimError
 from mlusim.host.arguments import ParameterType, Role
 

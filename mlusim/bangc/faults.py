@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
-from mlusim.bangc.bridge import text_at
-from mlusim.bangc.image import ARENA_BYTES, GUARD_BYTES, LEFT, PLACED, SIGNAL, WILD
+from mlusim.bangc.calls import text_at
+from mlusim.bangc.image import ARENA_BYTES, GUARD_BYTES, LEFT, PLACED, SIGNAL, VALUES_WORD, WILD
 from mlusim.bangc.lines import raise_at
 from mlusim.bangc.toolchain import INCLUDE
 from mlusim.errors import AccessError, KernelError, MissingDataError, MlusimError, OperationLimitError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KERNEL_LIMIT_S = 20
 PROGRAM_LIMIT_S = 600
 # Where the values of a call record begin.
-FIRST = 5 + 32
+FIRST = VALUES_WORD
 NULL_BYTES = 1 << 16
 # What `mlusim_leave` says.
 _ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED = range(6)

@@ -17,6 +17,7 @@ from mlusim.cores.instructions.table import BY_INTRINSIC
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
+    from mlusim.cores.instructions.record import Instruction
 
 _POINTER = 1 << 16
 
@@ -109,22 +110,20 @@ _ELEMENTS = {
 _DOUBLE, _FLOAT = 0x308, 0x304
 
 
-def form_handler(name: str, forms: list[Form]) -> Callable[..., Awaitable[None] | None]:
-    """The crossing of an intrinsic."""
+def form_handlers(name: str, forms: list[Form]) -> tuple[Callable[..., Awaitable[None] | None], Callable[..., Any]]:
+    """The crossing of an intrinsic, and how a call of it is prepared to be made again."""
     element = _ELEMENTS.get(name.removeprefix("__nramset_")) if name.startswith("__nramset_") else None
     chosen: dict[tuple[int, ...], tuple[Form, list[int]]] = {}
     known: dict[Any, tuple[Form, list[tuple[int, Any]], list[Any]]] = {}
 
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
+    def operands_of(bridge: Bridge, codes: list[int], values: list[Any]) -> tuple[Instruction, tuple[Any, ...]] | None:
+        """The instruction with its operands and attributes; None for a call that stands for several."""
         if element is not None:
             codes = [_POINTER | element, codes[1], element]
         types = tuple(codes)
         choice = chosen.get(types)
         if choice is None:
-            segments = _segments(forms, values)
-            if segments is not None:
-                for first in segments:
-                    handler(bridge, line, codes[: len(first)], first)
+            if _segments(forms, values) is not None:
                 return None
             form = _choose(forms, codes)
             choice = chosen[types] = form, _deciding(form, codes)
@@ -139,10 +138,24 @@ def form_handler(name: str, forms: list[Form]) -> Callable[..., Awaitable[None] 
             shape if place < 0 else values[place] if shape is None else bridge.view(codes[place], values[place], shape)
             for place, shape in operands
         ]
-        waiting = vector.call(bridge.issuer, line, form.instruction, (*given, *attributes), {})
+        return form.instruction, (*given, *attributes)
+
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
+        found = operands_of(bridge, codes, values)
+        if found is None:
+            for first in _segments(forms, values) or ():
+                handler(bridge, line, codes[: len(first)], first)
+            return None
+        waiting = vector.call(bridge.issuer, line, *found, {})
         return None if waiting is None else bridge.give_later(waiting)
 
-    return handler
+    def prepare(
+        bridge: Bridge, line: int, codes: list[int], values: list[Any]
+    ) -> Callable[[], Awaitable[None] | None] | None:
+        found = operands_of(bridge, codes, values)
+        return None if found is None else vector.prepared(bridge.issuer, line, *found)
+
+    return handler, prepare
 
 
 def _deciding(form: Form, codes: list[int]) -> list[int]:

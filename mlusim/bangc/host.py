@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc import faults
-from mlusim.bangc.bridge import call_of, text_at, word_of
+from mlusim.bangc.calls import answer, call_of, text_at
 from mlusim.bangc.cnrt import Cnrt
 from mlusim.bangc.image import FINISHED, KINDS, LEFT, PRINT, SIGNAL, WILD, Image, Room
 from mlusim.bangc.intrinsics import intrinsics
@@ -124,7 +124,7 @@ class Program:
     def _call(self, number: int) -> None:
         """A function of the runtime, or a launch."""
         image, name = self._image, self._names[number]
-        file, line, _, values = call_of(image.words)
+        file, line, values = call_of(image.words)
         place = (text_at(file) if file else str(self.module.path), line)
         try:
             if name == _LAUNCH:
@@ -137,7 +137,7 @@ class Program:
                 given = self._cnrt.function(name)(*values)
         except MlusimError as error:
             raise self._located(error, place) from error.__cause__
-        image.words[4] = word_of(given)
+        answer(image.words, given)
         ranges, image.record.range_count = self._cnrt.ranges()
         image.record.ranges, self._ranges = ctypes.cast(ranges, type(image.record.ranges)), ranges
 

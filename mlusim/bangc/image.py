@@ -25,6 +25,8 @@ from mlusim.errors import CompileError
 from mlusim.memory.kinds import MemoryKind
 
 ARGUMENTS, SLOTS, ARRAYS = 32, 512, 512
+# A call record in words of 64 bits; the values come last.
+RESULT_WORD, OPERATION_WORD, LINE_WORD, COUNT_WORD, FILE_WORD, CODES_WORD, VALUES_WORD = range(7)
 KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
 SRAM = 2
 FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT = range(-1, -9, -1)
@@ -41,12 +43,12 @@ class Call(ctypes.Structure):
     """What a fibre hands over."""
 
     _fields_ = (
+        ("result", _WORD),
         ("op", ctypes.c_int64),
         ("line", ctypes.c_int64),
         ("count", ctypes.c_int64),
         ("file", _WORD),
-        ("result", _WORD),
-        ("code", _WORD * ARGUMENTS),
+        ("codes", _WORD),
         ("value", _WORD * ARGUMENTS),
     )
 
@@ -246,10 +248,19 @@ class Image:
         self.record.device = 0 if host else 1
         self.stack, self.stack_size = int(self.record.stack), int(self.record.stack_size)
         words = ctypes.cast(self.address, ctypes.POINTER(ctypes.c_uint64 * _CALL_WORDS)).contents
-        self.words = memoryview(words).cast("B").cast("Q")
+        # The record of a call, as bytes and as words.
+        self.call_bytes = memoryview(words).cast("B")
+        self.words = self.call_bytes.cast("Q")
         runs = ctypes.cast(int(self.record.runs), ctypes.POINTER(ctypes.c_uint8 * (_RUNS * RUN.itemsize))).contents
         self.runs: np.ndarray[Any, Any] = np.ctypeslib.as_array(runs).view(RUN)
         self._arenas = arenas
+        self._sites: tuple[Any, str, dict[bytes, Any]] = None, "", {}
+
+    def sites_of(self, log: Any, function: str) -> dict[bytes, Any]:
+        """The calls of its code that tasks of one function made, for one log: they have numbers of its lines."""
+        if self._sites[0] is not log or self._sites[1] != function:
+            self._sites = log, function, {}
+        return self._sites[2]
 
     def entries(self) -> list[Any]:
         """The registered entries."""
@@ -288,6 +299,7 @@ class Image:
     def close(self) -> None:
         """Give up the copy and its stack."""
         self.words.release()
+        self.call_bytes.release()
         del self.runs, self.record, self.unit
         self.runtime.library.mlusim_free(self.address)
         handle = self.library._handle  # noqa: SLF001 - ctypes has no other way to close a library

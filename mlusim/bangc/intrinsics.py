@@ -9,14 +9,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mlusim.bangc.assembly import run_statement
 from mlusim.bangc.device_calls import device_calls
-from mlusim.bangc.forms import form_handler, result_types, vector_intrinsics
+from mlusim.bangc.forms import form_handlers, result_types, vector_intrinsics
 from mlusim.bangc.host_calls import HOST_CALLS
 from mlusim.bangc.image import KINDS
 from mlusim.bangc.lines import raise_at
@@ -32,16 +32,19 @@ if TYPE_CHECKING:
     from mlusim.memory.view import Pointer
 
 Handler = Callable[["Bridge", int, list[int], list[Any]], "Awaitable[None] | None"]
+# Gives the call to make for these values each time, or None where it is another each time.
+Prepare = Callable[["Bridge", int, list[int], list[Any]], "Callable[[], Awaitable[None] | None] | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """One intrinsic: how many arguments it takes, what it gives, and what it does."""
+    """One intrinsic: how many arguments it takes, what it gives, and what it does, now or each time."""
 
     name: str
     arities: tuple[int, ...]
     handler: Handler
     returns: str | Mapping[int, str] = "void"
+    prepare: Prepare | None = None
 
     def result(self, arity: int) -> str:
         """The C++ type that it gives with that many arguments."""
@@ -51,10 +54,12 @@ class Intrinsic:
 _OWN: dict[str, Intrinsic] = {}
 
 
-def _intrinsic(names: str, *arities: int, returns: str = "void") -> Callable[[Handler], Handler]:
+def _intrinsic(
+    names: str, *arities: int, returns: str = "void", prepare: Prepare | None = None
+) -> Callable[[Handler], Handler]:
     def register(handler: Handler) -> Handler:
         for name in names.split():
-            _OWN[name] = Intrinsic(name, arities, handler, returns)
+            _OWN[name] = Intrinsic(name, arities, handler, returns, prepare)
         return handler
 
     return register
@@ -135,12 +140,15 @@ def _move(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Non
     _memcpy_async(bridge, line, codes, [*values[:3], number, *values[3:]])
 
 
-def _sync_of(name: str, pipes: int) -> Handler:
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+def _sync_of(name: str, pipes: int) -> Intrinsic:
+    def prepare(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Callable[[], Awaitable[None]]:
         del codes, values
-        return syncs.sync(bridge.issuer, line, name, pipes)
+        return partial(syncs.sync, bridge.issuer, line, name, pipes)
 
-    return handler
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+        return prepare(bridge, line, codes, values)()
+
+    return Intrinsic(f"__{name}", (0,), handler, prepare=prepare)
 
 
 def _barrier_of(name: str) -> Handler:
@@ -157,7 +165,7 @@ for _name, _pipes in (
     ("sync_move", MOVE_PIPE),
     ("sync_compute", COMPUTE_PIPES),
 ):
-    _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _sync_of(_name, _pipes))
+    _OWN[f"__{_name}"] = _sync_of(_name, _pipes)
 for _name in syncs.BARRIERS:
     _OWN[f"__{_name}"] = Intrinsic(f"__{_name}", (0,), _barrier_of(_name))
 
@@ -221,12 +229,17 @@ def _sync_copies(bridge: Bridge, line: int, codes: list[int], values: list[Any])
 _SYNCS = ("sync;", "barrier.sync.local;")
 
 
-@_intrinsic("__mlusim_assembly", *range(1, 9), returns="unsigned")
+def _prepare_assembly(
+    bridge: Bridge, line: int, codes: list[int], values: list[Any]
+) -> Callable[[], Awaitable[None]] | None:
+    del codes
+    return partial(syncs.sync, bridge.issuer, line) if bridge.literal(values[0]).startswith(_SYNCS) else None
+
+
+@_intrinsic("__mlusim_assembly", *range(1, 9), returns="unsigned", prepare=_prepare_assembly)
 def _assembly(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
     del codes
     text = bridge.literal(values[0])
-    if text.startswith(_SYNCS):
-        return syncs.sync(bridge.issuer, line)
     if run_statement(bridge, line, text, values[1:]):
         return None
     raise KernelError(f"__asm__ {text!r} is not simulated; use the intrinsic that the statement stands for")
@@ -294,7 +307,8 @@ def intrinsics() -> tuple[Intrinsic, ...]:
     for name, forms in vector_intrinsics().items():
         if name not in known:
             results = result_types(forms)
-            known[name] = Intrinsic(name, tuple(sorted(results)), form_handler(name, forms), results)
+            handler, prepare = form_handlers(name, forms)
+            known[name] = Intrinsic(name, tuple(sorted(results)), handler, results, prepare)
     return tuple(known[name] for name in sorted(known))
 
 

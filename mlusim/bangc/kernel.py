@@ -14,10 +14,10 @@ import numpy as np
 
 from mlusim.bangc import faults
 from mlusim.bangc.accesses import drain
-from mlusim.bangc.bridge import Bridge, GdramMap, dtype_of_code
+from mlusim.bangc.bridge import Bridge, GdramMap
+from mlusim.bangc.calls import HEAD, dtype_of_code
 from mlusim.bangc.entry_points import EntryPoint, Parameter, signature_of
 from mlusim.bangc.image import DRAIN, FINISHED, PLACED, PRINT, SETTLE
-from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.lines import entry_function, raise_at
 from mlusim.bangc.module import Kernel, Module
 from mlusim.bangc.repetition import Repetition
@@ -71,7 +71,7 @@ async def execute(
 ) -> None:
     """Run a function of an image on its fibre."""
     try:
-        bridge = Bridge(core, module, image, gdram)
+        bridge = Bridge(core, module, image, gdram, name)
     except MlusimError as error:
         raise_at(str(module.path), 1, name, error)
     memory = ctypes.create_string_buffer(blob, max(len(blob), _SLOT) + _SLOT)
@@ -81,7 +81,8 @@ async def execute(
     record = image.record
     record.limit_ticks = faults.KERNEL_LIMIT_S
     library.mlusim_start(address, image.base + body, image.base + function, start)
-    table = intrinsics()
+    drops = core.issuer.unit.is_memory_core
+    sites, repeated, call_bytes = bridge.sites, bridge.repeated, image.call_bytes
     repetition = Repetition(bridge)
     calls = 0
     with faults.guarded(module.runtime):
@@ -93,23 +94,28 @@ async def execute(
             if calls >= repetition.at and (why >= 0 or why == DRAIN) and repetition.look(calls, name):
                 await meet(core)
             if why >= 0:
-                file, number, codes, values = bridge.call()
-                if bridge.is_dropped(codes, values):
-                    bridge.give(0)
-                    continue
-                line = bridge.line(file, number, name)
+                site = sites.get(call_bytes[HEAD].tobytes()) or bridge.site(name)
+                again = repeated.get(call_bytes[site.record].tobytes()) if site.repeats else None
                 try:
-                    waits = table[why].handler(bridge, line, codes, values)
+                    if again is not None:
+                        waits = again()
+                    else:
+                        values = site.values(call_bytes)
+                        if drops and bridge.is_dropped(site.codes, values):
+                            bridge.give(0)
+                            continue
+                        waits = site.issue(bridge, site.line, site.codes, values)
                     if waits is not None:
                         await waits
                 except MlusimError as error:
-                    raise_at(*core.issuer.log.lines[line], error)
+                    raise_at(*core.issuer.log.lines[site.line], error)
             elif why == FINISHED:
                 return
             elif why == SETTLE:
                 await settle(core)
             elif why == DRAIN:
-                continue
+                # Time went by: loads of the task's own may have ended, and it looks on.
+                core.issuer.unit.settle()
             elif why == PLACED:
                 bridge.place_arrays()
             elif why == PRINT:

@@ -75,6 +75,7 @@ class Repetition:
             if one.buffer is not None and not one.read_only:
                 shared = zlib.crc32(one.buffer.data, shared)
         digest = shared
+        task.unit.settle()
         for content in self._bridge.image.variables():
             digest = zlib.crc32(content, digest)
         others = {unit.task for unit in chip.units() if unit.task is not None} - {task}
@@ -90,8 +91,7 @@ class Repetition:
         """File, line and function of the call, or of the plain access."""
         bridge = self._bridge
         if bridge.image.record.call.op >= 0:
-            file, number, _, _ = bridge.call()
-            line = bridge.line(file, number, function)
+            line = bridge.site(function).line
         else:
             line = bridge.line_at(int(bridge.image.runs["pc"][0]), function)
         return bridge.issuer.log.lines[line]

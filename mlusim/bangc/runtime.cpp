@@ -23,7 +23,7 @@ enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, SP
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
 
-struct Call { int64_t op, line, count; const char *file; Word result, code[ARGUMENTS], value[ARGUMENTS]; };
+struct Call { Word result; int64_t op, line, count; const char *file; const Word *codes; Word value[ARGUMENTS]; };
 struct Range { Word base, size, read_only; };
 struct Run { Word pc, address; int64_t stride; Word count, meta; };
 struct Slot { Run run; Word next; };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.unit import Unit
     from mlusim.cores.waiting import Waiting
+    from mlusim.memory.bus import Loops
 
 Array = np.ndarray[Any, Any]
 _UINT8 = np.dtype(np.uint8)
+# Bytes of the widest unsigned integer.
+_WIDEST = 8
 
 
 def copy_and_wait(
@@ -264,63 +268,103 @@ def _byte_form(
             "memcpy(dst, src, size, Direction.GDRAM2NRAM); between views their shape says the size"
         )
     direction = direction_of(direction)
-    for number in (size, *strides):
-        if not isinstance(number, int | np.integer):
-            raise CopyError(f"memcpy with {number!r:.60}: sizes and strides are integers, in bytes")
+    if size.__class__ is not int or strides:
+        for number in (size, *strides):
+            if number.__class__ is not int and not isinstance(number, int | np.integer):
+                raise CopyError(f"memcpy with {number!r:.60}: sizes and strides are integers, in bytes")
     # What follows from sizes, memories and phases alone is worked out once; bounds are checked each time.
-    unit_bytes = issuer.dram_unit_bytes
+    to, origin = dst.allocation, src.allocation
     key = (
         direction,
         size,
         strides,
-        dst.allocation.memory,
-        src.allocation.memory,
-        (dst.allocation.address + dst.offset) % unit_bytes,
-        (src.allocation.address + src.offset) % unit_bytes,
+        to.memory,
+        origin.memory,
+        (to.address + dst.offset) % issuer.dram_unit_bytes,
+        (origin.address + src.offset) % issuer.dram_unit_bytes,
     )
     known = None if direction is Direction.SRAM2SRAM else issuer.copy_geometries.get(key)
     if known is None:
-        shape = pointer_copy_shape(dst, src, size, direction, strides, issuer.board.arch, unit_bytes)
-        sides = tuple(
-            ((*(count for count, _ in loops), size), (*(stride for _, stride in loops), 1), loops)
-            for loops in (shape.dst_loops, shape.src_loops)
-        )
-        boxes = (issuer.log.box(extents, steps, 1) for extents, steps, _ in sides)
+        shape = pointer_copy_shape(dst, src, size, direction, strides, issuer.board.arch, issuer.dram_unit_bytes)
+        # Elements that are as wide as phases and strides allow; the board copies bytes.
+        unit = math.gcd(_WIDEST, size, *strides, to.address + dst.offset, origin.address + src.offset)
+        sides = [_Side(size, unit, loops) for loops in (shape.dst_loops, shape.src_loops)]
+        boxes = (issuer.log.box(side.extents, side.steps, 1) for side in sides)
         known = issuer.copy_geometries[key] = (_geometry(issuer, dst, src, shape, *boxes), *sides)
-    geometry, (dst_shape, dst_strides, dst_loops), (src_shape, src_strides, src_loops) = known
-    check_inside(dst, size, dst_loops, "writes")
-    check_inside(src, size, src_loops, "reads")
-    if dst.allocation is src.allocation:
+    geometry, written, read = known
+    if not 0 <= dst.offset + written.low <= dst.offset + written.high <= to.nbytes:
+        check_inside(dst, size, written.loops, "writes")
+    if not 0 <= src.offset + read.low <= src.offset + read.high <= origin.nbytes:
+        check_inside(src, size, read.loops, "reads")
+    if to is origin:
         check_apart(
-            View(dst.allocation, dst.offset, dst_shape, dst_strides, _UINT8),
-            View(src.allocation, src.offset, src_shape, src_strides, _UINT8),
+            View(to, dst.offset, written.extents, written.steps, _UINT8),
+            View(origin, src.offset, read.extents, read.steps, _UINT8),
         )
     issuer.log.byte_copies.append(issuer.log.count)
     effect: Any = None
     if issuer.has_data:
-        to = View(dst.allocation, dst.offset, dst_shape, dst_strides, _UINT8).raw()
-        origin = View(src.allocation, src.offset, src_shape, src_strides, _UINT8).raw()
-        effect = (to, origin) if dst_shape == src_shape else partial(_copy_reshaped, to, origin)
+        held, source = written.array(dst), read.array(src)
+        if geometry.is_large:
+            effect = _large(issuer, dst, src, held, source)
+        elif written.shape == read.shape:
+            effect = held, source
+        else:
+            effect = partial(_copy_reshaped, held, source)
     return dst, src, effect, geometry
 
 
-def _large(issuer: Issuer, dst: View, src: View, to: Array, origin: Array) -> Any:
+class _Side:
+    """One side of a copy in the byte form.
+
+    Attributes:
+        loops: of segments, from the outermost.
+        extents, steps: a view of its bytes.
+        shape: of an array of wider elements.
+        low, high: bytes before and behind the pointer that it reaches.
+    """
+
+    __slots__ = ("_dtype", "_last", "_strides", "extents", "high", "loops", "low", "shape", "steps")
+
+    def __init__(self, size: int, unit: int, loops: Loops) -> None:
+        self.loops = loops
+        self.extents = (*(count for count, _ in loops), size)
+        self.steps = (*(stride for _, stride in loops), 1)
+        self._dtype = np.dtype(f"u{unit}")
+        self.shape = (*self.extents[:-1], size // unit)
+        self._strides = (*self.steps[:-1], unit)
+        self._last: tuple[Any, int, Any] = None, 0, None
+        self.low = sum(min((count - 1) * stride, 0) for count, stride in loops)
+        self.high = size + sum(max((count - 1) * stride, 0) for count, stride in loops)
+
+    def array(self, pointer: Pointer) -> Array:
+        """Its bytes from a pointer on."""
+        if 0 in self.shape:
+            return np.empty(self.shape, self._dtype)
+        allocation, offset = pointer.allocation, pointer.offset
+        if allocation.buffer is None:
+            allocation.bytes()
+        # Most copies of a kernel have one side in common.
+        if allocation is not self._last[0] or offset != self._last[1]:
+            buffer: Any = allocation.buffer
+            self._last = allocation, offset, np.ndarray(self.shape, self._dtype, buffer, offset, self._strides)
+        found: Array = self._last[2]
+        return found
+
+
+def _large(issuer: Issuer, dst: View | Pointer, src: View | Pointer, to: Array, origin: Array) -> Any:
     """The effect of a large copy: one that need not pass through the NRAM, where that is possible."""
     unit = issuer.unit
     deferred = unit.deferred
-    if deferred is None or unit.nram is None or unit.nram.deferred is None:
-        return to, origin
-    if src.allocation.memory is unit.nram:
-        if not src.is_contiguous:
-            return to, origin
-        first = src.allocation.address + src.offset
-        return DeferredStore(deferred, first, first + src.nbytes, to, origin)
-    if not (src.allocation.read_only and dst.is_contiguous):
-        return to, origin
-    first = dst.allocation.address + dst.offset
-    if first in deferred.looked_at:
-        return to, origin
-    return DeferredLoad(deferred, first, first + dst.nbytes, origin)
+    from_nram = src.allocation.memory is unit.nram
+    near, pointer = (origin, src) if from_nram else (to, dst)
+    if deferred is not None and near.flags.c_contiguous:
+        first = pointer.allocation.address + pointer.offset
+        if from_nram:
+            return DeferredStore(deferred, first, first + near.nbytes, to, origin.reshape(to.shape))
+        if src.allocation.read_only and first not in deferred.looked_at:
+            return DeferredLoad(deferred, first, first + near.nbytes, origin)
+    return (to, origin) if to.shape == origin.shape else partial(_copy_reshaped, to, origin)
 
 
 class CopyGeometry:

@@ -128,11 +128,12 @@ class Unit:
         effects, pieces = self.effects, self.pieces
         while effects and effects[0][0] <= now:
             _, effect, instruction, operands = effects.popleft()
-            if pieces:
-                assert self.deferred is not None  # noqa: S101 - for the type checker
-                if instruction is not None and done_unmoved(self.deferred, instruction, operands, effect):
+            # What has one operand may be a fill.
+            deferred = self.deferred
+            if deferred is not None and (pieces or len(operands) == 1):
+                if instruction is not None and done_unmoved(deferred, instruction, operands, effect):
                     continue
-                self.deferred.settle()
+                deferred.settle()
             effect()
 
     def settle(self) -> None:

@@ -1,7 +1,7 @@
 """Vector instructions on what an NRAM owes: loads whose bytes are still in the input (`mlusim.memory.deferred`).
 
 A mirror of such a tile is the same input, looked at backwards. A conversion reads the input itself. A fill overwrites
-what is owed, and zeros are owed themselves. All other instructions find their operands written.
+what is owed, and its value is owed itself. All other instructions find their operands written.
 """
 
 from __future__ import annotations
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from mlusim.cores.instructions.record import Instruction
 
 
+# Instructions that give every element of their result the same value: 0, or their `value`.
+_FILLS = ("write_zero", "write_value", "fill")
+
+# Bytes of a fill that is worth owing even where the last one there had to be written after all.
+_LEAST_AGAIN_BYTES = 1 << 18
+
+
 def done_unmoved(
     deferred: Deferred, instruction: Instruction, operands: Sequence[Any], effect: Callable[[], Any]
 ) -> bool:
@@ -34,10 +41,13 @@ def done_unmoved(
     """
     result = operands[0]
     if len(operands) == 1:
-        if instruction.name == "write_zero" and result.nbytes >= LEAST_BYTES:
-            deferred.put(*_span(result), _zeros(result.size, result.dtype))
+        first, last = _span(result)
+        least = _LEAST_AGAIN_BYTES if first in deferred.looked_at else LEAST_BYTES
+        if instruction.name in _FILLS and result.nbytes >= least:
+            value = getattr(effect, "keywords", {}).get("value", 0)
+            deferred.put(first, last, _equal(result.size, result.dtype, _bytes_of(value, result.dtype)))
         else:
-            deferred.forget(*_span(result))
+            deferred.forget(first, last)
             effect()
         return True
     source = operands[1]
@@ -58,9 +68,14 @@ def done_unmoved(
 
 
 @lru_cache(maxsize=256)
-def _zeros(count: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An array of one zero, seen as often as there are elements."""
-    return np.ndarray((count,), dtype, bytes(dtype.itemsize), 0, (0,))
+def _equal(count: int, dtype: np.dtype[Any], element: bytes) -> np.ndarray[Any, Any]:
+    """An array of one element, seen as often as there are elements."""
+    return np.ndarray((count,), dtype, element, 0, (0,))
+
+
+def _bytes_of(value: Any, dtype: np.dtype[Any]) -> bytes:
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype).tobytes()
 
 
 def _span(view: View) -> tuple[int, int]:

@@ -75,6 +75,19 @@ def call(
     return None
 
 
+def prepared(issuer: Issuer, line: int, instruction: Instruction, given: Sequence[Any]) -> Callable[[], None] | None:
+    """A call to make again and again; None for one whose number goes to a register. Raises as `issue`."""
+    if instruction.counts or (instruction.to_register and len(given) == len(instruction.operands) - 1):
+        return None
+    operands, attributes = bind(instruction, given, {})
+    known = _known(issuer, instruction, operands, attributes)
+
+    def again() -> None:
+        _issue(issuer, line, known, operands)
+
+    return again
+
+
 def issue_and_count(
     issuer: Issuer, line: int, instruction: Instruction, operands: Sequence[Value], attributes: Mapping[str, Any]
 ) -> Waiting:

@@ -93,6 +93,8 @@ class Memory:
         self.deferred: Deferred | None = None
         self._live: list[Allocation] = []
         self._buffer: Bytes | None = None
+        # Allocations on bytes of their own.
+        self._placed: list[Allocation] = []
         # Ranges that were given back while transfers were in flight: fresh buffers there are not poisoned.
         self._in_flight: list[tuple[int, int]] = []
 
@@ -135,13 +137,9 @@ class Memory:
     def place(self, address: int, nbytes: int, name: str, identity: int, buffer: Bytes | None) -> Allocation:
         """Take the `nbytes` at `address`, as a linker does, on the bytes of `buffer`.
 
-        They may lie in what is reserved for the compiler. Raises `AllocationError` where they leave the memory or
-        are taken.
+        They may lie in what is reserved for the compiler. Whoever looks at the buffer without this memory has what
+        loads left out written first (`Unit.settle`). Raises `AllocationError` where they leave the memory or are taken.
         """
-        if self.deferred is not None:
-            # Others than this memory look at those bytes.
-            self.deferred.settle()
-            self.deferred = None
         capacity = max(round_up(nbytes, self.alignment_bytes), self.alignment_bytes)
         if address < 0 or address + nbytes > self.total_bytes:
             raise AllocationError(
@@ -155,6 +153,7 @@ class Memory:
             position += one.address < address
         allocation = Allocation(self, identity, address, nbytes, capacity, name)
         allocation.buffer = buffer
+        self._placed.append(allocation)
         self._live.insert(position, allocation)
         self.used_bytes += capacity
         self.peak_bytes = max(self.peak_bytes, self.used_bytes)
@@ -168,6 +167,8 @@ class Memory:
         if allocation.freed or allocation.memory is not self:
             raise AllocationError(f"{allocation.name} is freed already; free each allocation of {self.name} once")
         self._live.remove(allocation)
+        if allocation in self._placed:
+            self._placed.remove(allocation)
         allocation.freed = True
         # Whoever still holds the allocation must not hold its bytes.
         allocation.buffer = None
@@ -181,6 +182,7 @@ class Memory:
             allocation.freed = True
             allocation.buffer = None
         self._live = []
+        self._placed = []
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
             _keep(buffer)
@@ -209,7 +211,10 @@ class Memory:
         return held[: allocation.nbytes]
 
     def held_bytes(self, first: int, last: int) -> Bytes:
-        """The bytes [first, last) of an on-chip memory that holds its own."""
+        """The bytes [first, last) of an on-chip memory: those of the array that was placed there, or its own."""
+        for one in self._placed:
+            if one.buffer is not None and one.address <= first and last <= one.address + one.nbytes:
+                return one.buffer[first - one.address : last - one.address]
         if self._buffer is None:
             self._buffer = _buffer(self.usable_bytes)
         return self._buffer[first:last]

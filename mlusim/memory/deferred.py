@@ -67,18 +67,16 @@ class Deferred:
         """What is owed to exactly [first, last), not copied, in a shape and an element type; None where it is not."""
         for piece in self.pieces:
             if piece.first == first and piece.last == last:
-                source = piece.source
-                if source.itemsize != dtype.itemsize:
-                    return None
-                return _reshaped(source if source.dtype == dtype else source.view(dtype), shape)
+                source = _seen_as(piece.source, dtype)
+                return None if source is None else _reshaped(source, shape)
         return None
 
     def store(self, first: int, last: int, target: Array, held: Array) -> None:
         """Store `held`, the array of [first, last), in `target`: each of its rows from where it is."""
-        for piece in self.pieces:
-            if piece.first == first and piece.last == last and piece.source.dtype == target.dtype:
-                _assign(target, piece.source)
-                return
+        owed = self.find(first, last, target.shape, target.dtype)
+        if owed is not None:
+            target[...] = owed
+            return
         row_bytes = (last - first) // len(target)
         parts = []
         for piece in self.pieces:
@@ -86,16 +84,17 @@ class Deferred:
             if low < high:
                 part = piece.part(low, high)
                 by_rows = (low - first) % row_bytes == 0 == (high - first) % row_bytes
-                if part is None or not by_rows or piece.source.itemsize != target.itemsize:
+                source = _seen_as(part.source, target.dtype) if part is not None and by_rows else None
+                if source is None:
                     self.settle()
                     target[...] = held
                     return
-                parts.append(part)
+                parts.append((low, high, source))
         done = 0
-        for part in sorted(parts):
-            start, stop = (part.first - first) // row_bytes, (part.last - first) // row_bytes
+        for low, high, source in sorted(parts, key=lambda part: part[0]):
+            start, stop = (low - first) // row_bytes, (high - first) // row_bytes
             target[done:start] = held[done:start]
-            _assign(target[start:stop], part.source.view(target.dtype))
+            _assign(target[start:stop], source)
             done = stop
         target[done:] = held[done:]
 
@@ -169,6 +168,23 @@ class DeferredStore:
             self._deferred.store(self._first, self._last, self._target, self._held)
         else:
             self._target[...] = self._held
+
+
+def _seen_as(source: Array, dtype: np.dtype[Any]) -> Array | None:
+    """The same bytes as elements of another type, not copied; None where elements of it would not lie together."""
+    if source.dtype == dtype:
+        return source
+    if source.itemsize == dtype.itemsize:
+        return source.view(dtype)
+    if (source.shape[-1] * source.itemsize) % dtype.itemsize:
+        return None
+    if source.strides[-1] == source.itemsize:
+        return source.view(dtype)
+    # One element that stands for all.
+    one = source[:1].tobytes() * (dtype.itemsize // source.itemsize or 1)
+    if source.strides != (0,) or (dtype.itemsize < source.itemsize and len(set(one)) > 1):
+        return None
+    return np.ndarray((source.nbytes // dtype.itemsize,), dtype, one, 0, (0,))
 
 
 def _reshaped(source: Array, shape: tuple[int, ...]) -> Array | None:

@@ -68,3 +68,20 @@ def test_gather_takes_byte_offsets_from_arch_592_on(memory: Module) -> None:
         OperandError, match=r"memory\.mlu:\d+.*__gather exists from arch 592 on; this board is arch 372"
     ):
         older.synchronize()
+
+
+@pytest.mark.parametrize("dma", ["complete", "late"])
+def test_plain_cpp_sees_large_tiles_that_were_left_in_the_input(memory: Module, dma: str) -> None:
+    x = np.arange(1, 24577, dtype=np.int32)
+    device = Device(dma=dma)
+    out = device.alloc(4 * 8192, "int32")
+    device.launch(memory["looks"], device.upload(x), out, dim=1, kind="BLOCK")
+    device.synchronize()
+    tiles = np.full(3 * 8192, 7, np.int32)
+    tiles[8192:16384] = x[:8192]
+    first = tiles[8191] + tiles[8192]
+    tiles[:8192] = x[8192:].reshape(8, 2048)[:, :1024].reshape(-1)
+    tiles[5] = first
+    again = np.ones(8192, np.int32)
+    again[1:2049] = x[1:2049]
+    assert device.download(out).tolist() == [*tiles.tolist(), *again.tolist()]

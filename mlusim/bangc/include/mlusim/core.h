@@ -40,9 +40,11 @@ typedef bfloat16_t bf16;
 
 extern "C" {
 struct mlusim_record {
+    uint64_t result;
     int64_t op, line, count;
     const char *file;
-    uint64_t result, code[32], value[32];
+    const uint64_t *codes;
+    uint64_t value[32];
 };
 extern struct mlusim_record *mlusim_call_record;
 void mlusim_switch();
@@ -106,13 +108,15 @@ template <class T> MLUSIM_PLAIN inline uint64_t bits(const T &value) {
 
 template <class... A>
 MLUSIM_PLAIN inline uint64_t issue(int op, const char *file, int line, const A &...arguments) {
+    static const uint64_t codes[] = {code<A>()..., 0};
     mlusim_record *record = mlusim_call_record;
     uint64_t count = 0;
-    ((record->code[count] = code<A>(), record->value[count] = bits<A>(arguments), ++count), ...);
+    ((record->value[count++] = bits<A>(arguments)), ...);
     record->op = op;
     record->line = line;
     record->file = file;
-    record->count = int64_t(count);
+    record->codes = codes;
+    record->count = int64_t(sizeof...(A));
     mlusim_switch();
     return record->result;
 }

@@ -1,0 +1,110 @@
+"""Calls that compiled code makes of the simulator: how their records are read, and answered."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mlusim.bangc.image import CODES_WORD, COUNT_WORD, FILE_WORD, LINE_WORD, OPERATION_WORD, RESULT_WORD, VALUES_WORD
+from mlusim.dtypes import BFLOAT16
+
+if TYPE_CHECKING:
+    from mlusim.bangc.bridge import Bridge
+    from mlusim.bangc.intrinsics import Intrinsic
+
+POINTER = 1 << 16
+_SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = range(1, 6)
+_KINDS = {_SIGNED: "i", _UNSIGNED: "u", _FLOAT: "f"}
+_UINT8 = np.dtype(np.uint8)
+_WORD_BYTES = 8
+# Calls that a task remembers.
+_REPEATED = 1 << 12
+# The bytes of a record that say where the call stands and of which types its values are; the values follow them.
+HEAD = slice(OPERATION_WORD * _WORD_BYTES, VALUES_WORD * _WORD_BYTES)
+_VALUES_BYTE = VALUES_WORD * _WORD_BYTES
+_WORD = struct.Struct("<Q")
+_DOUBLE = struct.Struct("<d")
+
+
+def dtype_of_code(code: int) -> np.dtype[Any]:
+    """The element type of a code of the headers; bytes for what is none."""
+    kind, size = code >> 8 & 0xFF, code & 0xFF
+    if kind == _BFLOAT:
+        return BFLOAT16
+    if kind == _BOOL:
+        return np.dtype(np.bool_)
+    if kind in _KINDS and size in (1, 2, 4, 8):
+        return np.dtype(f"{_KINDS[kind]}{size}")
+    return _UINT8
+
+
+class Site:
+    """A call of compiled code, all but its values.
+
+    Attributes:
+        issue: does it: it takes the bridge, the line, the codes and the values.
+        repeats: whether it may be prepared for the next time.
+        line: its number in the log.
+        codes: of the types of its values.
+        record: the bytes of a record that tell it from other calls, values included.
+    """
+
+    __slots__ = ("_struct", "codes", "issue", "line", "record", "repeats")
+
+    def __init__(self, words: Any, intrinsic: Intrinsic, line: int) -> None:
+        self.repeats = intrinsic.prepare is not None
+        self.issue = partial(_prepare, self, intrinsic) if self.repeats else intrinsic.handler
+        self.line = line
+        self.codes = _codes(words)
+        self._struct = _layout(self.codes)
+        self.record = slice(HEAD.start, _VALUES_BYTE + _WORD_BYTES * len(self.codes))
+
+    def values(self, record: Any) -> list[Any]:
+        """The values of the call that the fibre waits with."""
+        return list(self._struct.unpack_from(record, _VALUES_BYTE))
+
+
+def _prepare(
+    site: Site, intrinsic: Intrinsic, bridge: Bridge, line: int, codes: list[int], values: list[Any]
+) -> Awaitable[None] | None:
+    """Make a call, and remember it for the next time where it is the same then."""
+    again = intrinsic.prepare(bridge, line, codes, values) if intrinsic.prepare else None
+    if again is None:
+        return intrinsic.handler(bridge, line, codes, values)
+    if len(bridge.repeated) < _REPEATED:
+        bridge.repeated[bridge.image.call_bytes[site.record].tobytes()] = again
+    return again()
+
+
+def _codes(words: Any) -> list[int]:
+    count = words[COUNT_WORD]
+    return list((ctypes.c_uint64 * count).from_address(words[CODES_WORD])) if count else []
+
+
+def _layout(codes: list[int]) -> struct.Struct:
+    kinds = [
+        "Q" if code >= POINTER else {_SIGNED: "q", _FLOAT: "d", _BFLOAT: "d"}.get(code >> 8, "Q") for code in codes
+    ]
+    return struct.Struct("<" + "".join(kinds))
+
+
+def call_of(words: Any) -> tuple[int, int, list[Any]]:
+    """A call record: address of the file's name, line, values."""
+    values = _layout(_codes(words)).unpack_from(words.cast("B"), _VALUES_BYTE)
+    return words[FILE_WORD], words[LINE_WORD], list(values)
+
+
+def answer(words: Any, value: float) -> None:
+    """Give a value back from the call: 64 bits."""
+    number = _WORD.unpack(_DOUBLE.pack(value))[0] if isinstance(value, float) else int(value) & (1 << 64) - 1
+    words[RESULT_WORD] = number
+
+
+def text_at(address: int) -> str:
+    """A string of compiled code."""
+    return ctypes.string_at(address).decode(errors="replace")
