@@ -27,7 +27,7 @@ PROGRAM_LIMIT_S = 600
 FIRST = VALUES_WORD
 NULL_BYTES = 1 << 16
 # What `mlusim_leave` says.
-_ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED = range(6)
+_ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP = range(7)
 _SYSTEM = ("/usr/", sys.prefix)
 _HEADERS = str(INCLUDE)
 Place = tuple[str, int]
@@ -55,7 +55,7 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
     first, second, third = (image.words[FIRST + k] for k in range(3))
     place: Place | None = None
     if why == WILD:
-        place = place_of(module, second - image.base)
+        place = fault_place(module, image)
         error: MlusimError = _wild(bridge, first, third)
     elif why == SIGNAL:
         place = fault_place(module, image)
@@ -81,6 +81,7 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | N
         EXIT: f"{who} called exit({text}): only a program's main may",
         _EXCEPTION: f"{who} threw an exception that nothing caught: {text}",
         _UNDEFINED: f"{who} called {text}, which no file defines: name its source file too",
+        _HEAP: f"{who} calls {text}: a kernel has no heap, nor what needs one, as std::vector; declare an array",
         _STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or one below",
     }
     return KernelError(words[kind]), place
@@ -164,6 +165,8 @@ def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int],
         return AccessError(_segmentation(image, who, address, pc, describe))
     words = {
         signal.SIGFPE: "division by zero, or of the least integer by -1: the board gives no defined result",
+        signal.SIGILL: f"{who} came to where C++ leaves open what happens: a division by zero that the compiler saw, "
+        "or a function that ends without its return",
         signal.SIGABRT: f"{who} was aborted by the C or C++ library, which says why on the terminal",
     }
     name = signal.Signals(number).name

@@ -240,6 +240,7 @@ class Image:
         self._fresh = self._values()
         self.library.mlusim_entries.restype = ctypes.POINTER(EntryRecord)
         self.unit = (ctypes.c_int32 * len(UNIT_VARIABLES)).in_dll(self.library, "mlusim_unit")
+        ctypes.c_int.in_dll(self.library, "mlusim_in_kernel").value = int(not host)
         self.fibre: Any = runtime.library.mlusim_fibre(_HOST_STACK_BYTES if host else _STACK_BYTES, _RUNS)
         self.address = ctypes.addressof(self.fibre.contents)
         self.record = self.fibre.contents

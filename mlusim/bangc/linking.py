@@ -17,6 +17,8 @@ from mlusim.bangc.image import load_runtime
 from mlusim.bangc.source import quoted
 
 _UNDEFINED = 5
+# What the headers wrap (`output.h`): kernels have no heap.
+_HEAP = ("malloc", "calloc", "realloc", "free", "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm")
 
 
 def link(objects: list[Path], target: Path, runtime: Path, call: Callable[..., CompletedProcess[str]]) -> Any:
@@ -28,7 +30,8 @@ def link(objects: list[Path], target: Path, runtime: Path, call: Callable[..., C
         runtime: the library of fibres, which defines what compiled code calls.
         call: runs the compiler with some words.
     """
-    done = call("-shared", *map(str, objects), "-o", str(target))
+    wraps = [f"-Wl,--wrap={name}" for name in _HEAP]
+    done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
     missing = [] if done.returncode else _undefined(target, runtime)
     if missing:
         stubs = target.with_name("undefined.cpp")
@@ -36,7 +39,7 @@ def link(objects: list[Path], target: Path, runtime: Path, call: Callable[..., C
         made = stubs.with_suffix(".o")
         done = call("-fPIC", "-O1", "-w", "-c", str(stubs), "-o", str(made))
         if not done.returncode:
-            done = call("-shared", *map(str, objects), str(made), "-o", str(target))
+            done = call("-shared", *wraps, *map(str, objects), str(made), "-o", str(target))
     return done
 
 

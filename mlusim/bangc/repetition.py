@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from mlusim.bangc.lines import raise_at
 from mlusim.errors import OperationLimitError
+from mlusim.log import SYNC
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 _FIRST = 1 << 12
 # Calls that a look takes: the longest round that it sees. Digests of memory that one look makes.
 _WINDOW, _DIGESTS = 512, 4
+# A loop without results is refused after one in so many of the operations that a task may issue.
+_SHARE = 5
+_OF_A_CORE = frozenset({"nram", "wram"})
 
 # A task that waits, with its number of operations.
 Waiting = tuple[Any, int]
@@ -43,6 +47,7 @@ class Repetition:
         self._state = 0
         self._digests: dict[int, set[Waiting]] = {}
         self._taken = 0
+        self._logged = bridge.issuer.log.count
 
     def look(self, calls: int, function: str) -> bool:
         """Look at the task before it does its next call; true where it repeats itself and others are to go on first.
@@ -53,6 +58,7 @@ class Repetition:
         state = bridge.image.state()
         self.at = calls + 1
         if calls >= self._begun + _WINDOW:
+            self._look_for_results(calls, function)
             self._begun, self._state, self._digests, self._taken = calls, state, {}, 0
             bridge.clock_read = False
         elif state == self._state and not bridge.clock_read and self._never_ends():
@@ -64,6 +70,27 @@ class Repetition:
         if calls + 1 >= self._begun + _WINDOW:
             self.at = 2 * self._begun
         return self._taken > 0
+
+    def _look_for_results(self, calls: int, function: str) -> None:
+        """Refuse a loop that computes on and on and leaves nothing outside its core: a fifth of the limit is enough."""
+        issuer = self._bridge.issuer
+        log, first = issuer.log, self._logged
+        self._logged = log.count
+        if calls == _FIRST or calls * _SHARE < issuer.max_operations:
+            return
+        records = log.records
+        own = records.column("task", slice(first, log.count)) == issuer.task.index
+        written = {
+            log.allocations[k].memory for k in set(records.column("dst_alloc", slice(first, log.count))[own]) if k >= 0
+        }
+        synced = (records.column("pipe", slice(first, log.count))[own] == SYNC).any()
+        if written <= _OF_A_CORE and not synced:
+            error = OperationLimitError(
+                f"the task has made {group_digits(calls)} calls of the simulator, and the latest "
+                f"{group_digits(int(own.sum()))} operations left nothing outside its core: an endless loop? Where the "
+                "kernel needs more, raise max_operations"
+            )
+            raise_at(*self._place(function), error)
 
     def _never_ends(self) -> bool:
         task, chip = self._bridge.issuer.task, self._bridge.issuer.chip

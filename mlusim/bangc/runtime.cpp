@@ -65,9 +65,7 @@ static void cross(Fibre *f) {
     f->sp = Word(__builtin_frame_address(0)) - 64;  // with the registers that this function saves
     if (!_setjmp(f->here)) _longjmp(f->back, 1);
 }
-
 static void back(Fibre *f, int64_t why) { f->call.op = why, cross(f); }
-
 static void flush_slot(Fibre *f, Slot &slot) {
     if (slot.run.count && f->run_count == f->run_capacity) back(f, DRAIN);
     if (slot.run.count) f->runs[f->run_count++] = slot.run;
@@ -78,7 +76,6 @@ static void flush(Fibre *f) {
     for (Word k = 0; k < f->used_slots; ++k) flush_slot(f, f->slots[f->order[k]]);
     f->used_slots = 0;
 }
-
 EXPORT void mlusim_switch() {
     Fibre *f = current;
     if (!pthread_equal(pthread_self(), runner)) {  // a thread of the program's own: the runner ends it all
@@ -108,6 +105,10 @@ static void remember(Word number, Word address, Word pc, Word sp) {
     memcpy(fault->words, (void *)sp, fault->count * 8);
 }
 
+[[noreturn]] static void wild(Word address, Word pc, Word flags) {
+    remember(0, address, pc, Word(__builtin_frame_address(0))), leave(WILD, address, pc, flags);
+}
+
 static int64_t range_of(const Fibre *f, Word address) {
     Word low = 0, high = f->range_count;
     while (low < high) {
@@ -122,18 +123,18 @@ static void touch(Word address, Word size, Word write, Word pc) {
     accessed = pc;
     if (!f || address - Word(f->stack) < f->stack_size || address - f->image < f->image_size) return;
     // All but the board's memory is a program's own.
-    if (!f->device) return f->range_count && range_of(f, address) >= 0 ? leave(WILD, address, pc, write | size << 1) : (void)0;
+    if (!f->device) return f->range_count && range_of(f, address) >= 0 ? wild(address, pc, write | size << 1) : (void)0;
     Word kind = KINDS, range = 0, read_only = 0;
     for (Word k = 0; k < KINDS; ++k)
         if (f->arenas[k] && address - f->arenas[k]->base <= NRAM_BYTES_MASK) kind = k;
-    bool wild = kind < KINDS && address - f->arenas[kind]->base + size > f->arenas[kind]->used;
+    bool out = kind < KINDS && address - f->arenas[kind]->base + size > f->arenas[kind]->used;
     if (kind == KINDS) {
         int64_t found = range_of(f, address);
         const Range &hit = f->ranges[found < 0 ? 0 : found];
         range = Word(found), read_only = hit.read_only & 1;
-        wild = found < 0 || address - hit.base + size > hit.size || (read_only && write) || hit.read_only & 2;
+        out = found < 0 || address - hit.base + size > hit.size || (read_only && write) || hit.read_only & 2;
     }
-    if (wild) leave(WILD, address, pc, write | size << 1);
+    if (out) wild(address, pc, write | size << 1);
     if (f->pending && !(read_only && !write)) back(f, SETTLE), f->pending = 0;
     ++f->accesses;
     Word meta = size | write << 8 | kind << 9 | range << 16;

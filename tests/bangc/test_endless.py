@@ -31,6 +31,14 @@ def test_a_task_that_repeats_itself_is_stopped(module: bangc.Module, entry: str,
         device.synchronize()
 
 
+def test_a_loop_that_leaves_nothing_outside_its_core_is_stopped_early(module: bangc.Module) -> None:
+    device = Device(max_operations=60_000)
+    device.launch(module["computes_on"], device.alloc(8, "int32"), dim=1, kind="BLOCK")
+    message = r"endless\.mlu:7\d, .* 16 384 calls of the simulator, .* left nothing outside its core: an endless loop\?"
+    with pytest.raises(OperationLimitError, match=message):
+        device.synchronize()
+
+
 @pytest.mark.parametrize(
     ("entry", "tasks"),
     [

@@ -42,6 +42,7 @@ def module() -> bangc.Module:
             KernelError,
             r"faults\.mlu:69, .*__bang_write_valeu is not simulated: did you mean __bang_write_value\?",
         ),
+        ("heap", (), KernelError, r"faults\.mlu:80, .*calls operator new\[\]: a kernel has no heap"),
     ],
 )
 def test_a_fault_is_an_error_at_its_line(

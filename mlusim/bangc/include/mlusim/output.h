@@ -50,6 +50,32 @@ inline void checked(bool condition, const char *file = __builtin_FILE(), int lin
     __builtin_unreachable();
 }
 
+}  // namespace mlusim
+
+// A kernel has no heap; the linker leads calls of it here. Static initializers and host code have one.
+extern "C" {
+__attribute__((visibility("default"), used, weak)) int mlusim_in_kernel;
+#define MLUSIM_HEAP(result, function, said, parameters, arguments)                                        \
+    result __real_##function parameters;                                                                  \
+    __attribute__((weak, used, visibility("hidden"), no_sanitize("thread"))) result __wrap_##function parameters { \
+        if (mlusim_in_kernel) mlusim_leave(6, said, "", 0);                                               \
+        return __real_##function arguments;                                                               \
+    }
+MLUSIM_HEAP(void *, malloc, "malloc", (size_t size), (size))
+MLUSIM_HEAP(void *, calloc, "calloc", (size_t count, size_t size), (count, size))
+MLUSIM_HEAP(void *, realloc, "realloc", (void *old, size_t size), (old, size))
+MLUSIM_HEAP(void, free, "free", (void *old), (old))
+MLUSIM_HEAP(void *, _Znwm, "operator new", (size_t size), (size))
+MLUSIM_HEAP(void *, _Znam, "operator new[]", (size_t size), (size))
+MLUSIM_HEAP(void, _ZdlPv, "operator delete", (void *old), (old))
+MLUSIM_HEAP(void, _ZdaPv, "operator delete[]", (void *old), (old))
+MLUSIM_HEAP(void, _ZdlPvm, "operator delete", (void *old, size_t size), (old, size))
+MLUSIM_HEAP(void, _ZdaPvm, "operator delete[]", (void *old, size_t size), (old, size))
+#undef MLUSIM_HEAP
+}
+
+namespace mlusim {
+
 // What becomes of an exception that nothing catches; the stack is as it was at the `throw`.
 [[noreturn]] MLUSIM_PLAIN inline void terminated() {
     const char *what = "it is no std::exception";
