@@ -255,7 +255,7 @@ def test_a_device_and_its_log_say_what_they_are():
 
     device = Device("mlu370-x4")
     device.launch(nothing)
-    assert repr(device) == "<device mlu370-x4: 1 launches, nothing is queued>"
+    assert repr(device) == "<device mlu370-x4: 1 launch, nothing is queued>"
     device.synchronize()
-    assert repr(device) == "<device mlu370-x4: 1 launches>"
+    assert repr(device) == "<device mlu370-x4: 1 launch>"
     assert repr(device.log) == "<log of mlu370-x4: 0 records of 40 tasks>"

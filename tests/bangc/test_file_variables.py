@@ -41,6 +41,7 @@ def compiled(folder: Path, top: str, before: str, value: str) -> bangc.Kernel:
     return bangc.compile(path)["entry"]
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("name", KEEPING)
 def test_values_left_for_later_tasks_are_found(name: str, tmp_path: Path) -> None:
     top, before, value, variables = KEEPING[name]
@@ -52,6 +53,7 @@ def test_values_left_for_later_tasks_are_found(name: str, tmp_path: Path) -> Non
         assert {finding.kind for finding in report.errors} == {"host-data"}
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_passes_nothing_on_is_not_blamed(name: str, tmp_path: Path) -> None:
     report = mlusim.verify(compiled(tmp_path, *HARMLESS[name]), X, Output((4, 64)), dim=4)

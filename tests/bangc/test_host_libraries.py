@@ -50,6 +50,7 @@ def test_a_kernel_runs_beside_host_code_of_other_libraries(library: Path) -> Non
     assert np.array_equal(device.download(x), np.ones(64, np.float32))
 
 
+@pytest.mark.slow
 def test_a_call_of_such_a_library_is_an_error_where_it_is_reached(library: Path) -> None:
     with pytest.raises(KernelError, match=r"main, library\.mlu:16: cnnlSetTensorDescriptor is not simulated: the ven"):
         run_program(bangc.compile(library), Device())
@@ -62,6 +63,7 @@ def test_check_tells_library_functions_from_intrinsics(library: Path) -> None:
     assert found.libraries == ("cnnlSetTensorDescriptor",)
 
 
+@pytest.mark.slow
 def test_an_unknown_name_of_the_users_own_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "own.mlu"
     file.write_text("void f() { cnnlCreate(); strangeCreate(); }\n")
@@ -69,6 +71,7 @@ def test_an_unknown_name_of_the_users_own_is_an_error(tmp_path: Path) -> None:
         bangc.compile(file)
 
 
+@pytest.mark.slow
 def test_the_runtime_answers_from_the_board(capsys: pytest.CaptureFixture[str]) -> None:
     device = Device("mlu290")
     assert run_program(bangc.compile(KERNELS / "runtime.mlu", device), device) == 0

@@ -52,6 +52,7 @@ def test_entries_of_one_name_are_told_apart(module: bangc.Module) -> None:
         module["typed"]
 
 
+@pytest.mark.slow
 def test_an_entry_may_have_a_name_of_the_c_library(tmp_path: Path) -> None:
     file = tmp_path / "named.mlu"
     file.write_text("__mlu_entry__ void fdiv(float *y, float by) { if (!__is_mpu()) y[0] = y[0] / by; }\n")
@@ -69,6 +70,7 @@ def test_a_call_of_what_no_file_defines_is_an_error_at_its_line(tmp_path: Path) 
         run_program(bangc.compile(file, include=[KERNELS]), Device())
 
 
+@pytest.mark.slow
 def test_static_initializers_that_fail_are_an_error_of_the_file(tmp_path: Path) -> None:
     file = tmp_path / "initial.mlu"
     file.write_text("struct Bad { Bad() { *(volatile int *)nullptr = 1; } } bad;\nint main() {}\n")

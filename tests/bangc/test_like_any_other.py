@@ -43,6 +43,7 @@ def test_a_saved_run_is_retimed_and_loaded(basics: bangc.Module, tmp_path: Path)
     assert mlusim.retime(loaded, device="mlu370-s4").time_ps == _run(basics, device="mlu370-s4").time_ps
 
 
+@pytest.mark.slow
 def test_a_kernel_is_compiled_for_the_board_that_it_runs_on(tmp_path: Path) -> None:
     file = tmp_path / "arch.mlu"
     file.write_text("__mlu_entry__ void arch(int *y) { if (!__is_mpu()) y[0] = __BANG_ARCH__; }\n")
@@ -52,6 +53,7 @@ def test_a_kernel_is_compiled_for_the_board_that_it_runs_on(tmp_path: Path) -> N
         assert np.asarray(found.output).tolist() == [mlusim.board(board).arch]
 
 
+@pytest.mark.slow
 def test_a_sweep_runs_in_processes_and_its_key_is_the_source(basics: bangc.Module, tmp_path: Path) -> None:
     points = [
         explore.sweep(kernel, arguments=ARGUMENTS, dim=[(4,), (8,)], workers=workers)

@@ -82,6 +82,7 @@ def test_a_timing_only_run_takes_the_same_time(shared: bangc.Module, basics: ban
         device.synchronize()
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("entries", [("halves", "floats"), ("floats", "halves"), ("either", "halves")])
 def test_arrays_of_functions_count_in_the_launches_that_use_them(tmp_path: Path, entries: tuple[str, str]) -> None:
     """Each function fills NRAM and SRAM nearly alone; a launch of one does not need the other's."""

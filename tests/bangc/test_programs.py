@@ -55,6 +55,7 @@ def test_run_of_a_program_returns_its_status(capfd: pytest.CaptureFixture[str]) 
     assert "0 wrong" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_program_gets_its_arguments_and_links_with_other_files(capfd: pytest.CaptureFixture[str]) -> None:
     assert _mlusim("bangc", "run", KERNELS / "host_faults.mlu", "--", "exit") == 5
     assert _mlusim("bangc", "run", KERNELS / "language.mlu", "--with", KERNELS / "language_helper.mlu") == 0
@@ -83,6 +84,7 @@ def test_check_lists_files_entries_and_missing_intrinsics(tmp_path: Path, capsys
     assert re.search("error: expected (primary-)?expression", files["bad.mlu"]["error"])
 
 
+@pytest.mark.slow
 def test_a_program_in_the_names_of_older_runtimes_runs(capsys: pytest.CaptureFixture[str]) -> None:
     device = Device()
     assert run_program(bangc.compile(KERNELS / "older.mlu"), device) == 0
@@ -90,6 +92,7 @@ def test_a_program_in_the_names_of_older_runtimes_runs(capsys: pytest.CaptureFix
     device.verify().check()
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("what", ["array", "buffer", "prepared"])
 def test_kernels_are_invoked_without_launch_syntax(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     device = Device()

@@ -43,6 +43,7 @@ def call(name, *words, **more):
     return result["content"][0]["text"], result["isError"]
 
 
+@pytest.mark.slow
 def test_a_session_over_the_streams_mends_a_kernel(home):
     server = subprocess.Popen(
         [sys.executable, "-m", "mlusim", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=home

@@ -59,6 +59,7 @@ def session(process):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are looked at in /proc")
 def test_a_kill_loses_nothing_that_was_finished(kernels, start, tmp_path):
     path = tmp_path / "points.sqlite"

@@ -74,6 +74,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("bangc")
 
 
+@pytest.mark.slow
 @settings(max_examples=max(EXAMPLES // 10, 3))
 @given(changes=st.lists(CHANGE, min_size=1, max_size=3))
 @example(changes=[("replace", TOKENS.index("count"), "2147483647")])

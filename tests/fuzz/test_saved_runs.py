@@ -87,6 +87,7 @@ def test_any_number_of_any_array_replaced(name, place, wrong):
     use(whole() | {chosen: data.getvalue()})
 
 
+@pytest.mark.slow
 def test_every_column_one_past_the_end_of_its_table():
     tables = json.loads(whole()["run.json"])["log"]
     records = np.load(io.BytesIO(whole()["log/records.npy"]))

@@ -51,6 +51,7 @@ def scatters(draw):
     return tuple(shape), tuple(index_shape), tuple(src_shape), axis
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     case=scatters(),
