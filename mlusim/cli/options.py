@@ -70,6 +70,8 @@ class DeviceName(ParamType):
         """The board's record."""
         from mlusim.hardware import board
 
+        if isinstance(value, str) and "," in value and not Path(value).exists():
+            self.fail(f"{value!r} names several boards; `mlusim compare` and `mlusim sweep` take several", param, ctx)
         found: Board = board(value)
         if isinstance(value, str) and Path(value).is_file():
             note(ctx, param, value, writes=False)

@@ -497,6 +497,10 @@ def test_usage_errors_name_the_command_whose_help_tells_more():
         (("--shape", "1,2,4,4", "--strategy", "pingpon"), "did you mean pingpong?"),
         (("--shape", "1,2,4,4", "--rule", "adjoint"), "--rule adjoint without --backward"),
         (("--shape", "1,2,4,4", "--device", "mlu37-x4"), "no board 'mlu37-x4'; did you mean mlu370-x4"),
+        (
+            ("--shape", "1,2,4,4", "--device", "mlu370-x4,mlu590-h8"),
+            "names several boards; `mlusim compare` and `mlusim s",
+        ),
         (("--shape", "1,2,4,4", "--device", "no.toml"), "no.toml: cannot be read: No such file or directory"),
         (("--input", "no.npy", "--shifts", "shifts.npy"), "--input no.npy: no such file"),
         (("--input", ".", "--shifts", "shifts.npy"), "--input .: cannot be read: Is a directory"),

@@ -22,6 +22,7 @@ TABLES = {
 }
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize("more", [(), ("--full",)], ids=["short", "full"])
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", TABLES)

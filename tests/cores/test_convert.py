@@ -309,6 +309,7 @@ def test_rounding_by_hand(rounding: str | None, whole: list[int]) -> None:
     assert convert(x.astype(np.float32), np.int8, rounding)[:-1].tolist() == whole[:-1]
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("source", "target"), ALLOWED)
 def test_rn_is_taken_by_every_pair_and_changes_only_float_to_integer(
     source: dtypes.Dtype,
@@ -399,6 +400,7 @@ def layouts(x: Array) -> dict[str, Array]:
     }
 
 
+@pytest.mark.grid(4)
 @pytest.mark.parametrize(("source", "target"), ALLOWED)
 @pytest.mark.parametrize("chunk", [16, module.CHUNK])
 def test_layouts(source: dtypes.Dtype, target: dtypes.Dtype, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,6 +459,7 @@ def test_floats_near_numbers(values: list[float], target: dtypes.Dtype) -> None:
     assert_same(convert(x, target), expected, x)
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_steps_lead_where_convert_goes(source: dtypes.Dtype, target: dtypes.Dtype) -> None:
     if source in PARTS and target not in PARTS:

@@ -135,6 +135,7 @@ def test_settings_are_of_their_defaults_type(folder):
 SHORT = {"bitcast_convert", "cast", "index_select"}
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(
     ("group", "name"),
     [

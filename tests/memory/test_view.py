@@ -236,6 +236,7 @@ def test_an_axis_of_one_has_any_stride() -> None:
     assert View(view.allocation, 0, (1, 6), (-1000, 4), view.dtype).is_contiguous
 
 
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("old", dtypes.ALL, ids=str)
 @pytest.mark.parametrize("new", dtypes.ALL, ids=str)
 def test_view_as_another_type(old: np.dtype[Any], new: np.dtype[Any]) -> None:
