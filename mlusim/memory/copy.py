@@ -187,17 +187,37 @@ def check_apart(dst: View, src: View) -> None:
     """Raise `CopyError` where a copy within one allocation reads bytes that it writes elsewhere.
 
     The header does not say in which order a copy moves its bytes, so what such a copy leaves is open (B). Bytes that
-    are copied onto themselves stay as they are.
+    are copied onto themselves stay as they are. Within NRAM a copy to lower addresses is allowed where ascending order
+    reads every byte before it is overwritten: the helpers of mlu-ops spread rows that way (`__mluop_load_str_2D`).
     """
     if dst.offset == src.offset and dst.strides == src.strides:
         return
     (low, high), (first, last) = _extent(dst), _extent(src)
-    if low < last and first < high and np.shares_memory(_Bytes(dst).array(), _Bytes(src).array()):
+    if (
+        low < last
+        and first < high
+        and np.shares_memory(_Bytes(dst).array(), _Bytes(src).array())
+        and not (src.memory is MemoryKind.NRAM and _ascends(dst, src))
+    ):
         raise CopyError(
             f"memcpy from bytes {group_digits(first)}..{group_digits(last)} of {src.allocation.name} to bytes "
             f"{group_digits(low)}..{group_digits(high)} of it: they overlap, and no rule says in which order a copy "
             "moves its bytes; copy through another buffer"
         )
+
+
+def _ascends(dst: View, src: View) -> bool:
+    """Whether elements in order read ascending addresses, each at or behind the one that is written."""
+    if dst.shape != src.shape:
+        return False
+    ahead = src.offset - dst.offset
+    reach = src.itemsize
+    for count, to, origin in reversed([*zip(src.shape, dst.strides, src.strides, strict=True)]):
+        if count > 1 and origin < reach:
+            return False
+        reach += (count - 1) * origin
+        ahead += min(0, (count - 1) * (origin - to))
+    return ahead >= 0
 
 
 def _extent(view: View) -> tuple[int, int]:

@@ -457,3 +457,49 @@ def test_move_is_the_move_pipe_and_nram_only(run: Any) -> None:
     x, out = device.upload(np.arange(16, dtype=np.int8)), device.alloc(16, np.int8)
     with pytest.raises(CopyError, match=re.escape("it stays in NRAM; use memcpy or memcpy_async")):
         run(kernel, x, out, device=device)
+
+
+@given(
+    size=st.integers(1, 24),
+    steps=st.tuples(st.integers(0, 12), st.integers(0, 12)),
+    segments=st.integers(1, 6),
+    ahead=st.integers(-40, 40),
+)
+@QUICK
+def test_an_overlap_in_nram_is_allowed_where_ascending_order_reads_first(
+    size: int, steps: tuple[int, int], segments: int, ahead: int
+) -> None:
+    """What is allowed is what a loop over bytes in ascending order gives; what such a loop would spoil is refused."""
+    to_stride, from_stride = (size + step for step in steps)
+    first = 200
+    memory = np.arange(600) % 251
+    expected = memory.astype(np.uint8)
+    spoilt, written = False, set()
+    for segment, byte in product(range(segments), range(size)):
+        origin = first + ahead + segment * from_stride + byte
+        spoilt |= origin in written
+        expected[first + segment * to_stride + byte] = expected[origin]
+        written.add(first + segment * to_stride + byte)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = core.nram.alloc(600, np.uint8)
+        await core.memcpy(tile, x)
+        source = tile.pointer + first + ahead
+        await core.memcpy(tile.pointer + first, source, size, NRAM2NRAM, to_stride, from_stride, segments - 1)
+        await core.memcpy(out, tile)
+
+    device = Device()
+    x, out = device.upload(memory.astype(np.uint8)), device.alloc(600, np.uint8)
+    device.launch(kernel, x, out, dim=1, kind="BLOCK")
+    refusal = ""
+    try:
+        device.synchronize()
+    except CopyError as error:
+        refusal = error.message
+    if refusal:
+        assert "they overlap" in refusal
+        # Upwards, or with targets that overtake: refused even where a loop over bytes might do.
+        assert spoilt or ahead < 0 or to_stride > from_stride
+    else:
+        assert not spoilt or (ahead == 0 and to_stride == from_stride)
+        assert np.array_equal(device.download(out), expected)
