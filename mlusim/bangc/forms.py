@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.cores import vector
 from mlusim.cores.instructions.c_forms import Form, forms_of
+from mlusim.cores.instructions.conversion import ROUNDINGS
 from mlusim.cores.instructions.int4 import int4_intrinsics
 from mlusim.cores.instructions.table import BY_INTRINSIC
 
@@ -42,7 +43,7 @@ _CONVERSIONS = (
     "uint64",
     "fix8",
 )
-_ROUNDINGS = ("", "_tz", "_rn", "_rd", "_dn", "_up", "_oz", "_rm")
+_ROUNDINGS = ("", *(f"_{mode}" for mode in ROUNDINGS))
 # Attributes that C gives by the members of an enumeration, in their order.
 _ENUMERATIONS = {
     "operation": ("FMA", "FMS", "FAM", "FSM", "FAA", "FAS", "FSS", "FSA"),

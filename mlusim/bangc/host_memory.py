@@ -10,6 +10,7 @@ import numpy as np
 
 from mlusim.bangc.host_calls import STATUS
 from mlusim.bangc.image import Range
+from mlusim.cores.convert import ROUND
 from mlusim.dtypes import BFLOAT16
 from mlusim.errors import AllocationError, InputError
 from mlusim.units import group_digits
@@ -35,14 +36,7 @@ _DTYPES: dict[int, Any] = {
     0x41: np.bool_,
 }
 # `cnrtRoundingMode_t`: half up, to zero, away from zero, up, down, to nearest even.
-_ROUNDINGS: tuple[Any, ...] = (
-    lambda x: np.floor(x + 0.5),
-    np.trunc,
-    lambda x: np.copysign(np.ceil(np.abs(x)), x),
-    np.ceil,
-    np.floor,
-    np.rint,
-)
+_ROUNDINGS = tuple(ROUND[mode] for mode in ("rm", "tz", "oz", "up", "dn", "rn"))
 
 
 class HostMemory:

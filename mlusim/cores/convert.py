@@ -24,7 +24,7 @@ from mlusim.dtypes import BOOL, FLOAT32, FLOAT64, Dtype, dtype_of, is_complex, i
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 Array: TypeAlias = np.ndarray[Any, Dtype]
 
@@ -43,8 +43,9 @@ def convert(source: Array, target: object, rounding: str | None = None, out: Arr
         source: array of any shape, strides and alignment and of a registered type. Never written.
         target: what `dtype_of` takes.
         rounding: for a float to an integer, None truncates; "tz" to zero; "rn" to nearest, ties to even; "rd" to
-            nearest, ties away from zero; "dn" down; "up" up; "oz" away from zero. The result is saturated after it is
-            rounded. Every other pair takes None or "rn". The names are the suffixes of BANG C's conversions.
+            nearest, ties away from zero; "rm" to nearest, ties up; "dn" down; "up" up; "oz" away from zero. The result
+            is saturated after it is rounded. Every other pair takes None or "rn". The names are the suffixes of BANG
+            C's conversions.
         out: array of source's shape and the target type, any strides, that shares no byte with source.
 
     Returns:
@@ -93,7 +94,7 @@ def _route(origin: Dtype, target: Dtype, rounding: str | None) -> Callable[[Arra
         return _from_bool
     if is_float(origin) and is_integer(target):
         middle = FLOAT64 if origin == FLOAT64 else FLOAT32
-        return partial(_to_integer, middle=middle, rounding=_ROUND[rounding])
+        return partial(_to_integer, middle=middle, rounding=None if rounding is None else ROUND[rounding])
     if len(path) > 1:
         return partial(_through, middle=path[0])
     return _cast
@@ -167,20 +168,28 @@ def _nearest_away(values: Array) -> Array:
     return whole
 
 
+def _nearest_up(values: Array) -> Array:
+    """Round to nearest, halves up; exact, as `_nearest_away`."""
+    whole: Array = np.floor(values)
+    whole += values - whole >= _HALF
+    return whole
+
+
 def _away(values: Array) -> Array:
     """Round away from zero."""
     whole: Array = np.copysign(np.ceil(np.abs(values)), values)
     return whole
 
 
-_ROUND: dict[str | None, Callable[[Array], Array] | None] = {
-    None: None,  # the cast to an integer truncates by itself
-    "tz": None,
+# Without a mode the cast to an integer truncates by itself.
+ROUND: Mapping[str, Callable[[Array], Array]] = {
+    "tz": np.trunc,
     "rn": np.rint,
     "rd": _nearest_away,
     "dn": np.floor,
     "up": np.ceil,
     "oz": _away,
+    "rm": _nearest_up,
 }
 
 
@@ -188,8 +197,8 @@ def _check(origin: Dtype, target: Dtype, rounding: str | None) -> None:
     if is_complex(origin) and not is_complex(target):
         msg = f"{origin} to {target}: complex to real would drop the imaginary part; convert x.real, x.imag or abs(x)"
         raise InputError(msg)
-    if rounding not in _ROUND:
-        msg = f"rounding {rounding!r} is unknown: the modes are None, {', '.join(map(str, list(_ROUND)[1:]))}"
+    if rounding is not None and rounding not in ROUND:
+        msg = f"rounding {rounding!r} is unknown: the modes are None, {', '.join(ROUND)}"
         raise InputError(msg)
     if rounding not in {None, "rn"} and not (is_float(origin) and is_integer(target)):
         msg = (

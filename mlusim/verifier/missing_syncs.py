@@ -20,7 +20,7 @@ from mlusim.cores.syncs import BARRIERS
 from mlusim.log import Log
 from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.order import Order
-from mlusim.verifier.remedies import ALL_PIPES, SYNC_PIPES
+from mlusim.verifier.remedies import FULL_SYNC, SYNC_PIPES
 
 # Steps of a task that are examined between the two operations of a race.
 _MOST_STEPS = 10_000
@@ -60,7 +60,7 @@ def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Find
         # What each sync at each point would mend; a wait for all pipes mends what any other would.
         mended: dict[tuple[Point, str], list[int]] = {}
         for number, points in left.items():
-            for sync in {races[number].finding.fields["sync"], ALL_PIPES}:
+            for sync in {races[number].finding.fields["sync"], FULL_SYNC}:
                 for point in points:
                     mended.setdefault((point, sync), []).append(number)
         if not mended:
@@ -68,11 +68,11 @@ def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Find
             break
         # Of those that mend equally many the one that waits for less, then the one of the earliest race.
         (point, _), together = min(
-            mended.items(), key=lambda one: (-len(one[1]), one[0][1] == ALL_PIPES, one[1][0], one[0])
+            mended.items(), key=lambda one: (-len(one[1]), one[0][1] == FULL_SYNC, one[1][0], one[0])
         )
         chief, *others = (races[number].finding for number in together)
         shared = set.intersection(*(left.pop(number) for number in together))
-        result[together[0]] = (_told_together(chief, others, point) if others else chief, shared)
+        result[together[0]] = (_reported_together(chief, others, point) if others else chief, shared)
     return [result[number] for number in sorted(result)]
 
 
@@ -152,11 +152,11 @@ def _could_block(site: Site) -> bool:
     return site.operation == "memcpy" and site.pipe != "vector"
 
 
-def _told_together(chief: Finding, others: list[Finding], point: Point) -> Finding:
+def _reported_together(chief: Finding, others: list[Finding], point: Point) -> Finding:
     """A finding with those that the same sync mends under it, and the remedy for all."""
     findings = [chief, *others]
     syncs = {finding.fields["sync"] for finding in findings}
-    sync = syncs.pop() if len(syncs) == 1 else ALL_PIPES
+    sync = syncs.pop() if len(syncs) == 1 else FULL_SYNC
     site = chief.sites[0]
     name = f"{point.file.rpartition('/')[2]}:{point.line}"
     waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"

@@ -15,10 +15,10 @@ LANE_SYNCS = {
     MEMORY_CORE_IO: ("sync_io", "the memory core's IO pipe"),
 }
 
-ALL_PIPES = "sync"
+FULL_SYNC = "sync"
 # By sync, what it waits for.
 SYNC_PIPES = {
-    ALL_PIPES: "all pipes",
+    FULL_SYNC: "all pipes",
     "sync_io": "the IO pipe",
     "sync_move": "the Move pipe",
     "sync_compute": "the vector and tensor pipes",

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.cores.convert import ROUND, steps
 from mlusim.cores.convert import convert as convert_array
-from mlusim.cores.convert import steps
 from mlusim.cores.instructions.record import ANY, Array, Extent, Instruction, Match, Operand, Overlap, same_size
 from mlusim.dtypes import (
     BFLOAT16,
@@ -34,7 +34,7 @@ from mlusim.dtypes import (
     is_integer,
 )
 
-ROUNDINGS = ("tz", "rn", "rd", "dn", "up", "oz", "rm")
+ROUNDINGS = tuple(ROUND)
 
 # BANG C's names of element types, in the names of its conversions.
 TYPE_WORDS: Mapping[str, Dtype] = {
@@ -111,7 +111,8 @@ def _neighbour(values: Array, direction: int) -> Array:
     return bits.astype(f"u{width}").view(values.dtype)
 
 
-def _convert(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
+def convert_elements(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
+    """The conversion of an instruction: rounding of narrower floats and scales included. The two may overlap."""
     flat, out = source.reshape(-1), result.reshape(-1)
     if np.may_share_memory(flat, out):
         flat = flat.copy()
@@ -122,12 +123,7 @@ def _convert(result: Array, source: Array, *, rounding: str | None = None, posit
     if rounding not in {None, "rn"} and is_float(out.dtype) and out.dtype.itemsize <= FLOAT32.itemsize:
         np.copyto(out, narrow(flat.astype(np.float64), out.dtype, str(rounding)))
         return
-    if rounding == "rm" and to_integer:
-        with np.errstate(all="ignore"):
-            flat = np.floor(flat.astype(np.float64) + 0.5)
-    if rounding == "rm" or not to_integer:
-        rounding = None
-    convert_array(flat, out.dtype, rounding, out=out)
+    convert_array(flat, out.dtype, rounding if to_integer else None, out=out)
 
 
 def _scaled(values: Array, target: Dtype, position: int) -> Array:
@@ -145,13 +141,18 @@ def _passes(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
     return max(1, len(steps(types[1], types[0])))
 
 
-def _geometry(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+def wrong_attributes(attributes: Mapping[str, Any]) -> str:
+    """What is wrong with rounding or position; empty where nothing is."""
     rounding = attributes.get("rounding")
     if rounding is not None and rounding not in ROUNDINGS:
         return f"rounding {rounding!r} is unknown: the modes are None, {', '.join(ROUNDINGS)}"
     if abs(int(attributes.get("position", 0))) > 127:  # noqa: PLR2004
         return "position is from -127 to 127"
-    return same_size(operands, attributes)
+    return ""
+
+
+def _geometry(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    return wrong_attributes(attributes) or same_size(operands, attributes)
 
 
 CONVERSION: list[Instruction] = [
@@ -159,7 +160,7 @@ CONVERSION: list[Instruction] = [
         name="convert",
         summary="dst = src in dst's element type; rounding is None, tz, rn, rd, dn, up, oz or rm",
         group="Conversion",
-        compute=_convert,
+        compute=convert_elements,
         intrinsics=("__bang_float2half_rn", "__bang_half2float", "__bang_float2int32", "__bang_int322float"),
         forms=(
             "dst[n] src[n] n",

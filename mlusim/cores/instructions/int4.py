@@ -1,19 +1,19 @@
 """Conversions to and from 4-bit integers, two in a byte.
 
 ASSUMED: the low half of a byte holds the first of its two numbers; no public text tells. Numbers saturate at -8 and 7.
-As in other conversions, `position` scales by a power of two: what becomes an integer is the number nearest to
-src / 2^position, what becomes a float is src * 2^position.
+Rounding and `position` are those of other conversions (`mlusim.cores.instructions.conversion`); without a mode, numbers
+round to nearest, ties to even.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS
+from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS, convert_elements, wrong_attributes
 from mlusim.cores.instructions.record import (
     ARCH_322,
     SRC,
@@ -33,17 +33,6 @@ _WORDS = "|".join(sorted((word for word, dtype in TYPE_WORDS.items() if dtype in
 _NAME = re.compile(rf"^__bang_(?:(?:{_WORDS})2(int4)|(int4)2(?:{_WORDS}))(?:_({'|'.join(ROUNDINGS)}))?$")
 _LOWEST, _HIGHEST = -8, 7
 
-_ROUND: Mapping[str | None, Callable[[Array], Array]] = {
-    None: np.rint,
-    "rn": np.rint,
-    "tz": np.trunc,
-    "dn": np.floor,
-    "up": np.ceil,
-    "rd": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
-    "oz": lambda x: np.copysign(np.ceil(np.abs(x)), x),
-    "rm": lambda x: np.floor(x + 0.5),
-}
-
 
 def int4_conversion(name: str) -> tuple[str, str | None] | None:
     """The instruction and the rounding that a name such as `__bang_half2int4_rn` means; None for another name."""
@@ -61,37 +50,34 @@ def int4_intrinsics() -> list[str]:
 
 
 def _pack(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
-    numbers = _ROUND[rounding](np.ldexp(source.reshape(-1).astype(np.float64), -position))
-    numbers = np.clip(np.nan_to_num(numbers, nan=0.0), _LOWEST, _HIGHEST).astype(np.int8).view(np.uint8) & 0xF
-    result.reshape(-1)[:] = numbers[::2] | numbers[1::2] << 4
+    numbers = np.empty(source.size, np.int32)
+    convert_elements(numbers, source, rounding=rounding or "rn", position=position)
+    halves = np.clip(numbers, _LOWEST, _HIGHEST).astype(np.uint8) & 0xF
+    result.reshape(-1)[:] = halves[::2] | halves[1::2] << 4
 
 
 def _unpack(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
     packed = source.reshape(-1).view(np.int8)
-    numbers = np.stack([packed << 4 >> 4, packed >> 4], axis=1).reshape(-1).astype(np.float64)
-    if result.dtype.kind in "iu":
-        numbers = _ROUND[rounding](np.ldexp(numbers, -position))
-        limits = np.iinfo(result.dtype)
-        numbers = np.clip(numbers, limits.min, limits.max)
-    else:
-        numbers = np.ldexp(numbers, position)
-    result.reshape(-1)[:] = numbers.astype(result.dtype)
+    numbers = np.stack([packed << 4 >> 4, packed >> 4], axis=1)
+    convert_elements(result, numbers, rounding=rounding or "rn", position=position)
 
 
-def _geometry(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    first, second = operands[0].size, operands[1].size
-    rounding = attributes.get("rounding")
-    if rounding not in _ROUND:
-        return f"rounding {rounding!r} is unknown: the modes are None, {', '.join(ROUNDINGS)}"
-    packed, plain = sorted((first, second))
-    return "" if plain == 2 * packed else "the 4-bit side has half as many bytes as the other has elements"
+def _pack_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    dst, src = operands
+    wrong = f"dst has 1 B for 2 elements of src, which has {src.size}" if src.size != 2 * dst.size else ""
+    return wrong_attributes(attributes) or wrong
+
+
+def _unpack_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
+    dst, src = operands
+    wrong = f"dst has 2 elements for 1 B of src, which has {src.size} B" if dst.size != 2 * src.size else ""
+    return wrong_attributes(attributes) or wrong
 
 
 _COMMON: dict[str, Any] = {
     "group": "Conversion",
     "attributes": ("rounding", "position"),
     "defaults": {"rounding": None, "position": 0},
-    "geometry": _geometry,
     "overlap": Overlap.CONVERT,
     "since": ARCH_322,
 }
@@ -100,6 +86,7 @@ INT4: list[Instruction] = [
         name="to_int4",
         summary="dst = src as 4-bit integers, two in a byte, the first in its low half (ASSUMED)",
         compute=_pack,
+        geometry=_pack_sizes,
         intrinsics=("__bang_float2int4_rn", "__bang_half2int4_rn"),
         forms=("dst[n//2] src[n] n position", "dst[n//2] src[n] n dst_position src_position"),
         operands=(Operand("dst", Match.FREE, _PACKED), SRC),
@@ -110,6 +97,7 @@ INT4: list[Instruction] = [
         name="from_int4",
         summary="dst = the 4-bit integers in src, two in a byte, the first in its low half (ASSUMED)",
         compute=_unpack,
+        geometry=_unpack_sizes,
         intrinsics=("__bang_int42float_rn", "__bang_int42half_rn"),
         forms=("dst[n] src[n//2] n position", "dst[n] src[n//2] n dst_position src_position"),
         operands=(Operand("dst", Match.FREE, _WIDE), SRC),

@@ -13,7 +13,7 @@ import pytest
 from mlusim.cores.core import Core
 from mlusim.cores.instructions.c_forms import Form, form, forms_of
 from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS
-from mlusim.cores.instructions.record import FLOATS, Instruction, Match
+from mlusim.cores.instructions.record import FLOATS, Extent, Instruction, Match
 from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
 from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, dtype_of, is_float
 from mlusim.errors import OperandError
@@ -814,6 +814,23 @@ def test_int4(rounding: str | None) -> None:
     assert run("from_int4", np.empty(8, np.int8), packed).tolist() == expected
     assert run("from_int4", np.empty(8, np.float32), packed, position=-1).tolist() == [x / 2 for x in expected]
     assert run("to_int4", np.empty(4, np.uint8), source * 2, rounding=rounding, position=1).tolist() == packed.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "dst", "src", "message"),
+    [
+        ("to_int4", np.empty(16, np.uint8), np.ones(8, np.float32), "dst has 1 B for 2 elements of src, which has 8"),
+        (
+            "from_int4",
+            np.empty(8, np.float32),
+            np.ones(16, np.uint8),
+            "dst has 2 elements for 1 B of src, which has 16 B",
+        ),
+    ],
+)
+def test_the_packed_side_of_int4_is_the_right_one(name: str, dst: Any, src: Any, message: str) -> None:
+    operands = [Extent(one.shape, one.itemsize) for one in (dst, src)]
+    assert message in INSTRUCTIONS[name].geometry(operands, {"rounding": None, "position": 0})
 
 
 @pytest.mark.parametrize(("kind", "target"), [("int8", "int32"), ("int16", "float32"), ("float16", "float32")])
