@@ -1,4 +1,4 @@
-"""Redundant syncs: without them the same operations would be ordered."""
+"""Hints: syncs without which the same operations would be ordered, and copies that overlap themselves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from mlusim.log import SYNC, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers
+from mlusim.verifier.boxes import Integers, geometry_of, overlap
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.findings import Finding, site_of
 from mlusim.verifier.order import Order
@@ -16,6 +16,41 @@ from mlusim.verifier.releases import in_flight
 
 # What a sync is for mostly shows in the first operations of a log.
 _FIRST_LOOK = 2000
+
+
+def find_overlapping_copies(log: Log, columns: dict[str, Integers]) -> list[Finding]:
+    """Copies within an allocation that read bytes which they write elsewhere, those of one line as one.
+
+    What no order makes right never runs (`mlusim.memory.copy.check_apart`); the others rely on ascending order.
+    """
+    copies = [code for code, name in enumerate(log.ops) if name in ("memcpy", "move")]
+    inside = (columns["dst_alloc"] == columns["a_alloc"]) & np.isin(columns["op"], copies)
+    inside &= (columns["dst_offset"] != columns["a_offset"]) | (columns["dst_box"] != columns["a_box"])
+    records = np.flatnonzero(inside)
+    names = ("line", "dst_offset", "dst_box", "a_offset", "a_box")
+    kinds, first, counts = np.unique(
+        np.stack([columns[name][records] for name in names]), axis=1, return_index=True, return_counts=True
+    )
+    by_line: dict[int, tuple[int, int]] = {}
+    for (line, to, dst_box, origin, a_box), record, times in zip(
+        kinds.T.tolist(), records[first].tolist(), counts.tolist(), strict=True
+    ):
+        written, read = geometry_of(log.boxes[dst_box]), geometry_of(log.boxes[a_box])
+        if written is not None and read is not None and overlap(written, to, read, origin):
+            known, before = by_line.get(line, (record, 0))
+            by_line[line] = min(known, record), before + times
+    return [
+        Finding(
+            kind="overlapping-copy",
+            title=f"{site.operation} reads bytes of its buffer that it writes elsewhere",
+            sites=(site,),
+            rule="the header does not say in which order a copy moves its bytes; in ascending order this one is right",
+            remedy="copy through another buffer where it must not depend on that",
+            times=times,
+        )
+        for record, times in by_line.values()
+        for site in (site_of(log, record, "copies"),)
+    ]
 
 
 def find_redundant(

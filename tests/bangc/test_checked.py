@@ -51,6 +51,15 @@ def test_a_faulty_kernel_is_found(module: bangc.Module, name: str) -> None:
     assert "checked.mlu:" in found[0].text()
 
 
+def test_a_copy_that_is_right_in_ascending_order_only_is_a_hint(module: bangc.Module) -> None:
+    report = mlusim.verify(module["shifts_down"], X, Output.like(X), dim=4)
+    hints = [finding for finding in report.findings if finding.kind == "overlapping-copy"]
+    assert [hint.times for hint in hints] == [1]
+    assert "memcpy reads bytes of its buffer that it writes elsewhere" in hints[0].text()
+    assert "checked.mlu:" in hints[0].text()
+    assert hints[0] not in report.errors
+
+
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_kernel_is_not_blamed(module: bangc.Module, name: str) -> None:
     report = mlusim.verify(module[name], X, Output.like(X), dim=4, reference=X + 1)
