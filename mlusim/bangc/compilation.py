@@ -33,12 +33,16 @@ class Options:
 
 def preprocess(path: Path, on: Board, options: Options) -> str:
     """The text of a file with its headers and macros. Raises `CompileError` at the user's line."""
-    command = [*options.compiler.command, f"-std={options.std}", *toolchain.board_defines(on)]
+    compiler = options.compiler
+    command = [*compiler.command, f"-std={options.std}", *toolchain.board_defines(on)]
     command += [f"-D{one}" for one in options.define]
-    own = [str(toolchain.INCLUDE), str(toolchain.generated_headers())]
-    folders = [str(path.parent), *options.include, *own]
+    generated = toolchain.generated_headers(compiler, options.std)
+    folders = [str(path.parent), *options.include, str(toolchain.INCLUDE), str(generated)]
     command += [word for folder in folders for word in ("-I", folder)]
-    command += ["-include", "mlu.h", "-E", "-x", "c++", str(path)]
+    if compiler.gnu:
+        # A precompiled header fits these options alone; its place stands in the text.
+        command += [*compiler.options, *compiler.seen, "-fpch-preprocess", "-fno-working-directory"]
+    command += ["-include", str(generated / toolchain.START), "-E", "-x", "c++", str(path)]
     done = toolchain.run(command)
     if done.returncode:
         raise CompileError(_compiler_text(done.stderr, path))

@@ -1,13 +1,15 @@
 """Every BANG C intrinsic that compiled kernels may call, and the operation of the core that it is.
 
 Vector and tensor instructions come from the core's own table with their argument lists; what is written here is the
-rest: copies, fills of other memories, syncs, scalar loads, output. `header` declares all of them for the compiler.
+rest: copies, fills of other memories, syncs, scalar loads, output. `declarations` writes those that a file uses for the
+compiler.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Awaitable, Callable, Mapping
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -319,11 +321,23 @@ def names() -> frozenset[str]:
 
 
 @lru_cache(maxsize=1)
-def header() -> str:
-    """C++ declarations of all of them: one template for each number of arguments."""
-    lines = ["// Made from mlusim's table of instructions.", "#pragma once"]
+def table_digest() -> str:
+    """A digest of the names, their numbers and what they take and give: compiled code depends on all of it."""
+    words = [f"{one.name} {one.arities} {[one.result(arity) for arity in one.arities]}" for one in intrinsics()]
+    return hashlib.sha256("\n".join(words).encode()).hexdigest()
+
+
+# A call is no access that the simulator is to see.
+_PLAIN = '__attribute__((no_sanitize("thread"), noinline, unused))'
+
+
+def declarations(wanted: Iterable[str]) -> str:
+    """C++ declarations of those intrinsics among the names: one template for each number of arguments."""
     place = "const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
-    for number, one in enumerate(intrinsics()):
+    lines = []
+    for name in sorted(names().intersection(wanted)):
+        number = _numbers()[name]
+        one = intrinsics()[number]
         for arity in one.arities:
             types = ", ".join(f"class A{k}" for k in range(arity))
             parameters = "".join(f"A{k} a{k}, " for k in range(arity))
@@ -334,5 +348,10 @@ def header() -> str:
             if given == "element":
                 given = "typename ::mlusim::Element<A0>::type"
             body = f"{call};" if given == "void" else f"return ::mlusim::result<{given}>({call});"
-            lines.append(f"{template}MLUSIM_PLAIN inline {given} {one.name}({parameters}{place}) {{ {body} }}")
-    return "\n".join(lines) + "\n"
+            lines.append(f"{template}{_PLAIN} inline {given} {name}({parameters}{place}) {{ {body} }}\n")
+    return "".join(lines)
+
+
+@lru_cache(maxsize=1)
+def _numbers() -> dict[str, int]:
+    return {one.name: number for number, one in enumerate(intrinsics())}

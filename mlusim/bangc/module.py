@@ -14,7 +14,7 @@ from mlusim.bangc.entries import Entry
 from mlusim.bangc.entry_points import EntryPoint, entry_point
 from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
 from mlusim.bangc.known_names import is_unknown, why_missing
-from mlusim.bangc.rewriting import Rewritten, rewrite
+from mlusim.bangc.rewriting import Names, Rewritten, rewrite
 from mlusim.bangc.second_look import SecondLook
 from mlusim.errors import CompileError, InputError, nearest
 from mlusim.hardware import Board, board
@@ -87,9 +87,9 @@ class Module:
         files = (path, *sources)
         plain = [preprocess(one, on, options) for one in files]
         second: SecondLook | None = None
+        names = Names((str(toolchain.INCLUDE), str(toolchain.cache_folder())), is_unknown, _declarations)
         for _ in range(_ROUNDS):
-            own = (str(toolchain.INCLUDE), str(toolchain.generated_headers()))
-            self._texts: list[Rewritten] = [rewrite(one, instantiate, own, is_unknown, second) for one in plain]
+            self._texts: list[Rewritten] = [rewrite(one, instantiate, names, second) for one in plain]
             try:
                 if syntax_only:
                     for one, text in zip(files, self._texts, strict=True):
@@ -237,6 +237,11 @@ class Module:
         made = Module(self.path, self.board, options=self.options, sources=self.sources, instantiate=(name,))
         self._instantiated[wanted] = made
         return made
+
+
+def _declarations(words: set[str]) -> str:
+    """Declarations of the intrinsics among a file's words, but those that the headers declare for all."""
+    return intrinsics.declarations(words - toolchain.header_words())
 
 
 def _board_key(on: Board) -> tuple[Any, ...]:

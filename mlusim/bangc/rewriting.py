@@ -15,6 +15,7 @@ from mlusim.bangc.launches import rewrite_launch
 from mlusim.bangc.memory_arrays import SPACES, MemoryArrays
 from mlusim.bangc.second_look import OWN, SecondLook
 from mlusim.bangc.source import Source, Token, joined, source_of
+from mlusim.bangc.toolchain import DECLARATIONS
 
 _ASSEMBLY = ("__asm__", "asm", "__asm")
 _NAMESPACE, _CLASS, _CODE = "namespace", "class", "code"
@@ -31,23 +32,34 @@ class Rewritten:
     declared: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What is known of names.
+
+    Attributes:
+        own: folders whose headers are left as they are, beside the compiler's own.
+        unknown: whether a name that is called is an intrinsic that there is not.
+        declarations: C++ that declares the intrinsics among some words.
+    """
+
+    own: tuple[str, ...] = ()
+    unknown: Callable[[str], bool] = lambda _: False
+    declarations: Callable[[set[str]], str] = lambda _: ""
+
+
 def rewrite(
-    text: str,
-    instantiate: tuple[str, ...] = (),
-    own: tuple[str, ...] = (),
-    unknown: Callable[[str], bool] = lambda _: False,
-    look: SecondLook | None = None,
+    text: str, instantiate: tuple[str, ...] = (), names: Names | None = None, look: SecondLook | None = None
 ) -> Rewritten:
     """Rewrite the output of a preprocessor.
 
     Args:
         text: preprocessed text with line markers.
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
-        own: folders whose headers are left as they are, beside the compiler's own.
-        unknown: whether a name that is called is an intrinsic that there is not.
+        names: what is known of names.
         look: the compiler's messages about the file's names before.
     """
-    source = source_of(text, own)
+    names = names or Names()
+    source = source_of(text, names.own)
     tokens = source.tokens
     if look is not None:
         _rename(source, look.clashing)
@@ -83,7 +95,7 @@ def rewrite(
                 _assembly(source, position)
             elif token.text.startswith("__") and source.next_text(position) == "(":
                 calls.setdefault(token.text, (token.file, token.line))
-                if token.text not in defined and unknown(token.text):
+                if token.text not in defined and names.unknown(token.text):
                     source.replace(position, position, f'::mlusim::unknown("{token.text}")')
             elif look is not None and token.text in look.others and source.next_text(position) == "(":
                 calls.setdefault(token.text, (token.file, token.line))
@@ -95,6 +107,9 @@ def rewrite(
         calls.pop(name, None)
     if look is not None and tokens:
         source.insert(0, look.declarations(set(calls)))
+    declared = names.declarations({token.text for token in tokens if token.kind == "word"})
+    if declared:
+        source.insert(0, f'\n# 1 "{DECLARATIONS}" 1\n{declared}# {tokens[0].line} "{tokens[0].file}" 2\n')
     name_entries(entries)
     end = registrations(entries, instantiate, has_main=has_main)
     return Rewritten(source.edited() + end, entries, calls, has_main, _declared_names(source))

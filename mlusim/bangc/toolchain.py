@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from mlusim.bangc.intrinsics import header
+from mlusim.bangc.intrinsics import declarations, names, table_digest
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
+# Where declarations of intrinsics stand for the compiler: no line of this folder is the user's.
+DECLARATIONS = INCLUDE / "mlusim_intrinsics.h"
 _TIMEOUT_S = 600
 _COMMON = (
     "-fPIC",
@@ -176,7 +178,7 @@ def _own_sources() -> str:
     digest = hashlib.sha256()
     for path in sorted([HERE / "runtime.cpp", *INCLUDE.rglob("*.h")]):
         digest.update(path.read_bytes())
-    digest.update(header().encode())
+    digest.update(table_digest().encode())
     return digest.hexdigest()
 
 
@@ -201,13 +203,38 @@ def content_key(*parts: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def generated_headers() -> Path:
-    """The folder of the header that declares the instructions."""
-    folder = cache_folder() / f"include-{content_key('headers')}"
-    target = folder / "mlusim_intrinsics.h"
+@lru_cache(maxsize=1)
+def header_words() -> frozenset[str]:
+    """Every word of the headers, and what rewritten text calls: intrinsics among them are declared for all files."""
+    texts = (path.read_text(encoding="utf-8") for path in INCLUDE.rglob("*.h"))
+    own = {name for name in names() if name.startswith("__mlusim_")}
+    return frozenset(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)) | own
+
+
+START = "mlusim_start.h"
+
+
+@lru_cache(maxsize=8)
+def generated_headers(compiler: Compiler, std: str) -> Path:
+    """The folder of the header that declares the instructions, and of `START`, precompiled where the compiler can.
+
+    The header that comes before every file is 1.3 MB with those of C++ that it takes along: g++ reads it once.
+    """
+    words = (f"-std={std}", *compiler.options, *compiler.seen)
+    declared = f'#line 1 "{DECLARATIONS}"\n{declarations(header_words())}'
+    folder = cache_folder() / f"include-{content_key(declared, *compiler.command, compiler.version, *words)}"
+    target = folder / START
     if not target.exists():
         folder.mkdir(exist_ok=True)
-        publish(target, header().encode())
+        publish(folder / DECLARATIONS.name, declared.encode())
+        if compiler.gnu:
+            with tempfile.TemporaryDirectory() as work:
+                made = Path(work) / "start.h.gch"
+                own = ["-I", str(INCLUDE), "-I", str(folder), "-x", "c++-header", str(INCLUDE / "mlu.h")]
+                # What does not become one is read as text.
+                if not run([*compiler.command, *words, *own, "-o", str(made)]).returncode:
+                    publish(folder / f"{START}.gch", made.read_bytes())
+        publish(target, b'#include "mlu.h"\n')
     return folder
 
 
