@@ -6,6 +6,8 @@ each, made when they are, because nobody's laptop has 24 GB to give. In a timing
 
 from __future__ import annotations
 
+import mmap
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,10 @@ POISON = 0xFF
 # gives; that a kernel left bytes of it unwritten is for the verifier to find.
 _POISONED_BYTES = 16 * MIB
 
-# On-chip buffers that no device uses, by size. For the host to find that memory anew takes longer than a small run, and
-# it gives large pages, which copies pass faster, to large blocks only: so a block is many buffers, and those of closed
-# devices serve the devices after them. Whoever gets one sees nothing of it but poison.
+# On-chip buffers that no device uses, by size. For the host to find that memory anew takes longer than a small run: a
+# block is many buffers, and those of closed devices serve the devices after them. Pages are small: a core that uses
+# 1 KB of its NRAM costs the host one of them, where a large page takes 2 MB and, on some hosts, a millisecond. Whoever
+# gets a buffer sees nothing of it but poison.
 _BLOCK_BYTES = 32 * MIB
 _BLOCK_BUFFERS = 64
 _PAGE_BYTES = 4096
@@ -237,9 +240,19 @@ def _buffer(nbytes: int) -> Bytes:
         if kept is None and len(_kept) >= _KEPT_SIZES:
             _kept.clear()
         step = round_up(nbytes, _PAGE_BYTES)
-        block = np.empty((max(min(_BLOCK_BYTES // step, _BLOCK_BUFFERS), 1), step), np.uint8)
+        block = _small_pages(max(min(_BLOCK_BYTES // step, _BLOCK_BUFFERS), 1) * step).reshape(-1, step)
         kept = _kept[nbytes] = [row[:nbytes] for row in block[::-1]]
     return kept.pop()
+
+
+def _small_pages(nbytes: int) -> Bytes:
+    """Bytes that the host finds page by page as they are written."""
+    pages = mmap.mmap(-1, nbytes)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        # A system without large pages refuses: nothing to do.
+        with suppress(OSError):
+            pages.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
 
 
 def _keep(buffer: Bytes) -> None:

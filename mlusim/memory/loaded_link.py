@@ -33,6 +33,8 @@ def carried(offered: float, capacity: float, growth: float) -> float:
 class LoadedLink(Link):
     """A `Link` on which every transfer slows down with the load. `growth` is g above; the rest as `Link` has it."""
 
+    _can_be_free = False
+
     def __init__(
         self,
         environment: Clock,

@@ -322,3 +322,69 @@ def test_one_transfer_is_never_slower_with_more_bandwidth(wishes: list[Wish], mo
     one[0].limit *= more if which == "limits" else 1
     after = run(0.15 * (more if which == "link" else 1), [0.128 * (more if which == "ports" else 1)] * 3, one)
     assert after[0] <= before[0]
+
+
+class Hindered(Link):
+    """The plain version: clocks serve every transfer, contended or not."""
+
+    _can_be_free = False
+
+
+@given(
+    rate=st.sampled_from([0.3, 1.2, 2.0]),
+    port_rate=st.sampled_from([0.064, 0.1, 0.5, 10.0]),
+    mixed=st.sampled_from([1.0, 0.9]),
+    mixing_ps=st.sampled_from([0, 30_000, 10**9]),
+    latency_ps=st.sampled_from([0, 5_000, 100_000]),
+    copies=st.lists(
+        st.tuples(
+            st.sampled_from([64, 256, 4096 * 1.087, 100_000]),
+            st.sampled_from([0.01, 0.03, 0.064]),
+            st.sampled_from([READ, WRITE]),
+            st.sampled_from([0, 0, 1000, 12_345]),
+        ),
+        min_size=1,
+        max_size=60,
+    ),
+    cores=st.sampled_from([1, 4, 16, 32]),
+)
+@settings(max_examples=60, deadline=None)
+def test_who_is_not_hindered_ends_when_the_clocks_say_so(
+    rate: float,
+    port_rate: float,
+    mixed: float,
+    mixing_ps: int,
+    latency_ps: int,
+    copies: list[tuple[float, float, int, int]],
+    cores: int,
+) -> None:
+    ends = []
+    for kind in (Link, Hindered):
+        clock = Clock()
+        link = kind(clock, rate, [port_rate, port_rate], mixed, mixing_ps, 4.0, 0.3)
+        ended: dict[int, int] = {}
+        last: dict[int, Recorded] = {}
+        for number, (work, limit, traffic, think_ps) in enumerate(copies):
+            # Each core does its copies one after the other, as soon as it has thought.
+            core = number % cores
+            after = Delayed(link, number, Wish(0, work, limit, 1.0, core % 2, traffic), ended)
+            after.delay_ps = latency_ps + think_ps
+            if core in last:
+                last[core].following = after
+            else:
+                link.join(after, after.delay_ps, 0)
+            last[core] = after
+        clock.run()
+        ends.append(ended)
+    assert ends[0] == ends[1]
+
+
+class Delayed(Recorded):
+    """One that starts up before it joins."""
+
+    __slots__ = ("delay_ps",)
+
+    def done(self, now: int) -> None:
+        self.ended[self.number] = now
+        if self.following is not None:
+            self.link.join(self.following, now + self.following.delay_ps, now)
