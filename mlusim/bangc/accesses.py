@@ -7,11 +7,13 @@ steps become one record of two loops; accesses without order become one record w
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.bangc.image import RUN_COUNT_WORD
 from mlusim.bangc.lines import raise_at
 from mlusim.cores.scalar import access
 from mlusim.errors import AccessError
@@ -26,16 +28,25 @@ if TYPE_CHECKING:
 Loops = tuple[tuple[int, int], ...]
 
 _FEW = 16
+# A run as the fibre writes it: RUN of `mlusim.bangc.image`.
+_RUN = struct.Struct("<QQqQQ")
 _DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 _BYTE = np.dtype(np.uint8)
 
 
-async def drain(bridge: Bridge, function: str) -> None:
-    """Charge and log the accesses that the fibre has counted."""
-    record = bridge.image.record
-    count = int(record.run_count)
-    runs = bridge.image.runs[:count]
-    record.run_count = 0
+def drain(bridge: Bridge, function: str) -> Awaitable[None] | None:
+    """Charge and log the accesses that the fibre has counted; None for nothing to wait for."""
+    image = bridge.image
+    count = image.words[RUN_COUNT_WORD]
+    image.words[RUN_COUNT_WORD] = 0
+    if count > 1:
+        return _several(bridge, function, image.runs[:count])
+    pc, address, stride, times, meta = _RUN.unpack_from(image.run_bytes)
+    return _one(bridge, function, pc, address, ((times, stride),), meta)
+
+
+async def _several(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> None:
+    count = len(runs)
     if count <= _FEW:
         for pc, address, stride, times, meta in runs.tolist():
             waits = _one(bridge, function, pc, address, ((times, stride),), meta)
@@ -129,7 +140,8 @@ async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarr
     name = "store_rows" if write else "load_rows"
     waiting = access(bridge.issuer, line, name, view, len(addresses), write=write)
     log.addresses[record] = {"dst" if write else "src": rows}
-    await waiting
+    if waiting is not None:
+        await waiting
 
 
 def _inside(bridge: Bridge, line: int, address: int, nbytes: int, *, write: bool) -> tuple[Allocation, int]:

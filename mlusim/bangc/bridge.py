@@ -240,8 +240,9 @@ class Bridge:
         """An address as a pointer to bytes."""
         known = self._pointers.get(address)
         if known is None:
-            known = Pointer(*self.locate(address), _UINT8)
-            if known.allocation.memory.kind is not MemoryKind.GDRAM:
+            allocation, offset = self.locate(address)
+            known = Pointer(allocation, offset, _UINT8)
+            if allocation.memory.kind is not MemoryKind.GDRAM:
                 # Kernels come back to the same arrays of their core.
                 self._pointers[address] = known
         return known

@@ -107,6 +107,10 @@ class Fibre(ctypes.Structure):
     )
 
 
+_FIBRE_WORDS = ctypes.sizeof(Fibre) // 8
+RUN_COUNT_WORD = Fibre.run_count.offset // 8
+
+
 class Fault(ctypes.Structure):
     """What a signal left behind; a loop without end is number SIGVTALRM, a foreign thread 0."""
 
@@ -248,11 +252,12 @@ class Image:
         self.record.image, self.record.image_size = self.base, self.size
         self.record.device = 0 if host else 1
         self.stack, self.stack_size = int(self.record.stack), int(self.record.stack_size)
-        words = ctypes.cast(self.address, ctypes.POINTER(ctypes.c_uint64 * _CALL_WORDS)).contents
-        # The record of a call, as bytes and as words.
+        words = ctypes.cast(self.address, ctypes.POINTER(ctypes.c_uint64 * _FIBRE_WORDS)).contents
+        # What both sides know of the fibre, the record of a call first: as bytes and as words.
         self.call_bytes = memoryview(words).cast("B")
         self.words = self.call_bytes.cast("Q")
         runs = ctypes.cast(int(self.record.runs), ctypes.POINTER(ctypes.c_uint8 * (_RUNS * RUN.itemsize))).contents
+        self.run_bytes = memoryview(runs)
         self.runs: np.ndarray[Any, Any] = np.ctypeslib.as_array(runs).view(RUN)
         self._arenas = arenas
         self._sites: tuple[Any, str, dict[bytes, Any]] = None, "", {}
@@ -301,6 +306,7 @@ class Image:
         """Give up the copy and its stack."""
         self.words.release()
         self.call_bytes.release()
+        self.run_bytes.release()
         del self.runs, self.record, self.unit
         self.runtime.library.mlusim_free(self.address)
         handle = self.library._handle  # noqa: SLF001 - ctypes has no other way to close a library
@@ -318,9 +324,6 @@ def _open(path: Path) -> Any:
     if not handle:
         raise CompileError(f"the compiled file does not load: {(libc.dlerror() or b'').decode(errors='replace')}")
     return ctypes.PyDLL(str(path), handle=handle)
-
-
-_CALL_WORDS = ctypes.sizeof(Call) // 8
 
 
 def _base(handle: int) -> int:

@@ -11,7 +11,7 @@ import ctypes
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -94,16 +94,20 @@ _DIRECTIONS = (
     "LDRAM2LDRAM",
     "SRAM2SRAM",
 )
-_MEMBERS: tuple[Direction | None, ...] = tuple(getattr(Direction, name, None) for name in _DIRECTIONS)
+_COPIES = {number: Direction[name] for number, name in enumerate(_DIRECTIONS) if name in Direction.__members__}
 _NUMBERS = {kind: number for number, kind in enumerate((*KINDS, MemoryKind.GDRAM))}
+_CONTIGUOUS = 4
 _WITH_CLUSTER = (5, 8, 13)
 _SIGN = 1 << 63
 
 
 def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, int, Direction, tuple[int, ...]]:
     """Pointers, size, direction and strides of a copy."""
+    if len(values) == _CONTIGUOUS and values[3] in _COPIES and values[2] < _SIGN:
+        dst, src, size, number = values
+        return bridge.pointer(dst), bridge.pointer(src), size, _COPIES[number], ()
     dst, src, size, number, *strides = values
-    direction = _MEMBERS[number] if 0 <= number < len(_MEMBERS) else None
+    direction = _COPIES.get(number)
     if direction is None:
         named = _DIRECTIONS[number] if 0 <= number < len(_DIRECTIONS) else str(number)
         raise CopyError(f"memcpy in direction {named}: there is no such copy")
@@ -143,11 +147,11 @@ def _move(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Non
 
 
 def _sync_of(name: str, pipes: int) -> Intrinsic:
-    def prepare(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Callable[[], Awaitable[None]]:
+    def prepare(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Callable[[], Awaitable[None] | None]:
         del codes, values
-        return partial(syncs.sync, bridge.issuer, line, name, pipes)
+        return syncs.prepared(bridge.issuer, line, name, pipes)
 
-    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+    def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
         return prepare(bridge, line, codes, values)()
 
     return Intrinsic(f"__{name}", (0,), handler, prepare=prepare)
@@ -233,9 +237,9 @@ _SYNCS = ("sync;", "barrier.sync.local;")
 
 def _prepare_assembly(
     bridge: Bridge, line: int, codes: list[int], values: list[Any]
-) -> Callable[[], Awaitable[None]] | None:
+) -> Callable[[], Awaitable[None] | None] | None:
     del codes
-    return partial(syncs.sync, bridge.issuer, line) if bridge.literal(values[0]).startswith(_SYNCS) else None
+    return syncs.prepared(bridge.issuer, line) if bridge.literal(values[0]).startswith(_SYNCS) else None
 
 
 @_intrinsic("__mlusim_assembly", *range(1, 9), returns="unsigned", prepare=_prepare_assembly)
@@ -256,7 +260,7 @@ def _unknown(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> 
 
 
 @_intrinsic("__mlusim_vv_store", 3)
-def _vector_store(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
+def _vector_store(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
     """A vector register to NRAM: charged as one scalar store."""
     view = bridge.view(codes[0], values[0], (values[2],))
     bridge.issuer.unit.apply_until(bridge.issuer.unit.vector_free_ps)

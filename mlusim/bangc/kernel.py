@@ -17,7 +17,7 @@ from mlusim.bangc.accesses import drain
 from mlusim.bangc.bridge import Bridge, GdramMap
 from mlusim.bangc.calls import HEAD, dtype_of_code
 from mlusim.bangc.entry_points import EntryPoint, Parameter, signature_of
-from mlusim.bangc.image import DRAIN, FINISHED, PLACED, PRINT, SETTLE
+from mlusim.bangc.image import DRAIN, FINISHED, PLACED, PRINT, RUN_COUNT_WORD, SETTLE
 from mlusim.bangc.lines import entry_function, raise_at
 from mlusim.bangc.module import Kernel, Module
 from mlusim.bangc.repetition import Repetition
@@ -82,14 +82,16 @@ async def execute(
     record.limit_ticks = faults.KERNEL_LIMIT_S
     library.mlusim_start(address, image.base + body, image.base + function, start)
     drops = core.issuer.unit.is_memory_core
-    sites, repeated, call_bytes = bridge.sites, bridge.repeated, image.call_bytes
+    sites, repeated, call_bytes, words = bridge.sites, bridge.repeated, image.call_bytes, image.words
     repetition = Repetition(bridge)
     calls = 0
     with faults.guarded(module.runtime):
         while True:
             why = resume(address)
-            if record.run_count:
-                await drain(bridge, name)
+            if words[RUN_COUNT_WORD]:
+                waits = drain(bridge, name)
+                if waits is not None:
+                    await waits
             calls += 1
             if calls >= repetition.at and (why >= 0 or why == DRAIN) and repetition.look(calls, name):
                 await meet(core)

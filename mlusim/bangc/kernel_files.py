@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
-from mlusim.bangc.module import Kernel, Module
+from mlusim.bangc.module import STANDARD, Kernel, Module
 from mlusim.bangc.module import compile as compile_file
 from mlusim.errors import InputError
 
 SUFFIX = ".mlu"
+
+
+class KernelName(str):
+    """`file.mlu:entry`, with how to compile the file.
+
+    Attributes:
+        options: keywords of `mlusim.bangc.compile`: `include`, `define`, `std`, `compiler`.
+    """
+
+    __slots__ = ("options",)
+    options: Mapping[str, Any]
+
+    def __new__(cls, name: str, options: Mapping[str, Any]) -> Self:
+        """The name with the options."""
+        made = super().__new__(cls, name)
+        made.options = options
+        return made
 
 
 def is_kernel_file(word: str) -> bool:
@@ -21,7 +38,8 @@ def is_kernel_file(word: str) -> bool:
 def kernel_of_file(given: str) -> Kernel:
     """The kernel of `file.mlu:entry`, or of a `file.mlu` with one entry. Raises `InputError` and `CompileError`."""
     file, _, entry = given.partition(f"{SUFFIX}:")
-    module = compile_file(file + SUFFIX if entry else file)
+    options = given.options if isinstance(given, KernelName) else {}
+    module = compile_file(file + SUFFIX if entry else file, **options)
     names = module.entries
     if not entry and (len(names) != 1 or "<" in names[0]):
         has = ", ".join(names) or "none"
@@ -46,6 +64,16 @@ def description(kernel: Callable[..., Any]) -> dict[str, Any] | None:
         "std": options.std,
         "compiler": " ".join(options.compiler.command),
     }
+
+
+def compile_words(kernel: Callable[..., Any]) -> list[str]:
+    """Options of the command line with which a kernel's file is compiled as it was; none for what was not compiled."""
+    given = description(kernel)
+    if given is None:
+        return []
+    words = [word for folder in given["include"] for word in ("-I", folder)]
+    words += [word for macro in given["define"] for word in ("-D", macro)]
+    return words if given["std"] == STANDARD else [*words, "--std", given["std"]]
 
 
 def kernel_again(given: Mapping[str, Any]) -> Kernel:

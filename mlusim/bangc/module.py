@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Kernel = Callable[..., Coroutine[Any, None, None]]
 # How often a file is compiled again with the compiler's messages about its names.
 _ROUNDS = 12
+STANDARD = "gnu++17"
 
 
 class Cluster:
@@ -256,7 +257,7 @@ def compile(  # noqa: A001 - what it does
     sources: Sequence[str | Path] = (),
     include: Sequence[str | Path] = (),
     define: Sequence[str] = (),
-    std: str = "gnu++17",
+    std: str = STANDARD,
     compiler: str | None = None,
     syntax_only: bool = False,
 ) -> Module:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +12,10 @@ from mlusim.cli import show
 from mlusim.cli.kernel import finish_kernel as finish
 from mlusim.cli.kernel_arguments import argument_options
 from mlusim.cli.options import (
+    COMPILE_OPTIONS,
     SectionedCommand,
     check_directory,
+    compile_options,
     device_option,
     dma_option,
     output_options,
@@ -26,8 +28,6 @@ from mlusim.errors import InputError
 if TYPE_CHECKING:
     from mlusim.bangc.host import Program
     from mlusim.bangc.module import Module
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 _HELP = """\
 Run BANG C, unmodified, on a simulated board.
@@ -50,20 +50,9 @@ def bangc(context: click.Context) -> None:
     help_if_alone(context)
 
 
-def _compile_options(function: Function) -> Function:
-    for option in (
-        click.option("--compiler", metavar="COMMAND", help="C++ compiler. [default: g++, clang++, or the wheel's]"),
-        click.option("--std", default="gnu++17", show_default=True, metavar="STANDARD", help="C++ standard."),
-        click.option("--define", "-D", multiple=True, metavar="NAME[=VALUE]", help="A macro. May be repeated."),
-        click.option("--include", "-I", multiple=True, metavar="DIR", help="A folder of headers. May be repeated."),
-    ):
-        function = option(function)
-    return function
-
-
 _SECTIONS = {
     "Entry and arguments": ("entry", "arg", "settings", "shape", "dtype", "seed"),
-    "Compilation": ("sources", "include", "define", "std", "compiler"),
+    "Compilation": ("sources", *COMPILE_OPTIONS),
     "Board and launch": ("device", "dim", "kind", "theory_ops"),
     "What is done": ("check", "no_data", "dma"),
     "Output": ("out", "report", "save_run", "as_json", "quiet", "force"),
@@ -88,7 +77,7 @@ Examples:
 @click.option(
     "--entry", "-e", metavar="NAME", help="The kernel: name, or 'name<float, 4>'. [default: main, or the only]"
 )
-@_compile_options
+@compile_options
 @device_option
 @click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what.")
 @click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes.")
@@ -212,7 +201,7 @@ def _run_program(running: Program, *, saved: Any, **options: Any) -> int:
 
 @bangc.command("check")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE-OR-FOLDER...")
-@_compile_options
+@compile_options
 @device_option
 @output_options
 def check(

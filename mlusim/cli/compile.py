@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.options import device_option, output_options
+from mlusim.cli.options import compile_options, device_option, output_options
 from mlusim.errors import InputError
 
 _HELP = """\
@@ -27,13 +27,14 @@ Examples:
 @click.command(name="compile", help=_HELP, short_help="Compile or load kernels: their parameters, their errors.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @device_option
+@compile_options
 @output_options
-def compile_(*, files: Sequence[str], device: Any, as_json: bool, quiet: bool) -> int:
+def compile_(*, files: Sequence[str], device: Any, as_json: bool, quiet: bool, **options: Any) -> int:
     """Compile or load kernels."""
     for file in files:
         if Path(file).suffix not in {".py", ".mlu"}:
             raise InputError(f"{file} is no kernel's file: name a .py or a .mlu file")
-    found = [_loaded(file) if file.endswith(".py") else _compiled(file, device) for file in files]
+    found = [_loaded(file) if file.endswith(".py") else _compiled(file, device, options) for file in files]
     if as_json:
         show.print_json({"ok": not any(one["error"] for one in found), "files": found})
     elif not quiet:
@@ -68,12 +69,12 @@ def _loaded(file: str) -> dict[str, Any]:
     return {"file": file, "error": error, "kernels": kernels}
 
 
-def _compiled(file: str, device: Any) -> dict[str, Any]:
+def _compiled(file: str, device: Any, options: dict[str, Any]) -> dict[str, Any]:
     """A BANG C file: its entries, and the intrinsics that are missing. Their parameters are C++ types: not listed."""
     from mlusim.bangc.survey import survey
 
     if not Path(file).is_file():
         return {"file": file, "error": "cannot be read: No such file or directory", "kernels": {}}
-    (found,) = survey([file], device)
+    (found,) = survey([file], device, **options)
     missing = f"missing intrinsics: {', '.join(found.missing)}" if found.missing else ""
     return {"file": file, "error": found.error or missing, "kernels": dict.fromkeys(found.entries)}

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli.options import (
+    COMPILE_OPTIONS,
     ELEMENT_TYPE,
     INTEGERS,
     SHAPE,
     SectionedCommand,
+    compile_options,
     complete_assignment,
     make_seed_option,
 )
@@ -171,9 +173,27 @@ def _setting(name: str, text: str, default: Any) -> list[Any]:
     return text.split(",")
 
 
+def named(given: str, options: dict[str, Any]) -> str:
+    """A kernel's name with how its file is compiled; takes these options out of those of a command."""
+    words = {name: options.pop(name) for name in COMPILE_OPTIONS if name in options}
+    if not words:
+        return given
+    from mlusim.bangc.kernel_files import KernelName
+
+    return KernelName(given, words)
+
+
+def with_compile_options(given: str, command: Any) -> Any:
+    """The command, with the options to compile its kernel's file where that is BANG C."""
+    if ".mlu" in given:
+        compile_options(command)
+    return command
+
+
 _SECTIONS = {
     "Arguments": ("arg", "settings", "shape", "dtype", "seed", "theory_ops"),
     "Board and launch": ("device", "dim", "kind"),
+    "Compilation": COMPILE_OPTIONS,
 }
 
 
@@ -181,12 +201,17 @@ def kernel_command(given: str, callback: Callable[..., Any], about: str, example
     """A command of FILE.py:KERNEL, with the options for its arguments."""
     sections = {**_SECTIONS, **more.pop("sections", {})}
     several = more.pop("several", False)
-    return SectionedCommand(
+
+    def call(**options: Any) -> Any:
+        return callback(named(given, options), **options)
+
+    command = SectionedCommand(
         given,
         params=argument_options(given, several=several),
         sections=sections,
-        callback=partial(callback, given),
+        callback=call,
         help=f"{about}\n\n\b\nExample:\n  {example}",
         short_help=about,
         **more,
     )
+    return with_compile_options(given, command)

@@ -50,6 +50,7 @@ def _compare(
     quiet: bool,
     **own: Any,
 ) -> None:
+    from mlusim.bangc.kernel_files import KernelName, is_kernel_file
     from mlusim.cli.comparison import print_comparison
     from mlusim.explore.compare import compare
     from mlusim.explore.grid import boards_of
@@ -57,7 +58,8 @@ def _compare(
     boards = boards_of(device)
     calls = {}
     more = {"steady": True} if steady else {}
-    kernels = (given, *others)
+    options = given.options if isinstance(given, KernelName) else {}
+    kernels = (given, *(KernelName(one, options) if is_kernel_file(one) else one for one in others))
     for name in kernels:
         for board in boards:
             for label, call in _calls(name, **own):

@@ -408,3 +408,18 @@ def check_writable(where: str, directory: Path) -> None:
             pass
     except OSError as error:
         raise InputError(f"{where}: the directory {directory} cannot be written: {error.strerror or error}") from error
+
+
+COMPILE_OPTIONS = ("include", "define", "std", "compiler")
+
+
+def compile_options(function: Function) -> Function:
+    """Options that say how a BANG C file is compiled."""
+    for option in (
+        click.option("--compiler", metavar="COMMAND", help="C++ compiler. [default: g++, clang++, or the wheel's]"),
+        click.option("--std", default="gnu++17", show_default=True, metavar="STANDARD", help="C++ standard."),
+        click.option("--define", "-D", multiple=True, metavar="NAME[=VALUE]", help="A macro. May be repeated."),
+        click.option("--include", "-I", multiple=True, metavar="DIR", help="A folder of headers. May be repeated."),
+    ):
+        function = option(function)
+    return function

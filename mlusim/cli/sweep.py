@@ -11,8 +11,8 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.entries import flag, options_of
-from mlusim.cli.kernel_arguments import argument_options, is_kernel, settings_of
-from mlusim.cli.options import SectionedCommand
+from mlusim.cli.kernel_arguments import argument_options, is_kernel, named, settings_of, with_compile_options
+from mlusim.cli.options import COMPILE_OPTIONS, SectionedCommand
 from mlusim.cli.provenance import provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 from mlusim.cli.sweep_options import SECTIONS, axis_options, run_options, several_options
@@ -96,11 +96,12 @@ def make_sweep_kernel(given: str) -> click.Command:
         help="For what the key of a point cannot hold, such as a file that the kernel reads: another text, other "
         "points.",
     )
-    return SectionedCommand(
+    command = SectionedCommand(
         given,
         params=[*own, dtype, version, *axes, *run_options()],
         sections={
             "Kernel": (*_OF_KERNELS, "kernel_version"),
+            "Compilation": COMPILE_OPTIONS,
             "Values to combine": ("shape", "element_type", "device"),
             **SECTIONS,
         },
@@ -110,6 +111,7 @@ def make_sweep_kernel(given: str) -> click.Command:
         "launches.\n\n\b\nExample:\n"
         "  mlusim sweep add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2",
     )
+    return with_compile_options(given, command)  # type: ignore[no-any-return]
 
 
 _HELP = """\
@@ -165,6 +167,7 @@ def _sweep_kernel(
 ) -> None:
     from mlusim.explore.sources import kernel_of
 
+    kernel = named(kernel, given)
     values: dict[str, Any] = {"dtype": _flat(element_type)} if element_type else {}
     values |= settings_of(kernel_of(kernel), settings)
     if dim:

@@ -258,16 +258,18 @@ def _byte_form(
     strides: tuple[int, ...],
 ) -> tuple[Pointer, Pointer, Any, CopyGeometry]:
     """The documented byte form: pointers, sizes and strides in bytes."""
-    dst = dst.pointer if isinstance(dst, View) else dst
-    src = src.pointer if isinstance(src, View) else src
-    if not isinstance(dst, Pointer) or not isinstance(src, Pointer):
-        raise CopyError(f"memcpy copies between views or pointers of the device, not {dst!r} and {src!r}")
+    if dst.__class__ is not Pointer or src.__class__ is not Pointer:
+        dst = dst.pointer if isinstance(dst, View) else dst
+        src = src.pointer if isinstance(src, View) else src
+        if not isinstance(dst, Pointer) or not isinstance(src, Pointer):
+            raise CopyError(f"memcpy copies between views or pointers of the device, not {dst!r} and {src!r}")
     if direction is None:
         raise CopyError(
             "memcpy between pointers, or of a size, needs its direction: "
             "memcpy(dst, src, size, Direction.GDRAM2NRAM); between views their shape says the size"
         )
-    direction = direction_of(direction)
+    if direction.__class__ is not Direction:
+        direction = direction_of(direction)
     if size.__class__ is not int or strides:
         for number in (size, *strides):
             if number.__class__ is not int and not isinstance(number, int | np.integer):

@@ -120,14 +120,16 @@ def write(issuer: Issuer, line: int, name: str, target: View) -> int:
     return _access(issuer, line, name, target, target.size, write=True)[1]
 
 
-def access(issuer: Issuer, line: int, name: str, view: View, count: int, *, write: bool) -> Waiting:
-    """Charge `count` scalar accesses that have happened, to the elements of a view, and wait for them.
+def access(issuer: Issuer, line: int, name: str, view: View, count: int, *, write: bool) -> Waiting | None:
+    """Charge `count` scalar accesses that have happened, to the elements of a view; None for nothing to wait for.
 
     An element may be accessed more than once. Compiled kernels touch memory themselves and account for it so.
     """
     record, _, stops = _access(issuer, line, name, view, count, write=write)
+    if not stops:
+        return None
     issuer.task.unawaited = record
-    return Waiting(issuer.task, stops=stops)
+    return Waiting(issuer.task, stops=True)
 
 
 # Far from where picoseconds of 64 bits end.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from mlusim.cores.ordering import ALL_PIPES
 from mlusim.errors import KernelError
-from mlusim.log import NONE, SYNC
+from mlusim.log import NO_OPERAND, NONE, SYNC
 
 if TYPE_CHECKING:
     from mlusim.cores.barrier import Barrier
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.waiting import Waiting
 
+_NO_BOXES = (NO_OPERAND[2],) * 3
 BARRIERS = ("sync_cluster", "sync_all", "sync_all_ipu", "sync_all_mpu", "sync_all_ipu_within_cluster")
 
 
@@ -33,6 +35,23 @@ def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) 
     waits = task.drain(pipes, record, task.resume)
     task.unawaited = record
     return task.suspending if waits else task.passing
+
+
+def prepared(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Callable[[], Waiting | None]:
+    """A `sync` to make again and again; a call gives None where there is nothing to wait for."""
+    records, task = issuer.log.records, issuer.task
+    code = records.instruction(issuer.log.op(name), SYNC, NONE, 1, 0, 0, 0, 0, pipes, *_NO_BOXES)
+
+    def again() -> Waiting | None:
+        issuer.begin()
+        now_ps = task.now_ps
+        record = records.add(code, task.index, line, now_ps, now_ps, now_ps)
+        if not task.drain(pipes, record, task.resume):
+            return None
+        task.unawaited = record
+        return task.suspending
+
+    return again
 
 
 def barrier(issuer: Issuer, line: int, name: str) -> Waiting:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlusim.bangc.kernel_files import compile_words
 from mlusim.dtypes import dtype_name
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.axes import axes_of, by_name, is_kernel
@@ -184,6 +185,7 @@ def _tune_kernel(axes: Axes, given: Any, device: Any, store: Store, runner: Runn
     best_point, best = tried[0]
     board = best_point.board
     name = given if isinstance(given, str) else axes.operator
+    compiled = compile_words(axes.kernel.function) if axes.kernel else []
     return Tuning(
         operator=axes.operator,
         board=board,
@@ -191,7 +193,9 @@ def _tune_kernel(axes: Axes, given: Any, device: Any, store: Store, runner: Runn
         refused=[(_settings(row, found.axes), None, row["message"]) for row in found.rows if row["status"] != DONE],
         repeats=0,
         at_floor=False,
-        command=_kernel_command(best_point, name, str(device) if isinstance(device, str | Path) else board.name),
+        command=_kernel_command(
+            best_point, [name, *compiled], str(device) if isinstance(device, str | Path) else board.name
+        ),
         call=_kernel_call(best_point, axes, device),
         axes=tuple(found.axes),
         _best=best_point,
@@ -206,8 +210,8 @@ def _judged(row: Mapping[str, Any], best: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, "slower": _slower(row, best), "why": why_slower(row, best) if row is not best else ""}
 
 
-def _kernel_command(point: Point, name: str, device: str) -> str:
-    words = ["mlusim", "run", name]
+def _kernel_command(point: Point, kernel: list[str], device: str) -> str:
+    words = ["mlusim", "run", *kernel]
     for argument in point.arguments:
         words += ["--arg", argument]
     if point.shape is not None:

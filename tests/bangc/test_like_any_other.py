@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from mlusim.errors import InputError
 from mlusim.explore.sources import kernel_of
 
 FILE = Path(__file__).parent / "kernels" / "basics.mlu"
+Output = mlusim.Output((4096,), np.float32)
 X = np.arange(3000, dtype=np.float32)
 ARGUMENTS = ("x=random:float32:30000", "out=float32:30000", "30000")
 
@@ -114,3 +117,45 @@ def test_a_shape_is_for_tensors_by_their_types(capsys: pytest.CaptureFixture[str
     assert "two: n is a number (int32): give --arg n=NUMBER" in capsys.readouterr().err
     assert _mlusim(*words, "--arg", "n=256", "--arg", "x=float16:256") == 2
     assert "x is only read (a pointer to const), and float16:256 is a tensor to write" in capsys.readouterr().err
+
+
+OPTIONS = FILE.with_name("options.mlu")
+
+
+@pytest.fixture(scope="module")
+def scale() -> bangc.Kernel:
+    return bangc.compile(OPTIONS, include=[OPTIONS.parent / "include"], define=["FACTOR=3"])["scale"]
+
+
+def test_every_command_of_a_kernel_takes_its_compile_options(capsys: pytest.CaptureFixture[str]) -> None:
+    compiled = ("-I", OPTIONS.parent / "include", "-D", "FACTOR=3")
+    words = (f"{OPTIONS}:scale", "--shape", "4096", "--arg", "n=4096", *compiled)
+    for command in (
+        ("run", "--no-data"),
+        ("verify",),
+        ("compare",),
+        ("sweep", "--no-db", "-j", "0"),
+        ("tune", "-j", "0"),
+    ):
+        assert _mlusim(command[0], *words, *command[1:], "--dim", "8", "--json") == 0, command
+        assert json.loads(capsys.readouterr().out), command
+    assert _mlusim("compile", OPTIONS, *compiled) == 0
+    assert "scale" in capsys.readouterr().out
+    assert _mlusim("run", *words[:5]) == 1
+    assert "options.h: No such file" in capsys.readouterr().err
+
+
+def test_tune_compares_launches_of_a_compiled_kernel(scale: bangc.Kernel) -> None:
+    dims = [(4, 1, 1), (4, 8, 1)]
+    found = explore.tune(scale, shape=4096, arguments=["n=4096"], dim=dims, workers=0, progress=False)
+    times = [mlusim.run(scale, np.zeros(4096, np.float32), Output, 4096, dim=dim).time_us for dim in dims]
+    assert found.best["time_us"] == min(times)
+    assert sorted(row["time_us"] for row in found.rows) == sorted(times)
+    assert f"-I {OPTIONS.parent / 'include'} -D FACTOR=3" in found.command
+
+
+def test_the_pytest_fixture_verifies_a_compiled_kernel(scale: bangc.Kernel, verify_kernel: Callable[..., Any]) -> None:
+    x = np.arange(4096, dtype=np.float32)
+    assert verify_kernel(scale, x, Output, x.size, dim=8, reference=3 * x).ok
+    with pytest.raises(pytest.fail.Exception, match=r"wrong"):
+        verify_kernel(scale, x, Output, x.size, dim=8, reference=4 * x)
