@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from mlusim.bangc.calls import text_at
-from mlusim.bangc.image import ARENA_BYTES, GUARD_BYTES, LEFT, PLACED, SIGNAL, VALUES_WORD, WILD
+from mlusim.bangc.image import ARENA_BYTES, GAP_BYTES, GUARD_BYTES, KINDS, LEFT, PLACED, SIGNAL, VALUES_WORD, WILD
 from mlusim.bangc.lines import raise_at
 from mlusim.bangc.toolchain import INCLUDE
 from mlusim.errors import AccessError, KernelError, MissingDataError, MlusimError, OperationLimitError
@@ -117,12 +117,8 @@ def _wild(bridge: Bridge, address: int, flags: int) -> MlusimError:
     verb = "writes" if write else "reads"
     for kind, base in enumerate(bridge.bases):
         if 0 <= address - base < ARENA_BYTES:
-            memory = ("NRAM", "WRAM", "SRAM", "LDRAM")[kind]
-            room = bridge.image.rooms[kind]
-            used = room.arena.used if room else 0
             return AccessError(
-                f"plain C++ {verb} {size} B at byte {group_digits(address - base)} of the {memory} of this core, whose "
-                f"arrays end at byte {group_digits(used)}"
+                f"plain C++ {verb} {size} B{_in_memory(bridge.image, kind, address - base)}; look at the index"
             )
     try:
         allocation, offset = bridge.locate(address)
@@ -142,6 +138,21 @@ def _wild(bridge: Bridge, address: int, flags: int) -> MlusimError:
         f"plain C++ {verb} {size} B at byte {group_digits(offset)} of {allocation.name}, which has "
         f"{group_digits(allocation.nbytes)} B"
     )
+
+
+def _in_memory(image: Image, kind: int, offset: int) -> str:
+    """Where a byte of an arena is that lies in no array, in words: by the array before it, or the first one."""
+    room, memory = image.rooms[kind], KINDS[kind].value.upper()
+    arrays = room.arena.arrays[: room.arena.count] if room else []
+    if not arrays:
+        return f" of the {memory} of this core, where the file has no array"
+    near = min(arrays, key=lambda one: max(one.offset - offset, offset - one.offset - one.size))
+    name, size = f"{near.name.decode()} ({memory})", group_digits(near.size)
+    if offset < near.offset:
+        return f", {group_digits(near.offset - offset)} B before {name}"
+    if offset - near.offset < 2 * near.size + GAP_BYTES:
+        return f" at byte {group_digits(offset - near.offset)} of {name}, which has {size} B"
+    return f", {group_digits(offset - near.offset - near.size)} B behind {name}, the last array before it"
 
 
 def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int], str]) -> MlusimError:

@@ -31,6 +31,8 @@ KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
 SRAM = 2
 FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT = range(-1, -9, -1)
 ARENA_BYTES = 1 << 28
+# Addresses between the arrays of an arena that are none's; they take no capacity.
+GAP_BYTES = 1 << 16
 _STACK_BYTES = 1 << 20
 _HOST_STACK_BYTES = 1 << 23
 _RUNS = 1 << 15
@@ -286,8 +288,8 @@ class Image:
         for address, size in self._written:
             yield ctypes.string_at(self.base + address, size)
         for room in self.rooms:
-            if room is not None:
-                yield room.bytes[: min(int(room.arena.used), ARENA_BYTES)].tobytes()
+            for array in room.arena.arrays[: room.arena.count] if room is not None else ():
+                yield room.bytes[int(array.offset) : int(array.offset) + int(array.size)].tobytes()
 
     def _values(self) -> list[bytes]:
         return [ctypes.string_at(self.base + one.address, one.nbytes) for one in self._own]

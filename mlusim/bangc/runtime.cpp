@@ -19,6 +19,8 @@
 typedef uint64_t Word;
 
 static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
+// Addresses before and behind each array that are none's: an index that leaves its array meets no other one.
+static const Word GAP = 1 << 16;
 enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, SPINS = 1 << 12, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4 };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
@@ -26,7 +28,7 @@ enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = 
 struct Call { Word result; int64_t op, line, count; const char *file; const Word *codes; Word value[ARGUMENTS]; };
 struct Range { Word base, size, read_only; };
 struct Run { Word pc, address; int64_t stride; Word count, meta; };
-struct Slot { Run run; Word next; };
+struct Slot { Run run; Word next, low, high; };  // the bytes of the array that it last was in
 struct Array { Word kind; const char *name; Word offset, size; const char *file; Word line; const void *initial; };
 // Where the arrays of one memory lie; the cores of a cluster share the one of their SRAM.
 struct Arena { Word base, used, alignment, count; Array arrays[ARRAYS]; };
@@ -44,14 +46,12 @@ struct Fibre {
     jmp_buf here, back;
     ucontext_t first;
     Word started;
-    void (*body)(void *, char *);
-    void *function;
+    void (*body)(void *, char *), *function;
     char *arguments;
 };
 
 // What a signal left behind: the last access before it, the top of the stack. A program's process shares it with its parent.
 struct Fault { Word number, address, pc, accessed, count, words[STACK_WORDS]; };
-
 static Fibre *current;
 static Arena *loading[KINDS];
 static pthread_t runner;
@@ -71,7 +71,6 @@ static void flush_slot(Fibre *f, Slot &slot) {
     if (slot.run.count) f->runs[f->run_count++] = slot.run;
     slot.run.count = 0;
 }
-
 static void flush(Fibre *f) {
     for (Word k = 0; k < f->used_slots; ++k) flush_slot(f, f->slots[f->order[k]]);
     f->used_slots = 0;
@@ -83,10 +82,7 @@ EXPORT void mlusim_switch() {
         for (pthread_kill(runner, SIGVTALRM);;) pause();
     }
     f->pending = 1;
-    if (f->used_slots) {
-        Call saved = f->call;
-        flush(f), f->call = saved;
-    }
+    if (Call saved; f->used_slots) saved = f->call, flush(f), f->call = saved;
     cross(f);
 }
 
@@ -104,18 +100,25 @@ static void remember(Word number, Word address, Word pc, Word sp) {
     fault->count = rest > current->stack_size ? 0 : rest / 8 < STACK_WORDS ? rest / 8 : STACK_WORDS;
     memcpy(fault->words, (void *)sp, fault->count * 8);
 }
-
 [[noreturn]] static void wild(Word address, Word pc, Word flags) {
     remember(0, address, pc, Word(__builtin_frame_address(0))), leave(WILD, address, pc, flags);
 }
 
+// How many of some ascending numbers, `step` words apart, are at most `value`.
+static Word up_to(const Word *numbers, Word step, Word count, Word value) {
+    Word low = 0;
+    for (Word middle; low < count;) middle = (low + count) / 2, (numbers[middle * step] <= value ? low = middle + 1 : count = middle);
+    return low;
+}
 static int64_t range_of(const Fibre *f, Word address) {
-    Word low = 0, high = f->range_count;
-    while (low < high) {
-        Word middle = (low + high) / 2;
-        (f->ranges[middle].base <= address ? low = middle + 1 : high = middle);
-    }
+    Word low = up_to(&f->ranges->base, sizeof(Range) / 8, f->range_count, address);
     return low && address - f->ranges[low - 1].base < f->ranges[low - 1].size ? int64_t(low) - 1 : -1;
+}
+static bool in_array(const Arena *arena, Word address, Word size, Slot &slot) {
+    Word low = up_to(&arena->arrays->offset, sizeof(Array) / 8, arena->count, address - arena->base);
+    if (!low) return false;
+    slot.low = arena->base + arena->arrays[low - 1].offset, slot.high = slot.low + arena->arrays[low - 1].size;
+    return address + size <= slot.high;
 }
 
 static void touch(Word address, Word size, Word write, Word pc) {
@@ -127,7 +130,9 @@ static void touch(Word address, Word size, Word write, Word pc) {
     Word kind = KINDS, range = 0, read_only = 0;
     for (Word k = 0; k < KINDS; ++k)
         if (f->arenas[k] && address - f->arenas[k]->base <= NRAM_BYTES_MASK) kind = k;
-    bool out = kind < KINDS && address - f->arenas[kind]->base + size > f->arenas[kind]->used;
+    Word number = (pc * 0x9E3779B97F4A7C15ull) >> 55;
+    Slot &slot = f->slots[number];
+    bool out = (address < slot.low || address + size > slot.high) && kind < KINDS && !in_array(f->arenas[kind], address, size, slot);
     if (kind == KINDS) {
         int64_t found = range_of(f, address);
         const Range &hit = f->ranges[found < 0 ? 0 : found];
@@ -138,8 +143,6 @@ static void touch(Word address, Word size, Word write, Word pc) {
     if (f->pending && !(read_only && !write)) back(f, SETTLE), f->pending = 0;
     ++f->accesses;
     Word meta = size | write << 8 | kind << 9 | range << 16;
-    Word number = (pc * 0x9E3779B97F4A7C15ull) >> 55;
-    Slot &slot = f->slots[number];
     if (slot.run.count) {
         if (slot.run.pc == pc && slot.run.meta == meta) {
             if (slot.run.count == 1) slot.run.stride = int64_t(address - slot.run.address), slot.next = address;
@@ -178,13 +181,12 @@ EXPORT void *__tsan_memset(void *to, int value, Word n) { return __tsan_write_ra
 EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const void *initial) {
     Arena *arena = current ? current->arenas[kind] : loading[kind];
     if (!arena) leave(PLACED, kind, Word(name), Word(line));
-    if (kind == SRAM)
-        for (Word k = 0; k < arena->count; ++k) {
-            const Array &known = arena->arrays[k];
-            if (known.size == size && known.line == Word(line) && !strcmp(known.name, name) && !strcmp(known.file, file))
-                return (char *)arena->base + known.offset;
-        }
-    Word offset = (arena->used + arena->alignment - 1) / arena->alignment * arena->alignment;
+    for (Word k = 0; k < arena->count && kind == SRAM; ++k) {
+        const Array &known = arena->arrays[k];
+        if (known.size == size && known.line == Word(line) && !strcmp(known.name, name) && !strcmp(known.file, file))
+            return (char *)arena->base + known.offset;
+    }
+    Word offset = (arena->used + GAP + arena->alignment - 1) / arena->alignment * arena->alignment;
     if (arena->count == ARRAYS) abort();
     arena->arrays[arena->count++] = Array{kind, name, offset, size, file, Word(line), initial};
     arena->used = offset + size;
@@ -202,8 +204,7 @@ EXPORT int mlusim_print(const char *format, va_list list) {
     if (!current) return muted ? 0 : vprintf(format, list);
     int length = vasprintf(&text, format, list);
     fflush(stdout), flush(current);
-    current->call.value[0] = Word(text);
-    back(current, PRINT);
+    current->call.value[0] = Word(text), back(current, PRINT);
     return free(text), length;
 }
 
@@ -250,8 +251,7 @@ EXPORT void mlusim_guard(int on) {
     if (on ? depth++ : --depth) return;
     itimerval period = {{on, 0}, {on, 0}};
     if (on) {
-        own.ss_sp = room, own.ss_size = sizeof room, runner = pthread_self();
-        sigaltstack(&own, &old);
+        own.ss_sp = room, own.ss_size = sizeof room, runner = pthread_self(), sigaltstack(&own, &old);
         struct sigaction action = {};
         action.sa_sigaction = on_signal, action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
         for (int k = 0; k < COUNT; ++k) sigaction(SIGNALS[k], &action, &before[k]);
@@ -264,8 +264,7 @@ static void begin() { current->body(current->function, current->arguments), flus
 
 EXPORT Fibre *mlusim_fibre(Word stack_bytes, Word run_capacity) {
     Fibre *f = (Fibre *)calloc(1, sizeof(Fibre));
-    f->runs = (Run *)malloc(run_capacity * sizeof(Run));
-    f->run_capacity = run_capacity, f->stack_size = stack_bytes;
+    f->runs = (Run *)malloc(run_capacity * sizeof(Run)), f->run_capacity = run_capacity, f->stack_size = stack_bytes;
     // Its ends are not to be touched: a stack that overflows is seen, and a write beyond its first frame.
     f->stack = (char *)mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(f->stack, GUARD, PROT_NONE), mprotect(f->stack + stack_bytes - GUARD, GUARD, PROT_NONE);
@@ -281,7 +280,6 @@ EXPORT Word mlusim_state(const Fibre *f) {
 }
 
 EXPORT void mlusim_free(Fibre *f) { munmap(f->stack, f->stack_size), free(f->runs), free(f); }
-
 EXPORT void mlusim_start(Fibre *f, void (*body)(void *, char *), void *function, char *arguments) {
     getcontext(&f->first);
     f->first.uc_stack.ss_sp = f->stack, f->first.uc_stack.ss_size = f->stack_size - GUARD, f->first.uc_link = nullptr;

@@ -42,6 +42,14 @@ def module() -> bangc.Module:
             KernelError,
             r"faults\.mlu:69, .*__bang_write_valeu is not simulated: did you mean __bang_write_value\?",
         ),
+        (
+            "neighbour",
+            (32,),
+            AccessError,
+            r"faults\.mlu:94, .*writes 4 B at byte 128 of first \(NRAM\), which has 128 B; look at",
+        ),
+        ("neighbour", (-1,), AccessError, r"faults\.mlu:94, .*writes 4 B, 4 B before first \(NRAM\)"),
+        ("staging", (64,), AccessError, r"faults\.mlu:97, .*writes 4 B at byte 256 of staged \(SRAM\)"),
         ("heap", (), KernelError, r"faults\.mlu:80, .*calls operator new\[\]: a kernel has no heap"),
     ],
 )
