@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, text_at
+from mlusim.bangc.faults import LIBRARIES
 from mlusim.bangc.image import (
     ARENA_BYTES,
     FILE_WORD,
@@ -305,7 +306,7 @@ class Bridge:
         """Number of the line of a plain access, by the address of its instruction."""
         found = self._pcs.get(pc)
         if found is None:
-            where = self.module.line_of(pc - self.image.base) or (str(self.module.path), 1, "")
+            where = self.module.line_of(pc - self.image.base, LIBRARIES) or (str(self.module.path), 1, "")
             found = self._pcs[pc] = self.issuer.log.source_line(where[0], where[1], function)
         return found
 

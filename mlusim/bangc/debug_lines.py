@@ -3,59 +3,104 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 # In place of a line: here the code ends. The compiler gives line 0 to code of its own.
+# In place of a line: here the code ends. The compiler gives line 0 to code of its own.
 _END = -1
 
 
+Place = tuple[str, int]
+
+
 class LineTable:
-    """Addresses in a binary, in order, each with the file and line from there on."""
+    """Addresses in a binary, in order, each with the file and line from there on; and what was inlined where."""
 
-    def __init__(self, rows: list[tuple[int, str, int]]) -> None:
-        rows.sort(key=lambda row: row[0])
-        self._addresses = [row[0] for row in rows]
-        self._rows = rows
+    def __init__(self, binary: Path) -> None:
+        self._binary = binary
+        self._rows = [row for program, _, names in _units(binary) for row in _rows(program, names)]
+        self._rows.sort(key=lambda row: row[0])
+        self._addresses = [row[0] for row in self._rows]
 
-    def find(self, address: int) -> tuple[str, int] | None:
+    @cached_property
+    def _inlined(self) -> list[tuple[int, int, str, int]]:
+        """Addresses of each inlined call, first to before the last, with its file and line; the innermost first."""
+        # An entry comes before those within it.
+        return [one for _, unit, names in _units(self._binary) for one in _inlined(unit, names)][::-1]
+
+    def find(self, address: int) -> Place | None:
         """File and line of an address, or None."""
         position = bisect_right(self._addresses, address) - 1
         if position < 0 or self._rows[position][2] <= 0:
             return None
         return self._rows[position][1:]
 
-    def find_before(self, address: int, avoided: tuple[str, ...]) -> tuple[str, int] | None:
-        """File and line of the last row up to an address, of the same code and in no file that `avoided` begins."""
-        position = bisect_right(self._addresses, address) - 1
-        while position >= 0 and self._rows[position][2] != _END:
-            _, file, line = self._rows[position]
-            if line and file and not file.startswith(avoided):
-                return file, line
-            position -= 1
-        return None
+    def calls(self, address: int) -> list[Place]:
+        """Where the functions were called that are inlined at an address, from the innermost outwards."""
+        return [(file, line) for low, high, file, line in self._inlined if low <= address < high]
+
+    def find_outside(self, address: int, avoided: tuple[str, ...]) -> Place | None:
+        """File and line of an address in no file that `avoided` begins: of the line itself, or of a call around it."""
+        found = self.find(address)
+        places = ([found] if found is not None else []) + self.calls(address)
+        return next((place for place in places if place[0] and not place[0].startswith(avoided)), None)
 
 
 @lru_cache(maxsize=32)
 def line_table(binary: Path) -> LineTable:
     """The line table of a shared object."""
+    return LineTable(binary)
+
+
+def _units(binary: Path) -> Iterator[tuple[Any, Any, dict[int, str]]]:
+    """Line program, entries and names of files of each file that was compiled."""
     from elftools.elf.elffile import ELFFile
 
-    rows: list[tuple[int, str, int]] = []
     with binary.open("rb") as file:
         elf = ELFFile(file)
         if not elf.has_dwarf_info():
-            return LineTable([])
+            return
         dwarf = elf.get_dwarf_info()
         for unit in dwarf.iter_CUs():
             program = dwarf.line_program_for_CU(unit)
             if program is not None:
-                rows += _rows(program, unit)
-    return LineTable(rows)
+                yield program, unit, _files(program, unit)
 
 
-def _rows(program: Any, unit: Any) -> list[tuple[int, str, int]]:
+def _inlined(unit: Any, names: dict[int, str]) -> list[tuple[int, int, str, int]]:
+    found = []
+    for entry in unit.iter_DIEs():
+        given = entry.attributes
+        if entry.tag != "DW_TAG_inlined_subroutine" or "DW_AT_call_line" not in given:
+            continue
+        place = names.get(given["DW_AT_call_file"].value, ""), given["DW_AT_call_line"].value
+        found += [(low, high, *place) for low, high in _spans(unit, given)]
+    return found
+
+
+def _spans(unit: Any, given: Any) -> list[tuple[int, int]]:
+    if "DW_AT_ranges" not in given:
+        if "DW_AT_low_pc" not in given or "DW_AT_high_pc" not in given:
+            return []
+        low, high = given["DW_AT_low_pc"].value, given["DW_AT_high_pc"]
+        return [(low, high.value if high.form == "DW_FORM_addr" else low + high.value)]
+    top = unit.get_top_DIE().attributes.get("DW_AT_low_pc")
+    base, found = top.value if top is not None else 0, []
+    for one in unit.dwarfinfo.range_lists().get_range_list_at_offset(given["DW_AT_ranges"].value, unit):
+        if hasattr(one, "base_address"):
+            base = one.base_address
+        elif one.is_absolute:
+            found.append((one.begin_offset, one.end_offset))
+        else:
+            found.append((base + one.begin_offset, base + one.end_offset))
+    return found
+
+
+def _files(program: Any, unit: Any) -> dict[int, str]:
+    """Names of files by their numbers."""
     header = program.header
     version = header["version"]
     folders = [_text(one) for one in header["include_directory"]]
@@ -70,6 +115,10 @@ def _rows(program: Any, unit: Any) -> list[tuple[int, str, int]]:
             folder = folders[index - 1] if index else home
         name = _text(entry.name)
         names[number] = name if name.startswith("/") else str(Path(home, folder, name))
+    return names
+
+
+def _rows(program: Any, names: dict[int, str]) -> list[tuple[int, str, int]]:
     found = []
     for one in program.get_entries():
         state = one.state

@@ -30,6 +30,8 @@ NULL_BYTES = 1 << 16
 _ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP = range(7)
 _SYSTEM = ("/usr/", sys.prefix)
 _HEADERS = str(INCLUDE)
+# Where code stands that is not the user's.
+LIBRARIES = (*_SYSTEM, _HEADERS)
 Place = tuple[str, int]
 
 
@@ -92,23 +94,20 @@ def fault_place(module: Module, image: Image) -> Place | None:
     fault = image.runtime.fault
     # The runtime's own code runs for an access of the user's.
     last = fault.accessed if image.runtime.has(fault.pc) else fault.pc
-    # A word of the stack that is an address in the binary is where a call returns to, or once returned to: the stack
-    # is examined last.
+    # The calls that had not returned, then words of the stack that may be such: where it was overwritten, they are all.
     returns = (word - image.base - 1 for word in fault.words[: fault.count] if 0 < word - image.base < image.size)
-    others: list[tuple[int, Place | None]] = []
+    others: list[Place | None] = []
     for offset in ((last - image.base) if last else -1, *returns):
         place = place_of(module, offset)
         if place is not None and not place[0].startswith(_SYSTEM):
             return place
-        others.append((offset, place))
-    # No line of the user's is on the stack: library code was inlined into the user's function.
-    around = (module.line_before(offset, (*_SYSTEM, _HEADERS)) for offset, _ in others)
-    return next(filter(None, (*around, *(place for _, place in others))), None)
+        others.append(place)
+    return next(filter(None, others), None)
 
 
 def place_of(module: Module, offset: int) -> Place | None:
-    """The line of an address of the binary, where it is in no header of ours."""
-    found = module.line_of(offset)
+    """The line of an address of the binary, where it is in no header of ours; of the user's where there is one."""
+    found = module.line_of(offset, LIBRARIES)
     return None if found is None or found[0].startswith(_HEADERS) else found[:2]
 
 

@@ -103,7 +103,6 @@ class Fibre(ctypes.Structure):
         ("runs", _WORD),
         ("run_count", _WORD),
         ("run_capacity", _WORD),
-        ("accesses", _WORD),
         ("stack", _WORD),
         ("stack_size", _WORD),
     )
@@ -287,8 +286,8 @@ class Image:
         """What lies in the variables of the file, and in the arrays with a memory space."""
         for address, size in self._written:
             yield ctypes.string_at(self.base + address, size)
-        for room in self.rooms:
-            for array in room.arena.arrays[: room.arena.count] if room is not None else ():
+        for room in filter(None, self.rooms):
+            for array in room.arena.arrays[: room.arena.count]:
                 yield room.bytes[int(array.offset) : int(array.offset) + int(array.size)].tobytes()
 
     def _values(self) -> list[bytes]:

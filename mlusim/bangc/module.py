@@ -159,14 +159,14 @@ class Module:
             self._boards[key] = found
         return found
 
-    def line_of(self, address: int) -> tuple[str, int, str] | None:
-        """File, line and function of an address of the binary."""
-        found = line_table(self.binary).find(address)
-        return (*found, "") if found is not None and found[0] else None
+    def line_of(self, address: int, avoided: tuple[str, ...] = ()) -> tuple[str, int, str] | None:
+        """File, line and function of an address of the binary.
 
-    def line_before(self, address: int, avoided: tuple[str, ...]) -> tuple[str, int] | None:
-        """File and line of what stands before an address of the binary, in no file that `avoided` begins."""
-        return line_table(self.binary).find_before(address, avoided)
+        Code of a header that was inlined is of the line that called it, where the header's path begins as `avoided`.
+        """
+        table = line_table(self.binary)
+        found = table.find_outside(address, avoided) or table.find(address)
+        return (*found, "") if found is not None and found[0] else None
 
     def image(self, core: Core) -> Image:
         """The image of a core of a device."""

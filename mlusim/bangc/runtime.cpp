@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <execinfo.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -21,7 +22,7 @@ typedef uint64_t Word;
 static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
 // Addresses before and behind each array that are none's: an index that leaves its array meets no other one.
 static const Word GAP = 1 << 16;
-enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, SPINS = 1 << 12, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4 };
+enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, SPINS = 1 << 12, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4 };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
 
@@ -38,7 +39,7 @@ struct Fibre {
     Range *ranges;
     Word range_count, image, image_size, device, pending, limit_ticks;
     Run *runs;
-    Word run_count, run_capacity, accesses;
+    Word run_count, run_capacity;
     char *stack;
     Word stack_size, sp, used_slots;
     uint16_t order[SLOTS];
@@ -57,7 +58,8 @@ static Arena *loading[KINDS];
 static pthread_t runner;
 static volatile Word ticks, resumed, last_seen, foreign, accessed;
 static Fault *fault;
-static bool own_process, muted;
+static bool own_process, muted, tracing;
+static jmp_buf untraced;
 extern "C" __attribute__((visibility("default"))) Call *mlusim_call_record = nullptr;
 
 // From a fibre to whoever resumed it. `swapcontext` would ask the kernel for the mask of signals at every switch.
@@ -85,7 +87,6 @@ EXPORT void mlusim_switch() {
     if (Call saved; f->used_slots) saved = f->call, flush(f), f->call = saved;
     cross(f);
 }
-
 [[noreturn]] static void leave(int64_t why, Word first, Word second, Word third) {
     Fibre *f = current;
     f->call.op = why, f->call.value[0] = first, f->call.value[1] = second, f->call.value[2] = third;
@@ -93,12 +94,15 @@ EXPORT void mlusim_switch() {
 }
 
 static void remember(Word number, Word address, Word pc, Word sp) {
-    Word low = Word(current->stack) + GUARD;
+    Word low = Word(current->stack) + GUARD, room = STACK_WORDS;
     if (sp < low && sp > low - 2 * GUARD) sp = low;
     Word rest = low + current->stack_size - 2 * GUARD - sp;
     fault->number = number, fault->address = address, fault->pc = pc, fault->accessed = accessed;
-    fault->count = rest > current->stack_size ? 0 : rest / 8 < STACK_WORDS ? rest / 8 : STACK_WORDS;
-    memcpy(fault->words, (void *)sp, fault->count * 8);
+    // The calls that had not returned; then the words of the stack, for where it was overwritten.
+    fault->count = 0, tracing = true;
+    if (!_setjmp(untraced)) fault->count = backtrace((void **)fault->words, FRAMES);
+    tracing = false, room -= fault->count, rest = rest > current->stack_size ? 0 : rest / 8 < room ? rest / 8 : room;
+    memcpy(fault->words + fault->count, (void *)sp, rest * 8), fault->count += rest;
 }
 [[noreturn]] static void wild(Word address, Word pc, Word flags) {
     remember(0, address, pc, Word(__builtin_frame_address(0))), leave(WILD, address, pc, flags);
@@ -141,7 +145,6 @@ static void touch(Word address, Word size, Word write, Word pc) {
     }
     if (out) wild(address, pc, write | size << 1);
     if (f->pending && !(read_only && !write)) back(f, SETTLE), f->pending = 0;
-    ++f->accesses;
     Word meta = size | write << 8 | kind << 9 | range << 16;
     if (slot.run.count) {
         if (slot.run.pc == pc && slot.run.meta == meta) {
@@ -195,10 +198,8 @@ EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *fi
 }
 
 EXPORT void mlusim_loading(Arena **arenas, int mute) {
-    for (int k = 0; k < KINDS; ++k) loading[k] = arenas ? arenas[k] : nullptr;
-    muted = mute;  // static initializers run once for each image
+    for (int k = 0; k < KINDS; ++k) loading[k] = arenas ? arenas[k] : nullptr, muted = mute;  // static initializers run once for each image
 }
-
 EXPORT int mlusim_print(const char *format, va_list list) {
     char *text;
     if (!current) return muted ? 0 : vprintf(format, list);
@@ -207,7 +208,6 @@ EXPORT int mlusim_print(const char *format, va_list list) {
     current->call.value[0] = Word(text), back(current, PRINT);
     return free(text), length;
 }
-
 EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int line) {
     current ? remember(0, 0, 0, Word(__builtin_frame_address(0))) : _Exit(1);
     leave(LEFT, Word(kind) | Word(line) << 8, Word(text), Word(file));
@@ -218,6 +218,7 @@ enum { COUNT = sizeof SIGNALS / sizeof *SIGNALS };
 static struct sigaction before[COUNT];
 
 static void on_signal(int number, siginfo_t *info, void *context) {
+    if (tracing && number != SIGVTALRM && number != SIGINT) _longjmp(untraced, 1);
     if (!current || !pthread_equal(pthread_self(), runner)) {
         if (number == SIGINT) before[COUNT - 1].sa_handler(number);
         if (number != SIGVTALRM && number != SIGINT) signal(number, SIG_DFL), raise(number);
@@ -238,7 +239,8 @@ static void on_signal(int number, siginfo_t *info, void *context) {
 
 // A program in a process of its own ends with it: the heap may be broken, its locks held.
 EXPORT Fault *mlusim_fault(int own) {
-    own_process = own;
+    void *first;
+    own_process = own, backtrace(&first, 1);  // the library that it needs is loaded now, not in a signal
     if (!fault) fault = (Fault *)mmap(nullptr, sizeof(Fault), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return fault;
 }
@@ -261,7 +263,6 @@ EXPORT void mlusim_guard(int on) {
 }
 
 static void begin() { current->body(current->function, current->arguments), flush(current), back(current, FINISHED); }
-
 EXPORT Fibre *mlusim_fibre(Word stack_bytes, Word run_capacity) {
     Fibre *f = (Fibre *)calloc(1, sizeof(Fibre));
     f->runs = (Run *)malloc(run_capacity * sizeof(Run)), f->run_capacity = run_capacity, f->stack_size = stack_bytes;
@@ -284,7 +285,7 @@ EXPORT void mlusim_start(Fibre *f, void (*body)(void *, char *), void *function,
     getcontext(&f->first);
     f->first.uc_stack.ss_sp = f->stack, f->first.uc_stack.ss_size = f->stack_size - GUARD, f->first.uc_link = nullptr;
     f->body = body, f->function = function, f->arguments = arguments, f->started = 0;
-    f->pending = f->run_count = f->used_slots = f->accesses = 0;
+    f->pending = f->run_count = f->used_slots = 0;
     for (int k = 0; k < SLOTS; ++k) f->slots[k].run.count = 0;
     makecontext(&f->first, begin, 0);
 }

@@ -50,6 +50,8 @@ def module() -> bangc.Module:
         ),
         ("neighbour", (-1,), AccessError, r"faults\.mlu:94, .*writes 4 B, 4 B before first \(NRAM\)"),
         ("staging", (64,), AccessError, r"faults\.mlu:97, .*writes 4 B at byte 256 of staged \(SRAM\)"),
+        ("grows", (8,), KernelError, r"faults\.mlu:108, .*calls operator new: a kernel has no heap"),
+        ("least", (None,), AccessError, r"faults\.mlu:116, .*plain C\+\+ reads 4 B at byte 256 of out"),
         ("heap", (), KernelError, r"faults\.mlu:80, .*calls operator new\[\]: a kernel has no heap"),
     ],
 )
