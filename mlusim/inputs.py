@@ -42,8 +42,8 @@ def as_tuple(value: Any) -> Any:
 
 def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     """The extents of a shape."""
-    given = as_tuple(shape)
-    extents = given if isinstance(given, tuple) else (given,)
+    values = as_tuple(shape)
+    extents = values if isinstance(values, tuple) else (values,)
     try:
         found = tuple(as_index(extent) for extent in extents)
     except TypeError:
@@ -121,10 +121,10 @@ def as_text(what: str, value: object) -> str:
 
 def as_texts(what: str, values: object) -> tuple[str, ...]:
     """One text or several."""
-    given = (values,) if isinstance(values, str) else as_tuple(values)
-    if not isinstance(given, tuple):
+    texts = (values,) if isinstance(values, str) else as_tuple(values)
+    if not isinstance(texts, tuple):
         raise InputError(f"{what}={shown(values)}: give a list of texts")
-    return tuple(as_text(what, one) for one in given)
+    return tuple(as_text(what, one) for one in texts)
 
 
 def as_path(path: object) -> Path:
@@ -151,10 +151,10 @@ def as_paths(paths: object) -> list[Path]:
     """One path or several."""
     if isinstance(paths, str | os.PathLike):
         return [as_path(paths)]
-    given = as_tuple(paths)
-    if not isinstance(given, tuple):
+    several = as_tuple(paths)
+    if not isinstance(several, tuple):
         raise InputError(f"{shown(paths)} is no list of paths: give texts such as 'run.zip', or Paths")
-    return [as_path(one) for one in given]
+    return [as_path(one) for one in several]
 
 
 def _reason(error: Exception) -> str:

@@ -195,12 +195,12 @@ class NetBuilder:
     def _any(
         self,
         operator: Operator,
-        *given: Given,
+        *inputs: Given,
         name: str | None = None,
         strategy: str | None = None,
         **arguments: Any,
     ) -> Variable:
-        tensors = [*given, *(arguments.pop(role) for role in operator.tensors[len(given) :] if role in arguments)]
+        tensors = [*inputs, *(arguments.pop(role) for role in operator.tensors[len(inputs) :] if role in arguments)]
         if len(tensors) != len(operator.tensors):
             raise InputError(
                 f"{operator.name} in net {self.name!r} with {len(tensors)} tensors: it takes "
@@ -225,7 +225,7 @@ class NetBuilder:
             taken = {variable for instruction in self._instructions for variable in instruction.inputs}
             wanted = [instruction.output for instruction in self._instructions if instruction.output not in taken]
         else:
-            wanted = list(dict.fromkeys(self._variable("build", "outputs", given) for given in outputs))
+            wanted = list(dict.fromkeys(self._variable("build", "outputs", value) for value in outputs))
         return Program(self.name, board(target), tuple(self._inputs), tuple(self._instructions), tuple(wanted))
 
     def __str__(self) -> str:
@@ -246,7 +246,7 @@ class NetBuilder:
     def _add(
         self,
         operator: Operator,
-        given: Sequence[Given],
+        tensors: Sequence[Given],
         attributes: dict[str, Any],
         name: str | None,
         strategy: str | None,
@@ -254,7 +254,7 @@ class NetBuilder:
         """Infer an operator and add it; nothing is added where it raises."""
         inputs = tuple(
             self._variable(operator.name, role, variable)
-            for role, variable in zip(operator.tensors, given, strict=True)
+            for role, variable in zip(operator.tensors, tensors, strict=True)
         )
         # Completed here: sequences are tuples from now on, whatever becomes of the caller's.
         attributes = operator.complete(attributes)
@@ -267,23 +267,23 @@ class NetBuilder:
         self._instructions.append(Instruction(operator, inputs, attributes, output, strategy))
         return output
 
-    def _variable(self, operator: str, role: str, given: Any) -> Variable:
+    def _variable(self, operator: str, role: str, value: Any) -> Variable:
         """The variable that an argument stands for."""
         where = f"{operator} in net {self.name!r}: {role}"
-        if isinstance(given, str):
-            if given in self._variables:
-                return self._variables[given]
+        if isinstance(value, str):
+            if value in self._variables:
+                return self._variables[value]
             known = ", ".join(self._variables) or "none yet"
-            near = nearest(given, self._variables)
-            raise InputError(f"{where} = {given!r} is no variable of this net: {near}it has {known}")
-        if not isinstance(given, Variable):
+            near = nearest(value, self._variables)
+            raise InputError(f"{where} = {value!r} is no variable of this net: {near}it has {known}")
+        if not isinstance(value, Variable):
             raise InputError(
-                f"{where} is of type {type(given).__name__}, not a variable: make one with "
+                f"{where} is of type {type(value).__name__}, not a variable: make one with "
                 f"builder.create_input(Float(32), shape, name), and give its values when the net is executed"
             )
-        if given.builder is not self:
-            raise InputError(f"{where} = {given!r} belongs to net {given.builder.name!r}: make it with this builder")
-        return given
+        if value.builder is not self:
+            raise InputError(f"{where} = {value!r} belongs to net {value.builder.name!r}: make it with this builder")
+        return value
 
     def _new(self, operator: str, name: str | None, shape: tuple[int, ...], dtype: Dtype) -> Variable:
         if name is None:
@@ -301,9 +301,9 @@ class NetBuilder:
         return variable
 
 
-def _one_of(operator: str, **given: Any) -> Any:
+def _one_of(operator: str, **arguments: Any) -> Any:
     """The one argument of several names that is not None; None where none is."""
-    found = {name: value for name, value in given.items() if value is not None}
+    found = {name: value for name, value in arguments.items() if value is not None}
     if len(found) > 1:
         both = " and ".join(f"{name}={value!r}" for name, value in found.items())
         raise InputError(f"{operator}: {both} are names of one argument: give one of them")

@@ -99,8 +99,8 @@ def describe(shape: Sequence[int], dtype: Dtype) -> str:
 
 def in_context(error: InputError, net: str, call: str, inputs: Sequence[Variable]) -> InputError:
     """The same error, saying which operator of which net it is about, and what its inputs are."""
-    given = " and ".join(map(repr, inputs))
-    return type(error)(f"{call} in net {net!r}, with {given}: {error.message}")
+    names = " and ".join(map(repr, inputs))
+    return type(error)(f"{call} in net {net!r}, with {names}: {error.message}")
 
 
 def _value(value: Any) -> str:

@@ -88,12 +88,12 @@ class Program:
         where = f"net {self.name!r}"
         known = {variable.name: variable for variable in (*self.inputs, *self._unused)}
         arrays: dict[Variable, Array] = {}
-        for key, given in inputs.items():
+        for key, value in inputs.items():
             name = key.name if isinstance(key, Variable) else key
             variable = known.get(name)
             if variable is None or (isinstance(key, Variable) and key is not variable):
                 raise InputError(f"{where} has no input {key!r}: its inputs are {', '.join(known)}")
-            array = np.asarray(given)
+            array = np.asarray(value)
             found = dtype_of(array.dtype)
             if array.shape != variable.shape or found != variable.dtype:
                 raise InputError(

@@ -31,10 +31,10 @@ def summaries() -> dict[str, str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
                 continue
-            given = {one.arg: one.value.value for one in node.keywords if isinstance(one.value, ast.Constant)}
-            name = given.get("command") or given.get("name")
-            if "summary" in given and isinstance(name, str):
-                found[name] = str(given["summary"])
+            keywords = {one.arg: one.value.value for one in node.keywords if isinstance(one.value, ast.Constant)}
+            name = keywords.get("command") or keywords.get("name")
+            if "summary" in keywords and isinstance(name, str):
+                found[name] = str(keywords["summary"])
     return found
 
 

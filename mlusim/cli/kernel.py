@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 from mlusim.cli.kernel_arguments import call_of, is_kernel, kernel_command
 
 
-def make_run(given: str) -> click.Command:
+def make_run(kernel_name: str) -> click.Command:
     """`mlusim run FILE.py:KERNEL`."""
     command = kernel_command(
-        given,
+        kernel_name,
         _run,
         "A kernel of your own.",
         "mlusim run add.py:add --arg x=x.npy --arg y=y.npy --arg out=float32:1000000 --report report/",
@@ -66,7 +66,7 @@ def make_run(given: str) -> click.Command:
 
 
 def _run(  # noqa: PLR0913 - the options of the command
-    given: str,
+    kernel_name: str,
     *,
     device: Any,
     check: bool,
@@ -82,7 +82,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     **own: Any,
 ) -> None:
     check_directory("--report", report)
-    call = call_of(given, **own)
+    call = call_of(kernel_name, **own)
     finish_kernel(
         call,
         device,
@@ -96,8 +96,8 @@ def _run(  # noqa: PLR0913 - the options of the command
         operations=operations,
         as_json=as_json,
         quiet=quiet,
-        title=f"{call.kernel.name} of {given} on {device.name}\n",
-        inputs=[given, *(text.partition("=")[2] or text for text in own["arg"])],
+        title=f"{call.kernel.name} of {kernel_name} on {device.name}\n",
+        inputs=[kernel_name, *(text.partition("=")[2] or text for text in own["arg"])],
     )
 
 
@@ -182,10 +182,10 @@ def _output(result: Result, name: str) -> Any:
     return result.outputs[name or known[0]]
 
 
-def make_verify(given: str) -> click.Command:
+def make_verify(kernel_name: str) -> click.Command:
     """`mlusim verify FILE.py:KERNEL`."""
     command = kernel_command(
-        given,
+        kernel_name,
         _verify,
         "Verify a kernel of your own: races, bytes read unwritten, hangs, wrong results.",
         "mlusim verify add.py:add --shape 1000000 --reference add.py:expected",
@@ -215,7 +215,7 @@ def make_verify(given: str) -> click.Command:
 
 
 def _verify(
-    given: str,
+    kernel_name: str,
     *,
     device: Any,
     reference: str | None,
@@ -226,7 +226,7 @@ def _verify(
     quiet: bool,
     **own: Any,
 ) -> int:
-    call = call_of(given, **own)
+    call = call_of(kernel_name, **own)
     wanted = None if reference is None else _reference(reference)
     report = call.verify(device, reference=wanted, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma)
     if as_json:

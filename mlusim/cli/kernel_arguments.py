@@ -31,11 +31,11 @@ def is_kernel(word: str) -> bool:
     return word.endswith((".py", ".mlu")) or ".py:" in word or ".mlu:" in word
 
 
-def argument_options(given: str = "", *, several: bool = False) -> list[click.Parameter]:
+def argument_options(kernel_name: str = "", *, several: bool = False) -> list[click.Parameter]:
     """Options for a kernel's arguments and its launch.
 
     Args:
-        given: the kernel, for completion.
+        kernel_name: the kernel, for completion.
         several: settings and launches may have several values.
     """
     more = "; may be repeated, and VALUES be a list or range: tile=1024..8192*2" if several else "; may be repeated"
@@ -58,7 +58,7 @@ def argument_options(given: str = "", *, several: bool = False) -> list[click.Pa
         click.Option(
             ["--set", "settings"],
             multiple=True,
-            shell_complete=complete_assignment(partial(setting_names, given)),
+            shell_complete=complete_assignment(partial(setting_names, kernel_name)),
             metavar="NAME=VALUES" if several else "NAME=VALUE",
             help=f"A parameter that has a default: tile=4096{more}.",
         ),
@@ -86,12 +86,12 @@ def argument_options(given: str = "", *, several: bool = False) -> list[click.Pa
     ]
 
 
-def setting_names(given: str) -> list[str]:
+def setting_names(kernel_name: str) -> list[str]:
     """Parameters with a default of FILE.py:KERNEL, from its text: completion runs no code of a user's."""
     import ast
     from pathlib import Path
 
-    file, _, name = given.rpartition(":") if not given.endswith(".py") else (given, ":", "")
+    file, _, name = kernel_name.rpartition(":") if not kernel_name.endswith(".py") else (kernel_name, ":", "")
     try:
         body = ast.parse(Path(file).read_text(encoding="utf-8")).body
     except (OSError, ValueError, SyntaxError):
@@ -105,7 +105,7 @@ def setting_names(given: str) -> list[str]:
 
 
 def call_of(  # noqa: PLR0913 - the options of the command
-    given: str,
+    kernel_name: str,
     *,
     arg: Sequence[str],
     settings: Sequence[str],
@@ -120,7 +120,7 @@ def call_of(  # noqa: PLR0913 - the options of the command
     from mlusim.explore.kernel_call import KernelCall
     from mlusim.explore.sources import kernel_of
 
-    kernel = kernel_of(given)
+    kernel = kernel_of(kernel_name)
     values = settings_of(kernel, settings)
     several = [name for name, found in values.items() if len(found) != 1]
     if several:
@@ -173,19 +173,19 @@ def _setting(name: str, text: str, default: Any) -> list[Any]:
     return text.split(",")
 
 
-def named(given: str, options: dict[str, Any]) -> str:
+def named(kernel_name: str, options: dict[str, Any]) -> str:
     """A kernel's name with how its file is compiled; takes these options out of those of a command."""
     words = {name: options.pop(name) for name in COMPILE_OPTIONS if name in options}
     if not words:
-        return given
+        return kernel_name
     from mlusim.bangc.kernel_files import KernelName
 
-    return KernelName(given, words)
+    return KernelName(kernel_name, words)
 
 
-def with_compile_options(given: str, command: Any) -> Any:
+def with_compile_options(kernel_name: str, command: Any) -> Any:
     """The command, with the options to compile its kernel's file where that is BANG C."""
-    if ".mlu" in given:
+    if ".mlu" in kernel_name:
         compile_options(command)
     return command
 
@@ -197,21 +197,21 @@ _SECTIONS = {
 }
 
 
-def kernel_command(given: str, callback: Callable[..., Any], about: str, example: str, **more: Any) -> Any:
+def kernel_command(kernel_name: str, callback: Callable[..., Any], about: str, example: str, **more: Any) -> Any:
     """A command of FILE.py:KERNEL, with the options for its arguments."""
     sections = {**_SECTIONS, **more.pop("sections", {})}
     several = more.pop("several", False)
 
     def call(**options: Any) -> Any:
-        return callback(named(given, options), **options)
+        return callback(named(kernel_name, options), **options)
 
     command = SectionedCommand(
-        given,
-        params=argument_options(given, several=several),
+        kernel_name,
+        params=argument_options(kernel_name, several=several),
         sections=sections,
         callback=call,
         help=f"{about}\n\n\b\nExample:\n  {example}",
         short_help=about,
         **more,
     )
-    return with_compile_options(given, command)
+    return with_compile_options(kernel_name, command)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 
-def make_compare(given: str) -> click.Command:
+def make_compare(kernel_name: str) -> click.Command:
     """`mlusim compare FILE.py:KERNEL [FILE.py:KERNEL]...`."""
     command = kernel_command(
-        given,
+        kernel_name,
         _compare,
         "Kernels of your own side by side, or one with several settings; their outputs are checked equal.",
         "mlusim compare add.py:simple add.py:buffered --shape 1000000",
@@ -39,7 +39,7 @@ def make_compare(given: str) -> click.Command:
 
 
 def _compare(
-    given: str,
+    kernel_name: str,
     *,
     others: Sequence[str],
     device: str,
@@ -58,8 +58,8 @@ def _compare(
     boards = boards_of(device)
     calls = {}
     more = {"steady": True} if steady else {}
-    options = given.options if isinstance(given, KernelName) else {}
-    kernels = (given, *(KernelName(one, options) if is_kernel_file(one) else one for one in others))
+    options = kernel_name.options if isinstance(kernel_name, KernelName) else {}
+    kernels = (kernel_name, *(KernelName(one, options) if is_kernel_file(one) else one for one in others))
     for name in kernels:
         for board in boards:
             for label, call in _calls(name, **own):
@@ -79,7 +79,7 @@ def _compare(
 
 
 def _calls(
-    given: str, *, settings: Sequence[str], dim: Sequence[tuple[int, ...]], kind: str | None, **own: Any
+    kernel_name: str, *, settings: Sequence[str], dim: Sequence[tuple[int, ...]], kind: str | None, **own: Any
 ) -> list[tuple[str, KernelCall]]:
     """A call for each combination of settings and launches, with what tells it from the others."""
     from dataclasses import replace
@@ -87,8 +87,8 @@ def _calls(
 
     from mlusim.explore.sources import kernel_of
 
-    base = call_of(given, settings=(), dim=None, kind=None, **own)
-    axes: dict[str, list[Any]] = settings_of(kernel_of(given), settings)
+    base = call_of(kernel_name, settings=(), dim=None, kind=None, **own)
+    axes: dict[str, list[Any]] = settings_of(kernel_of(kernel_name), settings)
     launches: dict[str, list[Any]] = {"dim": list(dim)} if dim else {}
     if kind:
         launches["kind"] = kind.upper().split(",")
@@ -102,12 +102,12 @@ def _calls(
     return found
 
 
-def make_tune(given: str) -> click.Command:
+def make_tune(kernel_name: str) -> click.Command:
     """`mlusim tune FILE.py:KERNEL`."""
     from mlusim.cli.tune import tune_options
 
     command = kernel_command(
-        given,
+        kernel_name,
         _tune,
         "Find the fastest settings of a kernel of your own: every combination of the values given runs.",
         "mlusim tune add.py:add --shape 1000000 --set tile=1024..16384*2",
@@ -123,7 +123,7 @@ def make_tune(given: str) -> click.Command:
 
 
 def _tune(  # noqa: PLR0913 - the options of the command
-    given: str,
+    kernel_name: str,
     *,
     device: str,
     db: str | None,
@@ -150,7 +150,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
         from mlusim.cli.files import check_file
 
         check_file("--db", db)
-    options: dict[str, Any] = settings_of(kernel_of(given), settings)
+    options: dict[str, Any] = settings_of(kernel_of(kernel_name), settings)
     if dim:
         options["dim"] = list(dim)
     if kind:
@@ -158,7 +158,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
     if theory_ops is not None:
         options["theory_ops"] = theory_ops
     found = tune(
-        given,
+        kernel_name,
         shape=shape,
         arguments=arg,
         dtype=dtype,

@@ -76,11 +76,11 @@ def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:
     """
     path = Path(text)
     context = click.get_current_context(silent=True)
-    given = [] if context is None else [*context.meta.get(_GIVEN, ())]
-    given += [Given("", one, writes=False) for one in inputs]
+    others = [] if context is None else [*context.meta.get(_GIVEN, ())]
+    others += [Given("", one, writes=False) for one in inputs]
     if is_through(path):
         return
-    for other in given:
+    for other in others:
         if (other.option, other.text) != (option, text) and _same(path, other.path):
             if other.writes:
                 raise InputError(f"{option} {text} and {other.option} {other.text} are one file: name two")

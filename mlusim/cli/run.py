@@ -152,20 +152,20 @@ def read_inputs(
     from mlusim.cli.files import read_array
 
     flags = {tensor.flag_name: flag(tensor.flag_name) for tensor in command.tensors}
-    given = {name: options[name] for name in flags if options[name] is not None}
+    files = {name: options[name] for name in flags if options[name] is not None}
     if options["shape"] is not None:
-        if given:
+        if files:
             raise InputError(
-                f"{flags[next(iter(given))]} and --shape: inputs come from files or are random, not both; drop --shape"
+                f"{flags[next(iter(files))]} and --shape: inputs come from files or are random, not both; drop --shape"
             )
         from mlusim.dtypes import FLOAT32
         from mlusim.host.draw import Draw
 
         draw = Draw(options["seed"] or 0, data=data, boards=boards)
         return command.example(draw, options["shape"], options["random_dtype"] or FLOAT32, options)
-    missing = [flags[name] for name in flags if name not in given]
+    missing = [flags[name] for name in flags if name not in files]
     if missing:
-        random = ", or --shape for random inputs" if not given else ""
+        random = ", or --shape for random inputs" if not files else ""
         context = click.get_current_context(silent=True)
         path = context.command_path if context else f"mlusim run {command.name}"
         raise InputError(f"missing {' and '.join(missing)}{random}; see `{path} --help`")
@@ -173,7 +173,7 @@ def read_inputs(
     for name, option in {"random_dtype": flag(command.data_option), "seed": "--seed", **random_only}.items():
         if options[name] is not None:
             raise InputError(f"{option} is for random inputs: it goes with --shape, not with files")
-    return [read_array(flags[name], given[name]) for name in flags]
+    return [read_array(flags[name], files[name]) for name in flags]
 
 
 def strategy_option(name: str, text: str = "How it is split and moved: see below.") -> Callable[..., Any]:
@@ -284,11 +284,11 @@ def _run(  # noqa: PLR0913 - the options of the command
 ) -> None:
     from mlusim.cli.files import check_file, check_output
 
-    given = [own[tensor.flag_name] for tensor in command.tensors if own[tensor.flag_name] is not None]
-    target = check_output("--out", out, given) if out is not None else None
+    inputs = [own[tensor.flag_name] for tensor in command.tensors if own[tensor.flag_name] is not None]
+    target = check_output("--out", out, inputs) if out is not None else None
     check_directory("--report", report)
-    saved = check_file("--save-run", save_run, given) if save_run is not None else None
-    table = check_file("--csv", operations, given) if operations is not None else None
+    saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
+    table = check_file("--csv", operations, inputs) if operations is not None else None
     if target and (no_data or dry_run):
         raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")
     if report is not None and dry_run:

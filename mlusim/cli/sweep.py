@@ -35,14 +35,14 @@ class SweepGroup(OperatorGroup):
         """As click does it; the value of `--kernel` becomes the first word."""
         for place, word in enumerate(args):
             if word == "--kernel" and place + 1 < len(args):
-                given, rest = args[place + 1], [*args[:place], *args[place + 2 :]]
+                kernel_name, rest = args[place + 1], [*args[:place], *args[place + 2 :]]
             elif word.startswith("--kernel="):
-                given, rest = word.partition("=")[2], [*args[:place], *args[place + 1 :]]
+                kernel_name, rest = word.partition("=")[2], [*args[:place], *args[place + 1 :]]
             else:
                 continue
-            if not is_kernel(given):
-                raise InputError(f"--kernel {given}: name a file and a function in it, as in kernels.py:add")
-            return super().parse_args(ctx, [given, *rest])
+            if not is_kernel(kernel_name):
+                raise InputError(f"--kernel {kernel_name}: name a file and a function in it, as in kernels.py:add")
+            return super().parse_args(ctx, [kernel_name, *rest])
         return super().parse_args(ctx, args)
 
 
@@ -79,10 +79,10 @@ _NEEDS = dict.fromkeys(("reverse", "flip"), " --axis -1") | {
 _OF_KERNELS = ("arg", "settings", "theory_ops", "dim", "kind")
 
 
-def make_sweep_kernel(given: str) -> click.Command:
+def make_sweep_kernel(kernel_name: str) -> click.Command:
     """`mlusim sweep FILE.py:KERNEL`."""
     axes = axis_options(operator=False)
-    own = [one for one in argument_options(given, several=True) if one.name in _OF_KERNELS]
+    own = [one for one in argument_options(kernel_name, several=True) if one.name in _OF_KERNELS]
     dtype = click.Option(
         ["--dtype", "element_type"],
         multiple=True,
@@ -97,7 +97,7 @@ def make_sweep_kernel(given: str) -> click.Command:
         "points.",
     )
     command = SectionedCommand(
-        given,
+        kernel_name,
         params=[*own, dtype, version, *axes, *run_options()],
         sections={
             "Kernel": (*_OF_KERNELS, "kernel_version"),
@@ -105,13 +105,13 @@ def make_sweep_kernel(given: str) -> click.Command:
             "Values to combine": ("shape", "element_type", "device"),
             **SECTIONS,
         },
-        callback=partial(_sweep_kernel, given),
+        callback=partial(_sweep_kernel, kernel_name),
         help="Sweep a kernel of your own, `async def f(core, x, ..., out)`: tensors without --arg are of the swept "
         "shape and type, the last one its output; or a plain function f(device, shape, dtype) that uploads and "
         "launches.\n\n\b\nExample:\n"
         "  mlusim sweep add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2",
     )
-    return with_compile_options(given, command)  # type: ignore[no-any-return]
+    return with_compile_options(kernel_name, command)  # type: ignore[no-any-return]
 
 
 _HELP = """\
@@ -142,16 +142,16 @@ def sweep(context: click.Context) -> None:
     help_if_alone(context)
 
 
-def _sweep_operator(command: Command, **given: Any) -> None:
+def _sweep_operator(command: Command, **options: Any) -> None:
     own = {
-        attribute.name: given.pop(attribute.name) for attribute in (*command.attributes, *command.example_attributes)
+        attribute.name: options.pop(attribute.name) for attribute in (*command.attributes, *command.example_attributes)
     }
     values = {name: _flat(value) for name, value in own.items()}
     values = {name: value for name, value in values.items() if value not in (None, [])}
-    types: list[Any] = _flat(given.pop("element_type"))
+    types: list[Any] = _flat(options.pop("element_type"))
     if types:
         values[command.data_option] = types
-    _sweep(command.name, values, **given)
+    _sweep(command.name, values, **options)
 
 
 def _sweep_kernel(
@@ -163,11 +163,11 @@ def _sweep_kernel(
     dim: Any,
     kind: str | None,
     theory_ops: int | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     from mlusim.explore.sources import kernel_of
 
-    kernel = named(kernel, given)
+    kernel = named(kernel, options)
     values: dict[str, Any] = {"dtype": _flat(element_type)} if element_type else {}
     values |= settings_of(kernel_of(kernel), settings)
     if dim:
@@ -177,10 +177,10 @@ def _sweep_kernel(
     if theory_ops is not None:
         values["theory_ops"] = theory_ops
     own = kernel_of(kernel).settings
-    for name, text in _pairs("--vary", given["vary"]):
+    for name, text in _pairs("--vary", options["vary"]):
         if name in own:
             raise InputError(f"--vary {name}={text}: {name} is a parameter of the kernel; write --set {name}={text}")
-    _sweep(kernel, values, nram_limit=None, strategy=(), arguments=arg, **given)
+    _sweep(kernel, values, nram_limit=None, strategy=(), arguments=arg, **options)
 
 
 def _flat(value: Any) -> Any:

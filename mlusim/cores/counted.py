@@ -176,16 +176,16 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     """Work out and check the addresses of a loop, from what is in NRAM now."""
     for view in (dst, src):
         check_view(name, view)
-    given = (row_numbers(name, dst_rows), row_numbers(name, src_rows))
-    if not rows_apart(dst, src, *given):
+    row_choices = (row_numbers(name, dst_rows), row_numbers(name, src_rows))
+    if not rows_apart(dst, src, *row_choices):
         check_apart(name, dst, src)
-    iterations = iterations_of(name, dst, src, *given)
+    iterations = iterations_of(name, dst, src, *row_choices)
     issuer.unit.apply_until(issuer.task.now_ps)
     rows: list[Indices | None] = []
     selected: Indices | None = None
     address = AddressInstructions()
     indices: list[View] = []
-    for view, wanted in zip((dst, src), given, strict=True):
+    for view, wanted in zip((dst, src), row_choices, strict=True):
         if isinstance(wanted, Addresses):
             if wanted.index is not None:
                 check_index(issuer, name, wanted.index)
@@ -209,12 +209,12 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
         if wanted is None or numbers_or_none is not None:
             check_rows(name, view, numbers_or_none, iterations)
         rows.append(numbers_or_none)
-    unread = any(isinstance(side, View) for side in given)
+    unread = any(isinstance(side, View) for side in row_choices)
     if selected is None:
         return Loop(iterations, iterations, rows[0], rows[1], address, tuple(indices), unread)
-    if isinstance(given[0], Addresses) and isinstance(given[1], Addresses):
+    if isinstance(row_choices[0], Addresses) and isinstance(row_choices[1], Addresses):
         raise OperandError(f"{name} by two addresses, one of them within a window: give row numbers for the other")
-    other = 1 if isinstance(given[0], Addresses) else 0
+    other = 1 if isinstance(row_choices[0], Addresses) else 0
     numbers_of_other = rows[other]
     rows[other] = selected if numbers_of_other is None else numbers_of_other[selected]
     return Loop(iterations, len(selected), rows[0], rows[1], address, tuple(indices), unread)

@@ -36,10 +36,10 @@ def check_calls(kernel: Any) -> None:
     todo: list[Any] = [kernel]
     known = set()
     while todo:
-        given = todo.pop()
-        while isinstance(given, partial):
-            given = given.func
-        function = unwrap(getattr(given, "__func__", given))
+        candidate = todo.pop()
+        while isinstance(candidate, partial):
+            candidate = candidate.func
+        function = unwrap(getattr(candidate, "__func__", candidate))
         if not isinstance(function, FunctionType) or function.__code__ in known:
             continue
         known.add(function.__code__)

@@ -116,10 +116,10 @@ def atomic(
     sources = tuple(value for value in (operand, compare) if isinstance(value, View))
     effect = None
     if issuer.has_data:
-        given = _values(name, operand, target.dtype)
+        values = _values(name, operand, target.dtype)
         expected = None if compare is None else _values(name, compare, target.dtype)
         before = register if old is None else old.typed()
-        effect = partial(_combine, operation, target.typed(), given, expected, before)
+        effect = partial(_combine, operation, target.typed(), values, expected, before)
     return _transfer(issuer, line, name, target, sources, effect, old=old, blocking=True)
 
 

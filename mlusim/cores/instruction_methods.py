@@ -95,8 +95,8 @@ class InstructionMethods:
             raise OperandError(
                 f"{name} of {src!r} to {dst!r}: it takes {source} to {target}; name the other conversion"
             )
-        given = (dst, src, rounding, position)
-        call(self.issuer, self.issuer.log.frame_line(_getframe(1)), INSTRUCTIONS["convert"], given, {})
+        values = (dst, src, rounding, position)
+        call(self.issuer, self.issuer.log.frame_line(_getframe(1)), INSTRUCTIONS["convert"], values, {})
 
     def atomic_cas(self, old: View, target: View, compare: Value, operand: Value) -> Any:
         """Target = operand where it holds `compare`; `old`, in NRAM, gets what it held. Await it."""

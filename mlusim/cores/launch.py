@@ -261,10 +261,10 @@ def grid_of(dim: Any) -> tuple[Any, ...]:
     """A grid from an integer or a sequence; what is neither is a grid of that alone, which `check_launch` refuses."""
     if isinstance(dim, int | np.integer) and not isinstance(dim, bool):
         return (int(dim), 1, 1)
-    given = as_tuple(dim)
-    if not isinstance(given, tuple):
+    extents = as_tuple(dim)
+    if not isinstance(extents, tuple):
         return (dim,)
-    return tuple(int(extent) if isinstance(extent, np.integer) else extent for extent in given)
+    return tuple(int(extent) if isinstance(extent, np.integer) else extent for extent in extents)
 
 
 def check_launch(
@@ -278,9 +278,9 @@ def check_launch(
     """Check a launch against the board; gives n of UNIONn, or 0 for BLOCK."""
     board = chip.board
     name = getattr(kernel, "__name__", repr(kernel))
-    given: Any = kernel
-    if inspect.iscoroutine(given):  # someone who calls the kernel has no type checker
-        given.close()
+    function: Any = kernel
+    if inspect.iscoroutine(function):  # someone who calls the kernel has no type checker
+        function.close()
         raise LaunchError(
             f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
         )

@@ -50,8 +50,8 @@ def by_offsets(
             f"__{name} exists from arch 592 on and {issuer.board.name} is arch {issuer.board.arch}: load the offsets "
             "with load_array and use memcpy_rows or scalar_copy"
         )
-    for given in (dst, src, offsets, *(() if mask is None else (mask,))):
-        check_view(name, given)
+    for side in (dst, src, offsets, *(() if mask is None else (mask,))):
+        check_view(name, side)
     if not is_integer(offsets.dtype) or not offsets.size:
         raise OperandError(f"{name} with offsets {offsets!r}: they are integers, one or more")
     if mask is not None and mask.size != offsets.size:

@@ -58,17 +58,17 @@ def row_bytes_of(name: str, view: View) -> int:
 
 def iterations_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
     """Turns of a loop. Raises `AccessError` where the sides differ or there is none, `CopyError` without rows."""
-    given = [_count_of(rows) for rows in (dst_rows, src_rows) if rows is not None]
+    counts = [_count_of(rows) for rows in (dst_rows, src_rows) if rows is not None]
     for view in (dst, src):
         if not view.shape:
             raise CopyError(f"{name} of {view!r}: it needs an axis of rows")
-    if not given:
-        given = [src.shape[0]]
-    if len(set(given)) > 1:
-        raise AccessError(f"{given[0]} destination and {given[1]} source indices: there must be as many of both")
-    if not given[0]:
+    if not counts:
+        counts = [src.shape[0]]
+    if len(set(counts)) > 1:
+        raise AccessError(f"{counts[0]} destination and {counts[1]} source indices: there must be as many of both")
+    if not counts[0]:
         raise AccessError(f"a loop of no copies from {src!r} to {dst!r}: guard it with `if`")
-    return given[0]
+    return counts[0]
 
 
 def _count_of(rows: Indices | Addresses | View) -> int:

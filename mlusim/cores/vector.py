@@ -51,7 +51,7 @@ _NUMBERS = 64
 
 
 def call(
-    issuer: Issuer, line: int, instruction: Instruction, given: Sequence[Any], named: Mapping[str, Any]
+    issuer: Issuer, line: int, instruction: Instruction, arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> Waiting | None:
     """Issue an instruction as a kernel calls it: operands and attributes in order, or by name.
 
@@ -59,27 +59,29 @@ def call(
     """
     if not (named or instruction.counts):
         # What was called like this before is bound and checked, where the operands lie excepted.
-        known = issuer.chip.vector_calls.get(call_key(instruction, given))
+        known = issuer.chip.vector_calls.get(call_key(instruction, arguments))
         if known is not None:
-            _issue(issuer, line, known, given[: len(instruction.operands)])
+            _issue(issuer, line, known, arguments[: len(instruction.operands)])
             return None
-    if instruction.to_register and len(given) == len(instruction.operands) - 1 and not named:
-        return issue_to_register(issuer, line, instruction, given)
-    operands, attributes = bind(instruction, given, named)
+    if instruction.to_register and len(arguments) == len(instruction.operands) - 1 and not named:
+        return issue_to_register(issuer, line, instruction, arguments)
+    operands, attributes = bind(instruction, arguments, named)
     if instruction.counts:
         return issue_and_count(issuer, line, instruction, operands, attributes)
     known = _known(issuer, instruction, operands, attributes)
     if not named:
-        issuer.chip.vector_calls[call_key(instruction, given)] = known
+        issuer.chip.vector_calls[call_key(instruction, arguments)] = known
     _issue(issuer, line, known, operands)
     return None
 
 
-def prepared(issuer: Issuer, line: int, instruction: Instruction, given: Sequence[Any]) -> Callable[[], None] | None:
+def prepared(
+    issuer: Issuer, line: int, instruction: Instruction, arguments: Sequence[Any]
+) -> Callable[[], None] | None:
     """A call to make again and again; None for one whose number goes to a register. Raises as `issue`."""
-    if instruction.counts or (instruction.to_register and len(given) == len(instruction.operands) - 1):
+    if instruction.counts or (instruction.to_register and len(arguments) == len(instruction.operands) - 1):
         return None
-    operands, attributes = bind(instruction, given, {})
+    operands, attributes = bind(instruction, arguments, {})
     known = _known(issuer, instruction, operands, attributes)
 
     def again() -> None:

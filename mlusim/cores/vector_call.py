@@ -119,20 +119,20 @@ class VectorCall:
             check_all_aligned(self.instruction, self.instruction.name, issuer.board, views)
 
 
-def call_key(instruction: Instruction, given: Sequence[Any]) -> tuple[Any, ...]:
+def call_key(instruction: Instruction, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """The key of a call: layouts of views, types of numbers, values of attributes.
 
-    `given` has every operand, then attributes.
+    `arguments` has every operand, then attributes.
     """
     operands = len(instruction.operands)
-    if len(given) == operands:
+    if len(arguments) == operands:
         try:
-            return (instruction.name, *map(_layout, given))
+            return (instruction.name, *map(_layout, arguments))
         except AttributeError:
             pass
-    key: list[Any] = [value.layout if value.__class__ is View else type(value) for value in given[:operands]]
+    key: list[Any] = [value.layout if value.__class__ is View else type(value) for value in arguments[:operands]]
     # What has no hash is never found again.
-    key += [(type(value), value if value.__hash__ is not None else object()) for value in given[operands:]]
+    key += [(type(value), value if value.__hash__ is not None else object()) for value in arguments[operands:]]
     return (instruction.name, *key)
 
 

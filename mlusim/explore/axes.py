@@ -73,8 +73,8 @@ def axes_of(  # noqa: PLR0913
         if "strategy" in kernel.settings and strategy is not None:
             own["strategy"], strategy = several(strategy), None
         if strategy is not None or nram_limit_bytes is not None:
-            given = "strategy" if strategy is not None else "nram_limit_bytes"
-            raise InputError(f"{given}: {name} is a function of your own, which no planner splits: leave it off")
+            which = "strategy" if strategy is not None else "nram_limit_bytes"
+            raise InputError(f"{which}: {name} is a function of your own, which no planner splits: leave it off")
         launch = {key: own.pop(key) for key in _LAUNCH if key in own}
         if "dim" in launch:
             launch["dim"] = [_grid(dim) for dim in launch["dim"]]
@@ -82,8 +82,8 @@ def axes_of(  # noqa: PLR0913
             check_operations(operations)
         of_the_launch = [key for key in launch if key != "theory_ops"]
         if of_the_launch and kernel.launches:
-            given = " and ".join(of_the_launch)
-            raise InputError(f"{given}: {name} launches its kernels itself: make it a setting of {name}")
+            which = " and ".join(of_the_launch)
+            raise InputError(f"{which}: {name} launches its kernels itself: make it a setting of {name}")
         unknown = [key for key in own if key not in kernel.settings]
         if unknown:
             has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"
@@ -142,10 +142,10 @@ def by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
     return operation.__name__.removesuffix("_forward")
 
 
-def _operator_options(command: Command, given: dict[str, list[Any]]) -> dict[str, list[Any]]:
+def _operator_options(command: Command, values: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Values of all options of an operator: those given, and the defaults of the others."""
-    several_values = set(given)
-    options = command.options(given)
+    several_values = set(values)
+    options = command.options(values)
     return {name: value if name in several_values else [value] for name, value in options.items()}
 
 

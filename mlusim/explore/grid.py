@@ -213,9 +213,9 @@ def several(value: Any) -> list[Any]:
 
 def boards_of(value: Any) -> list[Board]:
     """Boards by name, file or record; a text may list several, separated by commas."""
-    given = [part for one in several(value) for part in (one.split(",") if isinstance(one, str) else [one])]
+    texts = [part for one in several(value) for part in (one.split(",") if isinstance(one, str) else [one])]
     found: list[Board] = []
-    for one in given:
+    for one in texts:
         if not isinstance(one, str | Path | Board):
             raise BoardError(f"{one!r} is no board: name a preset or a TOML file, or pass a Board")
         record = board(one.strip() if isinstance(one, str) else one)
@@ -236,5 +236,5 @@ def board_parameter(name: str) -> type:
 
 def dtypes_of(value: Any) -> list[Any]:
     """Element types of an axis; a text may list several, separated by commas."""
-    given = [part for one in several(value) for part in (one.split(",") if isinstance(one, str) else [one])]
-    return several([dtype_of(part.strip() if isinstance(part, str) else part) for part in given])
+    texts = [part for one in several(value) for part in (one.split(",") if isinstance(one, str) else [one])]
+    return several([dtype_of(part.strip() if isinstance(part, str) else part) for part in texts])

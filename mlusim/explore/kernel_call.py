@@ -52,7 +52,7 @@ class KernelCall:
     def values(self, board: Board | None = None, *, data: bool = True) -> dict[str, Any]:
         """The arguments by parameter name: arrays, `Output`, numbers. Raises `InputError`."""
         kernel = self.kernel
-        given = assign(
+        arguments = assign(
             kernel.name,
             kernel.tensors,
             map(parse_argument, self.arguments),
@@ -61,7 +61,7 @@ class KernelCall:
             optional=tuple(kernel.settings),
             types=kernel.types,
         )
-        read = read_inputs(given, seed=self.seed, data=data, boards=[board] if board else [])
+        read = read_inputs(arguments, seed=self.seed, data=data, boards=[board] if board else [])
         parameters = list(inspect.signature(kernel.function).parameters.values())[1:]
         chosen = {**self.settings, **read}
         return {one.name: chosen.get(one.name, one.default) for one in parameters if one.kind not in VARIABLE}

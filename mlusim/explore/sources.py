@@ -113,23 +113,23 @@ class UserKernel:
             )
 
 
-def kernel_of(given: Function | str, version: str = "") -> UserKernel:
+def kernel_of(kernel: Function | str, version: str = "") -> UserKernel:
     """A user's function: itself, `file.py:function`, or `file.mlu:entry`, which is compiled.
 
     Raises `InputError` for a file that cannot be loaded, a function that is not in it, and one that cannot be called as
     a kernel (`async def`, first parameter the core) or as one that launches (parameters device, shape, dtype).
     """
-    if isinstance(given, str) and is_kernel_file(given):
-        function = kernel_of_file(given)
-        name, source = function.__name__, {"file": given.partition(f"{SUFFIX}:")[0].removesuffix(SUFFIX) + SUFFIX}
-    elif isinstance(given, str):
-        function, name, source = _from_file(given)
-    elif callable(given):
-        code = getattr(given, "__code__", None)
-        function, name = given, getattr(given, "__name__", type(given).__name__)
+    if isinstance(kernel, str) and is_kernel_file(kernel):
+        function = kernel_of_file(kernel)
+        name, source = function.__name__, {"file": kernel.partition(f"{SUFFIX}:")[0].removesuffix(SUFFIX) + SUFFIX}
+    elif isinstance(kernel, str):
+        function, name, source = _from_file(kernel)
+    elif callable(kernel):
+        code = getattr(kernel, "__code__", None)
+        function, name = kernel, getattr(kernel, "__name__", type(kernel).__name__)
         source = {"file": code.co_filename} if code else {}
     else:
-        raise InputError(f"{given!r} is neither the name of an operator nor a function")
+        raise InputError(f"{kernel!r} is neither the name of an operator nor a function")
     with beside(source["file"] if "text" in source else ""):
         found = _described(function, name, version, **source)
     _LOADED[found.sha256] = function
@@ -203,19 +203,19 @@ def described(kernel: Mapping[str, Any]) -> UserKernel:
     return _described(load(kernel), kernel["name"], kernel["version"], file=kernel["file"], text=kernel["text"])
 
 
-def function_of(given: str) -> Function:
+def function_of(kernel_name: str) -> Function:
     """Any function of `file.py:function`, such as a reference. Raises `InputError`."""
-    as_path(given)
-    return _from_file(given)[0]
+    as_path(kernel_name)
+    return _from_file(kernel_name)[0]
 
 
-def _from_file(given: str) -> tuple[Function, str, dict[str, str]]:
+def _from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
     """The function of `file.py:function`, or the kernel of a `file.py` that has one."""
-    file, colon, name = given.rpartition(":")
-    if given.endswith(".py"):
-        file, colon, name = given, ":", ""
-    if not colon or not file or not (name.isidentifier() or given.endswith(".py")):
-        raise InputError(f"{given}: name a file and a function in it, as in kernels.py:add")
+    file, colon, name = kernel_name.rpartition(":")
+    if kernel_name.endswith(".py"):
+        file, colon, name = kernel_name, ":", ""
+    if not colon or not file or not (name.isidentifier() or kernel_name.endswith(".py")):
+        raise InputError(f"{kernel_name}: name a file and a function in it, as in kernels.py:add")
     path = Path(file)
     try:
         text = read_text(path)

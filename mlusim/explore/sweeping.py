@@ -285,10 +285,10 @@ def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     """Number of the part from 0, and how many there are."""
     if shard is None:
         return 0, 1
-    given = as_tuple(shard)
-    if not isinstance(given, tuple) or len(given) != len(("part", "parts")):
+    numbers = as_tuple(shard)
+    if not isinstance(numbers, tuple) or len(numbers) != len(("part", "parts")):
         raise InputError(f"shard={shown(shard)}: give (part, parts), such as (1, 4)")
-    part, parts = (as_count("shard", one) for one in given)
+    part, parts = (as_count("shard", one) for one in numbers)
     if not 1 <= part <= parts:
         raise InputError(f"shard {part}/{parts}: parts are numbered from 1 to {parts}")
     return part - 1, parts

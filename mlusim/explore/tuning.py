@@ -169,7 +169,7 @@ def tune(  # noqa: PLR0913
     return _tuning(search, device)
 
 
-def _tune_kernel(axes: Axes, given: Any, device: Any, store: Store, runner: Runner, *, progress: bool) -> Tuning:
+def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Runner, *, progress: bool) -> Tuning:
     """Every combination of a kernel's settings and launches, the fastest first."""
     _check_single(axes, allowed=(*axes.options, *axes.launch))
     with runner as running, store as kept:
@@ -184,7 +184,7 @@ def _tune_kernel(axes: Axes, given: Any, device: Any, store: Store, runner: Runn
     tried.sort(key=lambda item: item[1]["time_ps"])
     best_point, best = tried[0]
     board = best_point.board
-    name = given if isinstance(given, str) else axes.operator
+    name = kernel if isinstance(kernel, str) else axes.operator
     compiled = compile_words(axes.kernel.function) if axes.kernel else []
     return Tuning(
         operator=axes.operator,

@@ -251,12 +251,12 @@ def assign(
 
 
 def read_inputs(
-    given: Mapping[str, Any], *, seed: int = 0, data: bool = True, boards: Iterable[Board] = ()
+    arguments: Mapping[str, Any], *, seed: int = 0, data: bool = True, boards: Iterable[Board] = ()
 ) -> dict[str, Any]:
     """The same with arrays in place of files and random inputs.
 
     Args:
-        given: from `assign`.
+        arguments: from `assign`.
         seed: of the random elements.
         data: False: random inputs have a size and no elements.
         boards: where they go, as for `Draw`.
@@ -275,4 +275,4 @@ def read_inputs(
             case _:
                 return value
 
-    return {name: read(name, value) for name, value in given.items()}
+    return {name: read(name, value) for name, value in arguments.items()}

@@ -65,8 +65,8 @@ class HostData:
     def of_launch(cls, kernel: Any, arguments: Sequence[Any], settings: Mapping[str, Any]) -> HostData:
         """The objects around a launch: what its kernel names, and arguments that are no tensors."""
         names = parameter_names(kernel, len(arguments))
-        given = {**dict(zip(names, arguments, strict=True)), **settings}
-        return cls(kernel, {name: value for name, value in given.items() if not isinstance(value, View)})
+        by_name = {**dict(zip(names, arguments, strict=True)), **settings}
+        return cls(kernel, {name: value for name, value in by_name.items() if not isinstance(value, View)})
 
     def find(self) -> list[Finding]:
         """Objects that changed and that the code reads, and variables of compiled kernels, each as a finding."""

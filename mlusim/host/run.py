@@ -27,12 +27,12 @@ class Uploaded(NamedTuple):
     """The arguments of a launch on a device.
 
     Attributes:
-        given: what the kernel is launched with.
+        arguments: what the kernel is launched with.
         inputs: the arrays among the arguments, by name.
         outputs: the tensors that it may write, by name.
     """
 
-    given: list[Any]
+    arguments: list[Any]
     inputs: dict[str, Array]
     outputs: dict[str, View]
 
@@ -84,10 +84,10 @@ def run(  # noqa: PLR0913
         uploaded = upload(on, names, arguments)
         if settings:
             _check_settings(kernel, names, settings)
-            bound = inspect.signature(kernel).bind_partial(None, *uploaded.given, **settings)
+            bound = inspect.signature(kernel).bind_partial(None, *uploaded.arguments, **settings)
             bound.apply_defaults()
-            uploaded = uploaded._replace(given=list(bound.args[1:]))
-        on.launch(kernel, *uploaded.given, dim=grid_of(dim), kind=kind)
+            uploaded = uploaded._replace(arguments=list(bound.args[1:]))
+        on.launch(kernel, *uploaded.arguments, dim=grid_of(dim), kind=kind)
         if check:
             on.watch_host_data()
         on.synchronize()
@@ -121,17 +121,17 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
     for name, argument in zip(names, arguments, strict=True):
         if isinstance(argument, Output):
             found.outputs[name] = argument.make(device, name)
-            found.given.append(found.outputs[name])
+            found.arguments.append(found.outputs[name])
         elif isinstance(argument, InOut):
             found.inputs[name] = np.array(as_array(name, argument.array))
             found.outputs[name] = device.upload(found.inputs[name], name, keep_data=True, writable=True)
-            found.given.append(found.outputs[name])
+            found.arguments.append(found.outputs[name])
         elif isinstance(argument, np.ndarray) or is_tensor(argument):
             argument = as_array(name, argument)  # noqa: PLW2901 - the same, as NumPy has it
             found.inputs[name] = argument
             # An array of one repeated element stands for a tensor whose values do not matter.
             real = any(argument.strides) or argument.size <= 1
-            found.given.append(device.upload(argument, name, keep_data=real))
+            found.arguments.append(device.upload(argument, name, keep_data=real))
         elif argument is Output or argument is InOut:
             raise InputError(f"{name} is the class {argument.__name__}: give Output(shape, dtype) or InOut(array)")
         elif isinstance(argument, View):
@@ -140,19 +140,19 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
                 "dtype); for a device with views of your own launch there, and call device.result() or device.verify()"
             )
         else:
-            found.given.append(argument)
+            found.arguments.append(argument)
     return found
 
 
-def _check_settings(kernel: Kernel, given: Sequence[str], settings: Mapping[str, Any]) -> None:
+def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any]) -> None:
     """Raise `TypeError`, as Python does for its own functions, where a kernel has no such parameter."""
     parameters = [*inspect.signature(kernel).parameters.values()][1:]
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         return
-    known = [one.name for one in parameters if one.name not in given and one.kind is not one.POSITIONAL_ONLY]
+    known = [one.name for one in parameters if one.name not in names and one.kind is not one.POSITIONAL_ONLY]
     name = getattr(kernel, "__name__", "the kernel")
     for setting in settings:
-        if setting in given:
+        if setting in names:
             raise TypeError(f"{name}: {setting} is given twice, in its place among the arguments and by name")
         if setting not in known:
             own = [one for one, what in inspect.signature(run).parameters.items() if what.kind is what.KEYWORD_ONLY]
@@ -161,11 +161,11 @@ def _check_settings(kernel: Kernel, given: Sequence[str], settings: Mapping[str,
             raise TypeError(f"{name} has no parameter {setting!r}: {near}{has}; mlusim.run has {', '.join(own)}")
 
 
-def tensor_facts(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+def tensor_facts(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Name, shape and element type of each array, for records of a run."""
     return [
         {"name": name, "shape": list(value.shape), "dtype": str(value.dtype)}
-        for name, value in given.items()
+        for name, value in arguments.items()
         if isinstance(value, np.ndarray)
     ]
 

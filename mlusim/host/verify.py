@@ -79,9 +79,9 @@ def verify(  # noqa: PLR0913
 
     def start() -> tuple[Device, Uploaded]:
         started = Device(board(device), data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
-        given = upload(started, parameter_names(kernel, len(arguments)), arguments)
-        started.launch(kernel, *given.given, dim=grid_of(dim), kind=kind)
-        return started, given
+        uploaded = upload(started, parameter_names(kernel, len(arguments)), arguments)
+        started.launch(kernel, *uploaded.arguments, dim=grid_of(dim), kind=kind)
+        return started, uploaded
 
     def again(time_ps: int) -> Mapping[int, Array]:
         # Each time on a fresh device.

@@ -36,7 +36,7 @@ async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, s
     settings = plan.parameters_as(BinsParameters)
     lookups, binning = settings.lookups, settings.binning
     tuples = index.reshape(*lookups.positions, lookups.columns)
-    given = src if lookups.aligned else src.reshape(lookups.positions)
+    values = src if lookups.aligned else src.reshape(lookups.positions)
     target = (0,) * x.ndim, x.shape
     reader = IndexTiles(core, index.dtype, binning.lookups_at_once, settings.index_arithmetic)
     loaded = core.nram.alloc(binning.lookups_at_once, x.dtype, "values")
@@ -44,7 +44,7 @@ async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, s
     chunks = [part[core.task_id :: core.task_dim].tolist() for part in binning.boxes(lookups)]
     for step, (first, low, high) in enumerate(zip(*chunks, strict=True)):
         start, stop = tuple(low), tuple(high)
-        source, origin = boxed(given, start, stop), boxed(tuples, start, stop)
+        source, origin = boxed(values, start, stop), boxed(tuples, start, stop)
         tile = reader.load_async(origin)
         copy_box_async(core, front(loaded, source.shape), source)
         await core.sync_io()
@@ -81,11 +81,11 @@ async def scatter_regions(core: Core, x: View, index: View, src: View, out: View
     buffer = core.nram.alloc(binning.size, x.dtype, "region")
     lists = [_Updates(core, stored, binning.updates_at_once, x.dtype) for _ in range(2)]
     by_instruction = settings.method == INSTRUCTION
-    given, flat = x.reshape(-1), out.reshape(-1)
+    flat_x, flat = x.reshape(-1), out.reshape(-1)
     for tile in tiles:
         low, high = tile.start[0], tile.stop[0]
         region = buffer[: high - low]
-        core.memcpy_async(region, given[low:high])
+        core.memcpy_async(region, flat_x[low:high])
         number = low // binning.size
         bounds = await core.load_array(starts[:, number : number + 2])
         begins, counts = firsts + bounds[:, 0], bounds[:, 1] - bounds[:, 0]

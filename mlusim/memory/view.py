@@ -341,9 +341,9 @@ class Pointer:
         return f"<{dtype_name(self.dtype)}* into {self.allocation.name} ({self.memory.value}) at byte {self.offset}>"
 
 
-def _extents(given: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
+def _extents(shape: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
     """Extents or axes, given one by one or as one tuple."""
-    items: Any = given[0] if len(given) == 1 and isinstance(given[0], tuple | list) else given
+    items: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
     for item in items:
         if item.__class__ is not int:
             return tuple(as_index(item) for item in items)

@@ -154,11 +154,11 @@ def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tu
     yield size is None or size < 0, cnrtRet_t.cnrtErrorArgsInvalid, reason
 
     sides = _SIDES.get(direction) or (_side(dst), _side(src))
-    for given, name, side in zip((dst, src), ("dst", "src"), sides, strict=True):
+    for pointer, name, side in zip((dst, src), ("dst", "src"), sides, strict=True):
         fault_of = device_fault if side is _DEVICE else _host_fault
-        fault = fault_of(given, name, nbytes)
+        fault = fault_of(pointer, name, nbytes)
         yield fault, cnrtRet_t.cnrtErrorArgsInvalid, fault
-    devices = [given.device for given in (dst, src) if isinstance(given, DevicePointer)]
+    devices = [pointer.device for pointer in (dst, src) if isinstance(pointer, DevicePointer)]
     reason = "dst and src are memory of two boards: copy by way of the host"
     yield len({id(device) for device in devices}) > 1, cnrtRet_t.cnrtErrorArgsInvalid, reason
     reason = "the device is timing-only and computes no results to copy: make it with data=True"
@@ -194,34 +194,34 @@ def device_fault(pointer: Any, name: str, nbytes: int, device: Device | None = N
     return ""
 
 
-def _host_fault(given: Any, name: str, nbytes: int) -> str:
+def _host_fault(pointer: Any, name: str, nbytes: int) -> str:
     """Why an argument does not stand for `nbytes` of the host's memory; "" where it does."""
-    if isinstance(given, DevicePointer):
+    if isinstance(pointer, DevicePointer):
         return f"{name} is a device pointer, and the direction says memory of the host: correct the direction"
     try:
-        held = _bytes_of(given)
+        held = _bytes_of(pointer)
     except (AttributeError, BufferError, TypeError, ValueError):
-        return f"{name} is {_kind(given)}: pass a NumPy array in C order or a buffer (np.ascontiguousarray makes one)"
+        return f"{name} is {_kind(pointer)}: pass a NumPy array in C order or a buffer (np.ascontiguousarray makes one)"
     if held.size < nbytes:
         return f"{name} has {group_digits(held.size)} B and {group_digits(nbytes)} B are to be copied"
     return ""
 
 
-def _bytes_of(given: Any, nbytes: int | None = None) -> _Bytes:
+def _bytes_of(pointer: Any, nbytes: int | None = None) -> _Bytes:
     """The first bytes of a side that is in order."""
-    if isinstance(given, DevicePointer):
-        held = given.allocation.bytes()[given.offset :]
-    elif isinstance(given, np.ndarray):
-        if not given.flags.c_contiguous:
+    if isinstance(pointer, DevicePointer):
+        held = pointer.allocation.bytes()[pointer.offset :]
+    elif isinstance(pointer, np.ndarray):
+        if not pointer.flags.c_contiguous:
             raise ValueError("its bytes are not in C order")
-        held = given.reshape(-1).view(np.uint8)
+        held = pointer.reshape(-1).view(np.uint8)
     else:
-        held = np.frombuffer(memoryview(given).cast("B"), np.uint8)
+        held = np.frombuffer(memoryview(pointer).cast("B"), np.uint8)
     return held[:nbytes]
 
 
-def _side(given: Any) -> str:
-    return _DEVICE if isinstance(given, DevicePointer) else _HOST
+def _side(pointer: Any) -> str:
+    return _DEVICE if isinstance(pointer, DevicePointer) else _HOST
 
 
 def _size(nbytes: Any) -> int | None:
@@ -231,9 +231,9 @@ def _size(nbytes: Any) -> int | None:
         return None
 
 
-def _kind(given: Any) -> str:
+def _kind(pointer: Any) -> str:
     """A description of an argument for a message."""
-    if given is None:
+    if pointer is None:
         return "NULL"
-    memory = ", memory of the host" if isinstance(given, np.ndarray | bytes | bytearray | memoryview) else ""
-    return f"of type {type(given).__name__}{memory}"
+    memory = ", memory of the host" if isinstance(pointer, np.ndarray | bytes | bytearray | memoryview) else ""
+    return f"of type {type(pointer).__name__}{memory}"

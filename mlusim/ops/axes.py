@@ -35,13 +35,13 @@ def normal_axes(operator: str, argument: str, axes: Any, rank: int) -> tuple[int
 
     Raises `InputError` as `normal_axis`, and for an axis that is given twice.
     """
-    given = tuple(axes) if isinstance(axes, Iterable) and not isinstance(axes, str) else (axes,)
-    normal = tuple(normal_axis(operator, argument, axis, rank) for axis in given)
+    requested = tuple(axes) if isinstance(axes, Iterable) and not isinstance(axes, str) else (axes,)
+    normal = tuple(normal_axis(operator, argument, axis, rank) for axis in requested)
     for axis in normal:
         if normal.count(axis) > 1:
-            same = [given[position] for position, other in enumerate(normal) if other == axis]
+            same = [requested[position] for position, other in enumerate(normal) if other == axis]
             raise InputError(
-                f"{operator}: {argument}={list(given)} names axis {axis} of a tensor of rank {rank} {len(same)} times, "
-                f"as {' and '.join(map(str, same))}: give each axis once"
+                f"{operator}: {argument}={list(requested)} names axis {axis} of a tensor of rank {rank} {len(same)} "
+                f"times, as {' and '.join(map(str, same))}: give each axis once"
             )
     return normal

@@ -70,17 +70,17 @@ class Command:
         """The values of the example inputs, in words."""
         return self.operators[0].example_attributes
 
-    def options(self, given: Options) -> dict[str, Any]:
+    def options(self, values: Options) -> dict[str, Any]:
         """All options by name, from those given. Raises `InputError` for others, and for one that is missing."""
         known = {one.name: one for one in (*self.attributes, *self.example_attributes)}
-        for name in given:
+        for name in values:
             if name not in known:
                 has = f"it has {', '.join(known)}" if known else "it has none"
                 raise InputError(f"{name}: {self.name} has no such option; {nearest(name, known)}{has}")
         for name, attribute in known.items():
-            if attribute.required and name not in given:
+            if attribute.required and name not in values:
                 raise InputError(f"{name}: {self.name} needs it; give a value, or a list of them to sweep")
-        return {name: given.get(name, attribute.default) for name, attribute in known.items()}
+        return {name: values.get(name, attribute.default) for name, attribute in known.items()}
 
     def choose(self, options: Options) -> Chosen:
         """The operator and its attributes for the options given. Raises `InputError` for those that do not fit."""
@@ -93,8 +93,8 @@ class Command:
                     raise InputError(
                         f"{flag_of(attribute.name)} {value} without {flag}: only {operator.name} takes it; add {flag}"
                     )
-        given = {one.name: options[one.name] for one in chosen.attributes if options[one.name] is not None}
-        return chosen, chosen.complete(given)
+        attributes = {one.name: options[one.name] for one in chosen.attributes if options[one.name] is not None}
+        return chosen, chosen.complete(attributes)
 
     def example(self, draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
         """Inputs of a shape and element type, for the options given."""

@@ -145,7 +145,7 @@ def run(
 
     def launched(dry: bool) -> tuple[Device, View]:  # noqa: FBT001
         device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations, dry=dry)
-        inputs = [device.upload(given.array, given.name, keep_data=given.keep_data) for given in call.inputs]
+        inputs = [device.upload(value.array, value.name, keep_data=value.keep_data) for value in call.inputs]
         output = call.view(inputs[0]) if call.view else device.alloc(plan.output_shape, call.output_dtype)
         spaces = launch(device, call, inputs, output)
         device.synchronize()

@@ -99,9 +99,9 @@ class Operator:
         check_choice("strategy", name, self.strategies)
         return name
 
-    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes of a call from those given. Raises `InputError`, see `schema.complete`."""
-        return complete(self.name, self.attributes, given)
+        return complete(self.name, self.attributes, values)
 
     def planned(
         self, board: Board, strategy: str, *tensors: Tensor, nram_limit_bytes: int | None = None, **attributes: Any
@@ -270,9 +270,9 @@ def _limited(board: Board, nram_limit_bytes: int) -> Board:
     return board.replace(nram_reserved_bytes=board.nram_bytes - nram_limit_bytes)
 
 
-def tensor_of(given: Input) -> Tensor:
+def tensor_of(value: Input) -> Tensor:
     """Name, shape and element type of an input. Raises `InputError` for an element type the board has not."""
-    return Tensor(given.name, given.array.shape, dtype_of(given.array.dtype))
+    return Tensor(value.name, value.array.shape, dtype_of(value.array.dtype))
 
 
 def apply_on_device(  # noqa: PLR0913
@@ -312,7 +312,7 @@ def apply_on_device(  # noqa: PLR0913
     call = operator.prepared(device.board, chosen, *inputs, nram_limit_bytes=nram_limit_bytes, **attributes)
     plan = call.plan
     # A prepared call may have merged or split axes; the bytes are the same.
-    views = [view.reshape(given.array.shape) for given, (_, view) in zip(call.inputs, tensors, strict=True)]
+    views = [view.reshape(value.array.shape) for value, (_, view) in zip(call.inputs, tensors, strict=True)]
     operands = [Operand(name, view, read_only=True) for (name, _), view in zip(tensors, views, strict=True)]
     first_record, number = len(device.log), len(device.log.launches)
     if call.view:

@@ -92,20 +92,20 @@ class Attribute:
         return value
 
 
-def complete(operator: str, attributes: Iterable[Attribute], given: Options) -> dict[str, Any]:
+def complete(operator: str, attributes: Iterable[Attribute], values: Options) -> dict[str, Any]:
     """The attributes of a call: those given, each taken, and the defaults of the others.
 
     Raises `InputError` for an attribute that the operator does not have, and for one that is missing.
     """
     known = {attribute.name: attribute for attribute in attributes}
-    for name in given:
+    for name in values:
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise InputError(f"{operator} has no attribute {name!r}: {nearest(name, known)}{has}")
     found = {}
     for name, attribute in known.items():
-        if name in given:
-            found[name] = attribute.taken(given[name])
+        if name in values:
+            found[name] = attribute.taken(values[name])
         elif attribute.required:
             raise InputError(f"{operator}: {name} is missing: {attribute.help}")
         else:

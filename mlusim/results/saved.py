@@ -287,8 +287,8 @@ def _board_of(values: dict[str, Any]) -> Board:
         base = find_preset(_STAND_IN)
     missing = _ADDED - set(values)
     sources = dict.fromkeys(missing, "ASSUMED: not in the saved run, which an earlier version wrote")
-    given = {name: value for name, value in values.items() if name != "sources"}
-    return Board(sources={**values["sources"], **sources}, **{name: getattr(base, name) for name in missing}, **given)
+    fields = {name: value for name, value in values.items() if name != "sources"}
+    return Board(sources={**values["sources"], **sources}, **{name: getattr(base, name) for name in missing}, **fields)
 
 
 def _plan_values(plan: Plan, board: Board, arrays: dict[str, Array]) -> dict[str, Any]:

@@ -114,28 +114,28 @@ class Cells:
 
     def count(self, weight: Any = True) -> Integers:  # noqa: FBT002
         """By cell, the sum of the weights of the accesses that touch it; a weight is a number or one by access."""
-        given = np.broadcast_to(np.asarray(weight), (self.accesses,))
+        values = np.broadcast_to(np.asarray(weight), (self.accesses,))
         if self._step:
-            return self._count_on_grid(given)
+            return self._count_on_grid(values)
         first, last, weights = self.first, self.last, None
-        if given.dtype == bool:
-            if not given.all():
-                chosen = given[self.row]
+        if values.dtype == bool:
+            if not values.all():
+                chosen = values[self.row]
                 first, last = first[chosen], last[chosen]
         else:
             # Whole numbers in float64, exact to 2**53.
-            weights = given[self.row]
+            weights = values[self.row]
         size = len(self.cuts)
         steps = np.bincount(first, weights, size) - np.bincount(last, weights, size)
         return np.cumsum(steps)[:-1].astype(np.int64)
 
-    def _count_on_grid(self, given: Any) -> Integers:
+    def _count_on_grid(self, values: Any) -> Integers:
         """As `count`: what is added where a segment begins and taken off where it ends, summed up in place."""
         some, step = self._table, self._step
-        rows = np.flatnonzero(given)
+        rows = np.flatnonzero(values)
         if not len(rows):
             return np.zeros(len(self), np.int64)
-        large = given.dtype != bool and int(np.abs(given[rows]).max()) * len(rows) >= 1 << 31
+        large = values.dtype != bool and int(np.abs(values[rows]).max()) * len(rows) >= 1 << 31
         steps = np.zeros(len(self) + 1, np.int64 if large else np.int32)
         ones: list[tuple[Rows, Integers]] = []
         rows = rows[np.argsort(some.geometry[rows], kind="stable")]
@@ -143,9 +143,9 @@ class Cells:
         for mine in np.split(rows, np.flatnonzero(number[1:] != number[:-1]) + 1) if len(rows) else []:
             geometry = some.geometries[int(some.geometry[mine[0]])]
             offsets = some.offset[mine] // step
-            weights = given[mine].astype(steps.dtype)
+            weights = values[mine].astype(steps.dtype)
             if isinstance(geometry, Rows) and geometry.apart:
-                if geometry.row_bytes == step and given.dtype == bool:
+                if geometry.row_bytes == step and values.dtype == bool:
                     ones.append((geometry, offsets))
                     continue
                 for offset, one in zip(offsets.tolist(), weights.tolist(), strict=True):

@@ -61,8 +61,8 @@ class Coverage:
             if allocation.task != NONE or not allocation.nbytes or not self.log.launches:
                 continue
             some = np.flatnonzero(self.accesses.alloc == identity)
-            given = identity in self.log.windows and is_output(allocation) and identity not in self.log.host_writes
-            if not len(some) and identity != output and not given:
+            passed = identity in self.log.windows and is_output(allocation) and identity not in self.log.host_writes
+            if not len(some) and identity != output and not passed:
                 use = untouched(allocation)
             else:
                 use, more = self._tensor(identity, allocation, some, self.plan if identity == output else None)
@@ -155,12 +155,12 @@ class Coverage:
     def _windows(self, identity: int) -> Accesses:
         """The parts of a tensor that launches were given, where none was given all of it."""
         geometries, offsets = [], []
-        given = self.log.windows.get(identity, set())
+        windows = self.log.windows.get(identity, set())
         nbytes = self.log.allocations[identity].nbytes
         whole = any(
-            math.prod(self.log.boxes[code].shape) * self.log.boxes[code].itemsize >= nbytes for _, code in given
+            math.prod(self.log.boxes[code].shape) * self.log.boxes[code].itemsize >= nbytes for _, code in windows
         )
-        for offset, code in () if whole else sorted(given):
+        for offset, code in () if whole else sorted(windows):
             geometry = geometry_of(self.log.boxes[code])
             if geometry is not None:
                 geometries.append(geometry)

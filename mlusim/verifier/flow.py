@@ -234,8 +234,8 @@ class Flow:
         box = self._log.boxes[dst[2]]
         size = int(np.prod(box.shape, dtype=np.int64))
         held = self._elements(dst)
-        given = [one for one in map(self._elements, sources) if one is not None]
-        combined = given if name.endswith("_exch") or held is None else [held, *given]
+        operands = [one for one in map(self._elements, sources) if one is not None]
+        combined = operands if name.endswith("_exch") or held is None else [held, *operands]
         before = np.zeros(size, np.int32) if held is None else held.reshape(-1).copy()
         result: Any = 0
         if combined:
@@ -246,9 +246,9 @@ class Flow:
 
     def _reshaped(self, source: tuple[int, ...], box: Box) -> Any:
         """Marks of a copy between element sizes, by element of the destination: those of any of its bytes."""
-        given = self._bytes(source)
-        assert given is not None  # noqa: S101 - it is marked
-        flat = given.reshape(-1)
+        values = self._bytes(source)
+        assert values is not None  # noqa: S101 - it is marked
+        flat = values.reshape(-1)
         size = int(np.prod(box.shape, dtype=np.int64))
         if flat.size == size * box.itemsize:
             return flat.reshape(*box.shape, box.itemsize).max(axis=-1)
@@ -258,18 +258,18 @@ class Flow:
         kept = self._log.addresses.get(record, {})
         if "unknown" in kept:
             return
-        given = self._elements(src)
+        values = self._elements(src)
         to_rows, from_rows = kept.get("dst"), kept.get("src")
         count = min((len(rows) for rows in (to_rows, from_rows) if rows is not None), default=NONE)
         box = self._log.boxes[dst[2]]
         row_bytes = box.itemsize * int(np.prod(box.shape[1:], dtype=np.int64))
         if count == NONE:
             count = int(self._columns["bytes_requested"][record]) // max(row_bytes, 1)
-        if given is None and dst[0] not in self._marks:
+        if values is None and dst[0] not in self._marks:
             return
         lines: Any = 0
-        if given is not None:
-            lines = given.reshape(len(given), -1)[slice(0, count) if from_rows is None else from_rows[:count]]
+        if values is not None:
+            lines = values.reshape(len(values), -1)[slice(0, count) if from_rows is None else from_rows[:count]]
         marked = bool(np.any(lines))
         if not marked and dst[0] not in self._marks:
             return

@@ -129,12 +129,12 @@ class Handshakes:
             return place
         accesses, order = self._accesses, self._order
         rows = np.flatnonzero(accesses.alloc == old[0][0])
-        given = rows[(accesses.record[rows] == record) & accesses.write[rows]]
-        if not len(given):
+        written = rows[(accesses.record[rows] == record) & accesses.write[rows]]
+        if not len(written):
             return NONE
         places = order.place[accesses.record[rows]]
         later = (places > place) & (order.task[places] == order.task[place])
-        later &= (accesses.low[rows] < accesses.high[given[0]]) & (accesses.high[rows] > accesses.low[given[0]])
+        later &= (accesses.low[rows] < accesses.high[written[0]]) & (accesses.high[rows] > accesses.low[written[0]])
         mine = rows[later]
         for row in mine[np.argsort(order.place[accesses.record[mine]], kind="stable")].tolist():
             if accesses.write[row]:

@@ -80,17 +80,17 @@ class Form:
         Returns the shape of each operand by its name (a number itself, where one stands in for the pointer), and the
         attributes. Raises `OperandError` for a count that is no positive integer.
         """
-        given = dict(zip((argument.name for argument in self.arguments), values, strict=False))
+        by_name = dict(zip((argument.name for argument in self.arguments), values, strict=False))
         numbers: dict[str, Any] = {}
         for argument in self.arguments:
             if argument.shape is None or argument.name not in itemsizes:
-                numbers[argument.name] = given.get(argument.name, argument.default)
+                numbers[argument.name] = by_name.get(argument.name, argument.default)
         shapes: dict[str, Any] = {}
         for argument in self.arguments:
             if argument.shape is None:
                 continue
             if argument.name not in itemsizes:
-                shapes[argument.name] = given[argument.name]
+                shapes[argument.name] = by_name[argument.name]
                 continue
             environment = {**numbers, "itemsize": itemsizes[argument.name]}
             shapes[argument.name] = tuple(evaluate(expression, environment) for expression in argument.shape)

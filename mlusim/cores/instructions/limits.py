@@ -30,16 +30,16 @@ ALIGNED_SIZE_BYTES = 128
 
 
 def bind(
-    instruction: Instruction, given: Sequence[Any], named: Mapping[str, Any]
+    instruction: Instruction, arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> tuple[tuple[Value, ...], dict[str, Any]]:
     """Sort the arguments of a call into operands and attributes.
 
     Raises `OperandError` for an argument too many, a missing or unknown one, or a view where a number belongs.
     """
     names = [operand.name for operand in instruction.operands] + list(instruction.attributes)
-    if len(given) > len(names):
-        raise OperandError(f"{instruction.signature} takes {len(names)} arguments, not {len(given)}")
-    values = dict(zip(names, given, strict=False))
+    if len(arguments) > len(names):
+        raise OperandError(f"{instruction.signature} takes {len(names)} arguments, not {len(arguments)}")
+    values = dict(zip(names, arguments, strict=False))
     for name, value in named.items():
         if name not in names or name in values:
             problem = "twice" if name in values else "that it has not"

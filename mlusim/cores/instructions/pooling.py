@@ -221,7 +221,7 @@ SRC = Operand("src")
 
 
 def _pool(name: str, summary: str, compute: Callable[..., None], **more: Any) -> Instruction:
-    given: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "forms": (_STRIDED, _PLAIN),
         "attributes": _WINDOW,
         "defaults": _DEFAULTS,
@@ -238,7 +238,7 @@ def _pool(name: str, summary: str, compute: Callable[..., None], **more: Any) ->
         intrinsics=(f"__bang_{name}",),
         cost=window,
         count=_window_size,
-        **(given | more),
+        **(attributes | more),
     )
 
 
