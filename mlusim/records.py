@@ -289,8 +289,8 @@ class Records:
 
     def __getstate__(self) -> dict[str, Any]:
         views = ("_bytes", "_quads", "_longs")
-        kept = {name: value for name, value in vars(self).items() if name not in views}
-        return kept | {"_rows": self._rows[: max(self.count, 1)].copy(), "_file": None, "_map": None}
+        own = {name: value for name, value in vars(self).items() if name not in views}
+        return own | {"_rows": self._rows[: max(self.count, 1)].copy(), "_file": None, "_map": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

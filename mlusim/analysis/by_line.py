@@ -51,10 +51,10 @@ def _spent(records: Records) -> Integers:
     causes = list(CAUSES)
     covered = no_intervals()
     for layer in layers(records):
-        kept = layer.track < cores
-        track, line = layer.track[kept], layer.line[kept]
-        start, stop = np.clip(layer.start_ps[kept], low, high), np.clip(layer.stop_ps[kept], low, high)
-        own = _first_come(layer.start_ps[kept], track, start, stop, low, high)
+        of_cores = layer.track < cores
+        track, line = layer.track[of_cores], layer.line[of_cores]
+        start, stop = np.clip(layer.start_ps[of_cores], low, high), np.clip(layer.stop_ps[of_cores], low, high)
+        own = _first_come(layer.start_ps[of_cores], track, start, stop, low, high)
         own_ps = stop - own - _overlap(covered, track, own, stop, low, high)
         some = stop > own
         np.add.at(spent[:, causes.index(layer.cause)], line[some], own_ps[some])

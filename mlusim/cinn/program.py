@@ -180,9 +180,9 @@ class _Run:
         """Give back the memory of which no variable is used after this position."""
         over = [variable for variable in self._views if self._last_use[variable] <= position]
         views = {view.allocation: view for view in map(self._views.pop, over)}
-        kept = {view.allocation for view in self._views.values()}
+        needed = {view.allocation for view in self._views.values()}
         for allocation, view in views.items():
-            if allocation not in kept:
+            if allocation not in needed:
                 self._device.free(view)
 
     def _check_values(self, instruction: Instruction) -> None:

@@ -184,8 +184,8 @@ class Store:
         try:
             base.execute("BEGIN IMMEDIATE")
             before = base.execute(f"{_SELECT} WHERE key = ?", (key,)).fetchone()
-            kept = before is not None and before[1] == DONE.encode() and _is_good(before)
-            if not kept:
+            intact = before is not None and before[1] == DONE.encode() and _is_good(before)
+            if not intact:
                 base.execute(_INSERT, (*values, _checksum(values)))
             base.execute("COMMIT")
         except sqlite3.DatabaseError as error:

@@ -172,8 +172,8 @@ def tune(  # noqa: PLR0913
 def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Runner, *, progress: bool) -> Tuning:
     """Every combination of a kernel's settings and launches, the fastest first."""
     _check_single(axes, allowed=(*axes.options, *axes.launch))
-    with runner as running, store as kept:
-        found = run_axes(axes, kept, running, progress=progress)
+    with runner as running, store as opened:
+        found = run_axes(axes, opened, running, progress=progress)
     tried = [
         (point, row)
         for point, row in zip(axes.points(), found.rows, strict=True)

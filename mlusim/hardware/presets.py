@@ -184,21 +184,21 @@ _ALL: _Layer = {
     **_from("ASSUMED: as wide as the core's port to DRAM", core_sram_bandwidth_bytes_per_s=_PerCycle(64)),
     **_from("ASSUMED: a hundred cycles, as a scalar access to GDRAM at its fastest", sram_latency_ps=100 * PS_PER_NS),
     **_from("ASSUMED: as wide as the vector pipe", move_bytes_per_cycle=128),
-    **_from("ASSUMED: as a vector instruction", move_startup_cycles=64),
+    **_from("ASSUMED: as a vector instruction", move_startup_cycles=30),
     **_from("G: 5.3, 128 B in a cycle and never less", "mlu370", vector_bytes_per_cycle=128),
     **_from(
-        "ASSUMED: two thirds of what is left in hardsigmoid-290-4 (114 cycles for each of 8 instructions) and in "
-        "rows-4KB-590h8 (some 85), because waiting and issue are in there too",
-        vector_startup_cycles=64,
+        "ASSUMED: the geometric mean of 8 cycles, a short pipeline, and 114, which hardsigmoid-290-4 leaves for each "
+        "instruction with waiting and issue in it",
+        vector_startup_cycles=30,
     ),
     **_from(
-        "ASSUMED: the longer of the two readings of log1p-590h8; the loads of rows of 4 and 8 KB agree",
+        "ASSUMED: the longer of the two readings of log1p-590h8",
         vector_log_cycles=20,
     ),
     **_from("ASSUMED: as a logarithm", vector_exp_cycles=20, vector_trig_cycles=20),
     **_from("ASSUMED: half a logarithm", vector_divide_cycles=10, vector_root_cycles=10),
     **_from("ASSUMED: a table's look-up and one multiply-add, two passes each", vector_activation_cycles=4),
-    **_from("ASSUMED: as a vector instruction", tensor_startup_cycles=64),
+    **_from("ASSUMED: as a vector instruction", tensor_startup_cycles=30),
     **_from("ASSUMED: as MLU370 in matmul-pipe3-370x8", tensor_efficiency=0.78),
     **_from("G: 5.3, scalar add and subtract", "mlu370", scalar_add_cycles=2),
     **_from("G: 5.3, ordinary operations take 1 to 3 cycles; the longest", "mlu370", scalar_op_cycles=3),

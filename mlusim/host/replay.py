@@ -311,17 +311,17 @@ class Replay:
         job_ends = _job_ends(log, self._device.board.cores_per_cluster)
         host = _HostTimes(old, times)
         for identity, record in enumerate(old.allocations):
-            kept = log.allocations[identity]
+            allocation = log.allocations[identity]
             if record.task == NONE:
                 start, end = host.of(record.start_ps), host.of(record.end_ps)
                 log.allocations[identity] = replace(
                     record, memory_name=self._chip.gdram.name, start_ps=start, end_ps=end
                 )
             elif record.memory == MemoryKind.SRAM.value:
-                log.allocations[identity] = replace(kept, end_ps=job_ends[kept.task])
+                log.allocations[identity] = replace(allocation, end_ps=job_ends[allocation.task])
             else:
-                end = self._freed.get(identity, log.tasks[kept.task].end_ps)
-                log.allocations[identity] = replace(kept, end_ps=end)
+                end = self._freed.get(identity, log.tasks[allocation.task].end_ps)
+                log.allocations[identity] = replace(allocation, end_ps=end)
 
 
 class _HostTimes:

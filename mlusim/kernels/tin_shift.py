@@ -97,18 +97,18 @@ async def tin_shift_row_chunks(core: Core, x: View, shifts: View, out: View, pla
     channels_per_group = channels // shifts.shape[1]
     buffer = core.nram.alloc(plan.nram_bytes // x.itemsize, x.dtype)
     always_clears = plan.parameters_as(ShiftParameters).clears == "buffer"
-    source, kept = 0, False
+    source, inside = 0, False
     for tile in plan.tiles_of(core.task_id):
         n, t, c, left = tile.start
         right = tile.stop[3]
         if left == 0:
             shift = sign * max(-time, min(await core.load(shifts[n, c // channels_per_group]), time))
             source = t - shift
-            kept = 0 <= source < time
-            if always_clears or not kept:
+            inside = 0 <= source < time
+            if always_clears or not inside:
                 core.write_zero(buffer)
         chunk = buffer[: right - left]
-        if kept:
+        if inside:
             await core.memcpy(chunk, x[n, source, c, left:right])
         await core.memcpy(out[n, t, c, left:right], chunk)
 
@@ -141,8 +141,8 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
             if core.board.needs_aligned_vectors:
                 await core.sync_compute()  # what is cleared may reach into rows that the load fills
         if first < last:
-            kept = x[n, source + first : source + last, c : c + 1, left:right]
-            core.memcpy_async(block[first:last], kept)
+            rows_of_x = x[n, source + first : source + last, c : c + 1, left:right]
+            core.memcpy_async(block[first:last], rows_of_x)
         loaded = (out[n, begin:end, c : c + 1, left:right], block)
     if loaded:
         await core.memcpy(*loaded)

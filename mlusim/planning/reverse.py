@@ -176,12 +176,12 @@ def _plan(
 def _without_repeats(candidates: list[_Candidate]) -> list[_Candidate]:
     """Strategies that come to the same on this tensor are one: the first."""
     seen: dict[tuple[object, ...], str] = {}
-    kept = []
+    found = []
     for each in candidates:
         same = (each.split.cut, each.split.overlapped, each.split.means.segment, each.split.means.passes)
         if seen.setdefault(same, each.strategy) == each.strategy:
-            kept.append(each)
-    return kept
+            found.append(each)
+    return found
 
 
 def _buffers(means: Means, *, overlapped: bool) -> int:

@@ -328,10 +328,10 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
     for name in _RECORDS:
         tables[name] = _table_values(name, getattr(log, name), arrays)
     for key in ("dst", "src", "unknown"):
-        kept = [(record, sides[key]) for record, sides in sorted(log.addresses.items()) if key in sides]
-        counts = [(record, len(rows)) for record, rows in kept]
+        entries = [(record, sides[key]) for record, sides in sorted(log.addresses.items()) if key in sides]
+        counts = [(record, len(rows)) for record, rows in entries]
         arrays[f"log/addresses_{key}"] = np.array(counts, np.int64).reshape(-1, 2)
-        arrays[f"log/rows_{key}"] = np.concatenate([np.empty(0, np.int64), *(rows for _, rows in kept)])
+        arrays[f"log/rows_{key}"] = np.concatenate([np.empty(0, np.int64), *(rows for _, rows in entries)])
     arrays["log/loop_records"] = np.array(list(log.loops), np.int64)
     tables["loops"] = _table_values("loops", list(log.loops.values()), arrays)
     arrays["log/byte_copies"] = np.array(log.byte_copies, np.int64)

@@ -143,20 +143,20 @@ def planned(result: Result, board: Board) -> tuple[Plan | None, str]:
     plan, request = result.plan, result.request
     if plan is None:
         return None, ""
-    kept = replace(plan, board=board)
+    same_plan = replace(plan, board=board)
     operator = None if request is None else OPERATORS.get(request.operator)
     if request is None or operator is None:
-        return kept, ""
+        return same_plan, ""
     for name, (words, matters) in _FEATURES.items():
         if getattr(result.board, name) != getattr(board, name) and matters(result.log):
             with_it, without = (result.board, board) if getattr(result.board, name) else (board, result.board)
-            return kept, f"{words} on arch {with_it.arch}, and on arch {without.arch} not"
+            return same_plan, f"{words} on arch {with_it.arch}, and on arch {without.arch} not"
     try:
         new = _plan_again(operator, request, board)
     except (InputError, PlanError) as error:
-        return kept, f"it cannot be: {error.message}"
+        return same_plan, f"it cannot be: {error.message}"
     difference = _difference(plan, new)
-    return (kept, difference) if difference else (new, "")
+    return (same_plan, difference) if difference else (new, "")
 
 
 def _plan_again(operator: Operator, request: Request, board: Board) -> Plan:

@@ -6,6 +6,7 @@ NRAM, double buffered. It was written before any parameter was fitted. The other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -254,25 +255,40 @@ async def scalar_matmul_nram(core: Core, a: View, b: View, out: View, ordinary: 
     await core.memcpy(out, buffers[2])
 
 
-async def row_loads(core: Core, x: View, out: View, lengths: Sequence[int]) -> None:
-    """Program (v, s): `lengths[s]` iterations of a blocking row load, compare and select, add, log, max.
+async def row_loads(core: Core, x: View, lengths: View, out: View, width: int) -> None:
+    """Program (v, s): `lengths[s]` iterations of a blocking load of `width` columns, compare, select, add, log, max.
 
-    Compare and select are two instructions.
+    The source is a Triton kernel, which reads its length and adds up those before it. In triton-linalg, Cambricon's
+    front end, a masked load is a copy and a pad: a fill with the value beside the mask, and a copy within NRAM; a
+    select takes two tensors. How the back end selects is not public. Kernels of mlu-ops make -1 or 0 of the 1.0 or 0.0
+    of a comparison, and take bits from one or the other by it; so does this.
     """
-    v, s = divmod(core.task_id, len(lengths))
-    width = out.shape[-1]
-    row, best, positive = (core.nram.alloc(width, x.dtype) for _ in range(3))
-    core.fill(best, 0)
-    first = sum(lengths[:s])
-    for row_number in range(lengths[s]):
-        await core.memcpy(row, x[first + row_number, v * width : (v + 1) * width])
+    v, s = divmod(core.task_id, lengths.size)
+    columns = slice(v * width, min((v + 1) * width, x.shape[1]))
+    count = columns.stop - columns.start
+    loaded, row, best, positive = (core.nram.alloc(width, x.dtype) for _ in range(4))
+    mask, other = (core.nram.alloc(width, "int32") for _ in range(2))
+    bits = row.view("int32")
+    rows = int(await core.load(lengths[s]))
+    first = sum([int(await core.load(lengths[before])) for before in range(s)])
+    core.fill(best, -math.inf)
+    core.fill(other, 0)
+    for row_number in range(first, first + rows):
+        await core.memcpy(loaded[:count], x[row_number, columns])
+        core.fill(row, -math.inf)
+        core.move(row[:count], loaded[:count])
         core.gt(positive, row, 0.0)
-        core.mul(row, row, positive)
+        core.convert(mask, positive, "rn")
+        core.mul(mask, mask, -1)
+        core.band(bits, bits, mask)
+        core.bnot(mask, mask)
+        core.band(mask, other, mask)
+        core.bor(bits, bits, mask)
         core.add(row, row, 1.0)
         core.log(row, row)
         core.maxequal(best, best, row)
         await core.sync()
-    await core.memcpy(out[s, v], best)
+    await core.memcpy(out[s, columns], best[:count])
 
 
 async def log1p(core: Core, x: View, out: View) -> None:

@@ -62,6 +62,16 @@ PARAMETERS = (
         why="cycles of a logarithm for each 128 B",
     ),
     Parameter(
+        fields=("vector_startup_cycles", "move_startup_cycles", "tensor_startup_cycles"),
+        low=8,
+        high=114,
+        step=1,
+        doubt=0.6,
+        known_on="mlu590-h8",
+        rests_on=("rows", "hardsigmoid-290-4"),
+        why="fixed part of an instruction of the vector pipe; taken over for copies inside a core and the tensor pipe",
+    ),
+    Parameter(
         fields=("kernel_start_ps",),
         low=50_000,
         high=1_200_000,

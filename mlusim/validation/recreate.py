@@ -181,14 +181,11 @@ def _log1p(row: Measurement, on: Board) -> Device:
 def _rows(row: Measurement, on: Board) -> Device:
     device = Device(on, data=False)
     programs = _tasks(row)
-    x_itemsize = np.dtype(row.dtype).itemsize
-    row_elements = 4096 // x_itemsize if "4KB" in row.name else 8192 // x_itemsize
-    width = programs // len(_SEQUENCES) * row_elements
-    # The last of a row's blocks is masked beyond the vocabulary; it is loaded whole here, 0.7 % more bytes.
-    x = _tensor(device, (sum(_SEQUENCES), width), row.dtype)
-    strided = View(x.allocation, 0, x.shape, (_VOCABULARY * x.itemsize, x.itemsize), x.dtype)
-    out = device.alloc((len(_SEQUENCES), width // row_elements, row_elements), row.dtype)
-    return _launch(device, kernels.row_loads, strided, out, _SEQUENCES, dim=programs, kind="BLOCK")
+    width = (4096 if "4KB" in row.name else 8192) // np.dtype(row.dtype).itemsize
+    x = _tensor(device, (sum(_SEQUENCES), _VOCABULARY), row.dtype)
+    lengths = device.upload(np.array(_SEQUENCES, np.int32), "sequence lengths", keep_data=True)
+    out = device.alloc((len(_SEQUENCES), _VOCABULARY), row.dtype)
+    return _launch(device, kernels.row_loads, x, lengths, out, width, dim=programs, kind="BLOCK")
 
 
 _RUNS: dict[str, Callable[[Measurement, Board], Device]] = {

@@ -159,18 +159,18 @@ def geometry_of(box: Box) -> Geometry | None:
             start += min(0, (count - 1) * stride)
             loops.append((abs(stride), count))
     run = box.itemsize
-    kept: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for stride, count in sorted(loops):
-        if not kept and stride <= run:
+        if not merged and stride <= run:
             run += (count - 1) * stride
-        elif kept and stride == kept[-1][0] * kept[-1][1]:
-            kept[-1] = (kept[-1][0] * count, kept[-1][1])
+        elif merged and stride == merged[-1][0] * merged[-1][1]:
+            merged[-1] = (merged[-1][0] * count, merged[-1][1])
         else:
-            kept.append((count, stride))
+            merged.append((count, stride))
     return Geometry(
         start,
         run,
-        tuple(kept),
+        tuple(merged),
         touched_bytes=math.prod(box.shape) * box.itemsize,
         elements=lambda: (element_starts(box), box.itemsize),
     )

@@ -52,23 +52,23 @@ def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pai
     Of the pairs of an operation with equal ones, at least the first.
     """
     # Nothing is written to an input.
-    kept = np.flatnonzero(~space.read_only[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
-    kept = kept[np.argsort(order.place[accesses.record[kept]], kind="stable")]
-    if not len(kept):
+    writable = np.flatnonzero(~space.read_only[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
+    writable = writable[np.argsort(order.place[accesses.record[writable]], kind="stable")]
+    if not len(writable):
         return
     # Places are by task: some tasks at a time keep the memory of long logs low.
-    task = order.task[order.place[accesses.record[kept]]]
-    ends = [*(np.flatnonzero(task[1:] != task[:-1]) + 1).tolist(), len(kept)]
+    task = order.task[order.place[accesses.record[writable]]]
+    ends = [*(np.flatnonzero(task[1:] != task[:-1]) + 1).tolist(), len(writable)]
     begin = 0
     for end in ends:
-        if end - begin >= _ROWS_AT_ONCE or end == len(kept):
-            yield from _within(order, accesses, space, kept[begin:end])
+        if end - begin >= _ROWS_AT_ONCE or end == len(writable):
+            yield from _within(order, accesses, space, writable[begin:end])
             begin = end
 
 
-def _within(order: Order, accesses: Accesses, space: Space, kept: Integers) -> Iterator[Pairs]:
+def _within(order: Order, accesses: Accesses, space: Space, writable: Integers) -> Iterator[Pairs]:
     """As `within_tasks`, for all rows of some tasks, in program order."""
-    some = accesses.where(kept)
+    some = accesses.where(writable)
     place = order.place[some.record]
     lane, done = order.lanes_of(some), order.done[place]
     mine = np.flatnonzero(np.isin(lane, list(ASYNCHRONOUS_LANES)) & (done > place))
@@ -81,7 +81,7 @@ def _within(order: Order, accesses: Accesses, space: Space, kept: Integers) -> I
     if int((last - first).sum()) > _WINDOWS * len(some) + FEW_PAIRS:
         found = _by_kind(order, some, space)
     for a, b in found:
-        yield kept[a], kept[b]
+        yield writable[a], writable[b]
 
 
 def _by_window(

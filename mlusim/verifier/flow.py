@@ -255,11 +255,11 @@ class Flow:
         return int(flat.max())
 
     def _rows(self, record: int, dst: tuple[int, ...], src: tuple[int, ...]) -> None:
-        kept = self._log.addresses.get(record, {})
-        if "unknown" in kept:
+        addresses = self._log.addresses.get(record, {})
+        if "unknown" in addresses:
             return
         values = self._elements(src)
-        to_rows, from_rows = kept.get("dst"), kept.get("src")
+        to_rows, from_rows = addresses.get("dst"), addresses.get("src")
         count = min((len(rows) for rows in (to_rows, from_rows) if rows is not None), default=NONE)
         box = self._log.boxes[dst[2]]
         row_bytes = box.itemsize * int(np.prod(box.shape[1:], dtype=np.int64))

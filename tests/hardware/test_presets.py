@@ -42,12 +42,12 @@ mlu590-m9dg   592        8     4  1850 2304    5120        0  512  512 2048     
 ASSUMED_EVERYWHERE = [
     *("gdram_bytes", "ldram_bytes_per_core"),
     *("dram_read_efficiency", "dram_strided_read_efficiency", "dram_strided_write_efficiency"),
-    *("dram_mixing_reach", "dram_share_spread", "tensor_startup_cycles"),
+    *("dram_mixing_reach", "dram_share_spread"),
     *(f"vector_{kind}_cycles" for kind in ("divide", "exp", "root", "trig", "activation")),
     *("core_read_bandwidth_bytes_per_s", "core_write_bandwidth_bytes_per_s", "memory_core_bandwidth_bytes_per_s"),
     *("dma_write_latency_ps", "dram_latency_growth"),
     *("sram_bandwidth_bytes_per_s", "core_sram_bandwidth_bytes_per_s", "sram_latency_ps"),
-    *("move_bytes_per_cycle", "move_startup_cycles", "vector_startup_cycles"),
+    "move_bytes_per_cycle",
     *("scalar_loop_cycles", "scalar_sram_cycles", "issue_cycles"),
     *("kernel_end_ps", "core_start_skew_ps", "cluster_barrier_ps", "union_barrier_ps"),
 ]
@@ -55,7 +55,10 @@ ASSUMED_EVERYWHERE = [
 PORTS_OF_CLUSTERS = ["cluster_read_bandwidth_bytes_per_s", "cluster_write_bandwidth_bytes_per_s"]
 # Fitted to measurements of one board, or of one family.
 FITTED_ON_M9 = ["kernel_start_ps", "cluster_start_ps"]
-FITTED_ON_H8 = ["dma_read_latency_ps", "vector_log_cycles"]
+FITTED_ON_H8 = [
+    *("dma_read_latency_ps", "vector_log_cycles"),
+    *("vector_startup_cycles", "move_startup_cycles", "tensor_startup_cycles"),
+]
 FITTED_ON_X8 = ["tensor_efficiency"]
 # Stated by the vendor for MLU370 only.
 RULES_OF_370 = [

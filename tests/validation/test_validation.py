@@ -56,10 +56,11 @@ def test_a_re_created_kernel_moves_the_bytes_of_the_measurement(row, devices):
         for side, names in enumerate(THROUGH_SRAM):
             if direction.name in names:
                 moved[side] += int(columns["bytes_requested"][chosen].sum())
-    # Masked loads of rows-4KB are whole here. Every core loads its own copy of the element, or every task B.
+    # Every core loads its own copy of the element, or every task B.
     each = 131_072 * 127 if row.name.startswith("matmul") else 2 * device.board.cores
     assert moved[0] == pytest.approx(row.bytes_read, rel=0.01, abs=each)
-    assert moved[1] == row.bytes_written
+    # The table counts the masked stores of the row loads whole.
+    assert moved[1] == pytest.approx(row.bytes_written, rel=0.01 if row.kind == "row loads" else 0)
 
 
 @pytest.mark.parametrize("row", QUICK, ids=lambda row: row.name)
@@ -135,9 +136,8 @@ def test_presets_have_the_fitted_values_and_the_fit_does_not_start_from_them():
 
 
 def test_a_fit_finds_a_parameter_again():
-    parameter = replace(PARAMETERS[6], doubt=1.0)
-    assert parameter.known_on == "mlu370-x4"
     chosen = [ROWS["stream-copy-370"]]
+    parameter = replace(next(item for item in PARAMETERS if chosen[0].name in item.rests_on), doubt=1.0)
     hidden = 0.8
     truth = Fit(chosen, [parameter]).simulate(chosen[0], [hidden])
     fit = Fit([replace(chosen[0], time_us=truth)], [parameter])
