@@ -99,7 +99,7 @@ def double_buffering() -> Exercise:
 
     def aim(step: Step) -> str:
         return at_most(
-            "the time of one core", step.result.time_us, 150, "let load i + 1, compute i and store i - 1 share a step",
+            "the time of one core", step.result.time_us, 120, "let load i + 1, compute i and store i - 1 share a step",
             " us",
         )  # fmt: skip
 
