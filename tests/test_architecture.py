@@ -86,6 +86,8 @@ def imports(path: Path, *, typing_only: bool = True) -> list[tuple[str, int, boo
 
     def walk(node: ast.AST, *, top: bool) -> Iterator[tuple[str, int, bool]]:
         for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):  # most of a tree, and without imports
+                continue
             if isinstance(child, ast.Import):
                 yield from ((alias.name, child.lineno, top) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):

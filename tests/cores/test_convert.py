@@ -7,6 +7,7 @@ by rounding a `Fraction`. Patterns are compared bit by bit, except that any NaN 
 from __future__ import annotations
 
 import math
+import os
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -104,6 +105,11 @@ FORMATS = {
 PARTS = {dtypes.COMPLEX64: dtypes.FLOAT32, dtypes.COMPLEX128: dtypes.FLOAT64}
 NARROW = [dtype for dtype in dtypes.FLOATS if dtype.itemsize <= 2]
 HALF = Fraction(1, 2)
+THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
+# Beside the boundaries, which find what random patterns do not.
+RANDOM_PATTERNS = 1500 if THOROUGH else 300
+# Of the patterns of a 16-bit type every so many, beside its boundaries.
+STEP_OF_16_BITS = 1 if THOROUGH else 7
 ROUNDINGS: dict[str | None, Callable[[Fraction], int]] = {
     None: math.trunc,
     "tz": math.trunc,
@@ -182,7 +188,7 @@ def assert_same(actual: Array, expected: Array, source: Array) -> None:
 def boundaries(dtype: dtypes.Dtype) -> Array:
     """Where things go wrong: limits of integers, ends of exactness, ties, largest and smallest floats; and patterns."""
     random = np.random.default_rng(20)
-    bits = random.integers(0, 2**64 - 1, 1500, np.uint64, endpoint=True).astype(f"u{dtype.itemsize}")
+    bits = random.integers(0, 2**64 - 1, RANDOM_PATTERNS, np.uint64, endpoint=True).astype(f"u{dtype.itemsize}")
     if dtype in FORMATS:
         layout = FORMATS[dtype]
         powers = [1 << k for k in (0, 1, 7, 8, 10, 11, 15, 16, 23, 24, 31, 32, 52, 53, 62, 63, 64)]
@@ -221,14 +227,15 @@ def boundaries(dtype: dtypes.Dtype) -> Array:
 
 @cache
 def patterns(dtype: dtypes.Dtype) -> Array:
-    """Every pattern of an 8- or 16-bit type; boundaries of a wider one."""
+    """Every pattern of an 8-bit type, some and the boundaries of a 16-bit type, the boundaries of a wider one."""
     if dtype in PARTS:
         return np.resize(patterns(PARTS[dtype]), 4000).view(dtype)
-    return (
-        np.arange(1 << 8 * dtype.itemsize).astype(f"u{dtype.itemsize}").view(dtype)
-        if dtype.itemsize <= 2
-        else boundaries(dtype)
-    )
+    if dtype.itemsize == 1:
+        return np.arange(1 << 8, dtype=np.uint8).view(dtype)
+    if dtype.itemsize == 2:
+        every = np.arange(0, 1 << 16, STEP_OF_16_BITS, dtype=np.uint16).view(dtype)
+        return np.concatenate([every, boundaries(dtype)])
+    return boundaries(dtype)
 
 
 PAIRS = [pytest.param(s, t, id=f"{name(s)}-{name(t)}") for s in dtypes.ALL for t in dtypes.ALL]
@@ -285,7 +292,7 @@ def test_every_tie_from_float32(target: dtypes.Dtype) -> None:
 @pytest.mark.parametrize("source", dtypes.FLOATS, ids=name)
 def test_rounding_modes_to_integers(source: dtypes.Dtype, rounding: str) -> None:
     x = patterns(source)
-    x = x[::37] if source.itemsize == 2 else x
+    x = x[::7] if source.itemsize == 2 else x
     for target in dtypes.INTEGERS:
         assert_same(convert(x, target, rounding), expected_bits(x, target, rounding), x)
 

@@ -13,7 +13,7 @@ from mlusim.cores.instructions.table import INSTRUCTIONS
 
 METHODS = sorted(name for name in dir(Core) if not name.startswith("_") and inspect.isfunction(getattr(Core, name)))
 X = np.ones((8, 64), np.float32)
-DRAWS = 8
+DRAWS = 5
 
 
 def wrong(core, x, tile):
