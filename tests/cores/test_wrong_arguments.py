@@ -23,7 +23,7 @@ def wrong(core, x, tile):
     ]
 
 
-@pytest.mark.grid(2)
+@pytest.mark.grid(3)
 @pytest.mark.parametrize("name", METHODS)
 def test_wrong_kinds_are_refused_by_name(name):
     draw = np.random.default_rng([ord(letter) for letter in name])

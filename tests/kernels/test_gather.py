@@ -42,7 +42,7 @@ def operations(result):
     return {name: int((codes == code).sum()) for code, name in enumerate(result.log.ops) if (codes == code).any()}
 
 
-@pytest.mark.grid(3)
+@pytest.mark.grid(6)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("wide", [False, True])
@@ -59,7 +59,7 @@ def test_each_tier(name, dtype, wide, strategy, tier):
     assert same_bits(result, np.take_along_axis(opaque(x), index.astype(np.int64) % 100, 1))
 
 
-@pytest.mark.grid(3)
+@pytest.mark.grid(5)
 @pytest.mark.parametrize("name", BOARDS)
 @pytest.mark.parametrize("nram_bytes", [None, 4096, 1536])
 @pytest.mark.parametrize("strategy", ["auto", "rows"])

@@ -58,7 +58,7 @@ def few(dtype: Any) -> Array:
 
 
 class TestEveryPair:
-    @pytest.mark.grid(3)
+    @pytest.mark.grid(4)
     @pytest.mark.parametrize("target", REAL, ids=str)
     @pytest.mark.parametrize("source", REAL, ids=str)
     def test_real_types_against_exact_arithmetic(self, source, target):
@@ -115,7 +115,7 @@ def of_16_bits(x: Array, target: Any) -> Array:
 
 
 class TestEveryPatternOf16Bits:
-    @pytest.mark.grid(3)
+    @pytest.mark.grid(5)
     @pytest.mark.parametrize("target", REAL, ids=str)
     @pytest.mark.parametrize("source", WIDE_16, ids=str)
     def test_through_the_operator(self, source, target):

@@ -66,6 +66,7 @@ def test_the_sound_kernel_is_not_blamed(name):
     assert report.ok, report.text()
 
 
+@pytest.mark.grid(2)
 @pytest.mark.parametrize(("name", "mutant", "kernel"), MUTANTS, ids=[f"{one}: {other}" for one, other, _ in MUTANTS])
 def test_a_seeded_bug_is_found(name, mutant, kernel):
     report = verify(name, kernel)
