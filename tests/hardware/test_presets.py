@@ -285,6 +285,7 @@ def test_every_parameter_has_a_meaning_in_one_line() -> None:
         ("issue_cycles", 4, "4 cycles"),
         ("dram_bus_bits", 5120, "5 120 bits"),
         ("dram_read_efficiency", 0.9, "0.9"),
+        ("dram_share_spread", 0.3, "0.3"),
         ("clusters", 12, "12"),
         ("family", "mlu370", "mlu370"),
     ],
