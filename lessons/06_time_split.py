@@ -61,7 +61,7 @@ for words, chosen in cases.items():
         print(f"{words:28} {shift:5}   {loaded}")
 
 # %% [markdown]
-# Every row that exists is loaded once, and none besides: the sum of a line is T - |shift|. In the picture each column
+# Every row that exists is loaded once, and no other: the sum of a line is T - |shift|. In the picture each column
 # is one shift, a white cell is a row of zeros, and the lines are the borders of segments.
 
 # %%

@@ -33,7 +33,7 @@ from mlusim.hardware import Board
 from mlusim.hardware.calibrated import Row, rows
 from mlusim.hardware.presets import find_preset
 from mlusim.log import TENSOR, VECTOR
-from mlusim.units import KIB, MIB, PS_PER_US, format_bytes
+from mlusim.units import KIB, MIB, PS_PER_US, short_bytes
 
 MEASURED, BEYOND, NOT_MEASURED = "measured", "beyond", "not measured"
 PART = 0.9  # of all runs, that the band is to hold
@@ -126,11 +126,12 @@ class Known:
             return f"not measured: {self.why}"
         low, high = (f"{round(100 * one(self.errors)):+d}" for one in (min, max))
         errors = f"{low} %" if low == high else f"{low} to {high} %"
-        band = f"{PART:.0%} band {self.low_ps / PS_PER_US:,.2f} to {self.high_ps / PS_PER_US:,.2f} us".replace(",", " ")
+        bounds = f"{self.low_ps / PS_PER_US:,.2f} to {self.high_ps / PS_PER_US:,.2f} us".replace(",", " ")
+        band = f"{100 * PART:.0f} % band {bounds}"
         beyond = f"; not measured: {self.why}" if self.why else ""
         count = len(self.nearest)
         some = f"{count} measurement{'s' if count != 1 else ''} of the kind {self.kind!r}"
-        return f"{band}; {some}, left out {errors}{beyond}"
+        return f"{band}; {some}, off by {errors} when left out of the fit{beyond}"
 
     def to_json(self) -> dict[str, Any]:
         """The same for programs."""
@@ -172,8 +173,8 @@ def _neighbours(kind: str, board: Board, size: int) -> tuple[str, str, list[Row]
         return BEYOND, f"the kind {kind!r} on the family {board.family}", of_kind
     sizes = [row.nbytes for row in here]
     if not min(sizes) <= size * _SIZE_FACTOR or not size <= max(sizes) * _SIZE_FACTOR:
-        span = " to ".join(map(format_bytes, sorted({min(sizes), max(sizes)})))
-        return BEYOND, f"sizes other than {span} of the kind on the family", here
+        span = " to ".join(map(short_bytes, sorted({min(sizes), max(sizes)})))
+        return BEYOND, f"on the family {board.family} sizes other than {span}", here
     return MEASURED, "", here
 
 

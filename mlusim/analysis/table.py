@@ -22,6 +22,7 @@ FORMAT = "mlusim-summary/1"
 _HERTZ_PER_MHZ = 10**6
 _BYTES_PER_GB = 10**9
 _LINES = 5
+_HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 class Row(NamedTuple):
@@ -38,14 +39,15 @@ def rows(result: Result) -> list[Row]:
 
 
 def render(table: Iterable[Row], width: int = 120) -> str:
-    """The rows as plain text with aligned columns, notes wrapped so that lines keep to `width` where they can."""
+    """The rows as plain text with aligned columns; notes wrap at `width` where they can, and not before a % sign."""
     table = list(table)
     labels = max((len(row.label) for row in table), default=0)
     values = max((len(row.value) for row in table), default=0)
     room = max(width - labels - values - 4, 30)
     lines = []
     for row in table:
-        first, *more = textwrap.wrap(row.note, room) or [""]
+        wrapped = textwrap.wrap(row.note.replace(" %", _HARD_SPACE + "%"), room) or [""]
+        first, *more = (line.replace(_HARD_SPACE, " ") for line in wrapped)
         lines.append(f"{row.label:<{labels}}  {row.value:>{values}}  {first}".rstrip())
         lines += [f"{'':<{labels}}  {'':>{values}}  {line}" for line in more]
     return "\n".join(lines)

@@ -145,7 +145,7 @@ class Instruction:
             `Work.count`.
         to_register: whether its result may go to a register of the task, which waits for it.
         since: first architecture that has it.
-        counts: whether it gives the task a number besides its result: `compute` returns it, the task waits for it.
+        counts: whether it gives the task a number, too: `compute` returns it, and the task waits for it.
         tensor: whether the tensor pipe does it.
         exact: False where the board approximates and the simulator computes in IEEE.
         compute: (result, *sources, **attributes): writes the result in place, where NumPy's warnings of overflow and
