@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -245,3 +246,21 @@ def test_nothing_that_a_kernel_touches_is_global() -> None:
             assert not isinstance(node, ast.Global), f"{path.name}:{node.lineno}"
             if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"):
                 assert room == "cli", f"{path.name}:{node.lineno}"
+
+
+def test_modules_that_docstrings_name_exist() -> None:
+    """`planning.reverse.plan_reverse` in backticks leads somewhere, with `mlusim.` before it or without."""
+    rooms = "|".join(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
+    missing = []
+    for path in FILES:
+        text = path.read_text(encoding="utf-8")
+        for match in re.finditer(rf"`(?:mlusim\.)?((?:{rooms})(?:\.\w+)+)`", text):
+            *parts, last = match[1].split(".")
+            module = PACKAGE.joinpath(*parts)
+            whole = module / last
+            if whole.with_suffix(".py").exists() or whole.is_dir():
+                continue
+            file = module.with_suffix(".py") if module.with_suffix(".py").exists() else module / "__init__.py"
+            if not file.exists() or not re.search(rf"\b{last}\b", file.read_text(encoding="utf-8")):
+                missing.append(f"{path.relative_to(PACKAGE)}: {match[0]}")
+    assert not missing

@@ -3,7 +3,7 @@
     cast_tiles   (x, out, plan): a conversion, of one step or two
 
 The same element type is a copy of bits: `mlusim.kernels.bitcast.copy_tiles`. x and out are contiguous tensors in GDRAM,
-of equally many elements; the plan is `flat_plan.plan_flat`'s.
+of equally many elements; the plan is that of `planning.flat.plan_flat`.
 """
 
 from __future__ import annotations

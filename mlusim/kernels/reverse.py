@@ -2,8 +2,8 @@
 
     reverse_tiles   (x, out, plan): out[i] = x[j], j counted from the end on the axes reversed
 
-x and out are contiguous tensors of equally many elements in GDRAM; the plan is `reverse_plan.plan_reverse`'s, and its
-groups, pivot and means are explained there. Address arithmetic and loops are not charged to the scalar pipe.
+x and out are contiguous tensors of equally many elements in GDRAM; the plan is that of `planning.reverse.plan_reverse`,
+which explains its groups, pivot and means. Address arithmetic and loops are not charged to the scalar pipe.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The shift is applied while rows go from GDRAM to NRAM; what lies in NRAM then goes back to GDRAM as it is. Row t of the
 output is row t - shift of the input where there is one, else zeros. Four kernels follow the plans of
-`tin_shift_plan`:
+`planning.tin_shift`:
 
     tin_shift_segments        tiers 1 and 2 of documented and shipped: clear, load, store
     tin_shift_tight_segments  tiers 1 and 2 of tight and batched: only vacated rows are cleared, while the others load

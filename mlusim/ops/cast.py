@@ -48,7 +48,7 @@ def cast(
         saturate: to float8_e4m3fn and float8_e5m2 only: a value beyond the largest finite one, infinity too, becomes
             the largest of its sign, and NaN stays NaN: ONNX Cast's default. It costs up to two vector instructions.
         device: a preset's name, a TOML file, or a board.
-        strategy: "auto", "pingpong" or "serial" (`kernels.flat_plan.STRATEGIES`).
+        strategy: "auto", "pingpong" or "serial" (`planning.flat.STRATEGIES`).
         options: see `RunOptions`.
 
     Returns the result; its output has x's shape.

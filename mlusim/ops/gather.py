@@ -50,7 +50,7 @@ def gather(
             Values -n to n - 1, negative ones counted from the end.
         axis: of x; negative from the end.
         device: a preset's name, a TOML file, or a board.
-        strategy: "auto", "slab" or "rows" (`kernels.gather_plan.STRATEGIES`).
+        strategy: "auto", "slab" or "rows" (`planning.gather.STRATEGIES`).
         options: see `RunOptions`.
 
     Returns the result; its output has index's shape and x's element type, bits as they were.

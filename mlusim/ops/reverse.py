@@ -46,7 +46,7 @@ def reverse(
         x: any shape and element type, contiguous or not.
         axis: one axis or several, each once; negative ones count from the end. An empty list is a copy.
         device: a preset's name, a TOML file, or a board.
-        strategy: "auto", "strided", "mirror" or "mixed" (`kernels.reverse_plan.STRATEGIES`).
+        strategy: "auto", "strided", "mirror" or "mixed" (`planning.reverse.STRATEGIES`).
         options: see `RunOptions`.
 
     Returns the result; its output has x's shape and dtype, bits as they were.
@@ -89,7 +89,7 @@ def reverse_sequence(
         seq_lengths: int32 or int64, one for each element of the batch axis. Read on the board, not by the host.
         seq_axis, batch_axis: different; negative ones count from the end.
         device: a preset's name, a TOML file, or a board.
-        strategy: "auto", "strided" or "staged" (`kernels.reverse_sequence_plan.STRATEGIES`).
+        strategy: "auto", "strided" or "staged" (`planning.reverse_sequence.STRATEGIES`).
         options: see `RunOptions`.
 
     Returns the result; its output has x's shape and dtype, bits as they were.

@@ -52,7 +52,7 @@ def scatter(
         src: of x's rank and element type; what lies beyond index is not used.
         axis: of x; negative from the end.
         device: a preset's name, a TOML file, or a board.
-        strategy: "auto", "slab", "rows" or "bins" (`kernels.scatter_plan.STRATEGIES`).
+        strategy: "auto", "slab", "rows" or "bins" (`planning.scatter.STRATEGIES`).
         options: see `RunOptions`.
 
     Returns the result; its output has x's shape and element type, bits as they were.

@@ -46,7 +46,7 @@ def tin_shift_forward(
         shifts: [N, G] int32, C a multiple of G. Any value: `|k| >= T` gives zeros.
         device: a preset's name, a TOML file, or a board.
         strategy: "documented" (the three tiers as mlu-ops describes them), "shipped", "tight", "batched", "pingpong",
-            or "auto", the faster of the last two by prediction (`kernels.tin_shift_plan.STRATEGIES`).
+            or "auto", the faster of the last two by prediction (`planning.tin_shift.STRATEGIES`).
         options: see `RunOptions`.
 
     Returns the result; its output is [N, T, C, HW] of x's dtype, bits as they were (NaN payloads, -0.0).
