@@ -133,7 +133,7 @@ class Contention:
         while arrivals and arrivals[0][0] <= now:
             joined_ps, order, flow = arrivals.pop(0)
             self._serve(joined_ps)
-            # As `_set_clock`, inlined for performance.
+            # The clock of its limit, inlined for performance.
             limit = flow.limit
             if limit not in clocks:
                 self._add_clock(limit)
