@@ -22,7 +22,7 @@ _TILES_A_CORE = 64
 # Tiles for each core that are tried in addition to the fewest possible.
 _ROUNDS = (1, 2, 3, 4, 6)
 # Numbers of tiles that are tried where there are more cores.
-FEW = (1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45)
+FEW = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 19, 23, 27, 32, 38, 45, 54)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

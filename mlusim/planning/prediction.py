@@ -95,7 +95,9 @@ def predict_ps(
     together = min(tasks, board.cores_per_cluster) if union else ceil_div(tasks, board.clusters)
     load_ps = tile.loads * _port_ps(tile.load, board.cluster_read_bandwidth_bytes_per_s, together)
     store_ps = tile.stores * _port_ps(tile.store, board.cluster_write_bandwidth_bytes_per_s, together)
-    load_ps, store_ps = load_ps * tile.busiest, store_ps * tile.busiest
+    alone_ps = tile.loads * _port_ps(tile.load, board.cluster_read_bandwidth_bytes_per_s, 1)
+    alone_ps += tile.stores * _port_ps(tile.store, board.cluster_write_bandwidth_bytes_per_s, 1)
+    load_ps, store_ps, alone_ps = (time_ps * tile.busiest for time_ps in (load_ps, store_ps, alone_ps))
     load_work, store_work = (tile.mean * work for work in (tile.loads * tile.load.work, tile.stores * tile.store.work))
     latency_ps = tile.load.latency_ps + tile.store.latency_ps
     own_ps = tile.compute_ps + tile.move_ps + tile.scalar_ps
@@ -104,16 +106,19 @@ def predict_ps(
     mixed = (each - 1) / each
     slowdown = (1 - mixed) + mixed / board.dram_mixed_efficiency
     streamed_ps = tiles * (load_work + store_work) / rate * slowdown
+    # Of cores that share a port some load while others store, once unfair shares take them out of step.
+    out_of_step = _OUT_OF_STEP if board.dram_share_spread else 0.0
+    won_back_ps = out_of_step * (load_ps + store_ps - max(load_ps, store_ps, alone_ps))
     if overlapped:
         # A load is issued right behind a store: its start-up passes while the store starts up and moves its bytes.
         hidden_ps = min(tile.store.latency_ps + store_ps, tile.load.latency_ps)
         in_order_ps = 0 if board.has_independent_move else tile.move_ps
-        next_ps = max(once_ps - own_ps - hidden_ps + in_order_ps, own_ps)
+        next_ps = max(once_ps - own_ps - hidden_ps + in_order_ps - won_back_ps, own_ps)
         dram_ps = streamed_ps + latency_ps + own_ps
     elif queued:
         # Copies behind each other in the one IO pipe: every start-up but the first passes while the copy before moves.
         once_ps -= tile.store.latency_ps
-        next_ps = max(load_ps + store_ps, issue_ps + tile.scalar_ps)
+        next_ps = max(load_ps + store_ps - won_back_ps, issue_ps + tile.scalar_ps)
         dram_ps = streamed_ps + tile.load.latency_ps + own_ps
     else:
         next_ps = once_ps
@@ -121,10 +126,9 @@ def predict_ps(
         load_ps = max(load_ps, load_work * tiles / (each * rate))
         store_ps = max(store_ps, store_work * tiles / (each * rate))
         dram_ps = each * (latency_ps + load_ps + own_ps + store_ps)
-        if board.dram_share_spread:
-            # After the first tile unfair shares take the cores out of step, and some load while others store.
-            overlapped_ps = max(streamed_ps + latency_ps + own_ps, each * once_ps)
-            dram_ps -= (each > 1) * _OUT_OF_STEP * max(dram_ps - overlapped_ps, 0)
+        # After the first tile the cores are out of step here, too.
+        overlapped_ps = max(streamed_ps + latency_ps + own_ps, each * once_ps)
+        dram_ps -= (each > 1) * out_of_step * max(dram_ps - overlapped_ps, 0)
     return launch_ps(board, (once_ps, next_ps), dram_ps, tiles=tiles, tasks=tasks, union=union)
 
 
