@@ -3,8 +3,8 @@
     gather_slab   loads the slab of x that a tile's index can address, and selects within NRAM
     gather_rows   goes to GDRAM for each lookup
 
-Both take (x, index, out, plan) and follow a plan of `planning.gather`. index holds the tuples in its last axis: int32 or
-int64, negative values included. Every lookup is an instruction of the counted operations, or of one `__gather`
+Both take (x, index, out, plan) and follow a plan of `planning.gather`. index holds the tuples in its last axis: int32
+or int64, negative values included. Every lookup is an instruction of the counted operations, or of one `__gather`
 from arch 592 on.
 """
 

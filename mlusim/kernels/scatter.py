@@ -6,8 +6,8 @@
 and `scatter_bins`, which sorts the updates first, in a launch of its own.
 
 They take (x, index, src, out, plan) and follow a plan of `planning.scatter`. Of several updates of one place the last
-in row-major order stays: all that reach a place are the work of one core, which takes them in that order. index holds the
-tuples in its last axis: int32 or int64, negative values included. src may be larger than the index.
+in row-major order stays: all that reach a place are the work of one core, which takes them in that order. index holds
+the tuples in its last axis: int32 or int64, negative values included. src may be larger than the index.
 """
 
 from __future__ import annotations
