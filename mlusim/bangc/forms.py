@@ -15,6 +15,7 @@ from mlusim.cores.instructions.c_forms import Form, forms_of
 from mlusim.cores.instructions.conversion import ROUNDINGS
 from mlusim.cores.instructions.int4 import int4_intrinsics
 from mlusim.cores.instructions.table import BY_INTRINSIC
+from mlusim.cores.instructions.vector_library import vector_casts, vector_functions
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
@@ -62,7 +63,7 @@ def vector_intrinsics() -> dict[str, list[Form]]:
                 if source != target and (forms := forms_of(name)):
                     found[name] = forms
     found |= {name: forms_of(name) for name in int4_intrinsics()}
-    found["__cn_vector_cast_f32_to_s32"] = forms_of("__cn_vector_cast_f32_to_s32")
+    found |= {name: forms_of(name) for name in (*vector_functions(), *vector_casts())}
     return {name: forms for name, forms in found.items() if forms}
 
 

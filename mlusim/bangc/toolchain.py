@@ -182,6 +182,10 @@ def _own_sources() -> str:
     return digest.hexdigest()
 
 
+# What the headers' macros of scalar functions append to a name.
+_SCALAR_ENDINGS = {"FLOATS": ("f32_rn", "f16_rn"), "INTEGERS": ("s32", "u32"), "LONGS": ("s64", "u64")}
+
+
 @lru_cache(maxsize=1)
 def header_names() -> frozenset[str]:
     """Words of the headers that begin with two underscores: scalar intrinsics that are plain C++."""
@@ -192,6 +196,8 @@ def header_names() -> frozenset[str]:
         found.update(f"__vv_{name}" for name in re.findall(r"MLUSIM_VV2\((\w+)", text))
         for name in re.findall(r"MLUSIM_SCALAR2?\((\w+)", text):
             found.update((f"__cn_scalar_{name}_f32", f"__cn_scalar_{name}_f16", f"__nv_{name}f"))
+        for kinds, name in re.findall(r"MLUSIM_SCALAR_(\w+)\((\w+)", text):
+            found.update(f"__cn_scalar_{name}_{ending}" for ending in _SCALAR_ENDINGS[kinds])
     return frozenset(found)
 
 

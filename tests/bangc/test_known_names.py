@@ -52,10 +52,12 @@ def test_the_error_gives_the_reason_at_the_call(tmp_path: Path) -> None:
         device.synchronize()
 
 
-def test_the_vector_library_divides_integers(tmp_path: Path) -> None:
-    file = tmp_path / "divide.mlu"
+def test_the_vector_and_scalar_library_and_named_pipelines(tmp_path: Path) -> None:
+    file = tmp_path / "library.mlu"
     file.write_text(
         """
+#include <bang_pipeline.h>
+
 __mlu_entry__ void divide(const int *a, const int *b, int *out) {
     __nram__ int x[64];
     __nram__ int y[64];
@@ -64,11 +66,38 @@ __mlu_entry__ void divide(const int *a, const int *b, int *out) {
     __cn_vector_div_s32(64, x, x, y);
     __memcpy(out, x, sizeof(x), NRAM2GDRAM);
 }
+
+__mlu_entry__ void functions(const float *a, float *out) {
+    __nram__ float x[64], y[64];
+    __nram__ half h[64];
+    __nram__ int whole[64];
+    bang::pipeline pipe(0);
+    bang::memcpy_async(pipe, x, a, sizeof(x), GDRAM2NRAM);
+    pipe.wait_memcpy();
+    __cn_vector_add_f32_rn(64, y, x, x);
+    __cn_vector_max_f32(64, y, y, x);
+    __cn_vector_cast_f32_to_s32_tz(64, whole, y);
+    __cn_vector_cast_s32_to_f32_rn(64, y, whole);
+    __cn_vector_cast_f32_to_f16_rn(64, h, x);
+    __cn_vector_abs_f16(64, h, h);
+    __cn_vector_cast_f16_to_f32(64, x, h);
+    __cn_vector_sub_f32_rn(64, y, y, x);
+    y[0] = __cn_scalar_div_f32_rn(1.0f, 4.0f) + __cn_scalar_cast_f32_to_s32_rn(2.5f) + __cn_scalar_max_s32(-3, -4);
+    y[1] = __cn_scalar_isnan_f32(y[2] / 0.0f * 0.0f) + __cn_scalar_cast_f32_to_s32_dn(-0.5f);
+    __memcpy(out, y, sizeof(y), NRAM2GDRAM);
+}
 """
     )
+    module = bangc.compile(file)
+    assert not module.missing
     rng = np.random.default_rng(0)
     a = rng.integers(-1000, 1000, 64).astype(np.int32)
     b = rng.integers(1, 50, 64).astype(np.int32) * rng.choice(np.array([-1, 1], np.int32), 64)
     expected = np.trunc(a / b).astype(np.int32)
-    report = mlusim.verify(bangc.compile(file)["divide"], a, b, Output.like(a), reference=expected, dim=1, kind="BLOCK")
+    report = mlusim.verify(module["divide"], a, b, Output.like(a), reference=expected, dim=1, kind="BLOCK")
+    assert report.ok, report.text()
+    x = (10 * rng.standard_normal(64)).astype(np.float32)
+    wanted = np.trunc(np.maximum(x + x, x)) - np.abs(x.astype(np.float16)).astype(np.float32)
+    wanted[:2] = 0.25 + 2 - 3, 1 - 1
+    report = mlusim.verify(module["functions"], x, Output.like(x), reference=wanted, dim=1, kind="BLOCK")
     assert report.ok, report.text()

@@ -23,6 +23,7 @@ from mlusim.cores.instructions.conversion import conversion
 from mlusim.cores.instructions.int4 import int4_conversion
 from mlusim.cores.instructions.record import Instruction
 from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
+from mlusim.cores.instructions.vector_library import vector_functions
 from mlusim.errors import OperandError, nearest
 
 _TOKEN = re.compile(r"(\w+)(\[[^\]]*\])?(\|number)?(?:=(\w+))?(?::([\w,]+))?(?:~(\w+))?$")
@@ -149,7 +150,8 @@ def forms_of(intrinsic: str) -> list[Form]:
         return [Form(instruction, _parse(form), {"rounding": small[1]}) for form in instruction.forms]
     entry = BY_INTRINSIC.get(intrinsic)
     if entry is None:
-        return []
+        function = INSTRUCTIONS.get(vector_functions().get(intrinsic, ""))
+        return [] if function is None else [Form(function, _parse(_count_first(function.forms[0])), {})]
     # The functions of the vector library take the count first.
     count_first = intrinsic.startswith("__cn_vector_")
     return [

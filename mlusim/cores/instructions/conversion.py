@@ -17,6 +17,7 @@ import numpy as np
 from mlusim.cores.convert import ROUND, steps
 from mlusim.cores.convert import convert as convert_array
 from mlusim.cores.instructions.record import ANY, Array, Extent, Instruction, Match, Operand, Overlap, same_size
+from mlusim.cores.instructions.vector_library import vector_casts
 from mlusim.dtypes import (
     BFLOAT16,
     FLOAT16,
@@ -67,9 +68,7 @@ def conversion(name: str) -> tuple[Dtype, Dtype, str | None] | None:
 
     None for a name that is no conversion between element types.
     """
-    if name == "__cn_vector_cast_f32_to_s32":
-        return FLOAT32, INT32, None
-    found = _NAME.match(name)
+    found = _NAME.match(vector_casts().get(name, name))
     if found is None:
         return None
     return TYPE_WORDS[found[1]], TYPE_WORDS[found[2]], found[3]

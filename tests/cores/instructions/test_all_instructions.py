@@ -15,6 +15,7 @@ from mlusim.cores.instructions.c_forms import Form, form, forms_of
 from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS
 from mlusim.cores.instructions.record import FLOATS, Extent, Instruction, Match
 from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
+from mlusim.cores.instructions.vector_library import vector_casts, vector_functions
 from mlusim.dtypes import BFLOAT16, FLOAT16, FLOAT32, dtype_of, is_float
 from mlusim.errors import OperandError
 from mlusim.host.device import Device
@@ -349,6 +350,12 @@ def test_the_vector_library_takes_the_count_first() -> None:
     names = [argument.name for argument in form("__cn_vector_mod_scalar_u64", 4).arguments]
     assert names == ["n", "dst", "src0", "src1"]
     assert form("__cn_vector_cast_f32_to_s32", 3).fixed == {"rounding": None}
+    assert form("__cn_vector_cast_f32_to_s32_up", 3).fixed == {"rounding": "up"}
+    assert form("__cn_vector_add_s64", 4).instruction.name == "add"
+    for name in (*vector_functions(), *vector_casts()):
+        choices = forms_of(name)
+        assert choices, name
+        assert [one.arguments[0].name for one in choices] == ["n"] * len(choices), name
 
 
 def test_hypot_and_relun() -> None:

@@ -122,6 +122,46 @@ MLUSIM_SCALAR(cosh)
 MLUSIM_SCALAR2(pow, pow) MLUSIM_SCALAR2(atan2, atan2) MLUSIM_SCALAR2(fmod, fmod) MLUSIM_SCALAR2(hypot, hypot)
 MLUSIM_SCALAR2(max, fmax) MLUSIM_SCALAR2(min, fmin)
 
+// Scalar arithmetic, comparisons and conversions of the vendor's library, rounded to nearest even; integers truncate.
+#define MLUSIM_SCALAR_FLOATS(name, expression)                                                                      \
+    inline float __cn_scalar_##name##_f32_rn(float x, float y) { return expression; }                               \
+    inline half __cn_scalar_##name##_f16_rn(half a, half b) { float x = float(a), y = float(b); return half(expression); }
+#define MLUSIM_SCALAR_INTEGERS(name, expression)                                                  \
+    inline int32_t __cn_scalar_##name##_s32(int32_t x, int32_t y) { return int32_t(expression); } \
+    inline uint32_t __cn_scalar_##name##_u32(uint32_t x, uint32_t y) { return uint32_t(expression); }
+#define MLUSIM_SCALAR_LONGS(name, expression)                                                      \
+    inline int64_t __cn_scalar_##name##_s64(int64_t x, int64_t y) { return int64_t(expression); } \
+    inline uint64_t __cn_scalar_##name##_u64(uint64_t x, uint64_t y) { return uint64_t(expression); }
+MLUSIM_SCALAR_FLOATS(add, x + y) MLUSIM_SCALAR_FLOATS(sub, x - y) MLUSIM_SCALAR_FLOATS(mul, x * y)
+MLUSIM_SCALAR_FLOATS(div, x / y) MLUSIM_SCALAR_INTEGERS(add, x + y) MLUSIM_SCALAR_INTEGERS(sub, x - y)
+MLUSIM_SCALAR_INTEGERS(mul, x * y) MLUSIM_SCALAR_INTEGERS(div, x / y) MLUSIM_SCALAR_LONGS(add, x + y)
+MLUSIM_SCALAR_INTEGERS(max, x > y ? x : y) MLUSIM_SCALAR_INTEGERS(min, x < y ? x : y)
+MLUSIM_SCALAR_LONGS(max, x > y ? x : y)
+inline float __cn_scalar_abs_f32(float x) { return std::fabs(x); }
+inline half __cn_scalar_abs_f16(half x) { return half(std::fabs(float(x))); }
+inline float __cn_scalar_rcp_f32_rn(float x) { return 1.0f / x; }
+inline half __cn_scalar_rcp_f16_rn(half x) { return half(1.0f / float(x)); }
+inline float __cn_scalar_rsqrt_f32(float x) { return 1.0f / std::sqrt(x); }
+inline half __cn_scalar_rsqrt_f16(half x) { return half(1.0f / std::sqrt(float(x))); }
+inline int __cn_scalar_isnan_f32(float x) { return x != x; }
+inline int __cn_scalar_isnan_f16(half x) { return x != x; }
+inline int __cn_scalar_isinf_f32(float x) { return std::fabs(x) == INFINITY; }
+inline int __cn_scalar_isinf_f16(half x) { return std::fabs(float(x)) == INFINITY; }
+inline float __cn_scalar_mod_f32(float x, float y) { return std::fmod(x, y); }
+inline half __cn_scalar_mod_f16(half x, half y) { return half(std::fmod(float(x), float(y))); }
+inline float __cn_scalar_scalbn_f32(float x, int n) { return std::scalbn(x, n); }
+inline half __cn_scalar_scalbn_f16(half x, int n) { return half(std::scalbn(float(x), n)); }
+inline float __cn_scalar_cast_f16_to_f32(half x) { return float(x); }
+inline half __cn_scalar_cast_f32_to_f16_rn(float x) { return half(x); }
+inline float __cn_scalar_cast_s32_to_f32_rn(int32_t x) { return float(x); }
+inline float __cn_scalar_cast_u32_to_f32_rn(uint32_t x) { return float(x); }
+inline int32_t __cn_scalar_cast_f32_to_s32_rn(float x) { return mlusim::convert<int32_t>(x, mlusim::RN); }
+inline int32_t __cn_scalar_cast_f32_to_s32_tz(float x) { return mlusim::convert<int32_t>(x, mlusim::TZ); }
+inline int32_t __cn_scalar_cast_f32_to_s32_dn(float x) { return mlusim::convert<int32_t>(x, mlusim::DN); }
+inline int32_t __cn_scalar_cast_f32_to_s32_up(float x) { return mlusim::convert<int32_t>(x, mlusim::UP); }
+inline uint32_t __cn_scalar_cast_f32_to_u32_rn(float x) { return mlusim::convert<uint32_t>(x, mlusim::RN); }
+inline int64_t __cn_scalar_cast_f32_to_s64_tz(float x) { return mlusim::convert<int64_t>(x, mlusim::TZ); }
+
 // A scalar load or store by its memory's name: plain C++ does it, and is seen.
 template <class T> inline T __load_gdram(const T *address) { return *address; }
 template <class T> inline T __load_ldram(const T *address) { return *address; }

@@ -1,0 +1,59 @@
+"""Functions of the vendor's vector library by their public names, such as `__cn_vector_add_f32_rn(n, dst, a, b)`.
+
+Each is an instruction of the table with the number of elements first, and its types in its name. Functions that round
+otherwise than to nearest, and those that no instruction computes, are not here.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_FLOATS, _WORDS, _LONGS = ("f16", "f32"), ("s32", "u32"), ("s64", "u64")
+# The instruction, its types, and whether the name says how a float is rounded.
+_FUNCTIONS = {
+    "add": ("add", (*_FLOATS, *_WORDS, *_LONGS), True),
+    "sub": ("sub", (*_FLOATS, *_WORDS), True),
+    "mul": ("mul", (*_FLOATS, *_WORDS), True),
+    "div": ("div", (*_FLOATS, *_WORDS), True),
+    "rcp": ("recip", _FLOATS, True),
+    "max": ("maximum", (*_FLOATS, *_WORDS, *_LONGS), False),
+    "min": ("minimum", (*_FLOATS, *_WORDS), False),
+    "mod": ("rem", _FLOATS, False),
+    "hypot": ("hypot", _FLOATS, False),
+    "exp2": ("pow2", _FLOATS, False),
+    **{
+        name: (name, _FLOATS, False)
+        for name in ("abs", "ceil", "cos", "exp", "floor", "log", "log2", "round", "rsqrt", "sin", "sqrt", "tanh")
+    },
+}
+_TYPES = {"f16": "half", "f32": "float", "s32": "int", "u32": "uint32", "s64": "int64", "u64": "uint64", "u8": "uint8"}
+_CASTS = (
+    *(f"f32_to_s32{rounding}" for rounding in ("", "_dn", "_rn", "_tz", "_up")),
+    *("f16_to_f32", "f32_to_f16_rn", "s32_to_f32_rn", "s32_to_s64", "u32_to_f32_rn", "u32_to_u64", "f32_to_u32_rn"),
+    *("f32_to_s64_tz", "s64_to_f32_tz", "u8_to_s64"),
+)
+_CAST = re.compile(r"__cn_vector_cast_([fsu]\d+)_to_([fsu]\d+)(?:_(\w\w))?")
+
+
+@cache
+def vector_functions() -> dict[str, str]:
+    """The instruction that each function is, by the function's name."""
+    return {
+        f"__cn_vector_{name}_{kind}{'_rn' if rounded and kind in _FLOATS else ''}": instruction
+        for name, (instruction, kinds, rounded) in _FUNCTIONS.items()
+        for kind in kinds
+    }
+
+
+@cache
+def vector_casts() -> dict[str, str]:
+    """The conversion that each cast is, as `float2int_tz`, by the cast's name."""
+    found = {}
+    for one in _CASTS:
+        name = f"__cn_vector_cast_{one}"
+        parts = _CAST.fullmatch(name)
+        assert parts is not None  # noqa: S101 - names of this table
+        rounding = f"_{parts[3]}" if parts[3] else ""
+        found[name] = f"{_TYPES[parts[1]]}2{_TYPES[parts[2]]}{rounding}"
+    return found
