@@ -86,6 +86,8 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | N
         _HEAP: f"{who} calls {text}: a kernel has no heap, nor what needs one, as std::vector; declare an array",
         _STACK: f"{who} wrote beyond a local array and over its own stack, in the function of this line or one below",
     }
+    if kind == _HEAP and text == "throw":
+        return KernelError(f"{who} throws an exception: kernels have none; return, or write a status"), place
     return KernelError(words[kind]), place
 
 

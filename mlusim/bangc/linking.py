@@ -17,8 +17,20 @@ from mlusim.bangc.image import load_runtime
 from mlusim.bangc.source import quoted
 
 _UNDEFINED = 5
-# What the headers wrap (`output.h`): kernels have no heap.
-_HEAP = ("malloc", "calloc", "realloc", "free", "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm")
+# What the headers wrap (`output.h`): kernels have no heap and no exceptions.
+_HEAP = (
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "_Znwm",
+    "_Znam",
+    "_ZdlPv",
+    "_ZdaPv",
+    "_ZdlPvm",
+    "_ZdaPvm",
+    "__cxa_allocate_exception",
+)
 
 
 def link(objects: list[Path], target: Path, runtime: Path, call: Callable[..., CompletedProcess[str]]) -> Any:

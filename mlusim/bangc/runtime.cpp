@@ -170,15 +170,15 @@ static void touch(Word address, Word size, Word write, Word pc) {
     EXPORT void __tsan_read_write##n(void *a) { touch(Word(a), n, 0, HERE); touch(Word(a), n, 1, HERE); } \
     EXPORT void __tsan_unaligned_read_write##n(void *a) { touch(Word(a), n, 0, HERE); touch(Word(a), n, 1, HERE); }
 SIZES(1) SIZES(2) SIZES(4) SIZES(8) SIZES(16)
-EXPORT void __tsan_read_range(void *a, Word n) { if (n) touch(Word(a), n, 0, HERE); }
-EXPORT void __tsan_write_range(void *a, Word n) { if (n) touch(Word(a), n, 1, HERE); }
+static void touch_all(Word address, Word n, Word write, Word pc) {
+    for (Word size; n; address += size, n -= size) size = n < 8 ? n : 8, touch(address, size, write, pc);
+}
+EXPORT void __tsan_read_range(void *a, Word n) { touch_all(Word(a), n, 0, HERE); } EXPORT void __tsan_write_range(void *a, Word n) { touch_all(Word(a), n, 1, HERE); }
 EXPORT void __tsan_vptr_update(void **, void *) {} EXPORT void __tsan_vptr_read(void **) {}
 EXPORT void __tsan_func_entry(void *) {} EXPORT void __tsan_func_exit() {} EXPORT void __tsan_init() {}
-#define MOVES(name) EXPORT void *__tsan_##name(void *to, const void *from, Word n) { \
-    if (n) touch(Word(from), n, 0, HERE), touch(Word(to), n, 1, HERE); \
-    return name(to, from, n); }
+#define MOVES(name) EXPORT void *__tsan_##name(void *to, const void *from, Word n) { return touch_all(Word(from), n, 0, HERE), touch_all(Word(to), n, 1, HERE), name(to, from, n); }
 MOVES(memcpy) MOVES(memmove)
-EXPORT void *__tsan_memset(void *to, int value, Word n) { return __tsan_write_range(to, n), memset(to, value, n); }
+EXPORT void *__tsan_memset(void *to, int value, Word n) { return touch_all(Word(to), n, 1, HERE), memset(to, value, n); }
 
 // Gives an array its bytes: when its image is loaded, or when its function first runs.
 EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const void *initial) {

@@ -41,6 +41,12 @@ _COMMON = (
     "-fstack-protector-strong",
     "-fno-delete-null-pointer-checks",
     "-fno-finite-loops",
+    # Calls that have not returned are on the stack.
+    "-fno-optimize-sibling-calls",
+    # Calls of these are accesses, whatever their size.
+    "-fno-builtin-memcpy",
+    "-fno-builtin-memmove",
+    "-fno-builtin-memset",
 )
 _GNU = (
     "-fno-gnu-unique",

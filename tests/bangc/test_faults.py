@@ -52,6 +52,9 @@ def module() -> bangc.Module:
         ("staging", (64,), AccessError, r"faults\.mlu:97, .*writes 4 B at byte 256 of staged \(SRAM\)"),
         ("grows", (8,), KernelError, r"faults\.mlu:108, .*calls operator new: a kernel has no heap"),
         ("least", (None,), AccessError, r"faults\.mlu:116, .*plain C\+\+ reads 4 B at byte 256 of out"),
+        ("library", (33,), AccessError, r"faults\.mlu:122, .*writes 4 B at byte 128 of first \(NRAM\)"),
+        ("calls_null", (1,), AccessError, r"faults\.mlu:128, .*jumped to address 0x0"),
+        ("throws", (1,), KernelError, r"faults\.mlu:131, .*throws an exception: kernels have none"),
         ("heap", (), KernelError, r"faults\.mlu:80, .*calls operator new\[\]: a kernel has no heap"),
     ],
 )
@@ -104,3 +107,14 @@ def test_an_argument_of_the_wrong_kind_is_named(module: bangc.Module) -> None:
 def test_a_file_that_is_not_there_is_an_input_error() -> None:
     with pytest.raises(InputError, match=r"nowhere\.mlu: no such file"):
         bangc.compile("nowhere.mlu")
+
+
+def test_the_c_library_s_copies_are_scalar_accesses(module: bangc.Module) -> None:
+    device = Device()
+    out = device.alloc(32, "float32", "out")
+    device.launch(module["library"], out, 32, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert not device.download(out).any()
+    written = [finding for finding in device.verify().errors if finding.kind == "never-written"]
+    assert not written
+    assert "store_array" in device.verify().text()

@@ -2,6 +2,15 @@
 #ifndef MLUSIM_MLU_H_
 #define MLUSIM_MLU_H_
 
+#include <stddef.h>
+
+// Seen by the simulator, as plain loads and stores are: these names have to come before the C library's.
+extern "C" {
+void *memcpy(void *__restrict to, const void *__restrict from, size_t size) noexcept __asm__("__tsan_memcpy");
+void *memmove(void *to, const void *from, size_t size) noexcept __asm__("__tsan_memmove");
+void *memset(void *to, int value, size_t size) noexcept __asm__("__tsan_memset");
+}
+
 #include <assert.h>
 #include <limits.h>
 #include <math.h>

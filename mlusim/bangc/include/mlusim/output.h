@@ -71,6 +71,7 @@ MLUSIM_HEAP(void, _ZdlPv, "operator delete", (void *old), (old))
 MLUSIM_HEAP(void, _ZdaPv, "operator delete[]", (void *old), (old))
 MLUSIM_HEAP(void, _ZdlPvm, "operator delete", (void *old, size_t size), (old, size))
 MLUSIM_HEAP(void, _ZdaPvm, "operator delete[]", (void *old, size_t size), (old, size))
+MLUSIM_HEAP(void *, __cxa_allocate_exception, "throw", (size_t size), (size))
 #undef MLUSIM_HEAP
 }
 
