@@ -110,12 +110,13 @@ _ELEMENTS = {
     "unsigned_int": 0x204,
 }
 _DOUBLE, _FLOAT = 0x308, 0x304
+_FLOAT_KINDS = (3, 4)
 
 
 def form_handlers(name: str, forms: list[Form]) -> tuple[Callable[..., Awaitable[None] | None], Callable[..., Any]]:
     """The crossing of an intrinsic, and how a call of it is prepared to be made again."""
     element = _ELEMENTS.get(name.removeprefix("__nramset_")) if name.startswith("__nramset_") else None
-    chosen: dict[tuple[int, ...], tuple[Form, list[int]]] = {}
+    chosen: dict[tuple[int, ...], tuple[Form, list[int], list[int]]] = {}
     known: dict[Any, tuple[Form, list[tuple[int, Any]], list[Any]]] = {}
 
     def operands_of(bridge: Bridge, codes: list[int], values: list[Any]) -> tuple[Instruction, tuple[Any, ...]] | None:
@@ -128,8 +129,11 @@ def form_handlers(name: str, forms: list[Form]) -> tuple[Callable[..., Awaitable
             if _segments(forms, values) is not None:
                 return None
             form = _choose(forms, codes)
-            choice = chosen[types] = form, _deciding(form, codes)
-        form, deciding = choice
+            choice = chosen[types] = form, _deciding(form, codes), _counts_given_as_floats(form, codes)
+        form, deciding, floats = choice
+        for place in floats:
+            # As C converts it.
+            values[place] = int(values[place])
         key = (types, *[values[place] for place in deciding])
         plan = known.get(key)
         if plan is None:
@@ -170,6 +174,17 @@ def _deciding(form: Form, codes: list[int]) -> list[int]:
         for place, (argument, code) in enumerate(zip(form.arguments, codes, strict=False))
         if code < _POINTER
         and not (argument.name in free and not any(name in instruction.attributes for name in argument.stands_for))
+    ]
+
+
+def _counts_given_as_floats(form: Form, codes: list[int]) -> list[int]:
+    """The places of counts and extents that a call gives as a float, such as `n / 2.0f`."""
+    words = " ".join(expression for argument in form.arguments for expression in argument.shape or ())
+    counts = set(re.findall(r"\w+", words))
+    return [
+        place
+        for place, (argument, code) in enumerate(zip(form.arguments, codes, strict=False))
+        if code < _POINTER and code >> 8 in _FLOAT_KINDS and argument.shape is None and argument.name in counts
     ]
 
 

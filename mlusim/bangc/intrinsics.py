@@ -96,17 +96,18 @@ _DIRECTIONS = (
 )
 _COPIES = {number: Direction[name] for number, name in enumerate(_DIRECTIONS) if name in Direction.__members__}
 _NUMBERS = {kind: number for number, kind in enumerate((*KINDS, MemoryKind.GDRAM))}
-_CONTIGUOUS = 4
+_CONTIGUOUS, _LANES = 4, 64
 _WITH_CLUSTER = (5, 8, 13)
 _SIGN = 1 << 63
 
 
 def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, int, Direction, tuple[int, ...]]:
     """Pointers, size, direction and strides of a copy."""
-    if len(values) == _CONTIGUOUS and values[3] in _COPIES and values[2] < _SIGN:
+    if len(values) == _CONTIGUOUS and values[3] in _COPIES and values[2].__class__ is int and values[2] < _SIGN:
         dst, src, size, number = values
         return bridge.pointer(dst), bridge.pointer(src), size, _COPIES[number], ()
-    dst, src, size, number, *strides = values
+    # Floats become integers as C converts them.
+    dst, src, size, number, *strides = map(int, values)
     direction = _COPIES.get(number)
     if direction is None:
         named = _DIRECTIONS[number] if 0 <= number < len(_DIRECTIONS) else str(number)
@@ -116,10 +117,22 @@ def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, int, Dir
             f"memcpy of {size - 2 * _SIGN} B: a size is not negative (unsigned, this is {group_digits(size)}); "
             "look at what it is computed from"
         )
+    _check_lanes(bridge, direction, strides)
     if len(values) in _WITH_CLUSTER:
         target = bridge.remote(dst, strides.pop())
         return target, bridge.pointer(src), size, direction, tuple(strides)
     return bridge.pointer(dst), bridge.pointer(src), size, direction, tuple(strides)
+
+
+def _check_lanes(bridge: Bridge, direction: Direction, strides: list[int]) -> None:
+    """Raise `CopyError` for a stride from lane to lane of WRAM: filters lie there as `reshape_filter` gives them."""
+    lane = bridge.issuer.board.wram_bytes // _LANES
+    first = 0 if direction.destination is MemoryKind.WRAM else len(strides) // 2
+    if strides and MemoryKind.WRAM in (direction.source, direction.destination) and lane in strides[first : first + 3]:
+        raise CopyError(
+            f"memcpy in direction {direction.name} with a stride of {group_digits(lane)} B, from lane to lane of WRAM: "
+            "this is not simulated; copy in one piece what __bang_reshape_filter gives"
+        )
 
 
 @_intrinsic("__memcpy", 4, 5, 7, 8, 12, 13)
