@@ -136,9 +136,15 @@ def collect_bins(  # noqa: PLR0913
 
 
 def _collect(dst: View, src: View, mask: View, counts: list[int]) -> None:
-    kept = src.raw().reshape(-1)[mask.typed().reshape(-1) != 0]
-    dst.raw().reshape(-1)[: len(kept)] = kept
-    counts.append(len(kept))
+    values, chosen = src.raw().reshape(-1), mask.typed().reshape(-1) != 0
+    count = int(np.count_nonzero(chosen))
+    kept = dst.raw().reshape(-1)[:count]
+    # Masks that choose everything are common. Of a random one the positions are found without branches.
+    if count == len(chosen):
+        kept[...] = values
+    else:
+        np.take(values, chosen.nonzero()[0], out=kept, mode="clip")
+    counts.append(count)
 
 
 def _deal(
