@@ -28,7 +28,7 @@ class Layout:
     """
 
     __slots__ = (
-        "_element",
+        "_cuts",
         "_parts",
         "_reshaped",
         "_row",
@@ -50,7 +50,7 @@ class Layout:
         self.nbytes = self.size * dtype.itemsize
         self.is_contiguous = is_contiguous(shape, strides, dtype.itemsize)
         self._row: Layout | None = None
-        self._element: Layout | None = None
+        self._cuts: dict[tuple[int, ...], Layout] = {}
         self._parts: dict[int, Layout] = {}
         self._reshaped: dict[tuple[int, ...], Layout] = {}
 
@@ -68,12 +68,16 @@ class Layout:
             part = self._parts[count] = layout_of((count, *self.shape[1:]), self.strides, self.dtype)
         return part
 
-    def element(self) -> Layout:
-        """One element."""
-        element = self._element
-        if element is None:
-            element = self._element = layout_of((), (), self.dtype)
-        return element
+    def cut(self, counts: tuple[int, ...]) -> Layout:
+        """`counts` elements along the first axes; -1 where one is chosen, and the axis goes."""
+        cut = self._cuts.get(counts)
+        if cut is None:
+            rest = len(counts)
+            left = [axis for axis, count in enumerate(counts) if count >= 0]
+            shape = (*(counts[axis] for axis in left), *self.shape[rest:])
+            strides = (*(self.strides[axis] for axis in left), *self.strides[rest:])
+            cut = self._cuts[counts] = layout_of(shape, strides, self.dtype)
+        return cut
 
     def reshaped(self, shape: tuple[int, ...]) -> Layout:
         """As many contiguous elements in another shape."""

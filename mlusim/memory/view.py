@@ -136,8 +136,8 @@ class View:
 
         Raises `AccessError` for an index or a bound outside the axis, too many indices, a step of 0.
         """
-        # Hand-tuned, every copy of every kernel passes here: a row, a part of the first axis, and one element are found
-        # without the loop over axes below, which says the same of them.
+        # Hand-tuned, every copy of every kernel passes here: a row, a part of the first axis, and plain indices and
+        # parts of several axes are found by what their layout remembers. `_sliced` below says the same of them.
         layout, offset = self.layout, self.offset
         shape, strides = layout.shape, layout.strides
         part = None
@@ -150,14 +150,23 @@ class View:
             if start.__class__ is stop.__class__ is int and 0 <= start < stop <= shape[0]:
                 offset += start * strides[0]
                 part = layout.part(stop - start)
-        elif key.__class__ is tuple and len(key) == len(shape):
+        elif key.__class__ is tuple and len(key) <= len(shape):
             at = offset
-            for position, extent, stride in zip(key, shape, strides, strict=True):
-                if position.__class__ is not int or not 0 <= position < extent:
+            counts = []
+            for item, extent, stride in zip(key, shape, strides):  # noqa: B905 - axes that it does not name stay whole
+                if item.__class__ is int and 0 <= item < extent:
+                    at += item * stride
+                    counts.append(-1)
+                    continue
+                if item.__class__ is not slice or item.step is not None:
                     break
-                at += position * stride
+                start, stop = 0 if item.start is None else item.start, extent if item.stop is None else item.stop
+                if not (start.__class__ is stop.__class__ is int and 0 <= start < stop <= extent):
+                    break
+                at += start * stride
+                counts.append(stop - start)
             else:
-                offset, part = at, layout.element()
+                offset, part = at, layout.cut(tuple(counts))
         if part is None:
             offset, part = self._sliced(key)
         view = _new(View)
