@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from mlusim.analysis.records import Records
+from mlusim.log import BLOCKING
 
 PIECE = 1 << 20
 
@@ -41,8 +42,10 @@ def windows(records: Records, piece: int = PIECE, *, reach_ps: int = 0) -> Itera
     if count <= piece:
         yield records
         return
-    # A copy counts from its issue to its end, a posted store to the issue of the next: all of it within these.
-    begin = np.minimum(records.issue_ps, records.start_ps)
+    # A blocking copy counts from its issue, which waits for others; what runs behind other instructions from its start,
+    # however early it was issued. A posted store counts to the issue of the next: all of it within these.
+    waits = records.is_copy & (records.detail == BLOCKING)
+    begin = np.where(waits, np.minimum(records.issue_ps, records.start_ps), records.start_ps)
     end = np.maximum(records.end_ps, records.start_ps) + reach_ps
     low, high = records.start_of_run_ps, records.end_of_run_ps
     inside = np.sort(begin[:: max(count // (64 * (count // piece + 1)), 1)])

@@ -16,6 +16,7 @@ from mlusim.analysis.metrics import measure
 from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
 from mlusim.analysis.records import Records
 from mlusim.analysis.totals import Totals
+from mlusim.analysis.windows import windows
 from mlusim.cores.core import Core
 from mlusim.errors import InputError
 from mlusim.host.device import Device
@@ -93,6 +94,22 @@ def totals_of(some: CauseSpans) -> dict[tuple[int, int], list[int]]:
         before = found.setdefault((lane, cause), [0, 0, 0])
         found[lane, cause] = [one + more for one, more in zip(before, amounts, strict=True)]
     return found
+
+
+async def far_ahead(core: Core) -> None:
+    """All instructions are issued before the first few are done."""
+    held = core.nram.alloc(2048, np.float32)
+    for _ in range(100):
+        core.add(held, held, held)
+
+
+def test_a_window_has_no_instruction_that_only_waits_behind_others() -> None:
+    device = Device("mlu290-m5", data=False)
+    device.launch(far_ahead, dim=4, kind="BLOCK")
+    device.synchronize()
+    records = Records(device.log, device.board)
+    assert max(len(window) for window in windows(records, 100)) < 150
+    assert np.array_equal(Totals(records, 100).causes_ps, Totals(records).causes_ps)
 
 
 def test_totals_in_pieces_of_an_operator_with_memory_cores() -> None:
