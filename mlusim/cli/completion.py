@@ -14,7 +14,8 @@ _SHELLS = ("bash", "zsh", "fish")
 _HELP = """\
 Print the script that makes a shell complete what belongs to mlusim, with the Tab key.
 
-It completes commands, options, operators, boards, strategies, element types and files.
+It completes commands, options, operators, kernels of FILE.py: and their settings, boards, strategies, element types
+and files.
 
 \b
 To have it in every new shell, once:
@@ -33,13 +34,11 @@ Examples:
 @click.argument("shell", type=click.Choice(_SHELLS), required=False, metavar="[bash|zsh|fish]")
 def completion(shell: str | None) -> None:
     """Print the script that makes a shell complete commands."""
-    from click.shell_completion import get_completion_class
+    from mlusim.cli.shells import SHELLS
 
     if shell is None:
         shell = Path(os.environ.get("SHELL", "")).name
         if shell not in _SHELLS:
             raise InputError(f"which shell? $SHELL does not say: name it, as in `mlusim completion {_SHELLS[0]}`")
-    make = get_completion_class(shell)
     context = click.get_current_context().find_root()
-    assert make is not None  # noqa: S101 - click has these three
-    click.echo(make(context.command, {}, "mlusim", "_MLUSIM_COMPLETE").source())
+    click.echo(SHELLS[shell](context.command, {}, "mlusim", "_MLUSIM_COMPLETE").source())

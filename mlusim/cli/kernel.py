@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 from mlusim.cli.kernel_arguments import call_of, is_kernel, kernel_command
+from mlusim.cli.kernel_completion import complete_reference
 
 
 def make_run(kernel_name: str) -> click.Command:
@@ -196,6 +197,7 @@ def make_verify(kernel_name: str) -> click.Command:
         click.option(
             "--reference",
             type=FILE,
+            shell_complete=complete_reference,
             metavar="FILE",
             help="What the output should be: an .npy file, or FILE.py:FUNCTION, a function of the inputs.",
         ),

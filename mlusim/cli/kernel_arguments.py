@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlusim.cli.kernel_completion import setting_names
 from mlusim.cli.options import (
     COMPILE_OPTIONS,
     ELEMENT_TYPE,
@@ -84,24 +85,6 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
             help=f"BLOCK, UNION1, UNION2, ...{', separated by commas' if several else ''} [default: UNION1]",
         ),
     ]
-
-
-def setting_names(kernel_name: str) -> list[str]:
-    """Parameters with a default of FILE.py:KERNEL, from its text: completion runs no code of a user's."""
-    import ast
-    from pathlib import Path
-
-    file, _, name = kernel_name.rpartition(":") if not kernel_name.endswith(".py") else (kernel_name, ":", "")
-    try:
-        body = ast.parse(Path(file).read_text(encoding="utf-8")).body
-    except (OSError, ValueError, SyntaxError):
-        return []
-    found: list[str] = []
-    for node in body:
-        if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef) and name in ("", node.name):
-            with_default = node.args.args[len(node.args.args) - len(node.args.defaults) :]
-            found += [one.arg for one in (*with_default, *node.args.kwonlyargs)]
-    return found
 
 
 def call_of(  # noqa: PLR0913 - the options of the command

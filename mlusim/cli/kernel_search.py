@@ -9,6 +9,7 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.kernel_arguments import METAVAR, call_of, kernel_command, settings_of
+from mlusim.cli.kernel_completion import complete_kernel_argument
 from mlusim.cli.options import device_name_option, devices_option, full_option, output_options, steady_option
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def make_compare(kernel_name: str) -> click.Command:
         sections={"Output": ("no_data", "steady", "full", "as_json", "quiet")},
     )
     for option in (
-        click.argument("others", nargs=-1, metavar=f"[{METAVAR}]..."),
+        click.argument("others", nargs=-1, metavar=f"[{METAVAR}]...", shell_complete=complete_kernel_argument),
         devices_option,
         click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
         steady_option,

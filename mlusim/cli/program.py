@@ -59,6 +59,13 @@ class Program(click.Group):
         del prog_name, standalone_mode
         words = sys.argv[1:] if args is None else list(args)
         _open_closed_output()
+        if "_MLUSIM_COMPLETE" in os.environ:
+            from click.shell_completion import add_completion_class
+
+            from mlusim.cli.shells import SHELLS
+
+            for name, shell in SHELLS.items():
+                add_completion_class(shell, name)
         try:
             status = super().main(words, "mlusim", complete_var, standalone_mode=False, obj=tuple(words), **extra)
             sys.stdout.flush()

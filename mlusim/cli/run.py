@@ -12,6 +12,7 @@ from mlusim.cli import show
 from mlusim.cli.entries import ENTRIES, flag, options_of, summaries
 from mlusim.cli.kernel import make_run
 from mlusim.cli.kernel_arguments import METAVAR, is_kernel
+from mlusim.cli.kernel_completion import complete_kernel
 from mlusim.cli.options import (
     ELEMENT_TYPE,
     FILE,
@@ -71,6 +72,13 @@ class OperatorGroup(click.Group):
         del ctx
         command = ENTRIES.get(cmd_name)
         return self._make(command) if command and self._make else None
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Options and operators; a kernel's file, and a kernel of it."""
+        from click.shell_completion import CompletionItem
+
+        files = [] if incomplete.startswith("-") else complete_kernel(incomplete)
+        return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, files)]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As click does it; a kernel in a file has the command for it. The message says which operators there are."""

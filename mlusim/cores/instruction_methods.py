@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mlusim.cores.global_memory import atomic, set_memory
 from mlusim.cores.instructions.conversion import conversion
 from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.scalar import check_view
 from mlusim.cores.vector import call
 from mlusim.errors import OperandError, UnknownNameError, nearest
 
@@ -91,6 +92,8 @@ class InstructionMethods:
     def _conversion(
         self, name: str, source: Dtype, target: Dtype, rounding: str | None, dst: View, src: View, position: int = 0
     ) -> None:
+        check_view(name, dst)
+        check_view(name, src)
         if (dst.dtype, src.dtype) != (target, source):
             raise OperandError(
                 f"{name} of {src!r} to {dst!r}: it takes {source} to {target}; name the other conversion"

@@ -130,7 +130,11 @@ def call_key(instruction: Instruction, arguments: Sequence[Any]) -> tuple[Any, .
             return (instruction.name, *map(_layout, arguments))
         except AttributeError:
             pass
-    key: list[Any] = [value.layout if value.__class__ is View else type(value) for value in arguments[:operands]]
+    # Of an array of the host its shape, too: those of no axis are numbers.
+    key: list[Any] = [
+        value.layout if value.__class__ is View else (type(value), getattr(value, "shape", ()))
+        for value in arguments[:operands]
+    ]
     # What has no hash is never found again.
     key += [(type(value), value if value.__hash__ is not None else object()) for value in arguments[operands:]]
     return (instruction.name, *key)

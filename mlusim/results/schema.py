@@ -178,7 +178,9 @@ def check_on_board(log: Log, board: Board) -> None:
     columns = log.columns()
     times = [columns[name] for name in ("issue_ps", "start_ps", "end_ps", "latency_ps", "alone_ps")]
     latest = max([int(column.max()) for column in times if len(column)], default=0)
-    latest = max([latest, *(task.end_ps for task in log.tasks), *(launch.end_ps for launch in log.launches)])
+    spans = [(task.start_ps, task.end_ps) for task in log.tasks]
+    spans += [(launch.start_ps, launch.end_ps) for launch in log.launches]
+    latest = max(latest, *(time for span in spans for time in span), 0)
     if latest > most_ps:
         raise ValueError(f"a time of {latest} ps in its log, which holds {most_ps} ps")
 

@@ -57,13 +57,15 @@ def stop_finding(error: BaseException, log: Log, order: Order) -> Finding:
     text = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
     kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "stopped")
     place = error.where if isinstance(error, MlusimError) else ""
-    source = _written(_line_of(place), log, error.__traceback__) or _source(error.__traceback__)
+    raised = error.__cause__ or error
+    at = _file_and_line(_line_of(place), log, raised.__traceback__)
+    source = _source_line(at) or _source(error.__traceback__)
     return Finding(
         kind=kind,
         title=text,
         place=_with_source(place, source),
         rule=_RULES.get(kind, ""),
-        fields={"error": type(error).__name__},
+        fields={"error": type(error).__name__, **_as_fields(at)},
     )
 
 
@@ -75,17 +77,21 @@ def find_swallowed(log: Log) -> list[Finding]:
         line = _line_of(where) or where
         times[line] = times.get(line, 0) + 1
         first.setdefault(line, (message, where))
-    return [
-        Finding(
-            kind="swallowed",
-            title=f"the kernel caught an error and went on: {message}",
-            place=_with_source(where, _written(line, log)),
-            rule="the board raises nothing that a kernel could catch: it leaves the operation out, or does another",
-            remedy="mend what the error says, and let errors end the run",
-            times=times[line],
+    found = []
+    for line, (message, where) in first.items():
+        at = _file_and_line(line, log)
+        found.append(
+            Finding(
+                kind="swallowed",
+                title=f"the kernel caught an error and went on: {message}",
+                place=_with_source(where, _source_line(at)),
+                rule="the board raises nothing that a kernel could catch: it leaves the operation out, or does another",
+                remedy="mend what the error says, and let errors end the run",
+                times=times[line],
+                fields=_as_fields(at),
+            )
         )
-        for line, (message, where) in first.items()
-    ]
+    return found
 
 
 def _with_source(place: str, source: str) -> str:
@@ -98,8 +104,8 @@ def _line_of(where: str) -> str:
     return found[0] if found else ""
 
 
-def _written(line: str, log: Log | None = None, traceback: TracebackType | None = None) -> str:
-    """The text of a line `kernel.py:41`, from the files that a traceback or a log names."""
+def _file_and_line(line: str, log: Log | None = None, traceback: TracebackType | None = None) -> tuple[str, int]:
+    """File and number of a line `kernel.py:41`, by the files that a traceback or a log names; ("", 0) where none is."""
     name, _, number = line.partition(":")
     files = []
     while traceback is not None:
@@ -107,8 +113,19 @@ def _written(line: str, log: Log | None = None, traceback: TracebackType | None 
         traceback = traceback.tb_next
     for file in (*files, *(file for file, _, _ in (log.lines if log else ()))):
         if number and Path(file).name == name:
-            return linecache.getline(file, int(number)).strip()
-    return ""
+            return file, int(number)
+    return "", 0
+
+
+def _source_line(at: tuple[str, int]) -> str:
+    """The text of a line; empty where it cannot be read."""
+    return linecache.getline(*at).strip()
+
+
+def _as_fields(at: tuple[str, int]) -> dict[str, str | int]:
+    """`file` and `line` of a finding, as its sites have them; nothing where the line is not known."""
+    file, line = at
+    return {"file": file, "line": line} if line else {}
 
 
 def _hang(log: Log, order: Order) -> Finding | None:

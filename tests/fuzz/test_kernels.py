@@ -15,20 +15,18 @@ from hypothesis import strategies as st
 import mlusim
 
 EXAMPLES = int(os.environ.get("MLUSIM_FUZZ", "20"))
-NUMBERS = st.sampled_from([0, 1, 2, 3, 7, 64, 128, 1000, -1, 2**20, 2**31, 2**63, 2**70, 1.5, None, "x", True])
+NUMBERS = st.sampled_from(
+    [0, 1, 2, 3, 7, 64, 128, 1000, -1, 2**20, 2**31, 2**63, 2**70, 1.5, None, "x", True, np.ones(3)]
+)
 BOUND = st.sampled_from([0, 1, 2, 3, 8, 32, 64, 100])
 VIEW = st.tuples(st.just("view"), st.integers(0, 6), BOUND, BOUND, st.integers(0, 3))
 VALUE = st.one_of(VIEW, VIEW, VIEW, VIEW, NUMBERS)
 DTYPE = st.sampled_from(["float32", "float32", "float16", "int32", "int8", "uint8", "float64", "x", None])
-NAMES = (
-    "memcpy memcpy_async move memcpy_rows scalar_copy gather scatter load load_array store store_array scalar sum_rows",
-    "max_rows collect add sub mul abs sqrt cycle_add reduce_sum max min select mask_select transpose fill matmul",
-    "active_relu bor bnot eq lt sync sync_io sync_move sync_compute sync_cluster sync_all peek atomic_add count",
-    "float2half half2float nothing",
-)
+NAMES = [name for name in dir(mlusim.Core) if not name.startswith("_") and callable(getattr(mlusim.Core, name))]
+NAMES += ["float2half", "half2float", "nothing"]
 OPERATION = st.one_of(
     st.tuples(st.just("alloc"), st.sampled_from(["nram", "nram", "wram", "sram", "ldram"]), NUMBERS, DTYPE),
-    st.tuples(st.just("call"), st.sampled_from(" ".join(NAMES).split()), st.lists(VALUE, max_size=4), st.booleans()),
+    st.tuples(st.just("call"), st.sampled_from(NAMES), st.lists(VALUE, max_size=4), st.booleans()),
     st.tuples(st.just("loop"), st.integers(0, 3)),
 )
 

@@ -100,6 +100,15 @@ def test_every_column_one_past_the_end_of_its_table():
         use(whole() | {"log/records.npy": data.getvalue()})
 
 
+@pytest.mark.parametrize(("table", "column"), [("log/launches", 4), ("log/tasks", 5)])
+def test_a_start_that_no_run_reaches_is_refused(table, column):
+    array = np.load(io.BytesIO(whole()[f"{table}.npy"])).copy()
+    array[column, 0] = 1 << 58
+    data = io.BytesIO()
+    np.save(data, array)
+    assert "a time of 288230376151711744 ps" in use(whole() | {f"{table}.npy": data.getvalue()})
+
+
 def test_a_plan_of_billions_of_tasks_is_refused_before_they_are_counted():
     head = json.loads(whole()["run.json"])
     head["plan"]["dim"][0] = 1 << 31

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -348,7 +349,10 @@ def test_an_error_of_the_run_is_a_finding(kind, title):
     finding = report.errors[0]
     assert finding.kind == kind
     assert re.fullmatch(title, finding.title), finding.title
-    assert re.search(r"test_findings\.py:\d+", finding.place)
+    place = re.search(r"test_findings\.py:(\d+)", finding.place)
+    assert place
+    said = finding.to_json()
+    assert (Path(said["file"]).name, said["line"]) == ("test_findings.py", int(place[1]))
     assert "split proof, of what ran until it stopped" in report.text() or kind == "await"
     assert not any(found.kind == "never-written" for found in report.findings)
 

@@ -57,7 +57,14 @@ def bind(
     for operand, value in zip(instruction.operands, operands, strict=True):
         if not isinstance(value, View) and not operand.number:
             raise OperandError(f"{instruction.signature}: {operand.name} is a view, not {value!r:.80}")
-        if not isinstance(value, View | bool | int | float | complex) and not hasattr(value, "dtype"):
+        if isinstance(value, View):
+            continue
+        if isinstance(value, np.ndarray) and value.ndim:
+            raise OperandError(
+                f"{instruction.signature}: {operand.name} is an array of the host; upload it, memcpy it to the core's "
+                "NRAM, and give that view"
+            )
+        if not isinstance(value, bool | int | float | complex) and not hasattr(value, "dtype"):
             raise OperandError(f"{instruction.signature}: {operand.name} is a view or a number, not {value!r:.80}")
     return operands, attributes
 

@@ -55,6 +55,15 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
         (lambda core, t: core.add(t, t, t, t), r"add\(dst, src0, src1\) takes 3 arguments, not 4$"),
         (lambda core, t: core.add(t, t, source=t), r"add\(dst, src0, src1\) got the argument 'source' that it has not"),
         (lambda core, t: core.add(t, 1, t), r"add\(dst, src0, src1\): src0 is a view, not 1$"),
+        (
+            lambda core, t: core.add(t, t, np.ones(3)),
+            r"add\(dst, src0, src1\): src1 is an array of the host; upload it",
+        ),
+        (
+            lambda core, t: [core.add(t, t, np.array(3)), core.add(t, t, np.ones(t.shape))],
+            r"add.*src1 is an array of the host",
+        ),
+        (lambda core, t: core.float2half(None, 0), r"float2half of None: it takes a view of memory, such as x\[0\]"),
         (lambda core, t: core.add(t, t, "x"), r"add\(dst, src0, src1\): src1 is a view or a number, not 'x'$"),
         (
             lambda core, t: core.cycle_add(t, t, t[:48]),

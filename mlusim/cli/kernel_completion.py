@@ -1,0 +1,80 @@
+"""Completion of FILE.py:KERNEL and of the names of its settings, from the file's text: no code of a user's runs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+SUFFIXES = (".py", ".mlu")
+_ENTRY = re.compile(r"__mlu_(?:entry|global)__\s+void\s+(\w+)\s*\(")
+
+
+def complete_kernel(incomplete: str) -> list[str]:
+    """Words that begin so: files of kernels, each with its colon, and directories; behind a colon, kernels."""
+    file, colon, word = incomplete.rpartition(":")
+    if colon and file.endswith(SUFFIXES):
+        return [f"{file}:{name}" for name in kernel_names(file) if name.startswith(word)]
+    folder, slash, begin = incomplete.rpartition("/")
+    try:
+        entries = sorted(Path(folder + slash or ".").iterdir())
+    except (OSError, ValueError):
+        return []
+    found = []
+    for entry in entries:
+        if entry.name.startswith(begin) and (begin.startswith(".") or not entry.name.startswith(".")):
+            if entry.is_dir() and entry.name != "__pycache__":
+                found.append(f"{folder}{slash}{entry.name}/")
+            elif entry.suffix in SUFFIXES:
+                found.append(f"{folder}{slash}{entry.name}:")
+    return found
+
+
+def complete_kernel_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """`complete_kernel` as `shell_complete` of an argument."""
+    del ctx, param
+    return complete_kernel(incomplete)
+
+
+def complete_reference(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """Functions of FILE.py behind a colon; before it, files."""
+    from click.shell_completion import CompletionItem
+
+    del ctx, param
+    file, colon, word = incomplete.rpartition(":")
+    if not colon:
+        return [CompletionItem(incomplete, type="file")]
+    functions = [node.name for node in _body(file) if isinstance(node, ast.FunctionDef)]
+    return [CompletionItem(f"{file}:{name}") for name in functions if name.startswith(word)]
+
+
+def kernel_names(file: str) -> list[str]:
+    """Asynchronous functions of a .py file, entries of a .mlu file; none of a file that cannot be read."""
+    if file.endswith(".py"):
+        return [node.name for node in _body(file) if isinstance(node, ast.AsyncFunctionDef)]
+    try:
+        return _ENTRY.findall(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+
+
+def setting_names(given: str) -> list[str]:
+    """Parameters with a default of FILE.py:KERNEL."""
+    file, _, name = given.rpartition(":") if not given.endswith(".py") else (given, ":", "")
+    found: list[str] = []
+    for node in _body(file):
+        if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef) and name in ("", node.name):
+            with_default = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+            found += [one.arg for one in (*with_default, *node.args.kwonlyargs)]
+    return found
+
+
+def _body(file: str) -> list[ast.stmt]:
+    """Statements of a file; none where it cannot be read."""
+    try:
+        return ast.parse(Path(file).read_text(encoding="utf-8")).body
+    except (OSError, ValueError, SyntaxError):
+        return []

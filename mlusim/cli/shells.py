@@ -1,0 +1,104 @@
+"""How bash, zsh and fish complete: click's way, but for words that hold `:` and `=`, and values that go on after them.
+
+bash splits words at `:` and `=`, so that click would see `add.py`, `:`, `add` for a kernel. Here the line itself is
+read, and what bash has already is left out of what it gets. No space follows a value that ends with `:`, `=` or `/`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    split_arg_string,
+)
+
+_BASH = """\
+%(complete_func)s() {
+    local type value
+    COMPREPLY=()
+    while IFS=, read -r type value; do
+        case $type in
+            dir) compopt -o dirnames ;;
+            file) compopt -o default ;;
+            plain)
+                COMPREPLY+=("$value")
+                [[ $value == *[:=/] ]] && compopt -o nospace
+                ;;
+        esac
+    done < <(
+        COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_WORDBREAKS="$COMP_WORDBREAKS" %(complete_var)s=bash_complete "$1"
+    )
+    return 0
+}
+
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+_ASSIGNMENT = re.compile(r"\w+=")
+
+
+class Bash(BashComplete):
+    """bash: the line up to the cursor, not its words."""
+
+    source_template = _BASH
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """The words before the last one, and that one."""
+        line = os.environ["COMP_LINE"]
+        words = split_arg_string(line)
+        if not words or line[-1:].isspace():
+            words.append("")
+        while len(words) > 1 and _ASSIGNMENT.match(words[0]):
+            del words[0]
+        return words[1:-1], words[-1]
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
+        """Of each value what comes after the last place where bash splits the word."""
+        found = super().get_completions(args, incomplete)
+        breaks = "".join(sorted({*os.environ.get("COMP_WORDBREAKS", ":=")} & {*":=@"}))
+        there = re.match(f".*[{breaks}]", incomplete) if breaks else None
+        for item in found if there else ():
+            if item.type == "plain":
+                item.value = item.value.removeprefix(there[0])  # type: ignore[index]
+        return found
+
+
+def _joined(incomplete: str, found: list[CompletionItem[Any]]) -> list[CompletionItem[Any]]:
+    """Values of `--option=value` with the option in front, as shells want them that keep the word whole."""
+    option, equals, _ = incomplete.partition("=")
+    for item in found:
+        if equals and option.startswith("--") and item.type == "plain":
+            item.value = f"{option}={item.value}"
+    return found
+
+
+class Zsh(ZshComplete):
+    """zsh: no space after a value that goes on; files after a `=`."""
+
+    source_template = ZshComplete.source_template.replace(
+        "compadd -U -V unsorted -a completions",
+        "local -a whole=(${completions:#*[:=/]}) open=(${(M)completions:#*[:=/]})\n"
+        "        (( $#whole )) && compadd -U -V unsorted -a whole\n"
+        "        (( $#open )) && compadd -U -V unsorted -S '' -a open",
+    ).replace("_path_files", "compset -P '*='; _path_files")
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
+        """As click's, each the whole word."""
+        return _joined(incomplete, super().get_completions(args, incomplete))
+
+
+class Fish(FishComplete):
+    """fish: words of `--option=value` whole."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
+        """As click's, each the whole word."""
+        return _joined(incomplete, super().get_completions(args, incomplete))
+
+
+SHELLS: dict[str, type[ShellComplete]] = {"bash": Bash, "zsh": Zsh, "fish": Fish}
