@@ -76,7 +76,7 @@ class Repetition:
         issuer = self._bridge.issuer
         log, first = issuer.log, self._logged
         self._logged = log.count
-        if calls == _FIRST or calls * _SHARE < issuer.max_operations:
+        if calls == _FIRST or calls * _SHARE < issuer.chip.max_operations:
             return
         records = log.records
         own = records.column("task", slice(first, log.count)) == issuer.task.index

@@ -30,6 +30,13 @@ if TYPE_CHECKING:
 from mlusim.cli.kernel_arguments import call_of, is_kernel, kernel_command
 from mlusim.cli.kernel_completion import complete_reference
 
+max_operations_option = click.option(
+    "--max-operations",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="Operations that one task may issue before it counts as endless. [default: 5000000]",
+)
+
 
 def make_run(kernel_name: str) -> click.Command:
     """`mlusim run FILE.py:KERNEL`."""
@@ -39,7 +46,7 @@ def make_run(kernel_name: str) -> click.Command:
         "A kernel of your own.",
         "mlusim run add.py:add --arg x=x.npy --arg y=y.npy --arg out=float32:1000000 --report report/",
         sections={
-            "What is done": ("check", "no_data", "steady", "dma"),
+            "What is done": ("check", "no_data", "steady", "dma", "max_operations"),
             "Output": ("out", "report", "save_run", "operations", "as_json", "quiet"),
         },
     )
@@ -49,6 +56,7 @@ def make_run(kernel_name: str) -> click.Command:
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
         steady_option,
         dma_option,
+        max_operations_option,
         click.option(
             "--out",
             "--output",
@@ -74,6 +82,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     no_data: bool,
     steady: bool,
     dma: str,
+    max_operations: int | None,
     out: Sequence[str],
     report: str | None,
     save_run: str | None,
@@ -91,6 +100,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         no_data=no_data,
         steady=steady,
         dma=dma,
+        max_operations=max_operations,
         out=out,
         report=report,
         save_run=save_run,
@@ -110,6 +120,7 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     no_data: bool,
     steady: bool = False,
     dma: str,
+    max_operations: int | None = None,
     out: Sequence[str],
     report: str | None,
     save_run: str | None,
@@ -132,6 +143,8 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     options: dict[str, Any] = {} if call.kernel.launches else {"check": check, "dma": dma}
     if steady:
         options["steady"] = True
+    if max_operations is not None:
+        options["max_operations"] = max_operations
     result = call.run(device, data=not no_data, progress=not quiet, **options)
     written = []
     for name, path in targets.items():
@@ -190,7 +203,10 @@ def make_verify(kernel_name: str) -> click.Command:
         _verify,
         "Verify a kernel of your own: races, bytes read unwritten, hangs, wrong results.",
         "mlusim verify add.py:add --shape 1000000 --reference add.py:expected",
-        sections={"Verification": ("reference", "tolerance", "dma", "rewrites"), "Output": ("as_json", "quiet")},
+        sections={
+            "Verification": ("reference", "tolerance", "dma", "rewrites", "max_operations"),
+            "Output": ("as_json", "quiet"),
+        },
     )
     for option in (
         device_option,
@@ -210,13 +226,14 @@ def make_verify(kernel_name: str) -> click.Command:
         ),
         click.option("--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."),
         dma_option,
+        max_operations_option,
         output_options,
     ):
         option(command)
     return command  # type: ignore[no-any-return]
 
 
-def _verify(
+def _verify(  # noqa: PLR0913 - the options of the command
     kernel_name: str,
     *,
     device: Any,
@@ -224,13 +241,15 @@ def _verify(
     tolerance: float,
     rewrites: Sequence[str],
     dma: str,
+    max_operations: int | None,
     as_json: bool,
     quiet: bool,
     **own: Any,
 ) -> int:
     call = call_of(kernel_name, **own)
     wanted = None if reference is None else _reference(reference)
-    report = call.verify(device, reference=wanted, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma)
+    more = {} if max_operations is None else {"max_operations": max_operations}
+    report = call.verify(device, reference=wanted, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma, **more)
     if as_json:
         show.print_json(_without_folders(report.to_json()))
     elif not quiet:

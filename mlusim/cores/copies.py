@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.cores.endless import check_end
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scalar import check_view
 from mlusim.cores.shared_copy import SharedCopy
@@ -100,8 +101,8 @@ def _copy(  # noqa: PLR0913
     # The hottest function of the simulator: geometry is worked out once per shape, look-ups are few.
     task = issuer.task
     task.operations += 1
-    if task.operations > issuer.max_operations or task.unawaited >= 0:
-        raise task.refusal()
+    if task.operations > issuer.next_look or task.unawaited >= 0:
+        check_end(issuer)
     sized = size.__class__ is not int or size
     if direction is not None or sized or dst.__class__ is not View or src.__class__ is not View:
         dst, src, effect, geometry = _byte_form(issuer, dst, src, size, direction, strides)

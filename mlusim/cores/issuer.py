@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlusim.cores.endless import check_end, first_look
 from mlusim.errors import CopyError
 from mlusim.log import NO_OPERAND, NONE, Log
 from mlusim.memory.allocation import Memory
@@ -43,7 +44,7 @@ class Issuer:
         "has_data",
         "issue_ps",
         "log",
-        "max_operations",
+        "next_look",
         "task",
         "unit",
     )
@@ -58,7 +59,7 @@ class Issuer:
         self.has_data = chip.data
         self.dry = chip.dry
         self.blocked = task.passing if chip.dry else task.suspending
-        self.max_operations = chip.max_operations
+        self.next_look = first_look(chip.max_operations)
         self.issue_ps = chip.board.cycles_ps(chip.board.issue_cycles)
         self.dram_unit_bytes = chip.board.dram_unit_bytes
         self.copy_geometries = unit.copy_geometries
@@ -67,8 +68,8 @@ class Issuer:
         """Count an instruction and charge its issue."""
         task = self.task
         task.operations += 1
-        if task.operations > self.max_operations or task.unawaited >= 0:
-            raise task.refusal()
+        if task.operations > self.next_look or task.unawaited >= 0:
+            check_end(self)
         task.now_ps += self.issue_ps
 
     def record(  # noqa: PLR0913

@@ -310,14 +310,14 @@ class Task:
         if self._coroutine is not None and not self.finished:
             close_task(self._coroutine)
 
-    def refusal(self) -> BaseException:
-        """Why the task may not issue another operation: one before was not awaited, or there are too many.
+    def refusal(self, because: KernelError | None = None) -> BaseException:
+        """Why the task may not issue another operation: `because`, or one was not awaited, or there are too many.
 
         A kernel that catches this and goes on is stopped by what `except Exception` does not catch.
         """
         if self._refused is not None:
             return Abandoned()
-        self._refused = self._limit_error() if self.unawaited == NONE else self._forgotten_await()
+        self._refused = because or (self._limit_error() if self.unawaited == NONE else self._forgotten_await())
         return self._refused
 
     def _limit_error(self) -> KernelError:

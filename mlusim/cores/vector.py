@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mlusim.cores.endless import check_end
 from mlusim.cores.instructions.limits import (
     Value,
     bind,
@@ -167,8 +168,8 @@ def _issue(
     log, unit, task = issuer.log, issuer.unit, issuer.task
     # As `Issuer.begin`, inlined for performance.
     task.operations += 1
-    if task.operations > issuer.max_operations or task.unawaited >= 0:
-        raise task.refusal()
+    if task.operations > issuer.next_look or task.unawaited >= 0:
+        check_end(issuer)
     issue_ps = start_ps = task.now_ps = task.now_ps + issuer.issue_ps
     waited_for = NONE
     if unit.vector_free_ps > start_ps:

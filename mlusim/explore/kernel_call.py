@@ -93,7 +93,8 @@ class KernelCall:
                         f"{self.kernel.name} is a plain function that launches kernels: steady-state timing is of one "
                         "kernel; leave --steady off"
                     )
-                return self._launched(board, data=data, progress=progress)
+                limits = {name: value for name, value in options.items() if name == "max_operations"}
+                return self._launched(Device(board, data=data, progress=progress, **limits))
             function, values = self._call(board, data=data)
             launch = {**self.launch, "theory_ops": self.theory_ops}
             return run_kernel(function, *values, device=board, data=data, progress=progress, **launch, **options)
@@ -109,13 +110,12 @@ class KernelCall:
                 function, *values, device=board, reference=reference, tolerance=tolerance, **launch, **options
             )
 
-    def _launched(self, board: Board, *, data: bool, progress: bool) -> Result:
+    def _launched(self, device: Device) -> Result:
         if self.arguments or self.launch or self.shape is None:
             raise InputError(
                 f"{self.kernel.name} is a plain function (device, shape, dtype, **settings) that uploads and launches: "
                 "give --shape and --set, no --arg, --dim or --kind"
             )
-        device = Device(board, data=data, progress=progress)
         self.kernel.function(device, self.shape, self.dtype, **self.settings)
         device.synchronize()
         return device.result(self.kernel.name, theory_ops=self.theory_ops)

@@ -1,0 +1,75 @@
+"""Polls of what nobody writes end early; polls of what somebody writes, and walks through memory, do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlusim
+
+LIMIT = 250_000  # operations of a task; polls are refused after 10 000 of the run
+
+
+def run(kernel, **options):
+    x = np.arange(4096, dtype=np.int32)
+    flag = mlusim.InOut(np.zeros(2, np.int32))
+    return mlusim.run(kernel, x, flag, max_operations=LIMIT, **options)
+
+
+async def all_poll(core, x, flag):
+    while not core.is_memory_core and await core.load(flag[0]) == 0:
+        pass
+
+
+async def one_polls_and_others_wait(core, x, flag):
+    if core.task_id == 0 and not core.is_memory_core:
+        while await core.load(flag[0]) == 0:
+            await core.sync()
+    await core.sync_cluster()
+
+
+async def only_syncs(core, x, flag):
+    while True:
+        await core.sync()
+
+
+async def catches_what_it_gets(core, x, flag):
+    while True:
+        try:
+            await core.load(flag[0])
+        except mlusim.MlusimError:
+            continue
+
+
+@pytest.mark.parametrize("kernel", [all_poll, one_polls_and_others_wait, only_syncs, catches_what_it_gets])
+def test_a_poll_of_what_nobody_writes_is_refused_before_the_limit(kernel):
+    words = (
+        r"test_endless\.py:\d+, at .*: the latest 10 000 operations of the run wrote nothing: .* raise max_operations"
+    )
+    with pytest.raises(mlusim.OperationLimitError, match=words):
+        run(kernel, dim=4)
+
+
+async def a_slow_writer(core, x, flag):
+    if core.is_memory_core:
+        return
+    if core.task_id == 0:
+        core.scalar(core.board.clock_hz // 100)  # 10 ms: some 25 000 loads of each of the others
+        core.store(flag[0], 1)
+    else:
+        while await core.load(flag[0]) == 0:
+            pass
+
+
+async def a_walk(core, x, flag):
+    if core.is_memory_core or core.task_id:
+        return
+    found = 0
+    for k in range(5 * x.size):
+        found += await core.load(x[k % x.size])
+    core.store(flag[0], found % 1000)
+
+
+@pytest.mark.parametrize("kernel", [a_slow_writer, a_walk])
+def test_polls_of_what_is_written_and_walks_end_well(kernel):
+    assert run(kernel, dim=4).output[0] > 0
