@@ -303,3 +303,22 @@ def test_a_run_in_which_nothing_happened_opens_too(browser, tmp_path):
     one = Shown(browser, path, NARROW)
     assert "Nothing was launched" in one.get("document.body.textContent")
     one.clean()
+
+
+def test_charts_follow_the_theme_and_are_light_and_low_on_paper(shown):
+    paper = "getComputedStyle(document.querySelector('#timeline-chart .main-svg')).backgroundColor"
+    bars = "[...document.querySelectorAll('#cores-chart .bars .point path')].map(p => getComputedStyle(p).fill)"
+    fills = set(shown.get(bars))
+    assert shown.get(paper) == "rgb(255, 255, 255)"
+    shown.tab.emulate_media(color_scheme="dark")
+    shown.tab.wait_for_function(f"{paper} == 'rgb(22, 24, 27)'")
+    swap = {"rgb(0, 0, 0)": "rgb(242, 242, 242)", "rgb(255, 255, 255)": "rgb(22, 24, 27)"}
+    assert set(shown.get(bars)) == {swap.get(fill, fill) for fill in fills}
+    shown.tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert shown.get(paper) == "rgb(255, 255, 255)"
+    assert shown.get("Math.max(...[...document.querySelectorAll('.chart')].map(c => c.clientHeight))") <= 500
+    shown.tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert shown.get(paper) == "rgb(22, 24, 27)"
+    shown.tab.emulate_media(color_scheme="light")
+    shown.tab.wait_for_function(f"{paper} == 'rgb(255, 255, 255)'")
+    shown.clean()

@@ -161,7 +161,7 @@ def losses(floor: Floor, cores: int) -> Figure:
     return figure(
         [bars],
         _AXIS_PX + _ROW_PX * len(names),
-        xaxis=axis("us per core on average", range=[0, float(f"{1.3 * max(times):.6g}")], gridcolor="#E5E5E5"),
+        xaxis=axis("us per core on average", range=[0, float(f"{1.5 * max(times):.6g}")], gridcolor="#E5E5E5"),
         yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6),
         showlegend=False,
     )
@@ -300,6 +300,6 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
         _AXIS_PX + 40 + 70 * len(names),
         barmode="group",
         bargap=0.25,
-        xaxis=axis("bytes", range=[0, 1.15 * most or 1], gridcolor="#E5E5E5", tickformat="~s"),
+        xaxis=axis("bytes", range=[0, 1.2 * most or 1], gridcolor="#E5E5E5", tickformat="~s"),
         yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6),
     )

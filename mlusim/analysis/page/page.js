@@ -6,8 +6,9 @@
     responsive: true, displaylogo: false,
     modeBarButtons: [["toImage", "zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
   };
-  // The width of an A4 page within its margins, as page.css has them.
-  const PRINTED_PX = 700;
+  // The width of an A4 page within its margins, as page.css has them; a chart takes half a page at most, so that no more
+  // than that stays empty before one.
+  const PRINTED_PX = 700, PRINTED_MOST_PX = 500;
   const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f8: Float64Array };
 
   const unpack = (column) => {
@@ -18,10 +19,39 @@
   const group = (number) => Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, "\u00a0");
   const element = (id) => document.getElementById(id);
 
-  // The element has the chart's height, or plotly gives the chart the element's when the window changes.
-  const react = (id, traces, layout) => {
+  // ---- charts follow the theme: paper, ink and what is as dark as the paper; every other colour means the same in both
+  const DARK = {
+    "#ffffff": "#16181b", "rgba(255,255,255,0.8)": "rgba(22,24,27,0.8)", "#e5e5e5": "#3a3f45",
+    "#202020": "#e6e6e6", "#404040": "#d0d0d0", "#000000": "#f2f2f2", "#332288": "#9a8fe0",
+  };
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const drawn = new Map();
+  let printing = false;
+  const recolour = (value) => {
+    if (typeof value === "string") return DARK[value.toLowerCase()] || value;
+    // Numbers are many, and no colours; a step of a colour scale is a number and a colour.
+    if (Array.isArray(value)) return ["number", "undefined"].includes(typeof value.at(-1)) ? value : value.map(recolour);
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, recolour(item)]));
+  };
+  const paint = (id) => {
+    let [traces, layout] = drawn.get(id);
+    if (dark.matches && !printing) {
+      [traces, layout] = [recolour(traces), recolour(layout)];
+      for (const axis of Object.keys(layout).filter((key) => /^[xy]axis/.test(key)))
+        layout[axis] = Object.assign({ gridcolor: DARK["#e5e5e5"] }, layout[axis]);
+    }
+    if (printing)
+      layout = Object.assign({}, layout, { width: PRINTED_PX, height: Math.min(layout.height, PRINTED_MOST_PX) });
+    // The element has the chart's height, or plotly gives the chart the element's when the window changes.
     element(id).style.height = `${layout.height}px`;
     Plotly.react(id, traces, layout, CONFIG);
+  };
+  const paintAll = () => [...drawn.keys()].forEach(paint);
+  dark.addEventListener("change", paintAll);
+  const react = (id, traces, layout) => {
+    drawn.set(id, [traces, layout]);
+    paint(id);
   };
 
   // ---- a chart is drawn when it comes near the window, and all are before the page is printed
@@ -45,17 +75,19 @@
   const drawAll = () => [...waiting.keys()].forEach(drawNow);
   addEventListener("draw-all", drawAll);
   addEventListener("beforeprint", () => {
+    printing = true;
     drawAll();
-    for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(chart, { width: PRINTED_PX });
+    paintAll();
   });
   addEventListener("afterprint", () => {
-    for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(chart, { width: null, autosize: true });
+    printing = false;
+    paintAll();
   });
   // ?present: for a lecture, larger letters and one section on the screen.
   if (new URLSearchParams(location.search).has("present")) document.documentElement.classList.add("present");
 
   for (const [id, figure] of Object.entries(page.figures))
-    whenSeen(id, figure.layout.height, () => Plotly.newPlot(id, figure.data, figure.layout, CONFIG));
+    whenSeen(id, figure.layout.height, () => react(id, figure.data, figure.layout));
 
   // ---- memory: one chart for the memory that is chosen
   if (page.memories.length) {
