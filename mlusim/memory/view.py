@@ -20,6 +20,7 @@ from mlusim.errors import AccessError
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import Layout, contiguous_strides, layout_of
+from mlusim.memory.no_numbers import NoNumbers
 
 # What moves uninterpreted: bits, by element size.
 _RAW: dict[int, np.dtype[Any]] = {
@@ -34,7 +35,7 @@ Array = np.ndarray[Any, Any]
 Key = SupportsIndex | slice | EllipsisType
 
 
-class View:
+class View(NoNumbers):
     """A typed, strided window on one allocation.
 
     Attributes:

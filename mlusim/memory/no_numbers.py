@@ -1,0 +1,48 @@
+"""What Python would do with the numbers of a view, and a view does not have: errors that say how a kernel does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Number
+from typing import NoReturn
+
+from mlusim.errors import OperandError
+
+_COMPUTE = (
+    "compute with instructions, such as core.add(dst, a, b); `await core.load(view)` gives the number of one element"
+)
+_LOAD = "`await core.load(view)` gives the number of one element"
+_LOOK = "core.peek(view) gives its values to look at, and `await core.load_array(view)` loads them to registers"
+_WRITE = "memcpy, core.fill and core.store(view, number) write to it"
+
+
+def _refused(remedy: str) -> Callable[..., NoReturn]:
+    def refuse(self: object, *_: object, **__: object) -> NoReturn:
+        raise OperandError(f"{self!r} is memory and no number: {remedy}")
+
+    return refuse
+
+
+class NoNumbers:
+    """A base class: arithmetic, truth, comparison with numbers, assignment and conversion to an array are errors.
+
+    Each would else be a raw error, or worse: the truth of every view is True, and no view equals a number.
+    """
+
+    __slots__ = ()
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refused(_COMPUTE)
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _refused(
+        _COMPUTE
+    )
+    __neg__ = __abs__ = __invert__ = __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = _refused(_COMPUTE)
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _refused(_COMPUTE)
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __int__ = __index__ = __complex__ = _refused(_LOAD)
+    __setitem__ = _refused(_WRITE)
+    __array__ = _refused(_LOOK)
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Number):
+            _refused(_LOAD)(self)
+        return self is other

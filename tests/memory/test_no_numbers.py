@@ -1,0 +1,53 @@
+"""What a view does not have: numbers. Python's operators on one are errors that say how a kernel does it."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.errors import OperandError
+
+
+@pytest.fixture(scope="module")
+def view():
+    return mlusim.Device("mlu370-x4").upload(np.arange(4, dtype=np.float32), "x")
+
+
+LOAD, COMPUTE = r"`await core\.load\(view\)` gives the number", r"compute with instructions, such as core\.add"
+LOOK, WRITE = r"core\.peek\(view\) gives its values to look at", r"core\.store\(view, number\) write to it"
+
+
+@pytest.mark.parametrize(
+    ("use", "remedy"),
+    [
+        (lambda x: x + 1, COMPUTE),
+        (lambda x: 2 * x, COMPUTE),
+        (lambda x: -x, COMPUTE),
+        (lambda x: x & x, COMPUTE),
+        (lambda x: np.ones(4) + x, LOOK),
+        (np.sum, LOOK),
+        (np.asarray, LOOK),
+        (lambda x: [1, 2][x[0]], LOAD),
+        (lambda x: x[0] == 0, LOAD),
+        (lambda x: x[0] != np.float32(1), LOAD),
+        (lambda x: x[0] < 3, LOAD),
+        (lambda x: 1 if x[0] else 2, LOAD),
+        (lambda x: float(x[0]), LOAD),
+        (lambda x: operator.setitem(x, 0, 1.0), WRITE),
+    ],
+)
+def test_a_view_is_no_number(view, use, remedy):
+    with pytest.raises(OperandError, match=r"<view of x .*> is memory and no number: .*" + remedy):
+        use(view)
+
+
+def test_views_are_still_keys_and_members(view):
+    other = view[:2]
+    assert view in [other, view]
+    assert {view: 1, other: 2}[other] == 2
+    assert view != other
+    assert view is not None
+    assert view != "x"
