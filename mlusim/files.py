@@ -114,7 +114,7 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
             head.startswith(b"<!DOCTYPE html>") and b'<meta name="generator" content="mlusim' in head,
             head.startswith(b"{") and b"simulated by mlusim" in head,
             head.startswith(b'[\n {\n  "operator": ') and b'\n  "device": ' in head,  # a table of a sweep
-            first.startswith(b"operator,device,shape,") and first.rstrip().endswith(b"status,message,host_s"),
+            first.startswith(b"operator,device,shape,") and b"status,message" in first,
             first.startswith(b"op,task,pipe,line,issue_ps,")
             and first.rstrip().endswith(b"dst_memory,a_memory"),  # operations
             head.startswith(b"PAR1") and b"mlusim" in tail,

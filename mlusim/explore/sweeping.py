@@ -46,9 +46,9 @@ class Sweep:
         self, outcomes: Iterable[Outcome], axes: Sequence[str] = (), *, found: int = 0, damaged: Sequence[str] = ()
     ) -> None:
         outcomes = list(outcomes)
+        # Nothing of this machine: the same points give the same table anywhere.
         self.rows: list[dict[str, Any]] = [
-            {**each.row, "status": each.status, "message": each.message, "host_s": round(each.host_s, 6)}
-            for each in outcomes
+            {**each.row, "status": each.status, "message": each.message} for each in outcomes
         ]
         self.axes = list(axes)
         self.found = found

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Rows = Sequence[dict[str, Any]]
 
 SUFFIXES = (".parquet", ".csv", ".json")
-_LAST = ("status", "message", "host_s")
+_LAST = ("status", "message")
 
 
 def columns_of(rows: Rows) -> list[str]:

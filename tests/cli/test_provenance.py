@@ -26,7 +26,11 @@ def test_json_has_version_command_seed_and_every_board(command, tmp_path, monkey
     with pytest.raises(SystemExit) as stop:
         main(words)
     assert stop.value.code == 0
-    found = json.loads(capsys.readouterr().out)["provenance"]
+    first = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(words)
+    assert capsys.readouterr().out == first, "the same run gives the same bytes"
+    found = json.loads(first)["provenance"]
     assert found["mlusim"] == mlusim.__version__
     assert found["command"] == " ".join(["mlusim", *words])
     assert found["seed"] == 3
