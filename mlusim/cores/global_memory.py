@@ -195,7 +195,7 @@ def _transfer(
 ) -> Waiting | None:
     """A transfer to `dst` whose source is the core itself."""
     issuer.check_reach(dst.allocation.memory)
-    for view, write in ((dst, True), *((source, False) for source in sources), *(((old, True),) if old else ())):
+    for view, write in ((dst, True), *((source, False) for source in sources), *(() if old is None else ((old, True),))):
         check_usable(view.allocation, write=write)
     unit, task = issuer.unit, issuer.task
     origin = MemoryKind.SRAM if unit.is_memory_core else MemoryKind.NRAM

@@ -126,6 +126,11 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
             found.inputs[name] = np.array(as_array(name, argument.array))
             found.outputs[name] = device.upload(found.inputs[name], name, keep_data=True, writable=True)
             found.arguments.append(found.outputs[name])
+        elif isinstance(argument, View):
+            raise InputError(
+                f"{name} is {argument!r}: the kernel gets a device of its own, so give it arrays and Output(shape, "
+                "dtype); for a device with views of your own launch there, and call device.result() or device.verify()"
+            )
         elif isinstance(argument, np.ndarray) or is_tensor(argument):
             argument = as_array(name, argument)  # noqa: PLW2901 - the same, as NumPy has it
             found.inputs[name] = argument
@@ -134,11 +139,6 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
             found.arguments.append(device.upload(argument, name, keep_data=real))
         elif argument is Output or argument is InOut:
             raise InputError(f"{name} is the class {argument.__name__}: give Output(shape, dtype) or InOut(array)")
-        elif isinstance(argument, View):
-            raise InputError(
-                f"{name} is {argument!r}: the kernel gets a device of its own, so give it arrays and Output(shape, "
-                "dtype); for a device with views of your own launch there, and call device.result() or device.verify()"
-            )
         else:
             found.arguments.append(argument)
     return found
