@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import FrameType
 
-_AGAIN_S = 0.02
+_INTERRUPTED = 130
 
 
 def main() -> None:
     """Load the command line and run it; Ctrl-C while anything loads ends it as quietly as later."""
     signal.signal(signal.SIGINT, _interrupt)
-    try:
-        from mlusim.cli import main as program
-    except KeyboardInterrupt:
-        sys.stderr.write("error: interrupted\n")
-        sys.exit(130)
+    from mlusim.cli import main as program
+
     program()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C as Python has it, but in a callback of the import system, which would print it and go on: later there."""
-    if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib") and frame.f_code.co_name == "cb":
-        import threading
+    """Ctrl-C as Python has it, but within an import: that ends the process.
 
-        threading.Timer(_AGAIN_S, signal.raise_signal, (number,)).start()
-        return
+    Half of an extension module cannot be loaded again, the import system prints what its callbacks raise, and some
+    modules take an interrupt for their own failure. Files are written whole or not at all, so nothing is left behind.
+    """
+    inside = frame
+    while inside is not None:
+        if inside.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, b"error: interrupted\n")
+            os._exit(_INTERRUPTED)
+        inside = inside.f_back
     signal.default_int_handler(number, frame)
 
 

@@ -195,8 +195,10 @@ def _transfer(
 ) -> Waiting | None:
     """A transfer to `dst` whose source is the core itself."""
     issuer.check_reach(dst.allocation.memory)
-    for view, write in ((dst, True), *((source, False) for source in sources), *(() if old is None else ((old, True),))):
-        check_usable(view.allocation, write=write)
+    for view in sources:
+        check_usable(view.allocation, write=False)
+    for view in (dst,) if old is None else (dst, old):
+        check_usable(view.allocation, write=True)
     unit, task = issuer.unit, issuer.task
     origin = MemoryKind.SRAM if unit.is_memory_core else MemoryKind.NRAM
     direction = DIRECTIONS.get((origin, dst.memory))

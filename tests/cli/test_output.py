@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -240,3 +242,12 @@ def test_strategies_that_have_no_plan_are_named_and_the_others_compared(folder):
     named = call(*words, "--strategy", "tight,pingpong")
     assert (named.exit_code, named.stdout) == (1, "")
     assert named.stderr == f"error: {refused['reason']}\n"
+
+
+def test_ctrl_c_while_something_loads_is_one_line(tmp_path):
+    (tmp_path / "k.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nasync def k(core, x, out): ...\n"
+    )
+    words = [sys.executable, "-m", "mlusim", "run", "k.py:k", "--shape", "8"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "error: interrupted\n")
