@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,8 +16,11 @@ _INTERRUPTED = 130
 def main() -> None:
     """Load the command line and run it; Ctrl-C while anything loads ends it as quietly as later."""
     signal.signal(signal.SIGINT, _interrupt)
-    from mlusim.cli import main as program
-
+    try:
+        from mlusim.cli import main as program
+    except KeyboardInterrupt:
+        sys.stderr.write("error: interrupted\n")
+        sys.exit(_INTERRUPTED)
     program()
 
 
