@@ -70,7 +70,7 @@ def value_text(name: str, value: str | float) -> str:  # noqa: PLR0911 - one ret
         return value
     if name == "tensor_ops_per_cycle_fp16" and not value:
         return "none"
-    if isinstance(value, float):
+    if type(value) is float:
         return f"{value:g}"
     if name.endswith("_bytes_per_s"):
         return f"{_grouped(value / _BYTES_PER_GB)} GB/s"
