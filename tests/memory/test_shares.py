@@ -83,10 +83,10 @@ async def blocking(core: Core, x: View, out: View, tile: int, instructions: int)
         await core.memcpy(out[start : start + part.size], part)
 
 
-def time_of(name: str, instructions: int, *, skew_ps: int = 5_000, tile: int = 64 * KIB // 4) -> int:
+def time_of(name: str, instructions: int, *, skew_ps: int = 5_000, tile: int = 64 * KIB // 4, tiles: int = 24) -> int:
     on = board(name).replace(core_start_skew_ps=skew_ps)
     device = Device(on, data=False)
-    count = on.cores * 24 * 64 * KIB // 4
+    count = on.cores * tiles * 64 * KIB // 4
     x = device.upload(np.broadcast_to(np.zeros((), np.float32), count), "x")
     device.launch(blocking, x, device.alloc(count, np.float32), tile, instructions, dim=on.cores, kind="BLOCK")
     device.synchronize()
@@ -97,7 +97,8 @@ def time_of(name: str, instructions: int, *, skew_ps: int = 5_000, tile: int = 6
 @pytest.mark.parametrize("name", ["mlu270-s4", "mlu290-m5", "mlu370-x4", "mlu590-m9"])
 def test_no_time_of_a_large_kernel_hangs_on_lockstep(name: str, instructions: int) -> None:
     """Blocking load, compute, store on all cores: starts 0 to 30 ns apart, tiles a quarter larger or smaller."""
-    times = [time_of(name, instructions, skew_ps=skew_ps) for skew_ps in (0, 5_000, 30_000)]
-    times.append(time_of(name, instructions, tile=80 * KIB // 4))
-    # On MLU290 four cores share a port that is full, and no more than four average out: up to 14 % are left of it.
-    assert max(times) <= (1.15 if name == "mlu290-m5" else 1.06) * min(times)
+    # On MLU290 four cores share a port that is full, and so few average out over more tiles only.
+    tiles = 96 if name == "mlu290-m5" else 24
+    times = [time_of(name, instructions, skew_ps=skew_ps, tiles=tiles) for skew_ps in (0, 5_000, 30_000)]
+    times.append(time_of(name, instructions, tile=80 * KIB // 4, tiles=tiles))
+    assert max(times) <= 1.06 * min(times)
