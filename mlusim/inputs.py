@@ -129,7 +129,10 @@ def as_texts(what: str, values: object) -> tuple[str, ...]:
 
 def as_path(path: object) -> Path:
     """A path that a user gave; None, numbers, bytes, an empty text and texts with NUL are none."""
-    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    try:
+        text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    except TypeError:  # an object whose `__fspath__` gives neither text nor bytes
+        text = None
     if not isinstance(text, str) or not text or "\0" in text:
         raise InputError(f"{shown(path)} is no path: give a text such as 'run.zip', or a Path")
     return Path(text)

@@ -261,3 +261,15 @@ def test_what_is_no_kernel_is_named_on_one_line(value):
     ) as found:
         mlusim.run(value, X)
     assert "\n" not in str(found.value)
+
+
+def test_an_object_whose_path_is_a_number_is_no_path():
+    class Numbered:
+        def __fspath__(self):
+            return 3
+
+        def __repr__(self):
+            return "Numbered()"
+
+    with pytest.raises(mlusim.MlusimError, match=r"^Numbered\(\) is no path: give a text such as 'run.zip', or a Path$"):
+        mlusim.board(Numbered())
