@@ -23,7 +23,7 @@ def module() -> bangc.Module:
     [("syncs", 6, 1), ("syncs", 6, 8), ("barriers", 10, 8), ("no_change", 16, 4), ("a_flag_that_nobody_sets", 21, 1)],
 )
 def test_a_task_that_repeats_itself_is_stopped(module: bangc.Module, entry: str, line: int, tasks: int) -> None:
-    device = Device(max_operations=20_000)
+    device = Device(max_operations=2_000_000)
     out = device.alloc(8, "int32")
     kind = "UNION1" if tasks > 1 else "BLOCK"
     device.launch(module[entry], out, dim=(min(tasks, 4), -(-tasks // 4), 1), kind=kind)

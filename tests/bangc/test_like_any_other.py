@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -119,6 +117,8 @@ def test_a_shape_is_for_tensors_by_their_types(capsys: pytest.CaptureFixture[str
     assert "x is only read (a pointer to const), and float16:256 is a tensor to write" in capsys.readouterr().err
 
 
+pytest_plugins = ["pytester"]
+
 OPTIONS = FILE.with_name("options.mlu")
 
 
@@ -154,8 +154,25 @@ def test_tune_compares_launches_of_a_compiled_kernel(scale: bangc.Kernel) -> Non
     assert f"-I {OPTIONS.parent / 'include'} -D FACTOR=3" in found.command
 
 
-def test_the_pytest_fixture_verifies_a_compiled_kernel(scale: bangc.Kernel, verify_kernel: Callable[..., Any]) -> None:
-    x = np.arange(4096, dtype=np.float32)
-    assert verify_kernel(scale, x, Output, x.size, dim=8, reference=3 * x).ok
-    with pytest.raises(pytest.fail.Exception, match=r"wrong"):
-        verify_kernel(scale, x, Output, x.size, dim=8, reference=4 * x)
+def test_the_pytest_fixture_verifies_a_compiled_kernel(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    pytester.makepyfile(
+        f"""
+import numpy as np
+import pytest
+from mlusim import Output, bangc
+
+X = np.arange(4096, dtype=np.float32)
+
+
+@pytest.mark.parametrize("factor", [3, 4])
+def test_scale(verify_kernel, factor):
+    scale = bangc.compile({str(OPTIONS)!r}, include=[{str(OPTIONS.parent / "include")!r}], define=["FACTOR=3"])["scale"]
+    assert verify_kernel(scale, X, Output.like(X), X.size, dim=8, reference=factor * X).ok
+"""
+    )
+    result = pytester.runpytest_subprocess("-p", "mlusim.host.pytest_plugin", "-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*4 095 of 4 096 elements of out are wrong*"])
