@@ -109,9 +109,11 @@ class Bridge:
         """Take note of the arrays that the image has and this task has not yet, and allocate those that it reached.
 
         Arrays at file scope are allocated when the task starts; those of functions that earlier launches ran, when this
-        task first uses them. So entries of one file need not fit a memory together.
+        task first uses them. So entries of one file need not fit a memory together. A BLOCK task allocates SRAM when it
+        first uses it: kernels of one file may need none, and other tasks of the launch run in the same cluster.
         """
         starts = not any(self._placed)
+        is_block = not self.core.cluster_dim
         shared = self._task.job.sram_buffers
         fills_shared = self._task.unit.cluster.index not in shared
         shared.setdefault(self._task.unit.cluster.index, {})
@@ -123,7 +125,8 @@ class Bridge:
                 array = arena.arrays[number]
                 self._offsets[kind].append(int(array.offset))
                 placed.append(None)
-                if number < (room.at_file_scope or 0) or not starts:
+                first = number < (room.at_file_scope or 0) or not starts
+                if first and not (is_block and kind == SRAM):
                     self._allocate(kind, number)
                 elif kind != SRAM or fills_shared:
                     self._fill(room, array)

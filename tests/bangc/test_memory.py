@@ -34,6 +34,14 @@ def test_the_checker_sees_a_missing_barrier_at_the_lines_of_the_source(shared: b
     assert "shared.mlu:22" in report.text()
 
 
+def test_a_block_launch_with_more_tasks_than_clusters_may_leave_a_shared_array_unused(shared: bangc.Module) -> None:
+    x = np.arange(64, dtype=np.float32)
+    report = mlusim.verify(
+        shared["mixed"], x, mlusim.Output((64,)), dim=64, kind="BLOCK", reference=np.full(64, 4033, np.float32)
+    )
+    report.check()
+
+
 def test_vector_results_and_plain_cpp_see_each_other_in_order(shared: bangc.Module) -> None:
     x = np.arange(64, dtype=np.float32)
     report = mlusim.verify(shared["mixed"], x, mlusim.Output((4,)), dim=4, reference=np.full(4, 4033, np.float32))
