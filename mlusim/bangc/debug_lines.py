@@ -8,12 +8,10 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-# In place of a line: here the code ends. The compiler gives line 0 to code of its own.
-# In place of a line: here the code ends. The compiler gives line 0 to code of its own.
-_END = -1
-
-
 Place = tuple[str, int]
+
+# In place of a line: here the code ends.
+_END = -1
 
 
 class LineTable:
@@ -32,11 +30,18 @@ class LineTable:
         return [one for _, unit, names in _units(self._binary) for one in _inlined(unit, names)][::-1]
 
     def find(self, address: int) -> Place | None:
-        """File and line of an address, or None."""
+        """File and line of an address, or None.
+
+        clang gives line 0 to an instruction that stands for several lines, as at the head of a loop that begins as the
+        line before it: then it is the next line of that code.
+        """
         position = bisect_right(self._addresses, address) - 1
-        if position < 0 or self._rows[position][2] <= 0:
-            return None
-        return self._rows[position][1:]
+        while 0 <= position < len(self._rows):
+            _, file, line = self._rows[position]
+            if line:
+                return None if line == _END else (file, line)
+            position += 1
+        return None
 
     def calls(self, address: int) -> list[Place]:
         """Where the functions were called that are inlined at an address, from the innermost outwards."""

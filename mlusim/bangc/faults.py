@@ -91,10 +91,6 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | N
     return KernelError(words[kind]), place
 
 
-# Bytes of instructions that may follow each other without a line.
-_WITHOUT_LINE = 64
-
-
 def fault_place(module: Module, image: Image) -> Place | None:
     """The line where it ended: of the instruction, or of the innermost call of the user's that had not returned."""
     fault = image.runtime.fault
@@ -103,20 +99,12 @@ def fault_place(module: Module, image: Image) -> Place | None:
     # The calls that had not returned, then words of the stack that may be such: where it was overwritten, they are all.
     returns = (word - image.base - 1 for word in fault.words[: fault.count] if 0 < word - image.base < image.size)
     others: list[Place | None] = []
-    for number, offset in enumerate(((last - image.base) if last else -1, *returns)):
+    for offset in ((last - image.base) if last else -1, *returns):
         place = place_of(module, offset)
-        if place is None and not number:
-            place = _before(module, offset)
         if place is not None and not place[0].startswith(_SYSTEM):
             return place
         others.append(place)
     return next(filter(None, others), None)
-
-
-def _before(module: Module, offset: int) -> Place | None:
-    """The nearest line before an instruction that has none: clang gives loops without end the line 0."""
-    places = (place_of(module, offset - back) for back in range(1, min(offset, _WITHOUT_LINE)))
-    return next(filter(None, places), None)
 
 
 def place_of(module: Module, offset: int) -> Place | None:
