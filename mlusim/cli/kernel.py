@@ -71,7 +71,7 @@ def make_run(kernel_name: str) -> click.Command:
         output_options,
     ):
         option(command)
-    return command  # type: ignore[no-any-return]
+    return command
 
 
 def _run(  # noqa: PLR0913 - the options of the command
@@ -230,7 +230,7 @@ def make_verify(kernel_name: str) -> click.Command:
         output_options,
     ):
         option(command)
-    return command  # type: ignore[no-any-return]
+    return command
 
 
 def _verify(  # noqa: PLR0913 - the options of the command

@@ -166,7 +166,7 @@ def named(kernel_name: str, options: dict[str, Any]) -> str:
     return KernelName(kernel_name, words)
 
 
-def with_compile_options(kernel_name: str, command: Any) -> Any:
+def with_compile_options(kernel_name: str, command: click.Command) -> click.Command:
     """The command, with the options to compile its kernel's file where that is BANG C."""
     if ".mlu" in kernel_name:
         compile_options(command)
@@ -180,7 +180,9 @@ _SECTIONS = {
 }
 
 
-def kernel_command(kernel_name: str, callback: Callable[..., Any], about: str, example: str, **more: Any) -> Any:
+def kernel_command(
+    kernel_name: str, callback: Callable[..., Any], about: str, example: str, **more: Any
+) -> click.Command:
     """A command of FILE.py:KERNEL, with the options for its arguments."""
     sections = {**_SECTIONS, **more.pop("sections", {})}
     several = more.pop("several", False)

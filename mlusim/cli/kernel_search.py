@@ -36,7 +36,7 @@ def make_compare(kernel_name: str) -> click.Command:
         output_options,
     ):
         option(command)
-    return command  # type: ignore[no-any-return]
+    return command
 
 
 def _compare(
@@ -120,7 +120,7 @@ def make_tune(kernel_name: str) -> click.Command:
     )
     device_name_option(command)
     command.params += tune_options()
-    return command  # type: ignore[no-any-return]
+    return command
 
 
 def _tune(  # noqa: PLR0913 - the options of the command

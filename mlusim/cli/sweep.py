@@ -111,7 +111,7 @@ def make_sweep_kernel(kernel_name: str) -> click.Command:
         "launches.\n\n\b\nExample:\n"
         "  mlusim sweep add.py:add --shape 1000000 --set tile=1024..8192*2 --cores 4..32*2",
     )
-    return with_compile_options(kernel_name, command)  # type: ignore[no-any-return]
+    return with_compile_options(kernel_name, command)
 
 
 _HELP = """\
