@@ -149,7 +149,7 @@ def _inside(bridge: Bridge, line: int, address: int, nbytes: int, *, write: bool
     try:
         allocation, offset = bridge.locate(address)
     except AccessError as error:
-        raise_at(*place, error)
+        raise_at(*place, bridge.explained(error))
     if offset + nbytes > allocation.nbytes:
         verb = "writes" if write else "reads"
         span = f"{group_digits(offset)}..{group_digits(offset + nbytes)} of {allocation.name}"

@@ -29,7 +29,7 @@ from mlusim.bangc.image import (
 )
 from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.placing import place
-from mlusim.errors import AccessError, AllocationError, OperandError
+from mlusim.errors import AccessError, AllocationError, CopyError, KernelError, MlusimError, OperandError
 from mlusim.memory.allocation import POISON, Allocation, Memory
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import contiguous_strides
@@ -44,6 +44,10 @@ _UINT8 = np.dtype(np.uint8)
 _NULL_BYTES = 1 << 16
 # Identity of an array in a memory that the memory core lacks: nothing uses it, and no log has it.
 _NO_RECORD = -1
+_ON_A_MEMORY_CORE = (
+    ". A memory core runs this too, and has no NRAM or WRAM: it reads zeros there (ASSUMED), not what the other cores "
+    "have; begin with if (__is_mpu()) return;"
+)
 
 
 class GdramMap:
@@ -76,6 +80,8 @@ class Bridge:
         self.issuer = core.issuer
         self._task = core.issuer.task
         self._chip = core.issuer.chip
+        # Whether a memory core has come to code that uses a memory it lacks.
+        self.is_astray = False
         # Whether the kernel has asked for the time.
         self.clock_read = False
         # How often it has asked for random numbers.
@@ -129,13 +135,12 @@ class Bridge:
                 if first and not (is_block and kind == SRAM):
                     self._allocate(kind, number)
                 elif kind != SRAM or fills_shared:
-                    self._fill(room, array)
+                    self._fill(kind, room, array)
 
-    @staticmethod
-    def _fill(room: Room, array: Any) -> np.ndarray[Any, Any]:
-        """Fresh bytes of an array: poison, or its initial value."""
+    def _fill(self, kind: int, room: Room, array: Any) -> np.ndarray[Any, Any]:
+        """Fresh bytes of an array: poison, or its initial value; zeros where the core lacks the memory."""
         buffer = room.bytes[int(array.offset) : int(array.offset) + int(array.size)]
-        buffer.fill(POISON)
+        buffer.fill(0 if kind in self._absent else POISON)
         if array.initial:
             ctypes.memmove(int(buffer.ctypes.data), array.initial, buffer.nbytes)
         return buffer
@@ -159,7 +164,9 @@ class Bridge:
         if offset + size > memory.total_bytes or int(array.offset) + size > ARENA_BYTES:
             raise AllocationError(self._does_not_fit(kind, array, memory))
         start = int(array.offset)
-        buffer = self._fill(room, array) if fresh else room.bytes[start : start + size]
+        if kind == SRAM and not self.core.cluster_dim:
+            _check_free_of_others(name, memory, offset, size)
+        buffer = self._fill(kind, room, array) if fresh else room.bytes[start : start + size]
         if kind in self._absent:
             made = self._placed[kind][number] = memory.place(offset, size, name, _NO_RECORD, None)
             return made
@@ -210,17 +217,24 @@ class Bridge:
 
     def in_absent_memory(self, address: int) -> bool:
         """Whether an address lies in an array of a memory that the memory core lacks."""
-        return any(0 <= address - self.bases[kind] < ARENA_BYTES for kind in self._absent)
+        found = any(0 <= address - self.bases[kind] < ARENA_BYTES for kind in self._absent)
+        self.is_astray |= found
+        return found
 
-    def is_dropped(self, codes: list[int], values: list[Any]) -> bool:
+    def is_dropped(self, name: str, codes: list[int], values: list[Any]) -> bool:
         """Whether a call does nothing on the memory core, because it uses NRAM or WRAM.
 
         A union launch runs the kernel on the memory cores too, and many kernels leave the test of `__is_mpu()` out:
-        instructions on memories that the memory core lacks are not its own. ASSUMED: they are dropped at no cost.
+        instructions on memories that the memory core lacks are not its own. ASSUMED: they are dropped at no cost, and
+        so is an atomic that a memory core comes to after them, whose number or place it would have from there.
         """
-        return bool(self._absent) and any(
-            code >= POINTER and self.in_absent_memory(value) for code, value in zip(codes, values, strict=True)
-        )
+        uses = any(code >= POINTER and self.in_absent_memory(value) for code, value in zip(codes, values, strict=True))
+        return uses or (self.is_astray and name.startswith("__bang_atomic_"))
+
+    def explained(self, error: MlusimError, *, faults: bool = False) -> MlusimError:
+        """The error, with what there is to say of a memory core that runs what is not its own."""
+        kinds = (AccessError, OperandError, CopyError, *((KernelError,) if faults else ()))
+        return type(error)(error.message + _ON_A_MEMORY_CORE) if self.is_astray and type(error) in kinds else error
 
     def wild_text(self, address: int) -> str:
         """What there is to say of an address that belongs to nothing."""
@@ -344,6 +358,16 @@ class Bridge:
     async def give_later(self, waiting: Any) -> None:
         """Wait, and give what comes of it to the fibre."""
         self.give(await waiting)
+
+
+def _check_free_of_others(name: str, memory: Memory, address: int, nbytes: int) -> None:
+    """Raise `AllocationError` where a BLOCK task's array in SRAM would lie on that of another task of the cluster."""
+    if any(one.address < address + nbytes and address < one.address + one.capacity for one in memory.live):
+        raise AllocationError(
+            f"{name} in {memory.name} is in use by another BLOCK task on a core of the same cluster: each task runs by "
+            "itself there, and they have one SRAM, with the same addresses; launch it as UNION1, whose tasks share "
+            f"{name}, or declare it __nram__"
+        )
 
 
 def _no_memory(cluster: int, kind: int) -> Memory:

@@ -48,15 +48,17 @@ class Site:
 
     Attributes:
         issue: does it: it takes the bridge, the line, the codes and the values.
+        name: of the intrinsic.
         repeats: whether it may be prepared for the next time.
         line: its number in the log.
         codes: of the types of its values.
         record: the bytes of a record that tell it from other calls, values included.
     """
 
-    __slots__ = ("_struct", "codes", "issue", "line", "record", "repeats")
+    __slots__ = ("_struct", "codes", "issue", "line", "name", "record", "repeats")
 
     def __init__(self, words: Any, intrinsic: Intrinsic, line: int) -> None:
+        self.name = intrinsic.name
         self.repeats = intrinsic.prepare is not None
         self.issue = partial(_prepare, self, intrinsic) if self.repeats else intrinsic.handler
         self.line = line

@@ -103,14 +103,14 @@ async def execute(
                         waits = again()
                     else:
                         values = site.values(call_bytes)
-                        if drops and bridge.is_dropped(site.codes, values):
+                        if drops and bridge.is_dropped(site.name, site.codes, values):
                             bridge.give(0)
                             continue
                         waits = site.issue(bridge, site.line, site.codes, values)
                     if waits is not None:
                         await waits
                 except MlusimError as error:
-                    raise_at(*core.issuer.log.lines[site.line], error)
+                    raise_at(*core.issuer.log.lines[site.line], bridge.explained(error))
             elif why == FINISHED:
                 return
             elif why == SETTLE:

@@ -201,12 +201,10 @@ class Module:
     def unknown_text(self, name: str) -> str:
         """What there is to say of an intrinsic that the simulator does not know."""
         others = sorted(set(self.missing) - {name})
-        rest = f"; the file also calls {', '.join(others)}, unknown too" if others else ""
+        rest = f"the file also calls {', '.join(others)}, unknown too" if others else ""
         reason = why_missing(name)
         near = f"{reason}; " if reason else nearest(name, intrinsics.names())
-        return f"{name} is not simulated: {near}All other intrinsics of {self.path.name} are known{rest}".replace(
-            "All other intrinsics of", "the other intrinsics of"
-        )
+        return f"{name} is not simulated: {near}{rest or f'the other intrinsics of {self.path.name} are known'}"
 
     def _kernel(self, name: str) -> Kernel:
         module = self
@@ -214,7 +212,9 @@ class Module:
         if "<" in name:
             module = self._instantiated.get(wanted) or self._instantiate(name, wanted)
         points = {"".join(key.split()): point for key, point in module.points().items()}
-        point = points.get(wanted)
+        # A name with its namespaces does where the entry's own is enough.
+        short = [one.launch_name for one in self._entries if one.qualified == wanted and not one.template]
+        point = points.get(wanted) or (points.get("".join(short[0].split())) if len(short) == 1 else None)
         if point is None:
             templates = [entry for entry in self._entries if entry.name == name and entry.template]
             if templates:

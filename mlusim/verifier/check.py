@@ -16,7 +16,7 @@ from mlusim.verifier.consequences import fold_consequences
 from mlusim.verifier.coverage import Coverage
 from mlusim.verifier.early_exit import find_swallowed, stop_finding
 from mlusim.verifier.findings import KINDS, Finding
-from mlusim.verifier.hints import find_overlapping_copies, find_redundant
+from mlusim.verifier.hints import find_overlapping_copies, find_redundant, find_unawaited
 from mlusim.verifier.locks_left import find_locks_left
 from mlusim.verifier.memory import find_left, find_uninitialised, find_unused
 from mlusim.verifier.order import Order
@@ -74,6 +74,7 @@ def check_log(
         found += find_locks_left(log, columns)
         found += find_unused(log, accesses)
         found += find_overlapping_copies(log, columns)
+        found += find_unawaited(log, order)
         # Where it is not known which rows were touched, nobody knows what a sync protects.
         if not (races or released or accesses.vague):
             found += find_redundant(log, columns, accesses, space, order)

@@ -36,9 +36,10 @@ KINDS = {
     "unused": "an allocation is never used",
     "left": "memory is left allocated",
     "redundant-sync": "a sync orders nothing",
+    "unawaited": "a task ends while a copy of its own may still run",
     "overlapping-copy": "a copy within a buffer overlaps itself, and is right only in ascending order",
 }
-HINTS = frozenset({"unused", "left", "redundant-sync", "overlapping-copy"})
+HINTS = frozenset({"unused", "left", "redundant-sync", "unawaited", "overlapping-copy"})
 
 _BOLD, _RED, _YELLOW, _CYAN, _DIM, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
 

@@ -19,7 +19,7 @@ from mlusim.cores.global_memory import ATOMIC_NAMES, FETCHING
 from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.vector import STREAM_MOVE
-from mlusim.log import IO, MOVE, NONE, SCALAR, Box, Log
+from mlusim.log import IO, MOVE, NONE, Box, Log
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS, Accesses
 from mlusim.verifier.boxes import Integers
 from mlusim.verifier.planned import is_output
@@ -188,10 +188,9 @@ class Flow:
             return
         if name in (COLLECT, COLLECT_BINS):
             self._count(record, [*sources[:1], *sources[1:]] if name == COLLECT_BINS else sources[1:])
-        if pipe == SCALAR and dst[0] == NONE:
-            self._count(record, sources)
-            return
         if dst[0] == NONE:
+            # To a register: a scalar load, or the sum, maximum or number that an instruction gives the code.
+            self._count(record, [*sources, *more])
             return
         if name in ATOMIC_NAMES:
             self._atomic(record, name, dst, sources, more)

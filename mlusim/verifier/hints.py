@@ -1,8 +1,8 @@
-"""Hints: syncs without which the same operations would be ordered, and copies that overlap themselves."""
+"""Hints: syncs without which the same operations would be ordered, copies that overlap themselves or outlive a task."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,8 +11,10 @@ from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers, geometry_of, overlap
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.lanes import LANES
 from mlusim.verifier.order import Order
-from mlusim.verifier.releases import in_flight
+from mlusim.verifier.releases import TRANSFERS, in_flight
+from mlusim.verifier.remedies import LANE_SYNCS
 
 # What a sync is for mostly shows in the first operations of a log.
 _FIRST_LOOK = 2000
@@ -53,17 +55,49 @@ def find_overlapping_copies(log: Log, columns: dict[str, Integers]) -> list[Find
     ]
 
 
+def _unawaited(order: Order) -> Integers:
+    """Records of copies that nothing in their task waits for."""
+    return np.sort(order.record[np.isin(order.lane, TRANSFERS) & ~order.awaited])
+
+
+def find_unawaited(log: Log, order: Order) -> list[Finding]:
+    """Copies that their task never waits for, those of one line as one. ASSUMED: a task ends when they have."""
+    records = _unawaited(order)
+    _, first, counts = np.unique(order.line[order.place[records]], return_index=True, return_counts=True)
+    found = []
+    for record, times in sorted(zip(records[first].tolist(), counts.tolist(), strict=True)):
+        lane = int(order.lane[order.place[record]])
+        site = site_of(log, record, "copies", LANES[lane])
+        sync, pipe = LANE_SYNCS[lane]
+        found.append(
+            Finding(
+                kind="unawaited",
+                title=f"a task ends while {site.operation} may still run",
+                sites=(site,),
+                rule="no public text says that the end of a task waits for its copies; here it does (ASSUMED)",
+                remedy=f"{site.call(sync + '()')}, which waits for {pipe}, before the kernel ends",
+                times=times,
+            )
+        )
+    return found
+
+
 def find_redundant(
     log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, order: Order
 ) -> list[Finding]:
-    """Syncs that order nothing on the paths that ran, given the others. For a log without races."""
+    """Syncs that order nothing on the paths that ran, given the others. For a log without races.
+
+    One that waits for the last copies of a task is not redundant.
+    """
     if {"gather", "scatter"} & set(log.ops):
         # Their offsets are taken when they are issued, so a sync may order what no pipe shows.
         return []
     dropped: list[int] = []
     found = []
+    unawaited = len(_unawaited(order))
     for lines in _groups_of_lines(columns, order):
-        if _needed(log, columns, accesses, space, [*dropped, *lines]):
+        without = Order(log, columns, [*dropped, *lines])
+        if len(_unawaited(without)) > unawaited or _needed(log, columns, accesses, space, without):
             continue
         dropped += lines
         records = np.flatnonzero((columns["pipe"] == SYNC) & np.isin(columns["line"], lines))
@@ -103,9 +137,8 @@ def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[lis
             yield sorted(group)
 
 
-def _needed(log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, without: Collection[int]) -> bool:
-    """Whether a race, or a release in flight, would show if the syncs on these lines were not there."""
-    order = Order(log, columns, without)
+def _needed(log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, order: Order) -> bool:
+    """Whether a race, or a release in flight, shows in an order without some syncs."""
     early = np.flatnonzero(
         order.place[accesses.record] - order.first[columns["task"][accesses.record]]
         < _FIRST_LOOK // max(1, len(log.tasks))

@@ -49,6 +49,7 @@ class Order:
         task, op, lane: by place.
         done: by place, the place behind which the operation is known to be complete; the task's last one where nothing
             but its end waits for it.
+        awaited: by place, whether anything in its task waits for it.
         waiter: by place, the place of what waits for it: the first one that does not begin, or is complete, before it.
         segment: by place, barriers that its task has passed.
     """
@@ -78,6 +79,7 @@ class Order:
         kind = kind[self.record]
         self.blocks: Flags = np.array([one.blocks for one in classes], bool)[kind] & ~self.is_sync
         self._waits_for: Integers = np.array([one.waits_for for one in classes], np.int64)[kind]
+        self.awaited: Flags = self.is_sync | self.blocks
         self.done, self.waiter = self._done()
 
     def _done(self) -> tuple[Integers, Integers]:
@@ -107,6 +109,7 @@ class Order:
                 found = np.append(there, len(self.task))[np.searchsorted(there, mine, side="right")]
                 done[mine] = np.minimum(done[mine], found + known)
                 waiter[mine] = np.minimum(waiter[mine], found)
+                self.awaited[mine] |= found <= last[mine]
         return done, waiter
 
     @cached_property

@@ -46,6 +46,8 @@ class Overwrites:
         found = np.zeros(len(cells), np.int64)
         # By cell, the record of its last write that nobody has read.
         pending = np.full(len(cells), NONE, np.int64)
+        # An atomic reads what it replaces, whatever wrote that.
+        rows = rows[np.lexsort((joined.write[rows], joined.record[rows]))]
         launch_of = self.order.launch[self.order.task[self.order.place[joined.record[rows]]]]
         for launch in np.unique(launch_of).tolist():
             pending[...] = NONE

@@ -176,6 +176,8 @@ class Races:
         blocking = ""
         if first.operation == "memcpy" and lane != POSTED:
             blocking = f"\nor wait for the copy at {first.place}: {first.call('memcpy(...)')}"
+        if self._share_an_end(a, b):
+            blocking += "\nor, where they are two buffers, keep them apart: each uses bytes that the other does not"
         return Finding(
             kind="race",
             title=title,
@@ -187,6 +189,13 @@ class Races:
             times=times,
             fields={"sync": sync, "buffer": name},
         )
+
+    def _share_an_end(self, a: int, b: int) -> bool:
+        """Whether two accesses overlap and neither holds the other, as halves of a buffer that is too small do."""
+        address = [int(self.space.address[int(self.accesses.alloc[row])]) for row in (a, b)]
+        low = [int(self.accesses.low[row]) + at for row, at in zip((a, b), address, strict=True)]
+        high = [int(self.accesses.high[row]) + at for row, at in zip((a, b), address, strict=True)]
+        return (low[0] - low[1]) * (high[0] - high[1]) > 0
 
     def _between(self, a: int, b: int, times: int) -> Finding:
         writes = bool(self.accesses.write[a]), bool(self.accesses.write[b])
@@ -240,6 +249,13 @@ class Races:
         if self.accesses.write[a] and self.accesses.write[b]:
             # A barrier alone makes one of the two writes useless.
             remedy = f"{own_bytes}: who writes last decides what stays\nor, where both are meant: {barrier}"
+            if first.place == second.place and "memory core" in (first.task, second.task):
+                leaves = "if (__is_mpu()) return;" if first.is_compiled else "if core.is_memory_core: return"
+                return (
+                    sync,
+                    "a union launch runs the kernel on the memory cores too",
+                    f"begin it with `{leaves}`\nor {remedy}",
+                )
         return sync, "cores run side by side; only a barrier orders what one does before what another does", remedy
 
 

@@ -13,7 +13,7 @@ from mlusim.verifier.lanes import LANES, MEMORY_CORE_IO
 from mlusim.verifier.order import Order
 from mlusim.verifier.remedies import LANE_SYNCS
 
-_TRANSFERS = (IO, MOVE, MEMORY_CORE_IO)
+TRANSFERS = (IO, MOVE, MEMORY_CORE_IO)
 
 
 def in_flight(log: Log, accesses: Accesses, order: Order) -> Integers:
@@ -34,7 +34,7 @@ def in_flight(log: Log, accesses: Accesses, order: Order) -> Integers:
     owner = np.full(len(log.allocations), NONE, np.int64)
     owner[identities] = task
     place = order.place[accesses.record]
-    rows = np.isin(order.lane[place], _TRANSFERS) & (owner[accesses.alloc] == order.task[place])
+    rows = np.isin(order.lane[place], TRANSFERS) & (owner[accesses.alloc] == order.task[place])
     rows &= (order.waiter[place] >= behind[accesses.alloc]) & (place < behind[accesses.alloc])
     return np.flatnonzero(rows)
 

@@ -26,6 +26,7 @@ FAULTY = {
     "plain_counter": "task-race",
     "scalar_read_of_a_copy_in_flight": "race",
     "overlapping_copy": "copy",
+    "sum_of_a_rounded_up_length": "uninitialised",
 }
 SOUND = (
     "blocking",
@@ -35,6 +36,7 @@ SOUND = (
     "scalar_code",
     "moved_within_nram",
     "rounded_up",
+    "atomics_without_a_test_of_the_core",
 )
 
 
@@ -69,9 +71,30 @@ def test_a_sound_kernel_is_not_blamed(module: bangc.Module, name: str) -> None:
 def test_remedies_are_in_the_kernel_s_language(module: bangc.Module) -> None:
     remedies = {
         name: "\n".join(finding.remedy for finding in mlusim.verify(module[name], X, Output.like(X), dim=4).errors)
-        for name in ("no_sync_before_compute", "shared_memory_without_a_barrier", "sum_of_nothing")
+        for name in (
+            "no_sync_before_compute",
+            "shared_memory_without_a_barrier",
+            "sum_of_nothing",
+            "halves_that_overlap",
+            "stores_without_a_test_of_the_core",
+        )
     }
     assert "`__sync_io()`" in remedies["no_sync_before_compute"]
     assert "`__sync_cluster()`" in remedies["shared_memory_without_a_barrier"]
     assert "__bang_write_value" in remedies["sum_of_nothing"]
+    assert "keep them apart" in remedies["halves_that_overlap"]
+    assert "keep them apart" not in remedies["no_sync_before_compute"]
+    assert "begin it with `if (__is_mpu()) return;`" in remedies["stores_without_a_test_of_the_core"]
     assert "core." not in "".join(remedies.values())
+
+
+def test_a_memory_core_that_runs_what_is_not_its_own_is_named_with_the_remedy(module: bangc.Module) -> None:
+    (finding,) = mlusim.verify(module["wild_on_the_memory_core"], X, Output.like(X), -(1 << 28), dim=4).errors
+    assert "A memory core runs this too" in finding.text()
+    assert "begin with if (__is_mpu()) return;" in finding.text()
+
+
+def test_block_tasks_of_a_cluster_do_not_share_memory(module: bangc.Module) -> None:
+    report = mlusim.verify(module["through_shared_memory"], X, Output.like(X), dim=16, kind="BLOCK")
+    assert "box in the SRAM of cluster 0" in report.text()
+    assert "launch it as UNION1, whose tasks share box" in report.text()

@@ -48,8 +48,16 @@ def test_entries_of_one_name_are_told_apart(module: bangc.Module) -> None:
     device.launch(module["second::same"], y, dim=1, kind="BLOCK")
     device.synchronize()
     assert device.download(y).tolist()[1:3] == [66, 5]
+    assert module["first::inner::scaled"].__name__ == "scaled"
     with pytest.raises(InputError, match=r"has no entry 'typed'; .*its entries: .*typed\(float \*\)"):
         module["typed"]
+
+
+def test_an_array_with_a_memory_space_has_a_size(tmp_path: Path) -> None:
+    file = tmp_path / "unsized.mlu"
+    file.write_text("extern __mlu_shared__ char shared[];\n__mlu_entry__ void kernel(char *y) { y[0] = shared[0]; }\n")
+    with pytest.raises(CompileError, match=r"(?s)unsized\.mlu:1:.*declared with its size: no launch gives one"):
+        bangc.compile(file)
 
 
 @pytest.mark.slow

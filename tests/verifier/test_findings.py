@@ -415,16 +415,21 @@ def test_a_wait_inside_an_instruction_is_no_redundant_sync():
     assert only(report, "uninitialised").where == "kept[8], 4 B in NRAM"
 
 
-def test_of_two_syncs_in_a_row_only_one_is_redundant():
-    async def kernel(core, out):
+def test_of_two_syncs_in_a_row_only_one_is_redundant_and_a_copy_in_flight_at_the_end_is_named():
+    async def kernel(core, out, waits):
         held = core.nram.alloc(out.shape, out.dtype, "held")
         core.write_zero(held)
         await core.sync()
         await core.sync_compute()
         core.memcpy_async(out, held)
+        if waits:
+            await core.sync_io()
 
-    report = verify(kernel, Output((8, 8)), **ONE)
-    assert [finding.kind for finding in report.findings] == ["redundant-sync"]
+    assert [finding.kind for finding in verify(kernel, Output((8, 8)), True, **ONE).findings] == ["redundant-sync"]
+    assert [finding.kind for finding in verify(kernel, Output((8, 8)), False, **ONE).findings] == [
+        "redundant-sync",
+        "unawaited",
+    ]
 
 
 def test_memory_left_allocated():

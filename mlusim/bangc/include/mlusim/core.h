@@ -173,7 +173,10 @@ template <class T> MLUSIM_PLAIN inline T result(uint64_t word) {
 
 template <class T>
 MLUSIM_PLAIN inline T *place(uint64_t kind, const char *name, const char *file, int line, const void *initial = nullptr) {
-    return reinterpret_cast<T *>(mlusim_place(kind, name, sizeof(T), file, line, initial));
+    constexpr bool unsized = std::is_array<T>::value && !std::extent<T>::value;
+    static_assert(!unsized, "an array with a memory space is declared with its size: no launch gives one");
+    if constexpr (unsized) return nullptr;
+    else return reinterpret_cast<T *>(mlusim_place(kind, name, sizeof(T), file, line, initial));
 }
 
 // Arguments of a kernel lie one after another, each at a multiple of 16 bytes.

@@ -2,6 +2,7 @@
 #ifndef MLUSIM_INVOKE_H_
 #define MLUSIM_INVOKE_H_
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,11 @@ inline cnrtRet_t cnrtDestroyKernelParamsBuffer(cnrtKernelParamsBuffer_t buffer) 
 inline cnrtRet_t cnrtCreateKernelInitParam(cnrtKernelInitParam_t *made) { return *made = nullptr, cnrtSuccess; }
 inline cnrtRet_t cnrtInitKernelMemory(const void *, cnrtKernelInitParam_t) { return cnrtSuccess; }
 inline cnrtRet_t cnrtDestroyKernelInitParamAndMemory(cnrtKernelInitParam_t) { return cnrtSuccess; }
+
+// The older form takes the address of the handle.
+inline cnrtRet_t cnrtDestroyNotifier(cnrtNotifier_t *notifier, MLUSIM_HERE) {
+    return cnrtNotifierDestroy(*notifier, mlusim_f, mlusim_l);
+}
 
 namespace mlusim {
 
