@@ -47,6 +47,7 @@ def plan_index_select(
             index_itemsize=index_itemsize,
             strategy=strategy,
             operator="index_select",
+            repeats=True,
         )
     )
 

@@ -17,7 +17,7 @@ from mlusim.errors import PlanError
 from mlusim.kernels.boxes import copy_box, copy_box_async, front
 from mlusim.memory.addresses import Addresses
 from mlusim.memory.view import View
-from mlusim.planning.index_arithmetic import IndexArithmetic
+from mlusim.planning.index_arithmetic import LOADED_REPEATS, IndexArithmetic
 from mlusim.planning.lookup_geometry import Extents
 
 if TYPE_CHECKING:
@@ -49,9 +49,20 @@ class IndexTiles:
         self._counted: dict[str, tuple[Extents, Extents]] = {}
 
     async def load(self, index: View) -> View:
-        """Load a box of the index; its last axis is that of the columns."""
+        """Load a box of the index; its last axis is that of the columns.
+
+        One that repeats along its first axes, with a stride of 0, is loaded once and repeated within NRAM; a single
+        repetition is loaded, too, because on 2xx a contiguous move takes whole, aligned 128 B only (B).
+        """
         loaded = self._loaded(index.shape)
-        await copy_box(self._core, loaded, index)
+        shared = next((axis for axis, stride in enumerate(index.strides) if stride), index.ndim)
+        repeats = math.prod(index.shape[:shared])
+        if repeats <= LOADED_REPEATS:
+            await copy_box(self._core, loaded, index)
+            return loaded
+        rows = loaded.reshape(repeats, -1)
+        await copy_box(self._core, rows[0], index[(0,) * shared].reshape(-1))
+        await self._core.memcpy(rows[1:], rows[:1].broadcast_to(repeats - 1, rows.shape[1]))
         return loaded
 
     def load_async(self, index: View) -> View:

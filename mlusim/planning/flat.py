@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
+from mlusim.planning.cost import load_cost, store_cost, vector_ps
 from mlusim.planning.plan import Plan, empty_plan
-from mlusim.planning.prediction import TileCost, load_cost, predict_ps, store_cost, vector_ps
+from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.search import Candidate, best_by_strategy, task_counts
 from mlusim.planning.split import MORE_NRAM, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
@@ -161,7 +162,9 @@ class _Costs:
         queued = not (overlapped or self.passes)
         return Candidate(
             strategy=name,
-            predicted_ps=predict_ps(board, cost, tiles=tiles, tasks=tasks, overlapped=overlapped, queued=queued),
+            predicted_ps=predict_ps(
+                Grid(board=board, tiles=tiles, tasks=tasks), cost, overlapped=overlapped, queued=queued
+            ),
             tasks=tasks,
             tiles=tiles,
             split=_Split(overlapped=overlapped, tasks=tasks, tiles=tiles),

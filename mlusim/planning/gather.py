@@ -15,7 +15,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from mlusim.planning.index_arithmetic import IndexArithmetic
+import numpy as np
+
+from mlusim.planning.cost import Cost, move_ps
+from mlusim.planning.index_arithmetic import LOADED_REPEATS, IndexArithmetic
 from mlusim.planning.lookup import (
     Job,
     LookupCandidate,
@@ -34,15 +37,14 @@ from mlusim.planning.lookup_cost import (
     LOAD,
     STORE,
     Costs,
-    Spent,
-    predict,
     scalar_address,
     selection_method,
 )
 from mlusim.planning.lookup_geometry import ROUNDS, Extents, blocks, sizes_of_at_most, spread
 from mlusim.planning.plan import Plan
+from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.search import Candidate, rooms
-from mlusim.planning.split import boxes, cut, in_runs, union1_launch
+from mlusim.planning.split import boxes, cut, in_runs, run_lengths, union1_launch
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits
 
@@ -194,21 +196,21 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Looku
     tiles = slabs * parts
     tasks = min(board.cores, tiles)
     each_task = ceil_div(tiles, tasks)
-    # A task's run of tiles may begin and end within a slab.
-    loads = min(each_task, ceil_div(each_task, parts) + (1 if each_task % parts else 0))
-    costs = Costs(board, tasks)
-    tile = costs.box(STORE, shape, sizes, itemsize)
+    costs = Costs(board)
+    load = costs.box(LOAD, lookups.x_shape, slab_box, itemsize)
+    # The first tile of each task has to load a slab, and each of the others some part of one, on average.
+    most, loads = _slab_loads(tiles, tasks, parts)
+    stages = [(load * ((most - 1) / each_task)).with_dram_of(load * ((loads - tasks) / tiles))]
     if lookups.columns:
-        columns = lookups.columns
-        tile += costs.box(LOAD, (*lookups.positions, columns), (*positions, columns), job.index_itemsize)
-        if method == INSTRUCTION:
-            tile += costs.select_at_once(row, itemsize, lookups_at_once, arithmetic)
-        else:
-            tile += costs.select(
+        stages += _index_stages(job, costs, positions)
+        stages.append(
+            costs.select_at_once(row, itemsize, lookups_at_once, arithmetic)
+            if method == INSTRUCTION
+            else costs.select(
                 method, row, itemsize, lookups_at_once, lookups_at_once, scalar_address(board, arithmetic)
             )
-    load = costs.box(LOAD, lookups.x_shape, slab_box, itemsize)
-    spent = Spent(loads * load.time_ps + each_task * tile.time_ps, max(slabs, tasks) * load.work + tiles * tile.work)
+        )
+    stages.append(costs.box(STORE, shape, sizes, itemsize))
     first = len(leading(lookups))
     whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
     slab_bytes = math.prod(slab_box) * itemsize
@@ -225,7 +227,7 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Looku
 
     return Candidate(
         strategy="slab",
-        predicted_ps=predict(board, spent, tiles),
+        predicted_ps=predict_serial_ps(Grid(board=board, tiles=tiles, tasks=tasks, union=True), stages, load),
         tasks=tasks,
         tiles=tiles,
         split=LookupSplit(
@@ -245,6 +247,29 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Looku
             ),
         ),
     )
+
+
+def _slab_loads(tiles: int, tasks: int, parts: int) -> tuple[int, int]:
+    """Slabs that a task with the most tiles loads, at most, and that all tasks load.
+
+    Tasks take runs of tiles, and `parts` tiles in a row have the same slab. A task that begins within one loads it.
+    """
+    runs = run_lengths(tiles, tasks)
+    stop = np.cumsum(runs)
+    loads = (stop - 1) // parts - (stop - runs) // parts + 1
+    return int(loads[runs == runs.max()].max()), int(loads.sum())
+
+
+def _index_stages(job: Job, costs: Costs, sizes: Extents) -> list[Cost]:
+    """The index of a tile comes into NRAM; where it repeats it is loaded once, and repeated there."""
+    lookups, columns = job.lookups, job.lookups.columns
+    shared = lookups.batch_dims if job.repeats else 0
+    load = costs.box(LOAD, (*lookups.positions[shared:], columns), (*sizes[shared:], columns), job.index_itemsize)
+    repeats = math.prod(sizes[:shared])
+    if repeats <= LOADED_REPEATS:
+        return [load * repeats]
+    nbytes = (repeats - 1) * math.prod(sizes[shared:]) * columns * job.index_itemsize
+    return [load, Cost(move_ps(costs.board, nbytes))]
 
 
 def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
@@ -275,14 +300,14 @@ def _row_candidate(
     shape = lookups.value_shape
     tiles = math.prod(ceil_div(extent, size) for extent, size in zip(shape, sizes, strict=True))
     tasks = min(board.cores, tiles)
-    costs, columns = Costs(board, tasks), lookups.columns
-    tile = costs.box(STORE, shape, sizes, itemsize)
-    tile += costs.box(LOAD, (*lookups.positions, columns), (*position_sizes, columns), job.index_itemsize)
-    if board.has_gather:
-        tile += costs.rows_at_once(LOAD, row * itemsize, lookups_at_once, arithmetic)
-    else:
-        tile += costs.rows(LOAD, row * itemsize, lookups_at_once, address=scalar_address(board, arithmetic))
-    spent = Spent(ceil_div(tiles, tasks) * tile.time_ps, tiles * tile.work)
+    costs = Costs(board)
+    stages = (
+        *_index_stages(job, costs, position_sizes),
+        costs.rows_at_once(LOAD, row * itemsize, lookups_at_once, arithmetic)
+        if board.has_gather
+        else costs.rows(LOAD, row * itemsize, lookups_at_once, address=scalar_address(board, arithmetic)),
+        costs.box(STORE, shape, sizes, itemsize),
+    )
     buffers = _buffers(job, arithmetic, lookups_at_once * row, lookups_at_once)
 
     def words() -> tuple[str, ...]:
@@ -297,7 +322,7 @@ def _row_candidate(
 
     return Candidate(
         strategy="rows",
-        predicted_ps=predict(board, spent, tiles),
+        predicted_ps=predict_serial_ps(Grid(board=board, tiles=tiles, tasks=tasks, union=True), stages),
         tasks=tasks,
         tiles=tiles,
         split=LookupSplit(

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from mlusim.hardware import Board
 
+# An index that repeats is loaded as often, up to here; more repetitions are made within NRAM.
+LOADED_REPEATS = 2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexArithmetic:

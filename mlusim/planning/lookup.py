@@ -28,6 +28,7 @@ class Job:
         lookups: the geometry.
         itemsize, index_itemsize: bytes of an element of x, of an index value.
         strategy, operator: names.
+        repeats: whether the index is the same at every place of the axes that it shares with x (`Lookups.batch_dims`).
     """
 
     board: Board
@@ -36,6 +37,7 @@ class Job:
     index_itemsize: int
     strategy: str
     operator: str
+    repeats: bool = False
 
     def arithmetic(self, *, positional: bool, narrowed: int = 0) -> IndexArithmetic:
         """The address arithmetic on the index."""

@@ -1,8 +1,4 @@
-"""Predicted times of the plans of gather and scatter, by the board's cost functions.
-
-A prediction is the time of the busiest task while all of them move bytes at once, as tasks do that start together and
-do the same, or that of the DRAM for the bytes of all tasks, whichever is more. It does not know the data.
-"""
+"""What the operations of gather and scatter cost: boxes of a tensor, rows by index, rows selected within NRAM."""
 
 from __future__ import annotations
 
@@ -12,11 +8,11 @@ from mlusim.hardware import Board
 from mlusim.memory.copy import CopyShape
 from mlusim.memory.kinds import Direction
 from mlusim.memory.loops import address_cycles, rows_cost, scalar_copy_cycles
-from mlusim.memory.timing import CopyCost, copy_cost
+from mlusim.memory.timing import copy_cost
+from mlusim.planning.cost import Cost, transferred
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup_geometry import Extents, segments
-from mlusim.planning.prediction import launch_ps
-from mlusim.units import PS_PER_S, ceil_div, round_up
+from mlusim.units import round_up
 
 LOAD, STORE, INSIDE = Direction.GDRAM2NRAM, Direction.NRAM2GDRAM, Direction.NRAM2NRAM
 
@@ -25,65 +21,58 @@ SCALAR, MOVES, INSTRUCTION = "a scalar loop", "a move for each row", "the instru
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
-    """Time of a task in picoseconds, and bytes of DRAM time."""
-
-    time_ps: float = 0.0
-    work: float = 0.0
-
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(self.time_ps + other.time_ps, self.work + other.work)
-
-    def __mul__(self, times: float) -> Spent:
-        return Spent(self.time_ps * times, self.work * times)
-
-
-@dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs of the operations of one task while `tasks` tasks run on the board."""
+    """Costs of operations on a board."""
 
     board: Board
-    tasks: int
 
-    def box(self, direction: Direction, shape: Extents, box: Extents, itemsize: int) -> Spent:
+    def cycles(self, cycles: int) -> Cost:
+        """Work within the core."""
+        return Cost(self.board.cycles_ps(cycles))
+
+    def box(self, direction: Direction, shape: Extents, box: Extents, itemsize: int) -> Cost:
         """A box of a contiguous tensor of GDRAM, its first element on a bus unit."""
         run, count = segments(shape, box)
         shaped = _rows_shape(self.board, direction, run * itemsize, count)
-        return self._shared(copy_cost(self.board, shaped, memory_core=False))
+        return transferred(self.board, copy_cost(self.board, shaped, memory_core=False))
 
-    def rows(self, direction: Direction, row_bytes: int, count: int, *, iterations: int = 0, address: int = 0) -> Spent:
+    def rows(self, direction: Direction, row_bytes: int, count: int, *, iterations: int = 0, address: int = 0) -> Cost:
         """Rows of GDRAM, by a queued copy each."""
-        shaped = _rows_shape(self.board, direction, row_bytes, count)
-        return self._shared(rows_cost(self.board, shaped, "queued", iterations=iterations, address=address))
+        return self._rows(direction, row_bytes, count, "queued", iterations=iterations, address=address)
 
-    def rows_at_once(self, direction: Direction, row_bytes: int, count: int, arithmetic: IndexArithmetic) -> Spent:
+    def rows_at_once(self, direction: Direction, row_bytes: int, count: int, arithmetic: IndexArithmetic) -> Cost:
         """Rows of GDRAM, by one `__gather` or `__scatter` and the vector instructions that make its offsets."""
-        shaped = _rows_shape(self.board, direction, row_bytes, count)
-        vectors_ps = self.board.cycles_ps(arithmetic.vector_cycles(self.board, count))
-        return self._shared(rows_cost(self.board, shaped, "instruction")) + Spent(vectors_ps)
+        offsets = self.cycles(arithmetic.vector_cycles(self.board, count))
+        return offsets + self._rows(direction, row_bytes, count, "instruction")
 
     def select(
         self, method: str, row_elements: int, itemsize: int, iterations: int, selected: int, address: int
-    ) -> Spent:
+    ) -> Cost:
         """`selected` rows within NRAM, by `SCALAR` or `MOVES`, in a loop of `iterations`."""
         if method == MOVES:
-            shaped = _rows_shape(self.board, INSIDE, row_elements * itemsize, selected)
-            return Spent(rows_cost(self.board, shaped, "queued", iterations=iterations, address=address).alone_ps)
-        return Spent(self.board.cycles_ps(scalar_copy_cycles(self.board, iterations, selected, row_elements, address)))
+            return self._rows(
+                INSIDE, row_elements * itemsize, selected, "queued", iterations=iterations, address=address
+            )
+        return self.cycles(scalar_copy_cycles(self.board, iterations, selected, row_elements, address))
 
-    def select_at_once(self, row_elements: int, itemsize: int, iterations: int, arithmetic: IndexArithmetic) -> Spent:
+    def select_at_once(self, row_elements: int, itemsize: int, iterations: int, arithmetic: IndexArithmetic) -> Cost:
         """Rows within NRAM by `INSTRUCTION`, and the vector instructions that make its offsets."""
-        shaped = _rows_shape(self.board, INSIDE, row_elements * itemsize, iterations)
-        vectors_ps = self.board.cycles_ps(arithmetic.vector_cycles(self.board, iterations))
-        return Spent(rows_cost(self.board, shaped, "instruction").alone_ps + vectors_ps)
+        offsets = self.cycles(arithmetic.vector_cycles(self.board, iterations))
+        return offsets + self._rows(INSIDE, row_elements * itemsize, iterations, "instruction")
 
-    def _shared(self, cost: CopyCost) -> Spent:
-        """A transfer at its share of the cluster's port and of the DRAM."""
-        board = self.board
-        sharing = min(self.tasks, board.cores_per_cluster)
-        port = min(board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s) / sharing
-        rate = min(cost.limit, port * cost.ratio / PS_PER_S, board.dram_bandwidth_bytes_per_s / self.tasks / PS_PER_S)
-        return Spent(cost.latency_ps + cost.work / rate, cost.work)
+    def _rows(
+        self,
+        direction: Direction,
+        row_bytes: int,
+        count: int,
+        method: str,
+        *,
+        iterations: int = 0,
+        address: int = 0,
+    ) -> Cost:
+        shaped = _rows_shape(self.board, direction, row_bytes, count)
+        cost = rows_cost(self.board, shaped, method, iterations=iterations, address=address)
+        return transferred(self.board, cost)
 
 
 def scalar_address(board: Board, arithmetic: IndexArithmetic) -> int:
@@ -103,23 +92,15 @@ def selection_method(
     aligned = even and (row_elements * itemsize) % board.vector_alignment_bytes == 0
     moves_fit = aligned or not board.needs_aligned_vectors
     if row_elements > 1 and moves_fit:
-        costs, iterations = Costs(board, 1), 1024
+        costs, iterations = Costs(board), 1024
         times = {
             method: costs.select(
                 method, row_elements, itemsize, iterations, iterations, scalar_address(board, arithmetic)
-            ).time_ps
+            ).alone_ps
             for method in (SCALAR, MOVES)
         }
         return min(times, key=times.__getitem__)
     return SCALAR
-
-
-def predict(board: Board, spent: Spent, tiles: int) -> int:
-    """Time of a UNION1 launch of `tiles` tiles; `spent` has the busiest task's time and the DRAM work of all."""
-    bandwidth = board.dram_bandwidth_bytes_per_s * board.dram_mixed_efficiency / PS_PER_S
-    tasks = min(tiles, board.cores)
-    each_ps = spent.time_ps / ceil_div(tiles, tasks)
-    return launch_ps(board, (each_ps, each_ps), spent.work / bandwidth, tiles=tiles, tasks=tasks, union=True)
 
 
 def _rows_shape(board: Board, direction: Direction, row_bytes: int, count: int) -> CopyShape:

@@ -21,9 +21,10 @@ import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
+from mlusim.planning.cost import load_cost, store_cost, vector_ps
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
 from mlusim.planning.plan import Plan, empty_plan
-from mlusim.planning.prediction import TileCost, load_cost, predict_ps, store_cost, vector_ps
+from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.reverse_groups import Group, Means, coalesce, means_of
 from mlusim.planning.search import Candidate, best_by_strategy
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, in_turn
@@ -205,9 +206,8 @@ def _candidates(
             if cut.pivot == pivot:
                 cost = _tile_cost(board, groups, pivot, means, cut.rows, itemsize)
                 queued = not (overlapped or means.passes)
-                predicted = predict_ps(
-                    board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped, queued=queued
-                )
+                grid = Grid(board=board, tiles=cut.tiles, tasks=cut.tasks)
+                predicted = predict_ps(grid, cost, overlapped=overlapped, queued=queued)
                 split = _Split(means=means, overlapped=overlapped, cut=cut)
                 found.append(
                     Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, tiles=cut.tiles, split=split)
@@ -227,8 +227,8 @@ def _tile_cost(board: Board, groups: tuple[Group, ...], pivot: int, means: Means
     loads = math.prod(loops[: max(0, len(loops) - max_loops(board))])
     loads *= math.prod(ceil_div(count, MAX_SEGMENTS) for count in loops[-max_loops(board) :])
     segments = nbytes // segment // loads
-    load = load_cost(board, segment, ((max(segments, 1), -segment),))
-    return TileCost(load=load, loads=loads, store=store, compute_ps=mirrors)
+    load = load_cost(board, segment, ((max(segments, 1), -segment),), copies=loads)
+    return TileCost(load=load, store=store, compute_ps=mirrors)
 
 
 def max_loops(board: Board) -> int:

@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.view import View
+from mlusim.planning.cost import load_cost, move_ps, store_cost
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
 from mlusim.planning.plan import Plan, empty_plan
-from mlusim.planning.prediction import TileCost, load_cost, move_ps, predict_ps, store_cost
+from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.search import Candidate, best_by_strategy
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, Integers, boxes, buffer_bytes, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
@@ -223,9 +224,22 @@ def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overl
         outermost=1,
     ):
         cut = _outward(found_cut, extents)
-        cost = _tile_cost(board, layout, cut, itemsize, staged=name == "staged")
         queued = not overlapped and name == "strided"
-        predicted = predict_ps(board, cost, tiles=cut.tiles, tasks=cut.tasks, overlapped=overlapped, queued=queued)
+        grid = Grid(board=board, tiles=cut.tiles, tasks=cut.tasks)
+        sizes = {cut.rows}
+        if layout.sequence_first:
+            # A smaller tile may take longer: its rows are segments, and those shorter than a bus unit cost more.
+            starts, stops = cut.bounds()
+            sizes.add(int((stops - starts).min()))
+        predicted = max(
+            predict_ps(
+                grid,
+                _tile_cost(board, layout, replace(cut, rows=rows), itemsize, staged=name == "staged"),
+                overlapped=overlapped,
+                queued=queued,
+            )
+            for rows in sizes
+        )
         split = _Split(overlapped=overlapped, cut=cut)
         found.append(Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, tiles=cut.tiles, split=split))
     return found
@@ -272,12 +286,16 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
         moved = nbytes + nbytes // 2 if layout.rows > 1 else nbytes
         moving_ps = move_ps(board, moved, 1 + reversals)
         part = as_it_lies if cut.pivot == 1 else _as_it_lies(layout, entries, math.ceil(rows / copies), row, itemsize)
-        load = load_cost(board, *part)
-        return TileCost(load=load, loads=copies, store=store, move_ps=moving_ps, scalar_ps=lengths_ps)
+        load = load_cost(board, *part, copies=copies)
+        return TileCost(load=load, store=store, move_ps=moving_ps, scalar_ps=lengths_ps)
+    # Half of the loads are of reversed rows, half of rows that stay, as many in each.
+    part_rows = math.ceil(rows * entries / loads)
+    segment, loops = _as_it_lies(layout, 1, part_rows, row, itemsize)
     stride = layout.row * itemsize * (layout.entries if layout.sequence_first else 1)
-    reversed_rows = math.ceil(rows * entries / loads)
-    load = load_cost(board, row * itemsize, ((reversed_rows, -stride),) if reversed_rows > 1 else ())
-    return TileCost(load=load, loads=loads, store=store, scalar_ps=lengths_ps)
+    backwards = ((part_rows, -stride),) if part_rows > 1 else ()
+    load = load_cost(board, row * itemsize, backwards, copies=loads / 2)
+    load += load_cost(board, segment, loops, copies=loads / 2, behind=True)
+    return TileCost(load=load, store=store, scalar_ps=lengths_ps)
 
 
 def _as_it_lies(

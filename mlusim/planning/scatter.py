@@ -22,6 +22,8 @@ from functools import partial
 
 import numpy as np
 
+from mlusim.hardware import Board
+from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
     Job,
@@ -37,9 +39,10 @@ from mlusim.planning.lookup import (
     unit_words,
     whole_nram_bytes,
 )
-from mlusim.planning.lookup_cost import LOAD, STORE, Costs, Spent, predict, selection_method
+from mlusim.planning.lookup_cost import LOAD, STORE, Costs, selection_method
 from mlusim.planning.lookup_geometry import Extents, blocks, sizes_of_at_most
 from mlusim.planning.plan import Plan
+from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
 from mlusim.planning.scatter_chunk import Chunk, boxes_in, buffers_of, chunk_of, updated, ways_to_read, words_of
 from mlusim.planning.search import Candidate, rooms
@@ -167,11 +170,11 @@ def _copy_candidate(job: Job) -> LookupCandidate:
     limit = min(whole_nram_bytes(board) // job.itemsize, ceil_div(elements, board.cores))
     sizes = blocks(shape, limit)
     tiles = boxes_in(shape, sizes)
-    spent = _copied(job, Costs(board, min(tiles, board.cores)), sizes)
+    grid = _grid_of(board, tiles)
     return Candidate(
         strategy="slab",
-        predicted_ps=predict(board, Spent(ceil_div(tiles, board.cores) * spent.time_ps, tiles * spent.work), tiles),
-        tasks=min(tiles, board.cores),
+        predicted_ps=predict_serial_ps(grid, _copied(job, sizes)),
+        tasks=grid.tasks,
         tiles=tiles,
         split=_Split(
             tier=1 if tiles <= 1 or elements * job.itemsize <= board.nram_usable_bytes else 2,
@@ -222,7 +225,7 @@ def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> It
     arithmetic = _arithmetic(job, sizes)
     room = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
     tiles = boxes_in(shape, sizes)
-    costs = Costs(board, min(board.cores, tiles))
+    grid = _grid_of(board, tiles)
     first = len(leading(lookups))
     rows = lookups.batch_dims + lookups.columns
     even = all(extent % size == 0 for extent, size in zip(shape[rows:], sizes[rows:], strict=True))
@@ -231,12 +234,12 @@ def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> It
         if chunk is None:
             continue
         method = selection_method(board, chunk.row, itemsize, arithmetic, even=even)
-        spent = _copied(job, costs, sizes) + _updates(job, "slab", costs, chunk, arithmetic, sizes, method)
+        stages = (*_copied(job, sizes), *_updates(job, "slab", grid, chunk, arithmetic, sizes, method))
         buffers = buffers_of(job, arithmetic, chunk)
         yield Candidate(
             strategy="slab",
-            predicted_ps=predict(board, Spent(ceil_div(tiles, costs.tasks) * spent.time_ps, tiles * spent.work), tiles),
-            tasks=costs.tasks,
+            predicted_ps=predict_serial_ps(grid, stages),
+            tasks=grid.tasks,
             tiles=tiles * (2 + 3 * chunk.count),
             split=_Split(
                 tier=1 if sizes[first:] == shape[first:] else 2,
@@ -277,18 +280,18 @@ def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Ite
     sizes = blocks(regions, whole_nram_bytes(board) // itemsize)
     staged = math.prod(sizes)
     tiles, count = boxes_in(regions, sizes), boxes_in(shape, regions)
-    costs = Costs(board, min(board.cores, count))
+    grid = _grid_of(board, count)
     for fetch in ways_to_read(job, arithmetic):
         chunk = chunk_of(job, regions, arithmetic, board.nram_usable_bytes, strategy="rows", fetch=fetch)
         if chunk is None:
             continue
-        updates = _updates(job, "rows", costs, chunk, arithmetic, regions, "")
-        spent = _copied(job, costs, sizes) * tiles + updates
+        copied = [stage * tiles for stage in _copied(job, sizes)]
+        stages = (*copied, *_updates(job, "rows", grid, chunk, arithmetic, regions, ""))
         buffers = buffers_of(job, arithmetic, chunk)
         yield Candidate(
             strategy="rows",
-            predicted_ps=predict(board, Spent(ceil_div(count, costs.tasks) * spent.time_ps, count * spent.work), count),
-            tasks=costs.tasks,
+            predicted_ps=predict_serial_ps(grid, stages),
+            tasks=grid.tasks,
             tiles=count * (2 * tiles + 3 * chunk.count),
             split=_Split(
                 tier=3,
@@ -303,28 +306,31 @@ def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Ite
         )
 
 
-def _copied(job: Job, costs: Costs, sizes: Extents) -> Spent:
+def _grid_of(board: Board, regions: int) -> Grid:
+    """The launch of as many regions."""
+    return Grid(board=board, tiles=regions, tasks=min(board.cores, regions), union=True)
+
+
+def _copied(job: Job, sizes: Extents) -> tuple[Cost, Cost]:
     """A box of x into NRAM and out again."""
-    shape, itemsize = job.lookups.x_shape, job.itemsize
-    return costs.box(LOAD, shape, sizes, itemsize) + costs.box(STORE, shape, sizes, itemsize)
+    costs, shape, itemsize = Costs(job.board), job.lookups.x_shape, job.itemsize
+    return costs.box(LOAD, shape, sizes, itemsize), costs.box(STORE, shape, sizes, itemsize)
 
 
 def _updates(
-    job: Job, strategy: str, costs: Costs, chunk: Chunk, arithmetic: IndexArithmetic, sizes: Extents, method: str
-) -> Spent:
-    """All updates of a box of x: the time of the busiest task, and the mean work.
+    job: Job, strategy: str, grid: Grid, chunk: Chunk, arithmetic: IndexArithmetic, sizes: Extents, method: str
+) -> list[Cost]:
+    """All updates of a box of x: the time of the busiest task, while the DRAM has those of an average one to do.
 
     Index values that are spread evenly are not spread equally. A window selects some number of updates at random, and
     the largest of k such numbers with mean m is about m + sqrt(2 m ln k).
     """
     shape = job.lookups.x_shape
     part = math.prod(sizes[axis] / shape[axis] for axis in job.lookups.axes)
-    boxes_of_a_task = ceil_div(boxes_in(shape, sizes), costs.tasks)
-    selected = part * chunk.lookups_at_once * chunk.count * boxes_of_a_task
-    busiest = min(part * (1 + math.sqrt(2 * math.log(costs.tasks) / selected)), 1.0)
-    time_ps = updated(job, strategy, costs, chunk, arithmetic, busiest, method).time_ps
-    work = updated(job, strategy, costs, chunk, arithmetic, part, method).work
-    return Spent(time_ps, work) * chunk.count
+    selected = part * chunk.lookups_at_once * chunk.count * grid.each
+    busiest = min(part * (1 + math.sqrt(2 * math.log(grid.tasks) / selected)), 1.0)
+    most, mean = (updated(job, strategy, chunk, arithmetic, share, method) for share in (busiest, part))
+    return [one.with_dram_of(other) * chunk.count for one, other in zip(most, mean, strict=True)]
 
 
 def _axes(job: Job) -> tuple[Extents, Extents]:

@@ -22,7 +22,9 @@ from typing import Any
 import numpy as np
 
 from mlusim.errors import PlanError
+from mlusim.hardware import Board
 from mlusim.memory.loops import COLLECT_BINS_PASSES
+from mlusim.planning.cost import Cost, load_cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import (
     Job,
@@ -33,9 +35,10 @@ from mlusim.planning.lookup import (
     unit_elements,
     unit_words,
 )
-from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs, Spent, predict, selection_method
+from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs, selection_method
 from mlusim.planning.lookup_geometry import Extents, Lookups, blocks
 from mlusim.planning.plan import Plan
+from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.search import Candidate
 from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
 from mlusim.planning.tiles import Tiles
@@ -211,46 +214,54 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
 def _sorting_ps(job: Job, binning: Binning, arithmetic: IndexArithmetic) -> int:
     """Time of the first launch."""
     board, lookups = job.board, job.lookups
-    costs = Costs(board, min(board.cores, binning.chunks))
+    costs = Costs(board)
     lookups_at_once = binning.lookups_at_once
     widest = lookups_at_once * max(binning.width, job.itemsize)
     instructions = COLLECT_BINS_PASSES * binning.bins
     cycles = arithmetic.vector_cycles(board, lookups_at_once)
     cycles += instructions * (board.vector_startup_cycles + ceil_div(widest, board.vector_bytes_per_cycle))
     columns = lookups.columns
-    spent = (
-        costs.box(LOAD, (*lookups.positions, columns), (*binning.sizes, columns), job.index_itemsize)
-        + costs.box(LOAD, (lookups_at_once,), (lookups_at_once,), job.itemsize)
-        + costs.box(STORE, (lookups_at_once,), (lookups_at_once,), binning.width)
-        + costs.box(STORE, (lookups_at_once,), (lookups_at_once,), job.itemsize)
-        + Spent(board.cycles_ps(cycles) + (binning.bins + 1) * board.scalar_gdram_latency_ps)
+    chunk = (lookups_at_once,)
+    stages = (
+        costs.box(LOAD, (*lookups.positions, columns), (*binning.sizes, columns), job.index_itemsize),
+        costs.box(LOAD, chunk, chunk, job.itemsize),
+        Cost(board.cycles_ps(cycles) + (binning.bins + 1) * board.scalar_gdram_latency_ps),
+        costs.box(STORE, chunk, chunk, binning.width),
+        costs.box(STORE, chunk, chunk, job.itemsize),
     )
-    busiest = ceil_div(binning.chunks, costs.tasks) * spent.time_ps
-    return predict(board, Spent(busiest, binning.chunks * spent.work), binning.chunks)
+    return predict_serial_ps(_grid_of(board, binning.chunks), stages)
+
+
+def _grid_of(board: Board, parts: int) -> Grid:
+    """A launch whose tasks take as many parts."""
+    return Grid(board=board, tiles=parts, tasks=min(board.cores, parts), union=True)
 
 
 def _applying_ps(job: Job, binning: Binning, method: str) -> int:
     """Time of the second launch, index values taken to be spread evenly."""
     board, itemsize = job.board, job.itemsize
-    costs = Costs(board, min(board.cores, binning.bins))
+    costs = Costs(board)
     count = ceil_div(math.prod(job.lookups.positions), binning.bins)
     part = max(ceil_div(count, binning.chunks), 1)
-    copied = costs.box(LOAD, (binning.size,), (binning.size,), itemsize)
-    copied += costs.box(STORE, (binning.size,), (binning.size,), itemsize)
-    segments = costs.box(LOAD, (part,), (part,), binning.width) + costs.box(LOAD, (part,), (part,), itemsize)
     # Copies behind each other hide their start-up.
-    loaded = Spent(max(segments.time_ps - 2 * board.dma_read_latency_ps, 0.0), segments.work) * binning.chunks
+    loaded = sum((load_cost(board, part * width, behind=True) for width in (binning.width, itemsize)), Cost())
+    loaded *= binning.chunks
     if method == SCALAR:
-        updated = costs.select(method, 1, itemsize, count, count, board.scalar_nram_cycles).time_ps
+        updated_ps = costs.select(method, 1, itemsize, count, count, board.scalar_nram_cycles).own_ps
     else:
-        updated = board.cycles_ps(board.move_startup_cycles + count * board.scalar_nram_cycles)
+        updated_ps = board.cycles_ps(board.move_startup_cycles + count * board.scalar_nram_cycles)
     table_ps = 2 * binning.chunks * board.scalar_gdram_latency_ps
     # The updates of one list happen while the next is loaded, but for the first and the last.
     lists = ceil_div(count, binning.updates_at_once)
-    both_ps = (loaded.time_ps + updated + (lists - 1) * max(loaded.time_ps, updated)) / lists
-    spent = copied + Spent(both_ps + table_ps, loaded.work)
-    busiest = ceil_div(binning.bins, costs.tasks) * spent.time_ps
-    return predict(board, Spent(busiest, binning.bins * spent.work), binning.bins)
+    hidden_ps = (lists - 1) / lists * min(loaded.alone_ps, updated_ps)
+    region = (binning.size,)
+    stages = (
+        costs.box(LOAD, region, region, itemsize),
+        loaded,
+        Cost(table_ps + updated_ps - hidden_ps),
+        costs.box(STORE, region, region, itemsize),
+    )
+    return predict_serial_ps(_grid_of(board, binning.bins), stages)
 
 
 def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:

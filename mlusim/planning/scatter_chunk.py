@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import Job
-from mlusim.planning.lookup_cost import LOAD, STORE, Costs, Spent, scalar_address
+from mlusim.planning.lookup_cost import LOAD, STORE, Costs, scalar_address
 from mlusim.planning.lookup_geometry import Extents, blocks
 from mlusim.units import ceil_div, group_digits
 
@@ -73,43 +74,42 @@ def chunk_of(
 
 
 def updated(
-    job: Job, strategy: str, costs: Costs, chunk: Chunk, arithmetic: IndexArithmetic, part: float, method: str
-) -> Spent:
-    """A chunk of updates, `part` of which are selected; method: how values are copied within NRAM."""
+    job: Job, strategy: str, chunk: Chunk, arithmetic: IndexArithmetic, part: float, method: str
+) -> tuple[Cost, ...]:
+    """The stages of a chunk of updates, `part` of which are selected; method: how values are copied within NRAM."""
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     rank, columns = len(lookups.positions), lookups.columns
     row_bytes = chunk.row * itemsize
-    spent = costs.box(LOAD, (*lookups.positions, columns), (*chunk.sizes[:rank], columns), job.index_itemsize)
-    values = Spent() if chunk.fetch else costs.box(LOAD, lookups.value_shape, chunk.sizes, itemsize)
+    costs = Costs(board)
+    index = costs.box(LOAD, (*lookups.positions, columns), (*chunk.sizes[:rank], columns), job.index_itemsize)
+    values = Cost() if chunk.fetch else costs.box(LOAD, lookups.value_shape, chunk.sizes, itemsize)
     selected = max(math.ceil(chunk.lookups_at_once * part), 1)
     if arithmetic.lists(board):
         # Lists are made while values are loaded.
         listed_ps = board.cycles_ps(arithmetic.vector_cycles(board, chunk.lookups_at_once))
-        spent += Spent(max(values.time_ps, listed_ps), values.work)
+        read = index, values, Cost(max(listed_ps - values.alone_ps, 0))
         one, both = board.scalar_nram_cycles, 2 * board.scalar_nram_cycles
         if strategy == "rows":
             if not chunk.fetch:
-                return spent + costs.rows(STORE, row_bytes, selected, address=both)
+                return *read, costs.rows(STORE, row_bytes, selected, address=both)
             # As many at once as NRAM holds: each batch is loaded, then stored, and starts up anew.
             batch = min(selected, chunk.values_at_once)
-            batched = costs.rows(LOAD, row_bytes, batch, address=one) + costs.rows(STORE, row_bytes, batch, address=one)
-            return spent + batched * ceil_div(selected, batch)
+            batches = ceil_div(selected, batch)
+            return *read, *(costs.rows(way, row_bytes, batch, address=one) * batches for way in (LOAD, STORE))
         if chunk.fetch:
-            return spent + costs.rows(LOAD, row_bytes, selected, address=both)
-        return spent + costs.select(method, chunk.row, itemsize, selected, selected, both)
-    spent += values
+            return *read, costs.rows(LOAD, row_bytes, selected, address=both)
+        return *read, costs.select(method, chunk.row, itemsize, selected, selected, both)
     address = scalar_address(board, arithmetic)
-    if strategy == "rows":
-        return spent + (
-            costs.rows_at_once(STORE, row_bytes, chunk.lookups_at_once, arithmetic)
-            if board.has_gather
-            else costs.rows(STORE, row_bytes, selected, iterations=chunk.lookups_at_once, address=address)
-        )
-    return spent + (
-        costs.select_at_once(chunk.row, itemsize, chunk.lookups_at_once, arithmetic)
-        if board.has_gather
-        else costs.select(method, chunk.row, itemsize, chunk.lookups_at_once, selected, address)
-    )
+    count = chunk.lookups_at_once
+    if strategy == "rows" and board.has_gather:
+        written = costs.rows_at_once(STORE, row_bytes, count, arithmetic)
+    elif strategy == "rows":
+        written = costs.rows(STORE, row_bytes, selected, iterations=count, address=address)
+    elif board.has_gather:
+        written = costs.select_at_once(chunk.row, itemsize, count, arithmetic)
+    else:
+        written = costs.select(method, chunk.row, itemsize, count, selected, address)
+    return index, values, written
 
 
 def ways_to_read(job: Job, arithmetic: IndexArithmetic) -> tuple[bool, ...]:

@@ -153,8 +153,13 @@ def in_turn(sizes: Integers, tasks: int) -> Integers:
 
 def in_runs(count: int, tasks: int) -> Integers:
     """The task of each of `count` items where each task takes one contiguous run; runs differ by at most one item."""
+    return np.repeat(np.arange(tasks), run_lengths(count, tasks))
+
+
+def run_lengths(count: int, tasks: int) -> Integers:
+    """The items of each task's run in `in_runs`."""
     each, more = divmod(count, tasks)
-    return np.repeat(np.arange(tasks), np.where(np.arange(tasks) < more, each + 1, each))
+    return np.where(np.arange(tasks) < more, each + 1, each)
 
 
 def cut(extent: int, size: int) -> Cuts:

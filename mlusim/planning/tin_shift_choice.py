@@ -10,15 +10,20 @@ import numpy as np
 
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
+from mlusim.planning.cost import Cost, load_cost, store_cost
 from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan
-from mlusim.planning.prediction import TileCost, load_cost, predict_ps, store_cost
+from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.search import Candidate, best
 from mlusim.planning.split import MAX_SEGMENTS, buffer_bytes
 from mlusim.units import PS_PER_US, ceil_div
 
 # Of the five these can be fastest: what one of them leaves out, the other three do for nothing.
 CANDIDATES = ("batched", "pingpong")
+
+# The part of the rows that is loaded; zeros move into the others. A planner does not see the shifts. ASSUMED: they are
+# spread evenly over half of the time both ways, so that a shift is a quarter of it on average.
+LOADED = 3 / 4
 
 
 def choose(plan_of: Callable[[str], Plan]) -> Plan:
@@ -45,7 +50,7 @@ def choose(plan_of: Callable[[str], Plan]) -> Plan:
 
 
 def predict_tin_shift_ps(plan: Plan) -> int:
-    """Time of a plan of tin_shift by its largest tile and how far tasks are even, as if no shift left rows to clear."""
+    """Time of a plan of tin_shift by its largest tile and how far tasks are even."""
     if not len(plan.tiles):
         return 0
     _, rows, wide, elements = (plan.tiles.stop - plan.tiles.start).max(axis=0).tolist()
@@ -64,9 +69,8 @@ def predict_tin_shift_ps(plan: Plan) -> int:
         busiest=float(by_task.max()) / (largest * int(counts.max())),
         mean=float(by_task.sum()) / (largest * len(plan.tiles)),
     )
-    return predict_ps(
-        plan.board, tile, tiles=len(plan.tiles), tasks=tasks, overlapped=plan.parameters.buffers > 1, union=True
-    )
+    grid = Grid(board=plan.board, tiles=len(plan.tiles), tasks=tasks, union=True)
+    return predict_ps(grid, tile, overlapped=plan.parameters.buffers > 1)
 
 
 def tile_cost(
@@ -79,16 +83,28 @@ def tile_cost(
     busiest: float = 1.0,
     mean: float = 1.0,
 ) -> TileCost:
-    """The cost of a tile of (rows, channels, elements); `shifts`: tiles for each shift that is loaded."""
+    """The cost of a tile of (rows, channels, elements).
+
+    Args:
+        board, shape, tile, itemsize: as they say.
+        shifts: tiles for each shift that is loaded.
+        busiest, mean: elements of a tile of the busiest task, and of any task, on average, over those of this one.
+    """
     rows, wide, elements = tile
     segment = wide * elements * itemsize
     loops = ((rows, shape[2] * shape[3] * itemsize),) if rows > 1 else ()
+    load, store = load_cost(board, segment, loops), store_cost(board, segment, loops)
     return TileCost(
-        load=load_cost(board, segment, loops),
-        store=store_cost(board, segment, loops),
+        load=_uneven(load, busiest * LOADED, mean * LOADED),
+        store=_uneven(store, busiest, mean),
         scalar_ps=board.scalar_gdram_latency_ps // shifts,
-        busiest=busiest,
-        mean=mean,
+    )
+
+
+def _uneven(cost: Cost, busiest: float, mean: float) -> Cost:
+    """A copy of the busiest task, where the DRAM has on average less to do."""
+    return Cost(
+        cost.own_ps, cost.transfer_ps * busiest, cost.read_ps * busiest, cost.write_ps * busiest, cost.dram_ps * mean
     )
 
 
@@ -120,7 +136,8 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
             tiles = each * blocks
             tasks = min(board.cores, tiles)
             tile = tile_cost(board, shape, (rows, ceil_div(per_group, blocks), hw), itemsize)
-            predicted = predict_ps(board, tile, tiles=tiles, tasks=tasks, overlapped=buffers > 1, union=True)
+            grid = Grid(board=board, tiles=tiles, tasks=tasks, union=True)
+            predicted = predict_ps(grid, tile, overlapped=buffers > 1)
             found.append(
                 Candidate(strategy="", predicted_ps=predicted, tasks=tasks, tiles=tiles, split=(segments, blocks))
             )

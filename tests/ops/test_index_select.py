@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -96,3 +97,18 @@ def test_what_it_refuses(index, axis, message):
         ops.index_select(X, index, axis)
     with pytest.raises(PlanError, match="nram_limit_bytes = 3"):
         ops.index_select(X, [0], 0, nram_limit_bytes=3)
+
+
+@pytest.mark.parametrize("device", ["mlu220-m2", "mlu270-s4", "mlu370-x4", "mlu590-h8"])
+@pytest.mark.parametrize("strategy", ["slab", "rows"])
+@pytest.mark.parametrize("shape", [(64, 3, 5), (2, 3, 5), (3, 3, 1)])
+def test_an_index_that_repeats_is_read_once_for_each_tile(device, strategy, shape):
+    """Every place of the axes before chooses by the same indices: two of them are read again, more are not."""
+    x = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+    index = np.array([2, -1, 0, 1, 1])
+    result = ops.index_select(x, index, 1, device=device, strategy=strategy, check=True)
+    np.testing.assert_array_equal(result.output, np.take(x, index, 1))
+    log = result.log.to_pandas()
+    read = log[(log.op == "memcpy") & (log.a == "index") & (log.a_memory == "gdram")].bytes_requested
+    assert len(read) >= len(result.plan.tiles)
+    assert read.max() <= 2 * index.nbytes

@@ -10,7 +10,7 @@ from mlusim import ops
 from mlusim.errors import PlanError
 from mlusim.hardware import board
 from mlusim.planning.flat import FlatParameters
-from mlusim.planning.prediction import launch_ps
+from mlusim.planning.prediction import Grid
 from mlusim.planning.reverse import ReverseParameters
 from mlusim.planning.search import NEAR, Candidate, best, best_by_strategy, rooms, task_counts
 
@@ -48,7 +48,7 @@ def test_a_launch_ends_with_the_task_that_ends_last_not_with_the_busiest():
     on = X4.replace(core_start_skew_ps=0, cluster_start_ps=1_000_000)
     # Nine tiles for eight tasks: the first has two, and the last starts seven clusters later.
     fixed = on.kernel_start_ps + on.kernel_end_ps
-    assert launch_ps(on, (100, 100), 0, tiles=9, tasks=8, union=False) == fixed + 7_000_000 + 100
+    assert Grid(board=on, tiles=9, tasks=8).launch_ps(100, 100) == fixed + 7_000_000 + 100
 
 
 def test_parameters_of_another_operator_are_refused():
