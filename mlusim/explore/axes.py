@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -45,68 +46,101 @@ def axes_of(  # noqa: PLR0913
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; give at least one")
     as_count("seed", seed, least=0)
     check_steady(steady, data=data)
-    dtype_name = "dtype"
-    launch: dict[str, list[Any]] = {}
-    strategies: list[str | None] = [None]
-    kernel = None
     operation = by_name(operation)
     if isinstance(operation, str) and not is_kernel(operation):
-        command = command_of(operation)
-        if shape is None:
-            raise InputError(f"{operation}: its inputs need a shape, such as shape=(64, 64)")
         if arguments:
             raise InputError(
                 f"{operation} is an operator: arguments are for kernels of your own; give shape and options"
             )
-        name = command.name
-        dtype_name = command.data_option
-        if dtype_name != "dtype":
-            if dtype is not None:
-                own["dtype"] = dtypes_of(dtype)
-            dtype = own.pop(dtype_name, None)
-        own = _operator_options(command, own)
-        strategies = _strategies(command, own, strategy)
+        subject = _operator(operation, own, shape=shape, dtype=dtype, strategy=strategy)
     else:
         kernel = kernel_of(operation, kernel_version)
-        name = kernel.name
         _check_arguments(kernel, arguments, shape)
-        if "strategy" in kernel.settings and strategy is not None:
-            own["strategy"], strategy = several(strategy), None
-        if strategy is not None or nram_limit_bytes is not None:
-            which = "strategy" if strategy is not None else "nram_limit_bytes"
-            raise InputError(f"{which}: {name} is a function of your own, which no planner splits: leave it off")
-        launch = {key: own.pop(key) for key in _LAUNCH if key in own}
-        if "dim" in launch:
-            launch["dim"] = [_grid(dim) for dim in launch["dim"]]
-        for operations in launch.get("theory_ops", ()):
-            check_operations(operations)
-        of_the_launch = [key for key in launch if key != "theory_ops"]
-        if of_the_launch and kernel.launches:
-            which = " and ".join(of_the_launch)
-            raise InputError(f"{which}: {name} launches its kernels itself: make it a setting of {name}")
-        unknown = [key for key in own if key not in kernel.settings]
-        if unknown:
-            has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"
-            raise InputError(f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; {has}")
+        subject = _own_kernel(kernel, own, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
     return Axes(
-        operator=name,
-        kernel=kernel,
+        operator=subject.name,
+        kernel=subject.kernel,
         arguments=tuple(arguments),
         shapes=[None] if shape is None else _shapes(shape),
-        dtypes=dtypes_of(FLOAT32 if dtype is None else dtype),
+        dtypes=dtypes_of(FLOAT32 if subject.dtype is None else subject.dtype),
         boards=boards_of(device),
-        strategies=strategies,
+        strategies=subject.strategies,
         nram_limits=_whole("nram_limit_bytes", nram_limit_bytes),
         nram_sizes=_whole("nram_bytes", nram_bytes),
         core_counts=_whole("cores", cores),
         vary={parameter: _board_values(parameter, values) for parameter, values in vary.items()},
-        options=own,
-        launch=launch,
-        dtype_name=dtype_name,
+        options=subject.options,
+        launch=subject.launch,
+        dtype_name=subject.dtype_name,
         data=data,
         seed=seed,
         steady=steady,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Subject:
+    """What a sweep runs, and the axes that depend on it.
+
+    Attributes:
+        name, kernel: of the operator, or of the user's kernel.
+        dtype, dtype_name: element types of the inputs, and the option that names them.
+        strategies: [None] for a kernel.
+        options, launch: its own options, and those of its launch.
+    """
+
+    name: str
+    kernel: UserKernel | None = None
+    dtype: Any
+    dtype_name: str = "dtype"
+    strategies: list[str | None]
+    options: dict[str, list[Any]]
+    launch: dict[str, list[Any]]
+
+
+def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtype: Any, strategy: Any) -> _Subject:
+    command = command_of(operation)
+    if shape is None:
+        raise InputError(f"{operation}: its inputs need a shape, such as shape=(64, 64)")
+    if command.data_option != "dtype":
+        # The operator has a dtype of its own, that of its output.
+        if dtype is not None:
+            options["dtype"] = dtypes_of(dtype)
+        dtype = options.pop(command.data_option, None)
+    options = _operator_options(command, options)
+    return _Subject(
+        name=command.name,
+        dtype=dtype,
+        dtype_name=command.data_option,
+        strategies=_strategies(command, options, strategy),
+        options=options,
+        launch={},
+    )
+
+
+def _own_kernel(
+    kernel: UserKernel, settings: dict[str, list[Any]], *, dtype: Any, strategy: Any, nram_limit_bytes: Any
+) -> _Subject:
+    name = kernel.name
+    if "strategy" in kernel.settings and strategy is not None:
+        settings["strategy"], strategy = several(strategy), None
+    if strategy is not None or nram_limit_bytes is not None:
+        which = "strategy" if strategy is not None else "nram_limit_bytes"
+        raise InputError(f"{which}: {name} is a function of your own, which no planner splits: leave it off")
+    launch = {key: settings.pop(key) for key in _LAUNCH if key in settings}
+    if "dim" in launch:
+        launch["dim"] = [_grid(dim) for dim in launch["dim"]]
+    for operations in launch.get("theory_ops", ()):
+        check_operations(operations)
+    of_the_launch = [key for key in launch if key != "theory_ops"]
+    if of_the_launch and kernel.launches:
+        which = " and ".join(of_the_launch)
+        raise InputError(f"{which}: {name} launches its kernels itself: make it a setting of {name}")
+    unknown = [key for key in settings if key not in kernel.settings]
+    if unknown:
+        has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"
+        raise InputError(f"{unknown[0]}: {name} has no such parameter with a default, which is a setting; {has}")
+    return _Subject(name=name, kernel=kernel, dtype=dtype, strategies=[None], options=settings, launch=launch)
 
 
 def is_kernel(operation: str | Callable[..., Any]) -> bool:
