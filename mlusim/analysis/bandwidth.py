@@ -8,6 +8,7 @@ import numpy as np
 
 from mlusim.analysis.records import Integers, Records
 from mlusim.analysis.style import BLACK, BLUE, GREY, VERMILION, legend_below, new_figure, nothing_ran, time_unit
+from mlusim.analysis.windows import pieces
 from mlusim.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -27,29 +28,54 @@ def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates
     they move, then away from moments at which the DRAM would be faster than its best efficiency lets it be, within
     each transfer's own time. What `edges` (rising, picoseconds) span of the run sums to the bytes of the log.
     """
-    amount = records.bus_read_bytes + records.bus_write_bytes
-    some = np.flatnonzero(amount)
-    amount, start = amount[some].astype(np.float64), np.maximum(records.moving_ps[some], edges[0])
-    end = np.maximum(np.minimum(records.end_ps[some], edges[-1]), start + 1)
-    # One cell for each bin that a transfer touches.
-    first = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, len(edges) - 2)
-    last = np.clip(np.searchsorted(edges, end, side="left") - 1, first, len(edges) - 2)
-    cells = last - first + 1
-    transfer = np.repeat(np.arange(len(some)), cells)
+    # What lies within one bin stays there, so it is only summed; the others are few, however long the log is.
+    inside = np.zeros((2, len(edges) - 1))
+    across = []
+    for part in pieces(records):
+        transfers, first, last = _transfers(part, edges)
+        whole = first == last
+        for way, nbytes in enumerate(transfers[:2]):
+            inside[way] += _by_bin(first[whole], nbytes[whole], edges)
+        across.append(np.concatenate([transfers, [first, last]])[:, ~whole])
+    read, write, start, end, first, last = np.concatenate(across, axis=1)
+    cells = (last - first + 1).astype(np.int64)
+    transfer = np.repeat(np.arange(len(cells)), cells)
     before = np.cumsum(cells) - cells
-    bin_index = np.arange(int(cells.sum())) - before[transfer] + first[transfer]
+    bin_index = np.arange(int(cells.sum())) - before[transfer] + first.astype(np.int64)[transfer]
     overlap = np.minimum(end[transfer], edges[bin_index + 1]) - np.maximum(start[transfer], edges[bin_index])
+    amount = read + write
     amount_in_bin = amount[transfer] * np.maximum(overlap, 0) / (end - start)[transfer]
     board = records.board
     most = np.diff(edges) * (board.dram_bandwidth_bytes_per_s * board.dram_read_efficiency / PS_PER_S)
     for _ in range(_ROUNDS):
-        full = _by_bin(bin_index, amount_in_bin, edges) / most
+        full = (inside.sum(axis=0) + _by_bin(bin_index, amount_in_bin, edges)) / most
         if full.max(initial=0.0) <= 1 + _TOLERANCE:
             break
         amount_in_bin /= np.maximum(full, 1)[bin_index]
-        amount_in_bin *= (amount / np.bincount(transfer, amount_in_bin, minlength=len(some)))[transfer]
-    read = amount_in_bin * (records.bus_read_bytes[some] / amount)[transfer]
-    return _by_bin(bin_index, read, edges), _by_bin(bin_index, amount_in_bin - read, edges)
+        amount_in_bin *= (amount / np.bincount(transfer, amount_in_bin, minlength=len(cells)))[transfer]
+    read_in_bin = amount_in_bin * (read / amount)[transfer]
+    reads, writes = (_by_bin(bin_index, part, edges) for part in (read_in_bin, amount_in_bin - read_in_bin))
+    return inside[0] + reads, inside[1] + writes
+
+
+def _transfers(records: Records, edges: Integers) -> tuple[Rates, Integers, Integers]:
+    """(4, transfers) bytes read and written, start and end of what moves on the bus; (transfers,) its first, last bin.
+
+    Times are picoseconds within `edges`; as floats they are exact below 2.5 hours, and a bin is longer than the rest.
+    """
+    some = np.flatnonzero(records.bus_read_bytes + records.bus_write_bytes)
+    start = np.maximum(records.moving_ps[some], edges[0])
+    end = np.maximum(np.minimum(records.end_ps[some], edges[-1]), start + 1)
+    first = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, len(edges) - 2)
+    last = np.clip(np.searchsorted(edges, end, side="left") - 1, first, len(edges) - 2)
+    columns = (records.bus_read_bytes[some], records.bus_write_bytes[some], start, end)
+    return np.array(columns, np.float64), first, last
+
+
+def mean_bytes_per_s(records: Records) -> float:
+    """Bytes on the DRAM bus over the time of the run."""
+    moved = sum(int(part.bus_read_bytes.sum() + part.bus_write_bytes.sum()) for part in pieces(records))
+    return moved * PS_PER_S / records.time_ps
 
 
 def _by_bin(bin_index: Integers, amount: Rates, edges: Integers) -> Rates:
@@ -71,8 +97,7 @@ def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", abo
     seconds = np.diff(edges) / PS_PER_S
     read, write = read / seconds / _BYTES_PER_GB, write / seconds / _BYTES_PER_GB
     peak = records.board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
-    bus_total = int(records.bus_read_bytes.sum() + records.bus_write_bytes.sum())
-    mean = bus_total * PS_PER_S / records.time_ps / _BYTES_PER_GB
+    mean = mean_bytes_per_s(records) / _BYTES_PER_GB
     unit, scale = time_unit(records.time_ps)
     at = (edges - begin) / scale
     most = float((read + write).max())

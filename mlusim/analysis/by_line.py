@@ -13,7 +13,7 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import Integers, clip, intervals, no_intervals, union
 from mlusim.analysis.records import Records
-from mlusim.analysis.windows import PIECE, windows
+from mlusim.analysis.windows import windows
 from mlusim.log import NONE
 
 
@@ -26,7 +26,7 @@ class LineTime(NamedTuple):
     spent_ps: Integers
 
 
-def time_by_line(records: Records, piece: int = PIECE) -> list[LineTime]:
+def time_by_line(records: Records, piece: int = 0) -> list[LineTime]:
     """The lines on which the MLU cores spent their time, most first; they sum to cores times the run's time.
 
     A long log is read in windows of about `piece` records.

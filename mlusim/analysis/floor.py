@@ -28,7 +28,7 @@ from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.intervals import Integers, gaps, intervals, union
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.records import Records
-from mlusim.analysis.windows import PIECE, pieces, windows
+from mlusim.analysis.windows import pieces, windows
 from mlusim.hardware import Board
 from mlusim.units import PS_PER_S, ceil_div
 
@@ -180,7 +180,7 @@ def _dram_losses(records: Records, compulsory: int) -> dict[str, int]:
     }
 
 
-def mixed_ps(records: Records, piece: int = PIECE) -> int:
+def mixed_ps(records: Records, piece: int = 0) -> int:
     """Time in which bytes move and reads and writes of DRAM are together, as the link counts it."""
     reach_ps = min(records.board.dram_mixing_ps, records.time_ps)  # what follows the run does not count
     return sum(_mixed_ps(window, reach_ps) for window in windows(records, piece, reach_ps=reach_ps))

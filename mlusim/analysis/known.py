@@ -24,9 +24,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from mlusim.analysis.floor import LOSSES, RESTS_ON, Floor
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.records import Records
+from mlusim.analysis.windows import pieces
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
 from mlusim.errors import BoardError
 from mlusim.hardware import Board
@@ -67,11 +70,14 @@ def kind_of(records: Records, metrics: Metrics) -> str:
     if not total or not metrics.operations:
         return ""
     share = {name: spent / total for name, spent in metrics.where_time_went.items()}
-    codes = set(records.op[(records.pipe == VECTOR) | (records.pipe == TENSOR)].tolist())
+    codes: set[int] = set()
+    copies = 0
+    for part in pieces(records):
+        codes.update(np.unique(part.op[(part.pipe == VECTOR) | (part.pipe == TENSOR)]).tolist())
+        copies += int(part.is_copy.sum())
     vector = {records.log.ops[code] for code in codes} - _MOVES
     functions = any(name.startswith(_FUNCTIONS) for name in vector)
     moved = max(sum(metrics.bus_bytes.values()), 1)
-    copies = int(records.is_copy.sum())
     by_index = bool(_BY_INDEX.intersection(metrics.operations))
     # The first that holds.
     kinds = {
@@ -91,9 +97,12 @@ def kind_of(records: Records, metrics: Metrics) -> str:
 
 def _strided_part(records: Records) -> float:
     """Part of the bytes on the bus that strided copies move."""
-    moved = records.bus_read_bytes + records.bus_write_bytes
-    total = int(moved.sum())
-    return int(moved[records.strided].sum()) / total if total else 0.0
+    total = strided = 0
+    for part in pieces(records):
+        moved = part.bus_read_bytes + part.bus_write_bytes
+        total += int(moved.sum())
+        strided += int(moved[part.strided].sum())
+    return strided / total if total else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ class Records:
         op, task, pipe, ...: one int64 array for each of `mlusim.records.COLUMNS`. `end_ps` of an operation that a run
             which stopped with an error left unfinished is the end of the window.
         start_of_run_ps, end_of_run_ps: the window: start of the first launch to end of the last.
+        last_ps: the end of the whole run, also for a part of it.
     """
 
     op: Integers
@@ -63,34 +64,43 @@ class Records:
         self.start_of_run_ps = min(starts, default=0)
         if starts and NONE in ends:
             # A launch that never ended: as far as anything is known.
-            known = [*ends, *starts, *(task.end_ps for task in log.tasks), int(self.end_ps.max(initial=0))]
-            self.end_of_run_ps = max(known)
+            last = int(log.records.column("end_ps", self.chosen).max(initial=0))
+            self.end_of_run_ps = max(*ends, *starts, *(task.end_ps for task in log.tasks), last)
         else:
             self.end_of_run_ps = max(ends, default=0)
-        open_ended = self.end_ps < self.start_ps
-        if open_ended.any():
-            self.end_ps = np.where(open_ended, np.maximum(self.end_of_run_ps, self.start_ps), self.end_ps)
+        self.last_ps = self.end_of_run_ps
 
     def __getattr__(self, name: str) -> Integers:
         # Columns are read when they are wanted: all of them take more than twice the bytes of the log.
         if name not in COLUMNS:
             raise AttributeError(name)
         column = self.log.records.column(name, self.chosen)
+        if name == "end_ps":
+            open_ended = column < self.start_ps
+            if open_ended.any():
+                column = np.where(open_ended, np.maximum(self.last_ps, self.start_ps), column)
         setattr(self, name, column)
         return column
 
-    def part(self, chosen: Integers, start_ps: int, end_ps: int) -> Records:
-        """Some of these records, by number, in a window of its own."""
+    def part(self, chosen: slice | Integers, start_ps: int, end_ps: int) -> Records:
+        """Some records of the log, by number, in a window of its own."""
         part = Records.__new__(Records)
         part.log, part.board, part.chosen = self.log, self.board, chosen
         part.start_of_run_ps, part.end_of_run_ps = start_ps, end_ps
-        part.end_ps = self.end_ps[chosen]
-        # A task that has not ended, has at the end of the whole window.
+        # What has not ended, has at the end of the whole window.
+        part.last_ps = self.last_ps
         part.task_end_ps = self.task_end_ps
         return part
 
     def __len__(self) -> int:
-        return len(self.end_ps)
+        chosen = self.chosen
+        return chosen.stop - chosen.start if isinstance(chosen, slice) else len(chosen)
+
+    @cached_property
+    def number(self) -> Integers:
+        """(records,) the number of each in the log."""
+        chosen = self.chosen
+        return np.arange(chosen.start, chosen.stop) if isinstance(chosen, slice) else chosen
 
     @property
     def time_ps(self) -> int:
@@ -154,7 +164,7 @@ class Records:
         """(records,) copies at the DRAM's strided rate: their off-chip side has gaps, or is rows by index."""
         gaps = np.array([not is_contiguous(box.shape, box.strides, box.itemsize) for box in self.log.boxes] + [False])
         far = np.where(self.is_write, self.dst_box, self.a_box)
-        by_index = np.isin(np.arange(self.log.count)[self.chosen], list(self.log.loops)) & (self.count > 1)
+        by_index = np.isin(self.number, list(self.log.loops)) & (self.count > 1)
         return np.asarray(self.is_copy & (((far != NONE) & gaps[far]) | by_index))
 
     @cached_property

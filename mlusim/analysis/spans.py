@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from mlusim.analysis.intervals import intervals, no_intervals, union
 from mlusim.analysis.records import Integers, Records
 from mlusim.analysis.style import BLACK, GREEN, ORANGE, PURPLE, READ, SKY, WRITE, YELLOW
+from mlusim.analysis.windows import windows
 from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR
 
 Fractions = np.ndarray[Any, np.dtype[np.float64]]
@@ -88,6 +91,42 @@ def spans(records: Records) -> Spans:
     ]
     every = Spans(*columns)
     return every.where(every.end_ps > every.start_ps)
+
+
+class RunSpans:
+    """The spans of a run, part by part: a long log is never expanded as a whole.
+
+    Attributes:
+        records: of the whole run.
+        counts: (parts, units) spans of each.
+        lanes: lanes with spans.
+        kinds: (units, kinds) whether a unit has spans of a kind.
+    """
+
+    def __init__(self, records: Records) -> None:
+        self.records = records
+        self.lanes: set[int] = set()
+        self.kinds = np.zeros((records.units, len(KINDS)), bool)
+        counts = []
+        for _, every in self.parts():
+            counts.append(np.bincount(every.unit, minlength=records.units))
+            self.lanes |= set(np.unique(every.lane).tolist())
+            self.kinds[every.unit, every.kind] = True
+        self.counts = np.array(counts)
+
+    def parts(self, units: Integers | None = None) -> Iterator[tuple[Records, Spans]]:
+        """The parts in order of time: records, and their spans on some units, within the part."""
+        for window in windows(self.records):
+            every = spans(window)
+            if window is not self.records:
+                start = np.maximum(every.start_ps, window.start_of_run_ps)
+                end = np.minimum(every.end_ps, window.end_of_run_ps)
+                every = replace(every, start_ps=start, end_ps=end).where(end > start)
+            yield window, every if units is None else every.where(np.isin(every.unit, units))
+
+    def at(self, part: int, units: Integers) -> tuple[Records, Spans]:
+        """One of the parts by its number."""
+        return next(islice(self.parts(units), part, None))
 
 
 def coverage(row: Integers, start: Integers, end: Integers, rows: int, edges: Integers) -> Fractions:

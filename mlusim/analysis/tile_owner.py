@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.windows import pieces
 from mlusim.log import NONE, Box
 from mlusim.planning.tiles import Tiles
 
@@ -124,25 +125,28 @@ def planned_owners(grid: Grid, tiles: Tiles) -> Owners:
 def logged_owners(grid: Grid, records: Records, output: int, itemsize: int) -> Owners:
     """The task that wrote each sample by the log: the last copy or scalar store to allocation `output`."""
     painter = _Painter(grid, itemsize)
-    writes = np.flatnonzero(records.dst_alloc == output)
+    addresses = records.log.addresses
+    found = [np.empty((5, 0), np.int64)]
+    for part in pieces(records):
+        some = part.dst_alloc == output
+        columns = (part.number, part.end_ps, part.dst_box, part.dst_offset, part.task)
+        found.append(np.array([column[some] for column in columns]))
+    table = np.concatenate(found, axis=1)
     # Bytes move when a copy completes, and a task's own time may run ahead of the others': the log is in neither order.
-    writes = writes[np.argsort(records.end_ps[writes], kind="stable")]
-    boxes = records.dst_box[writes]
-    scattered = [record for record in records.log.addresses if records.dst_alloc[record] == output]
-    loose = {record for record in scattered if "dst" in records.log.addresses[record]}
-    plain = ~np.isin(writes, list(loose))
+    writes, _, boxes, offsets, task = table[:, np.argsort(table[1], kind="stable")]
+    loose = [member for member, record in enumerate(writes.tolist()) if "dst" in addresses.get(record, ())]
+    plain = np.ones(len(writes), bool)
+    plain[loose] = False
     for code in np.unique(boxes[plain]).tolist():
         members = np.flatnonzero(plain & (boxes == code))
         run, loops = _runs(records.log.boxes[code])
-        painter.paint(members, records.dst_offset[writes[members]], run, loops)
-    for record in sorted(loose):
+        painter.paint(members, offsets[members], run, loops)
+    for member in sorted(loose, key=lambda member: int(writes[member])):
         # A counted loop: rows of the box at the addresses that the record keeps.
-        box = records.log.boxes[int(records.dst_box[record])]
+        box = records.log.boxes[int(boxes[member])]
         run, loops = _runs(Box(box.shape[1:], box.strides[1:], box.itemsize))
-        rows = np.asarray(records.log.addresses[record]["dst"], np.int64) * box.strides[0]
-        member = np.full(len(rows), np.flatnonzero(writes == record)[0])
-        painter.paint(member, records.dst_offset[record] + rows, run, loops)
-    task = records.task[writes]
+        rows = np.asarray(addresses[int(writes[member])]["dst"], np.int64) * box.strides[0]
+        painter.paint(np.full(len(rows), member), offsets[member] + rows, run, loops)
     order = np.argsort(task, kind="stable")
     iteration = np.empty(len(task), np.int64)
     first = np.searchsorted(task[order], task[order], side="left")

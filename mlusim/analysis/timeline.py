@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
-from mlusim.analysis.spans import KINDS, LANES, Fractions, Spans, coverage, shares, spans
+from mlusim.analysis.spans import KINDS, LANES, Fractions, RunSpans, Spans, coverage, shares
 from mlusim.analysis.style import BLACK, INK, PAPER, legend_below, new_figure, nothing_ran, time_unit
-from mlusim.analysis.windows import pieces
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,65 +39,40 @@ _START_UP, _WAITING = ([name for name, _ in KINDS].index(waits) for waits in ("D
 
 def draw_timeline(records: Records, title: str = "Timeline", about: str = "") -> Figure:
     """A figure of the timeline; at most `MAX_UNITS` cores and memory cores, evenly chosen from those that worked."""
-    working, used_lanes = _at_work(records)
-    active = np.unique(np.concatenate([records.task_unit, working]))
+    run = RunSpans(records)
     # A memory core that only started and returned would be an empty row.
-    works = np.isin(active, working)
-    active = active[works] if works.any() else active
-    if not len(active) or not records.time_ps:
+    active = np.flatnonzero(run.counts.any(axis=0))
+    if not len(active):
         figure = new_figure(2.2, title, about)
-        nothing_ran(figure.subplots(), "nothing was launched: there is nothing to do")
+        nothing_ran(figure.subplots(), "no operation ran" if records.log.tasks else "nothing was launched")
         return figure
     shown = active[np.unique(np.linspace(0, len(active) - 1, min(len(active), MAX_UNITS)).round().astype(int))]
-    lanes = [lane for lane in LANES if lane in used_lanes]
-    records = _of_units(records, shown)
-    some = spans(records)
+    lanes = [lane for lane in LANES if lane in run.lanes]
     unit, scale = time_unit(records.time_ps)
-    summed = int(np.bincount(some.unit).max()) > _MAX_ROW_SPANS
     pipes = ", ".join(LANES[lane] for lane in lanes)
     subtitle = (
         "one row a core: the share of its time on each of these, work before waiting; grey: in a task, issuing"
-        if summed
+        if _summed(run, shown)
         else f"one row a core, its pipes from top to bottom: {pipes}"
     )
     if len(shown) < len(active):
         subtitle += f"; {len(shown)} of {len(active)} active cores shown"
     height = len(shown) * (len(lanes) + _UNIT_GAP) * _LANE_IN + 1.4
-    core, low, high = _magnified(records, some, shown)
+    near, some, core, (low, high) = _magnified(run, shown)
     magnify = high - low < records.time_ps // 2
     extra = 0.24 * len(lanes) + 0.9 if magnify else 0.0
     figure = new_figure(height + extra, title, about, subtitle)
     grid = figure.add_gridspec(1 + magnify, 1, height_ratios=[height - 1.0, *([extra - 0.5] if magnify else [])])
     axes = figure.add_subplot(grid[0])
-    _overview(axes, records, some, shown, lanes, summed=summed)
+    _overview(axes, run, shown, lanes)
     axes.set_xlabel(f"time since the first launch [{unit}]")
     if magnify:
-        _detail(figure.add_subplot(grid[1]), records, some, core, lanes, (low, high))
+        _detail(figure.add_subplot(grid[1]), near, some, core, lanes, (low, high, records.start_of_run_ps))
         x_low, x_high = ((at - records.start_of_run_ps) / scale for at in (low, high))
         axes.axvspan(x_low, x_high, facecolor="none", edgecolor=BLACK, lw=1.2, zorder=5)
-    used = [kind for kind in range(len(KINDS)) if (some.kind == kind).any()]
+    used = np.flatnonzero(run.kinds[shown].any(axis=0)).tolist()
     legend_below(figure, [_patch(*KINDS[kind]) for kind in used])
     return figure
-
-
-def _at_work(records: Records) -> tuple[Integers, set[int]]:
-    """The units whose pipes took time, and which pipes did; a long log in pieces."""
-    units = np.zeros(records.units, bool)
-    lanes: set[int] = set()
-    for part in pieces(records):
-        every = spans(part)
-        units[every.unit] = True
-        lanes |= set(np.unique(every.lane).tolist())
-    return np.flatnonzero(units), lanes
-
-
-def _of_units(records: Records, shown: Integers) -> Records:
-    """The records of some engines."""
-    numbers, first = [], 0
-    for part in pieces(records):
-        numbers.append(first + np.flatnonzero(np.isin(part.engine, shown)))
-        first += len(part)
-    return records.part(np.concatenate(numbers), records.start_of_run_ps, records.end_of_run_ps)
 
 
 def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Figure:
@@ -109,56 +83,54 @@ def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Figur
     longest_ps = max((records.time_ps for records, _ in runs), default=0)
     unit, scale = time_unit(longest_ps)
     figure = new_figure(1.2 + 3.4 * len(runs), "", "")
-    used: dict[int, None] = {}
-    everything = [spans(records) for records, _ in runs]
+    used: set[int] = set()
+    everything = [RunSpans(records) for records, _ in runs]
     alike = len({records.units for records, _ in runs}) == 1
-    common = reduce(np.intersect1d, (every.unit for every in everything)) if alike else np.empty(0, np.int64)
+    at_work = [np.flatnonzero(run.counts.any(axis=0)) for run in everything]
+    common = reduce(np.intersect1d, at_work) if alike else np.empty(0, np.int64)
     rows = figure.subplots(len(runs), 1, squeeze=False)[:, 0]
-    for axes, (records, title), every in zip(rows, runs, everything, strict=True):
-        working = np.unique(every.unit)
+    for axes, (_, title), run, working in zip(rows, runs, everything, at_work, strict=True):
         active = common if len(common) else working
         axes.set_title(f"{title}: {min(len(active), units)} of {len(working)} active cores" if len(working) else title)
         if not len(active):
             nothing_ran(axes, "nothing was launched")
             continue
         shown = active[np.unique(np.linspace(0, len(active) - 1, min(len(active), units)).round().astype(int))]
-        lanes = [lane for lane in LANES if (every.lane == lane).any()]
-        some = every.where(np.isin(every.unit, shown))
-        summed = int(np.bincount(some.unit).max()) > _MAX_ROW_SPANS
-        _overview(axes, records, some, shown, lanes, summed=summed, scale=scale)
+        _overview(axes, run, shown, [lane for lane in LANES if lane in run.lanes], scale=scale)
         axes.set_xlim(0, longest_ps / scale)
         axes.set_xlabel(f"time since the first launch [{unit}]")
-        used |= dict.fromkeys(kind for kind in range(len(KINDS)) if (some.kind == kind).any())
+        used |= set(np.flatnonzero(run.kinds[shown].any(axis=0)).tolist())
     legend_below(figure, [_patch(*KINDS[kind]) for kind in sorted(used)])
     return figure
 
 
-def _overview(
-    axes: Axes, records: Records, some: Spans, shown: Integers, lanes: list[int], *, summed: bool, scale: int = 0
-) -> None:
+def _summed(run: RunSpans, shown: Integers) -> bool:
+    """Whether a row shows shares of time instead of lanes."""
+    return int(run.counts[:, shown].sum(axis=0).max()) > _MAX_ROW_SPANS
+
+
+def _overview(axes: Axes, run: RunSpans, shown: Integers, lanes: list[int], *, scale: int = 0) -> None:
     """All shown units over the whole run; `scale`: picoseconds in the axis' unit, by default what suits the run."""
+    records = run.records
     scale = scale or time_unit(records.time_ps)[1]
     pitch = len(lanes) + _UNIT_GAP
-    row = np.searchsorted(shown, some.unit)
-    lane = np.array([lanes.index(lane) if lane in lanes else 0 for lane in range(max(LANES) + 1)])[some.lane]
     begin, end = records.start_of_run_ps, records.end_of_run_ps
-    if len(some) <= MAX_SPANS:
+    counts = run.counts[:, shown].sum(axis=0)
+    if counts.sum() <= MAX_SPANS:
         inside = np.isin(records.task_unit, shown)
         left = (records.task_start_ps[inside] - begin) / scale
         right = (records.task_end_ps[inside] - begin) / scale
         top = np.searchsorted(shown, records.task_unit[inside]) * pitch
         # The paper of a task; white beside it is a core without one.
         axes.add_collection(_boxes(left, right, top - 0.1, top + len(lanes) + 0.1, _TASK_PAPER))
-        _draw_spans(axes, some, row * pitch + lane, begin, scale)
+        for _, some in run.parts(shown):
+            _draw_spans(axes, some, np.searchsorted(shown, some.unit) * pitch + _place_of(lanes, some), begin, scale)
     else:
         # Shares need several iterations in a bin, or the bins beat against them.
-        bins = int(np.bincount(some.unit).max()) // _SPANS_A_BIN if summed else _BINS
+        summed = _summed(run, shown)
+        bins = int(counts.max()) // _SPANS_A_BIN if summed else _BINS
         edges = np.unique(np.linspace(begin, end, min(bins, _BINS) + 1).round().astype(np.int64))
-        image = (
-            _share_image(records, some, row, shown, edges)
-            if summed
-            else _lane_image(records, some, row, lane, shown, len(lanes), edges)
-        )
+        image = _share_image(run, shown, edges) if summed else _lane_image(run, shown, lanes, edges)
         for unit, picture in enumerate(np.split(image, len(shown))):
             extent = (0.0, (end - begin) / scale, unit * pitch + len(lanes), unit * pitch)
             axes.imshow(picture, extent=extent, aspect="auto", zorder=2)
@@ -191,23 +163,30 @@ def _task_image(records: Records, shown: Integers, edges: Integers) -> Fractions
     return np.asarray(paper - at_work[:, :, None] * (paper - np.array(_rgb(_TASK_PAPER))))
 
 
-def _lane_image(
-    records: Records, some: Spans, row: Any, lane: Any, shown: Integers, lanes: int, edges: Integers
-) -> Fractions:
+def _place_of(lanes: list[int], some: Spans) -> Integers:
+    """(spans,) the place of each span's lane among those shown."""
+    return np.array([lanes.index(lane) if lane in lanes else 0 for lane in range(max(LANES) + 1)])[some.lane]
+
+
+def _lane_image(run: RunSpans, shown: Integers, lanes: list[int], edges: Integers) -> Fractions:
     """(units * lanes, bins, 3): each bin has the colours of what was busy, as strong as it was."""
-    image = np.repeat(_task_image(records, shown, edges), lanes, axis=0)
-    for kind, (_, colour) in enumerate(KINDS):
-        chosen = some.kind == kind
-        if chosen.any():
-            cell = (row * lanes + lane)[chosen]
-            part = coverage(cell, some.start_ps[chosen], some.end_ps[chosen], len(shown) * lanes, edges)
-            image -= part[:, :, None] * (np.array(_rgb(_TASK_PAPER)) - np.array(_rgb(colour)))
+    rows = len(shown) * len(lanes)
+    busy = np.zeros((len(KINDS), rows, len(edges) - 1))
+    for _, some in run.parts(shown):
+        cell = np.searchsorted(shown, some.unit) * len(lanes) + _place_of(lanes, some)
+        for kind in np.unique(some.kind).tolist():
+            chosen = some.kind == kind
+            busy[kind] += coverage(cell[chosen], some.start_ps[chosen], some.end_ps[chosen], rows, edges)
+    image = np.repeat(_task_image(run.records, shown, edges), len(lanes), axis=0)
+    for (_, colour), part in zip(KINDS, busy, strict=True):
+        image -= part[:, :, None] * (np.array(_rgb(_TASK_PAPER)) - np.array(_rgb(colour)))
     return np.clip(image, 0.0, 1.0)
 
 
-def _share_image(records: Records, some: Spans, row: Any, shown: Integers, edges: Integers) -> Fractions:
+def _share_image(run: RunSpans, shown: Integers, edges: Integers) -> Fractions:
     """(units * levels, bins, 3): each bin's shares stacked from the bottom, what moves bytes first."""
-    share = shares(some, row, len(shown), edges)
+    parts = (shares(some, np.searchsorted(shown, some.unit), len(shown), edges) for _, some in run.parts(shown))
+    share = reduce(np.add, parts)
     working = [kind for kind in range(len(KINDS)) if kind not in (_START_UP, _WAITING)]
     order = [*working, _START_UP, _WAITING]
     reach = np.cumsum(share[:, :, order], axis=2)
@@ -215,7 +194,7 @@ def _share_image(records: Records, some: Spans, row: Any, shown: Integers, edges
     which = (reach[:, None] <= level[None, :, None, None]).sum(axis=3)
     colours = np.array([_rgb(KINDS[kind][1]) for kind in order] + [_rgb(_TASK_PAPER)])
     image = colours[which]
-    paper = np.broadcast_to(_task_image(records, shown, edges)[:, None], image.shape)
+    paper = np.broadcast_to(_task_image(run.records, shown, edges)[:, None], image.shape)
     free = which == len(order)
     image[free] = paper[free]
     return np.asarray(image.reshape(-1, len(edges) - 1, 3))
@@ -234,28 +213,37 @@ def _boxes(left: Any, right: Any, top: Any, bottom: Any, colours: Any) -> Any:
     return PolyCollection(list(corners), facecolors=colours, linewidths=0, zorder=2)
 
 
-def _magnified(records: Records, every: Spans, shown: Integers) -> tuple[int, int, int]:
-    """A core and a window of its time that holds a readable number of operations, from the middle of a task."""
-    counts = np.bincount(every.unit[np.isin(every.unit, shown)])
-    core = int(counts.argmax())
+def _magnified(run: RunSpans, shown: Integers) -> tuple[Records, Spans, int, tuple[int, int]]:
+    """A core and a window of its time that holds a readable number of operations, from the middle of a task.
+
+    Gives the part of the run that holds it, the spans of that part, the core, and from when to when.
+    """
+    records = run.records
+    core = int(shown[run.counts[:, shown].sum(axis=0).argmax()])
+    own = np.flatnonzero(run.counts[:, core])
+    part, every = run.at(int(own[len(own) // 2]) if len(own) else 0, shown)
     tasks = np.flatnonzero(records.task_unit == core)
     longest = tasks[np.argmax(records.task_end_ps[tasks] - records.task_start_ps[tasks])] if len(tasks) else 0
-    mine = every.where((every.unit == core) & (records.task[every.record] == longest))
+    mine = every.where((every.unit == core) & (part.task[every.record] == longest))
     if not len(mine):
         mine = every.where(every.unit == core)
     order = np.argsort(mine.start_ps, kind="stable")
     first = max(len(order) // 2 - _MAGNIFIED // 2, 0)
     window = order[first : first + _MAGNIFIED]
-    return core, int(mine.start_ps[window].min()), int(mine.end_ps[window].max())
+    return part, every, core, (int(mine.start_ps[window].min()), int(mine.end_ps[window].max()))
 
 
-def _detail(axes: Axes, records: Records, every: Spans, core: int, lanes: list[int], window: tuple[int, int]) -> None:
-    """A piece of one core's time, with its lanes named and its operations where there is room for the name."""
-    low, high = window
+def _detail(
+    axes: Axes, records: Records, every: Spans, core: int, lanes: list[int], window: tuple[int, int, int]
+) -> None:
+    """A piece of one core's time, with its lanes named and its operations where there is room for the name.
+
+    `records` and `every` are of a part of the run; `window`: from when to when, and when the run began.
+    """
+    low, high, begin = window
     unit, scale = time_unit(high - low)
     mine = every.where((every.unit == core) & (every.end_ps > low) & (every.start_ps < high))
     top = np.array([lanes.index(lane) for lane in mine.lane.tolist()])
-    begin = records.start_of_run_ps
     _draw_spans(axes, mine, top, begin, scale)
     axes.set_xlim((low - begin) / scale, (high - begin) / scale)
     axes.set_ylim(len(lanes) + 0.05, -0.05)

@@ -15,7 +15,7 @@ import numpy as np
 from mlusim.analysis.breakdown import where_time_went
 from mlusim.analysis.intervals import clip, intervals, lengths, union
 from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
-from mlusim.analysis.windows import PIECE, pieces, windows
+from mlusim.analysis.windows import pieces, windows
 from mlusim.log import PIPES, SCALAR, SYNC
 from mlusim.memory.kinds import MemoryKind
 
@@ -29,7 +29,7 @@ class Totals:
         task_busy_ps: (tasks,) time in which any pipe of the task worked.
     """
 
-    def __init__(self, records: Records, piece: int = PIECE) -> None:
+    def __init__(self, records: Records, piece: int = 0) -> None:
         requested: Counter[str] = Counter()
         operations: Counter[str] = Counter()
         pipes: Counter[str] = Counter(dict.fromkeys(PIPES, 0))

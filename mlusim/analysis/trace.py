@@ -16,6 +16,7 @@ import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.records import DIRECTION_NAMES, Records
+from mlusim.analysis.windows import pieces
 from mlusim.files import atomic_write
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR
 from mlusim.units import PS_PER_S, PS_PER_US
@@ -90,7 +91,8 @@ def _queue_thread(queue: int) -> int:
 
 
 def _names(records: Records) -> Iterator[str]:
-    used = set(zip(records.engine.tolist(), records.pipe.tolist(), strict=True))
+    lanes = [np.unique(np.stack([part.engine, part.pipe]), axis=1) for part in pieces(records)]
+    used = {(unit, pipe) for unit, pipe in np.concatenate(lanes, axis=1).T.tolist()}
     units = sorted({unit for unit, _ in used} | set(records.task_unit.tolist()))
     yield from _process(_BOARD_PROCESS, f"board {records.board.name}", -1)
     for queue in sorted({launch.queue for launch in records.log.launches}):
@@ -173,46 +175,47 @@ def _tasks(records: Records) -> Iterator[str]:
 
 
 def _operations(records: Records) -> Iterator[str]:
-    """Every record, track by track."""
+    """Every record, track by track; of a long log track by track in each piece."""
     log = records.log
     names = [json.dumps(name) for name in log.ops]
     lines = [json.dumps(f"{Path(file).name}:{number} {function}") for file, number, function in log.lines]
     directions = [json.dumps(name) for name in DIRECTION_NAMES]
     places = [_place(records, unit) for unit in range(records.units)]
     task_ids = [task.task_id for task in log.tasks]
-    order = np.lexsort((records.start_ps, records.pipe, records.engine))
-    for first in range(0, len(order), _AT_ONCE):
-        some = order[first : first + _AT_ONCE]
-        for op, engine, pipe, start, end, task, line, count, nbytes, direction, latency, moving_alone in zip(
-            *(
-                column[some].tolist()
-                for column in (
-                    records.op,
-                    records.engine,
-                    records.pipe,
-                    records.start_ps,
-                    records.free_ps,
-                    records.task,
-                    records.line,
-                    records.count,
-                    records.bytes_requested,
-                    records.direction,
-                    records.latency_ps,
-                    records.moving_alone_ps,
-                )
-            ),
-            strict=True,
-        ):
-            process, thread = places[engine]
-            about = f'"task":{task_ids[task]},"line":{lines[line]}'
-            if nbytes:
-                about += f',"bytes":{nbytes}'
-            if count > 1:
-                about += f',"count":{count}'
-            name = names[op]
-            if direction >= 0:
-                name = directions[direction]
-                about += f',"start_up_ns":{latency / 1000:g}'
-                if moving_alone:
-                    about += f',"alone_ns":{moving_alone / 1000:g}'
-            yield _slice(name, (process, thread + _PIPE_THREADS[pipe]), start, end, about)
+    for part in pieces(records):
+        order = np.lexsort((part.start_ps, part.pipe, part.engine))
+        columns = [
+            column[order]
+            for column in (
+                part.op,
+                part.engine,
+                part.pipe,
+                part.start_ps,
+                part.free_ps,
+                part.task,
+                part.line,
+                part.count,
+                part.bytes_requested,
+                part.direction,
+                part.latency_ps,
+                part.moving_alone_ps,
+            )
+        ]
+        for first in range(0, len(order), _AT_ONCE):
+            some = [column[first : first + _AT_ONCE].tolist() for column in columns]
+            for op, engine, pipe, start, end, task, line, count, nbytes, direction, latency, moving_alone in zip(
+                *some, strict=True
+            ):
+                process, thread = places[engine]
+                about = f'"task":{task_ids[task]},"line":{lines[line]}'
+                if nbytes:
+                    about += f',"bytes":{nbytes}'
+                if count > 1:
+                    about += f',"count":{count}'
+                name = names[op]
+                if direction >= 0:
+                    name = directions[direction]
+                    about += f',"start_up_ns":{latency / 1000:g}'
+                    if moving_alone:
+                        about += f',"alone_ns":{moving_alone / 1000:g}'
+                yield _slice(name, (process, thread + _PIPE_THREADS[pipe]), start, end, about)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim import ops
+from mlusim import records as log_records
+from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.by_line import time_by_line
 from mlusim.analysis.floor import mixed_ps
 from mlusim.analysis.metrics import measure
 from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
+from mlusim.analysis.pictures import write_report
 from mlusim.analysis.records import Records
+from mlusim.analysis.spans import RunSpans, shares
+from mlusim.analysis.table import to_json
+from mlusim.analysis.tile_owner import Grid, logged_owners
+from mlusim.analysis.timeline import draw_two_timelines
 from mlusim.analysis.totals import Totals
+from mlusim.analysis.trace import trace_events
 from mlusim.analysis.windows import windows
 from mlusim.cores.core import Core
 from mlusim.errors import InputError
@@ -94,6 +103,61 @@ def totals_of(some: CauseSpans) -> dict[tuple[int, int], list[int]]:
         before = found.setdefault((lane, cause), [0, 0, 0])
         found[lane, cause] = [one + more for one, more in zip(before, amounts, strict=True)]
     return found
+
+
+def test_pictures_of_windows_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = Records(DEVICE.log, DEVICE.board)
+    edges = np.unique(np.linspace(records.start_of_run_ps, records.end_of_run_ps, 41).round().astype(np.int64))
+
+    def made() -> dict[str, Any]:
+        run = RunSpans(records)
+        owners = logged_owners(Grid((32, 64), 1, 0, np.arange(32), np.arange(64)), records, 1, 4)
+        return {
+            "bandwidth": np.array(bus_bytes_over_time(records, edges)),
+            "shares": sum(shares(some, some.unit, records.units, edges) for _, some in run.parts()),
+            "kinds": run.kinds,
+            "owners": np.stack([owners.task, owners.iteration]),
+            "trace": sorted(trace_events(records)),
+        }
+
+    whole = made()
+    monkeypatch.setattr("mlusim.analysis.windows.PIECE", 60)
+    parts = made()
+    assert len(RunSpans(records).counts) > 5
+    assert parts.pop("trace") == whole.pop("trace")
+    for name, values in whole.items():
+        np.testing.assert_allclose(parts[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_nobody_reads_a_column_of_a_long_log_as_a_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """From the summary to the page: of ten million operations a column takes 80 MB."""
+    lengths: list[int] = []
+    column = log_records.Records.column
+
+    def watched(self: log_records.Records, name: str, chosen: Any) -> Any:
+        found = column(self, name, chosen)
+        lengths.append(len(found))
+        return found
+
+    monkeypatch.setattr(log_records.Records, "column", watched)
+    monkeypatch.setattr("mlusim.analysis.windows.PIECE", 60)
+    result = DEVICE.result()
+    str(result)
+    to_json(result)
+    write_report(result, tmp_path)
+    draw_two_timelines([(Records(result.log, result.board), "A")] * 2)
+    assert len(lengths) > 100
+    assert max(lengths) < len(DEVICE.log)
+
+
+def test_a_kernel_without_operations_has_a_report(tmp_path: Path) -> None:
+    async def nothing(core: Core) -> None:
+        """Start and return."""
+
+    device = Device("mlu290-m5")
+    device.launch(nothing, dim=4, kind="BLOCK")
+    device.synchronize()
+    assert "report.html" in {path.name for path in write_report(device.result(), tmp_path)}
 
 
 async def far_ahead(core: Core) -> None:

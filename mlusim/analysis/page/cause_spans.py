@@ -14,10 +14,9 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import Integers, clip, gaps, intervals, no_intervals, union
 from mlusim.analysis.records import DIRECTION_NAMES, Records
-from mlusim.analysis.windows import windows
+from mlusim.analysis.windows import how_many, windows
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
-PIECE = 1 << 18
 # More spans than this make a page of several megabytes.
 MAX_SPANS = 120_000
 _MOST_BINS = 1 << 15
@@ -81,15 +80,16 @@ class _Piece(NamedTuple):
     record: Integers
 
 
-def cause_spans(records: Records, most: int = MAX_SPANS, piece: int = PIECE) -> CauseSpans:
+def cause_spans(records: Records, most: int = MAX_SPANS, piece: int = 0) -> CauseSpans:
     """All spans of a run, summed up where there would be more than `most`.
 
     A long log is read in windows of about `piece` records: an operation that a window's edge cuts is a span in
     each, and counts in the first.
     """
-    share = most // (len(records) // piece + 1)
+    count = how_many(records, piece)
     parts = [
-        (window.start_of_run_ps - records.start_of_run_ps, _spans(window, share)) for window in windows(records, piece)
+        (window.start_of_run_ps - records.start_of_run_ps, _spans(window, most // count))
+        for window in windows(records, piece)
     ]
     return parts[0][1] if len(parts) == 1 else _joined(parts)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.analysis.bandwidth import bus_bytes_over_time
+from mlusim.analysis.bandwidth import bus_bytes_over_time, mean_bytes_per_s
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.floor import LOSSES, Floor
 from mlusim.analysis.metrics import Metrics
@@ -83,8 +83,7 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
     unit, scale = time_unit(records.time_ps)
     at = short((edges - begin) / scale)
     peak = records.board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
-    bus = int(records.bus_read_bytes.sum() + records.bus_write_bytes.sum())
-    mean = bus * PS_PER_S / records.time_ps / _BYTES_PER_GB
+    mean = mean_bytes_per_s(records) / _BYTES_PER_GB
 
     def area(name: str, nbytes: Any, colour: str) -> dict[str, Any]:
         rate = short(nbytes / seconds / _BYTES_PER_GB, 5)
