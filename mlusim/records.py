@@ -82,6 +82,7 @@ _START, _END, _LATENCY = (len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("
 _ALLOCATIONS = tuple(_NUMBERS.index(name) for name in ("dst_alloc", "a_alloc", "b_alloc"))
 _OFFSETS = tuple(len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("dst_offset", "a_offset", "b_offset"))
 
+_OP = INSTRUCTION.index("op")
 # For each column, whether the table of instructions has it, and where.
 _ROW = tuple(
     (True, INSTRUCTION.index(name)) if name in INSTRUCTION else (False, (*_NUMBERS, *_TIMES).index(name))
@@ -224,6 +225,10 @@ class Records:
         row = self._rows[record]
         of = dict(zip(INSTRUCTION, self._instructions[int(row["instruction"])], strict=True))
         return {name: of[name] if name in of else int(row[name]) for name in COLUMNS}
+
+    def op(self, record: int) -> int:
+        """The operation of one record."""
+        return self._instructions[int(self._rows["instruction"][record])][_OP]
 
     def instructions(self) -> tuple[Integers, Integers]:
         """The table of instructions, (instructions, `INSTRUCTION`), and (records,) the row of each record in it."""

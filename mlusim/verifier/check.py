@@ -24,6 +24,7 @@ from mlusim.verifier.planned import nram_beyond_plan
 from mlusim.verifier.races import Races
 from mlusim.verifier.releases import find_releases
 from mlusim.verifier.report import Report
+from mlusim.verifier.room import check_room
 
 
 def check_log(
@@ -50,8 +51,11 @@ def check_log(
         stopped: the error that ended the run early. Then what was never written is no finding.
         left: report memory of the host that was not given back.
 
+    Raises `InputError` where the log is so long that the memory which is free is too little.
+
     Not seen: accesses by host code; in a timing-only run, which rows an instruction with offsets in NRAM touched.
     """
+    check_room(len(log))
     columns = log.records.columns_used()
     order = Order(log, columns)
     accesses = accesses_of(log, columns)

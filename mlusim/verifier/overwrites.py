@@ -18,7 +18,8 @@ from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.order import Order
 
 # Instructions that write one value all over, in whatever memory.
-FILLS = frozenset({*SET_NAMES, "write_zero", "write_value"})
+FILLS = frozenset({*SET_NAMES, "write_zero", "write_value", "fill"})
+_LOOK_BACK = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Overwrites:
     accesses: Accesses
     order: Order
     _fills: dict[int, bool] = field(default_factory=dict)
+    _writes: dict[int, Integers] = field(default_factory=dict)
 
     def count(self, cells: Cells, joined: Accesses, rows: Integers, among: Flags) -> Integers:
         """By cell, how many writes fall on bytes whose earlier write in the same launch nobody has read.
@@ -78,19 +80,30 @@ class Overwrites:
         return known
 
     def _name(self, record: int) -> str:
-        return self.log.ops[self.log.records.values(record)["op"]]
+        return self.log.ops[self.log.records.op(record)]
 
     def _copies_a_fill(self, record: int) -> bool:
         accesses = self.accesses
-        sources = np.flatnonzero((accesses.record == record) & ~accesses.write)
+        first, after = np.searchsorted(accesses.record, [record, record + 1])
+        sources = first + np.flatnonzero(~accesses.write[first:after])
         if len(sources) != 1:
             return False
         alloc, low, high = (int(column[sources[0]]) for column in (accesses.alloc, accesses.low, accesses.high))
-        earlier = (accesses.alloc == alloc) & accesses.write & (accesses.record < record)
-        earlier &= (accesses.low < high) & (accesses.high > low)
-        rows = np.flatnonzero(earlier)
-        if not len(rows):
-            return False
-        last = int(rows[-1])
-        covers = int(accesses.low[last]) <= low and int(accesses.high[last]) >= high
-        return covers and self._name(int(accesses.record[last])) in FILLS
+        writes = self._writes_of(alloc)
+        stop, step = int(np.searchsorted(writes, first)), _LOOK_BACK
+        while stop:
+            # Backwards in growing steps: the last write is mostly near, and a kernel may write a buffer a million times.
+            rows = writes[max(stop - step, 0) : stop]
+            rows = rows[(accesses.low[rows] < high) & (accesses.high[rows] > low)]
+            if len(rows):
+                last = int(rows[-1])
+                covers = int(accesses.low[last]) <= low and int(accesses.high[last]) >= high
+                return covers and self._name(int(accesses.record[last])) in FILLS
+            stop, step = max(stop - step, 0), 2 * step
+        return False
+
+    def _writes_of(self, alloc: int) -> Integers:
+        """The accesses that write to an allocation, in the order of the log."""
+        if alloc not in self._writes:
+            self._writes[alloc] = np.flatnonzero((self.accesses.alloc == alloc) & self.accesses.write)
+        return self._writes[alloc]
