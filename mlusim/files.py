@@ -8,8 +8,11 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import lru_cache
+from importlib.util import find_spec
 from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
@@ -53,6 +56,58 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         scratch.replace(target)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+_FOLDER = "mlusim-scratch-"
+_STALE_S = 60
+_LOCKS = find_spec("fcntl") is not None  # Windows has none
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for temporary files, removed at the end of the block; those of processes that were killed go first.
+
+    A folder in use is locked by its process. The system gives a lock back however that ends.
+    """
+    _remove_stale(Path(tempfile.gettempdir()))
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as name:
+        handle = _locked(Path(name))
+        try:
+            yield Path(name)
+        finally:
+            if handle is not None:
+                os.close(handle)
+
+
+@lru_cache(maxsize=1)
+def _remove_stale(where: Path) -> None:
+    """Once in a process: remove scratch folders of this user that nobody has locked."""
+    for folder in where.glob(f"{_FOLDER}*"):
+        with suppress(OSError):
+            found = folder.lstat()
+            # One that another process has just made is not locked yet.
+            fresh = time.time() - found.st_mtime < _STALE_S
+            if fresh or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                continue
+            handle = _locked(folder)
+            if handle is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(handle)
+
+
+def _locked(folder: Path) -> int | None:
+    """A handle of a folder that no other process has locked; None where one has, or where there are no locks."""
+    if not _LOCKS:
+        return None
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 def open_input(path: Path) -> BinaryIO:

@@ -179,3 +179,33 @@ def test_what_is_no_path(path):
     for use in (run.save, mlusim.load):
         with pytest.raises(mlusim.InputError, match=r"is no path: give a text such as 'run\.zip'"):
             use(path)
+
+
+HOLDER = """
+import sys, time
+from mlusim.files import scratch_folder
+with scratch_folder() as folder:
+    (folder / "kernel.so").touch()
+    print(folder, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not files._LOCKS, reason="this system has no locks of files")
+def test_scratch_folders_of_killed_processes_go_and_those_in_use_stay(tmp_path, monkeypatch):
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", HOLDER]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as killed,
+        subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as alive,
+    ):
+        dead, used = (Path(process.stdout.readline().decode().strip()) for process in (killed, alive))
+        killed.kill()
+        killed.wait()
+        link = tmp_path / f"{files._FOLDER}link"
+        link.symlink_to(used)
+        monkeypatch.setattr(files, "_STALE_S", -1)
+        files._remove_stale.cache_clear()
+        files._remove_stale(tmp_path)
+        assert [dead.exists(), (used / "kernel.so").exists(), link.is_symlink()] == [False, True, True]
+        alive.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from mlusim.bangc.linking import link
 from mlusim.bangc.loading import check_that_it_loads
 from mlusim.bangc.second_look import OWN
 from mlusim.errors import CompileError
+from mlusim.files import scratch_folder
 
 if TYPE_CHECKING:
     from mlusim.bangc.rewriting import Rewritten
@@ -53,8 +53,8 @@ def check(path: Path, rewritten: Rewritten, options: Options) -> None:
     """Let the compiler read the text, no more."""
     compiler = options.compiler
     command = [*compiler.command, f"-std={options.std}", *compiler.options]
-    with tempfile.TemporaryDirectory() as work:
-        source = Path(work) / "kernel.cpp"
+    with scratch_folder() as work:
+        source = work / "kernel.cpp"
         source.write_text(rewritten.text)
         # The wheel's compiler looks for an object, also after -fsyntax-only.
         what = ["-fsyntax-only"] if compiler.gnu else ["-O0", "-c", "-o", str(source.with_suffix(".o"))]
@@ -84,11 +84,11 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
         return target
     if failed.exists():
         raise CompilerError(**json.loads(failed.read_text()))
-    with tempfile.TemporaryDirectory() as work:
+    with scratch_folder() as work:
         objects: list[Path] = []
-        linked = Path(work) / "kernel.so"
+        linked = work / "kernel.so"
         for number, (path, text) in enumerate(zip(paths, texts, strict=True)):
-            source, made = Path(work) / f"kernel{number}.cpp", Path(work) / f"kernel{number}.o"
+            source, made = work / f"kernel{number}.cpp", work / f"kernel{number}.o"
             source.write_text(text.text)
             command = [*compiler.command, *words, "-x", compiler.language, "-c", str(source), "-o", str(made)]
             done = toolchain.run(command)

@@ -12,7 +12,6 @@ import ctypes
 import mmap
 import os
 import struct
-import tempfile
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 
 from mlusim.bangc.file_variables import file_variables
 from mlusim.errors import CompileError
+from mlusim.files import scratch_folder
 from mlusim.memory.kinds import MemoryKind
 
 ARGUMENTS, SLOTS, ARRAYS = 32, 512, 512
@@ -228,8 +228,8 @@ class Image:
         for number, room in enumerate(rooms):
             if room is not None:
                 arenas[number] = ctypes.pointer(room.arena)
-        with tempfile.TemporaryDirectory(prefix="mlusim-") as folder:
-            copy = Path(folder) / f"{binary.stem}.so"
+        with scratch_folder() as folder:
+            copy = folder / f"{binary.stem}.so"
             copy.write_bytes(binary.read_bytes())
             runtime.library.mlusim_loading(ctypes.cast(arenas, ctypes.c_void_p), int(not host))
             try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from mlusim.bangc.intrinsics import declarations, names, table_digest
 from mlusim.errors import InputError
+from mlusim.files import atomic_write, scratch_folder
 from mlusim.hardware import Board
 
 HERE = Path(__file__).resolve().parent
@@ -240,8 +240,8 @@ def generated_headers(compiler: Compiler, std: str) -> Path:
         folder.mkdir(exist_ok=True)
         publish(folder / DECLARATIONS.name, declared.encode())
         if compiler.gnu:
-            with tempfile.TemporaryDirectory() as work:
-                made = Path(work) / "start.h.gch"
+            with scratch_folder() as work:
+                made = work / "start.h.gch"
                 own = ["-I", str(INCLUDE), "-I", str(folder), "-x", "c++-header", str(INCLUDE / "mlu.h")]
                 # What does not become one is read as text.
                 if not run([*compiler.command, *words, *own, "-o", str(made)]).returncode:
@@ -252,18 +252,16 @@ def generated_headers(compiler: Compiler, std: str) -> Path:
 
 def publish(target: Path, content: bytes) -> None:
     """Write a file of the cache so that others see it whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=target.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    Path(name).replace(target)
+    with atomic_write(target) as stream:
+        stream.write(content)
 
 
 def runtime(compiler: Compiler) -> Path:
     """The library of fibres and accesses, built at first use."""
     target = cache_folder() / f"runtime-{content_key('runtime', *compiler.command, compiler.version)}.so"
     if not target.exists():
-        with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / "runtime.so"
+        with scratch_folder() as folder:
+            made = folder / "runtime.so"
             options = ("-std=gnu++17", "-shared", *compiler.options)
             done = run([*compiler.command, *options, str(HERE / "runtime.cpp"), "-o", str(made)])
             if done.returncode:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mlusim.errors import InputError
+from mlusim.files import scratch_folder
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
@@ -31,8 +31,8 @@ def run_of(text: str) -> Result:
         words = words[1:] if words[:1] == [command] and len(words) > 1 else words
     if not (words and (is_kernel(words[0]) or words[0] in ENTRIES or (len(words) > 1 and not Path(text).exists()))):
         return load(text)
-    with tempfile.TemporaryDirectory() as folder:
-        saved = Path(folder) / "run.zip"
+    with scratch_folder() as folder:
+        saved = folder / "run.zip"
         try:
             run.main([*words, "--no-data", "--quiet", "--save-run", str(saved)], "mlusim run", standalone_mode=False)
         except click.UsageError as error:

@@ -117,6 +117,8 @@ class Chip:
         self.queues: list[Queue] = []
         self.barriers = 0
         self.locks: dict[int, Lock] = {}
+        # How many records there were when an atomic last changed memory, or may have.
+        self.changed_by_atomic = 0
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]
 
     def queue(self) -> Queue:

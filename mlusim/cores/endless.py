@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mlusim.cores.global_memory import ATOMIC_NAMES
 from mlusim.errors import OperationLimitError
 from mlusim.log import SYNC
 from mlusim.units import group_digits
@@ -53,18 +54,28 @@ def _polls(chip: Chip, only_read: int) -> bool:
         return False
     latest = slice(log.count - only_read, log.count)
     element = log.records.column("a_alloc", latest)
-    if (log.records.column("dst_alloc", latest) >= 0).any():
-        return False
+    offset = log.records.column("a_offset", latest)
+    written = log.records.column("dst_alloc", latest)
+    of_task = log.records.column("task", latest)
+    atomics = written >= 0
+    if atomics.any():
+        # Atomics that found nothing to change only read.
+        atomics = np.isin(log.records.column("op", latest), [log.op(name) for name in ATOMIC_NAMES & {*log.ops}])
+        if chip.changed_by_atomic > latest.start or ((written >= 0) & ~atomics).any():
+            return False
+        element = np.where(atomics, written, element)
+        offset = np.where(atomics, log.records.column("dst_offset", latest), offset)
     if ((element < 0) & (log.records.column("pipe", latest) != SYNC)).any():
         return False
     if (element < 0).all():
         return True  # syncs alone see nothing, whatever others do
-    of_task = log.records.column("task", latest)
     polling = {*np.unique(of_task).tolist()}
     tasks = [unit.task for unit in chip.units() if unit.task is not None]
     for task in tasks:
-        under_way = task.pending_io or task.pending_move
+        # An atomic waits for all that its task has under way, so after a first one there is only the next.
+        own = int((atomics & (of_task == task.index)).sum()) > 1
+        under_way = task.pending_io + task.pending_move > own
         if under_way or not (task.index in polling or task.waits_for):
             return False
-    read = np.stack([of_task, element, log.records.column("a_offset", latest)])
+    read = np.stack([of_task, element, offset])
     return bool(np.unique(read, axis=1).shape[1] <= _POLLED * len(tasks))

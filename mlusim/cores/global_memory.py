@@ -119,7 +119,9 @@ def atomic(
         values = _values(name, operand, target.dtype)
         expected = None if compare is None else _values(name, compare, target.dtype)
         before = register if old is None else old.typed()
-        effect = partial(_combine, operation, target.typed(), values, expected, before)
+        effect = partial(_combine, issuer, operation, target.typed(), values, expected, before)
+    else:
+        issuer.chip.changed_by_atomic = issuer.log.count  # for all that is known
     return _transfer(issuer, line, name, target, sources, effect, old=old, blocking=True)
 
 
@@ -131,7 +133,9 @@ def reissue(issuer: Issuer, line: int, name: str, views: list[View], *, blocking
     return _transfer(issuer, line, name, target, tuple(sources), None, old=old, blocking=blocking)
 
 
-def _combine(operation: str, target: Array, operand: Array, compare: Array | None, old: Array | None) -> None:
+def _combine(
+    issuer: Issuer, operation: str, target: Array, operand: Array, compare: Array | None, old: Array | None
+) -> None:
     before = target.copy()
     shaped = operand.reshape(target.shape) if operand.ndim else operand
     with np.errstate(all="ignore"):
@@ -141,6 +145,8 @@ def _combine(operation: str, target: Array, operand: Array, compare: Array | Non
         else:
             after = ATOMICS[operation](before, shaped)
     np.copyto(target, after, casting="unsafe")
+    if target.tobytes() != before.tobytes():
+        issuer.chip.changed_by_atomic = issuer.log.count
     if old is not None:
         np.copyto(old, before.reshape(old.shape))
 

@@ -92,7 +92,7 @@ class Overwrites:
         writes = self._writes_of(alloc)
         stop, step = int(np.searchsorted(writes, first)), _LOOK_BACK
         while stop:
-            # Backwards in growing steps: the last write is mostly near, and a kernel may write a buffer a million times.
+            # Backwards in growing steps: the last write is mostly near, and there may be a million.
             rows = writes[max(stop - step, 0) : stop]
             rows = rows[(accesses.low[rows] < high) & (accesses.high[rows] > low)]
             if len(rows):

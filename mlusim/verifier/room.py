@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mlusim.errors import InputError
-from mlusim.units import short_bytes, group_digits
+from mlusim.units import group_digits, short_bytes
 
 # Measured with copies and vector instructions: 410 to 610 B. What fits in this much is not looked at.
 BYTES_AN_OPERATION = 610

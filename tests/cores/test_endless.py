@@ -41,7 +41,19 @@ async def catches_what_it_gets(core, x, flag):
             continue
 
 
-@pytest.mark.parametrize("kernel", [all_poll, one_polls_and_others_wait, only_syncs, catches_what_it_gets])
+async def all_poll_by_atomics(core, x, flag):
+    if core.is_memory_core:
+        return
+    old = core.nram.alloc(1, np.int32)
+    while True:
+        await core.atomic_cas(old, flag[0:1], 1, 2)
+        if await core.load(old[0]) == 1:
+            return
+
+
+@pytest.mark.parametrize(
+    "kernel", [all_poll, one_polls_and_others_wait, only_syncs, catches_what_it_gets, all_poll_by_atomics]
+)
 def test_a_poll_of_what_nobody_writes_is_refused_before_the_limit(kernel):
     words = (
         r"test_endless\.py:\d+, at .*: the latest 10 000 operations of the run wrote nothing: .* raise max_operations"
@@ -70,6 +82,28 @@ async def a_walk(core, x, flag):
     core.store(flag[0], found % 1000)
 
 
-@pytest.mark.parametrize("kernel", [a_slow_writer, a_walk])
+async def counts_by_atomics(core, x, flag):
+    if core.is_memory_core:
+        return
+    old = core.nram.alloc(1, np.int32)
+    while await core.load(flag[0]) < 12_000:
+        await core.atomic_add(old, flag[0:1], 1)
+
+
+async def a_slow_writer_for_atomics(core, x, flag):
+    if core.is_memory_core:
+        return
+    if core.task_id == 0:
+        core.scalar(core.board.clock_hz // 500)
+        core.store(flag[0], 1)
+        return
+    old = core.nram.alloc(1, np.int32)
+    while True:
+        await core.atomic_cas(old, flag[0:1], 1, 2)
+        if await core.load(old[0]):
+            return
+
+
+@pytest.mark.parametrize("kernel", [a_slow_writer, a_walk, counts_by_atomics, a_slow_writer_for_atomics])
 def test_polls_of_what_is_written_and_walks_end_well(kernel):
     assert run(kernel, dim=4).output[0] > 0
