@@ -16,6 +16,7 @@ from mlusim.units import KIB, PS_PER_US, format_bytes, group_digits, short_bytes
 
 if TYPE_CHECKING:
     from mlusim.analysis.metrics import Metrics
+    from mlusim.hardware import Board
     from mlusim.results.result import Result
 
 FORMAT = "mlusim-summary/1"
@@ -208,40 +209,14 @@ def to_json(result: Result) -> dict[str, Any]:
         "model": "simulated by mlusim, not measured",
         "operator": result.operator,
         "provenance": provenance(result),
-        "board": {
-            "name": board.name,
-            "family": board.family,
-            "arch": board.arch,
-            "clusters": board.clusters,
-            "cores": board.cores,
-            "clock_hz": board.clock_hz,
-            "dram_bandwidth_bytes_per_s": board.dram_bandwidth_bytes_per_s,
-            "nram_usable_bytes": board.nram_usable_bytes,
-            "sram_usable_bytes": board.sram_usable_bytes,
-            "assumed_parameters": assumed_fields(board),
-        },
+        "board": _board_json(board),
         "plan": None if plan is None else plan.to_json(boxes=False),
         "time_ps": metrics.time_ps,
         "time_us": metrics.time_ps / PS_PER_US,
         "steady": result.steady.to_json(),
         "known": result.known.to_json(),
-        "floor": {
-            "time_ps": result.floor.time_ps,
-            "io_ps": result.floor.io_ps,
-            "compute_ps": result.floor.compute_ps,
-            "above_core_ps": dict(result.floor.losses_ps),
-            "above_by_core_ps": [dict(zip(LOSSES, core, strict=True)) for core in result.floor.core_losses_ps.tolist()],
-            "rests_on": rests_on(board, result.floor, metrics),
-        },
-        "lines": [
-            {
-                "file": PurePath(line.file).name,
-                "line": line.line,
-                "function": line.function,
-                "core_ps": {name: spent for name, spent in zip(CAUSES, line.spent_ps.tolist(), strict=True) if spent},
-            }
-            for line in result.lines
-        ],
+        "floor": _floor_json(result),
+        "lines": _lines_json(result),
         "cycles": metrics.cycles,
         "bytes_requested": dict(metrics.bytes_requested),
         "bus_bytes": dict(metrics.bus_bytes),
@@ -265,21 +240,64 @@ def to_json(result: Result) -> dict[str, Any]:
         "pipe_busy_ps": dict(metrics.pipe_busy_ps),
         "operations": dict(metrics.operations),
         "records": metrics.records,
-        "launches": [
-            {
-                "kernel": launch.kernel,
-                "kind": launch.kind,
-                "dim": list(launch.dim),
-                "queue": launch.queue,
-                "start_ps": launch.start_ps,
-                "end_ps": launch.end_ps,
-            }
-            for launch in result.log.launches
-        ],
+        "launches": _launches_json(result),
         "tasks": len(result.log.tasks),
         "task_busy_ps": _spread(metrics.task_busy_ps),
         "task_idle_ps": _spread(metrics.task_idle_ps),
     }
+
+
+def _board_json(board: Board) -> dict[str, Any]:
+    return {
+        "name": board.name,
+        "family": board.family,
+        "arch": board.arch,
+        "clusters": board.clusters,
+        "cores": board.cores,
+        "clock_hz": board.clock_hz,
+        "dram_bandwidth_bytes_per_s": board.dram_bandwidth_bytes_per_s,
+        "nram_usable_bytes": board.nram_usable_bytes,
+        "sram_usable_bytes": board.sram_usable_bytes,
+        "assumed_parameters": assumed_fields(board),
+    }
+
+
+def _floor_json(result: Result) -> dict[str, Any]:
+    floor = result.floor
+    return {
+        "time_ps": floor.time_ps,
+        "io_ps": floor.io_ps,
+        "compute_ps": floor.compute_ps,
+        "above_core_ps": dict(floor.losses_ps),
+        "above_by_core_ps": [dict(zip(LOSSES, core, strict=True)) for core in floor.core_losses_ps.tolist()],
+        "rests_on": rests_on(result.board, floor, result.metrics),
+    }
+
+
+def _lines_json(result: Result) -> list[dict[str, Any]]:
+    return [
+        {
+            "file": PurePath(line.file).name,
+            "line": line.line,
+            "function": line.function,
+            "core_ps": {name: spent for name, spent in zip(CAUSES, line.spent_ps.tolist(), strict=True) if spent},
+        }
+        for line in result.lines
+    ]
+
+
+def _launches_json(result: Result) -> list[dict[str, Any]]:
+    return [
+        {
+            "kernel": launch.kernel,
+            "kind": launch.kind,
+            "dim": list(launch.dim),
+            "queue": launch.queue,
+            "start_ps": launch.start_ps,
+            "end_ps": launch.end_ps,
+        }
+        for launch in result.log.launches
+    ]
 
 
 def _spread(values: Any) -> dict[str, float]:

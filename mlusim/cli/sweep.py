@@ -283,6 +283,11 @@ def _sweep(  # noqa: PLR0913 - the options of the command
         print_sweep(found, None if no_db else db, full=full)
         for path in written:
             show.print_text(f"wrote {path}")
+    _raise_for_failures(found)
+
+
+def _raise_for_failures(found: Sweep) -> None:
+    """Raise `MlusimError` where a point failed, or none is possible."""
     bad = [row for row in found.rows if row["status"] in ("failed", "died")]
     if bad:
         raise MlusimError(f"{len(bad)} of {len(found)} points failed; the first: {bad[0]['message']}")

@@ -102,18 +102,6 @@ def verify(  # noqa: PLR0913
         on.synchronize()
     except MlusimError as error:
         stopped = error
-    report = check_log(
-        on.log,
-        on.board,
-        name=getattr(kernel, "__name__", "kernel"),
-        plan=plan,
-        rewrites=rewrites,
-        planned=planned,
-        stopped=stopped,
-    )
-    result = on.result(report.name, theory_ops=theory_ops)
-    result.plan = plan
-    result.repeat = repeat
     wrong = list(on.host_data)
     results: dict[str, Array] = {}
     if stopped is None and data:
@@ -122,8 +110,12 @@ def verify(  # noqa: PLR0913
             wrong += _against(on.log, run.outputs, expected, results, tolerance, repeat)
         except InputError as error:
             raise error.with_traceback(None) from None
-        if len(results) == 1:
-            result.output = next(iter(results.values()))
+    name = getattr(kernel, "__name__", "kernel")
+    report = check_log(on.log, on.board, name=name, plan=plan, rewrites=rewrites, planned=planned, stopped=stopped)
+    result = on.result(report.name, theory_ops=theory_ops)
+    result.plan, result.repeat = plan, repeat
+    if len(results) == 1:
+        result.output = next(iter(results.values()))
     report = replace(with_findings(report, wrong), outputs=results, result=result)
     result.report = report
     return report
