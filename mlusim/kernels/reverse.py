@@ -3,7 +3,7 @@
     reverse_tiles   (x, out, plan): out[i] = x[j], j counted from the end on the axes reversed
 
 x and out are contiguous tensors of equally many elements in GDRAM; the plan is that of `planning.reverse.plan_reverse`,
-which explains its groups, pivot and means. Address arithmetic and loops are not charged to the scalar pipe.
+which explains its groups, pivot and method. Address arithmetic and loops are not charged to the scalar pipe.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def reverse_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     if core.is_memory_core:
         return
     settings = plan.parameters_as(ReverseParameters)
-    exact = core.board.needs_aligned_vectors and settings.means.passes
+    exact = core.board.needs_aligned_vectors and settings.method.passes
     inner, largest = plan.output_shape[2], settings.elements
 
     def buffer_elements(tile: Tile) -> int:
@@ -62,15 +62,15 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
     take turns, around one for what is in between.
     """
     settings = plan.parameters_as(ReverseParameters)
-    overlapped, means = settings.overlapped, settings.means
+    overlapped, method = settings.overlapped, settings.method
     _, extent, inner = plan.output_shape
     source_of = mirrored_source(x, plan)
     target = out.reshape(-1)
     loops = max_loops(core.board)
-    odd = len(means.passes) % 2 == 1
-    buffers = 1 if not overlapped else 2 if odd or not means.passes else 3
+    odd = len(method.passes) % 2 == 1
+    buffers = 1 if not overlapped else 2 if odd or not method.passes else 3
     loaded = [core.nram.alloc(elements, x.dtype, f"loaded {buffer}") for buffer in range(buffers)]
-    spares = (buffers if odd else 1) if means.passes else 0
+    spares = (buffers if odd else 1) if method.passes else 0
     spare = [core.nram.alloc(elements, x.dtype, f"mirrored {buffer}") for buffer in range(spares)]
 
     def load(position: int, tile: Tile) -> None:
@@ -103,7 +103,7 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
             before, after = after, before
         return pairs
 
-    await run_stages(core, tiles, load, mirror if means.passes else None, store, overlapped=overlapped)
+    await run_stages(core, tiles, load, mirror if method.passes else None, store, overlapped=overlapped)
 
 
 def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
@@ -112,10 +112,10 @@ def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
     The last axis is a contiguous segment. The axes before it are loops over segments, backward where they are reversed.
     """
     settings = plan.parameters_as(ReverseParameters)
-    groups, means, pivot = settings.groups, settings.means, settings.pivot
+    groups, method, pivot = settings.groups, settings.method, settings.pivot
     outer, extent, inner = plan.output_shape
-    loops = groups[pivot : means.segment]
-    run = math.prod(group.extent for group in groups[means.segment :]) if loops else extent * inner
+    loops = groups[pivot : method.segment]
+    run = math.prod(group.extent for group in groups[method.segment :]) if loops else extent * inner
     flat, slabs = x.reshape(-1), x.reshape((outer, *(group.extent for group in loops), run))
     steps = tuple(_BACKWARD if group.flipped else _FORWARD for group in loops)
 
@@ -138,7 +138,7 @@ def mirror_widths(plan: Plan, rows: int) -> list[int]:
     groups, pivot = settings.groups, settings.pivot
     return [
         (rows if first == pivot else groups[first].extent) * math.prod(group.extent for group in groups[first + 1 :])
-        for first in settings.means.passes
+        for first in settings.method.passes
     ]
 
 

@@ -121,8 +121,8 @@ def choose(job: Job, found: Sequence[LookupCandidate]) -> tuple[LookupCandidate,
     others = [
         f"{name} {us(other.predicted_ps)}" for name, other in sorted(fastest.items()) if name != chosen.strategy
     ] or [f"slab does not fit: {_n(job.lookups.slab_elements * job.itemsize)} B in {usable} B"]
-    asked = "" if job.strategy == "auto" else ", asked for"
-    return chosen, f"{chosen.strategy}{asked}: {what}; predicted {us(chosen.predicted_ps)}, {'; '.join(others)}"
+    requested = "" if job.strategy == "auto" else ", as requested"
+    return chosen, f"{chosen.strategy}{requested}: {what}; predicted {us(chosen.predicted_ps)}, {'; '.join(others)}"
 
 
 def nothing_to_do(job: Job, shape: Extents) -> Plan:

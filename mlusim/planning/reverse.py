@@ -25,7 +25,7 @@ from mlusim.planning.cost import load_cost, store_cost, vector_ps
 from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
-from mlusim.planning.reverse_groups import Group, Means, coalesce, means_of
+from mlusim.planning.reverse_groups import Group, Method, coalesce, method_of
 from mlusim.planning.search import Candidate, best_by_strategy
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, in_turn
 from mlusim.planning.tiles import Tiles
@@ -49,14 +49,14 @@ class ReverseParameters:
     Attributes:
         groups: the axes of the tensor, merged.
         pivot: the group that tiles are ranges of.
-        means: how the groups inside a tile are reversed.
+        method: how the groups inside a tile are reversed.
         overlapped: whether successive tiles are in different stages at once.
         elements: of the largest tile.
     """
 
     groups: tuple[Group, ...]
     pivot: int
-    means: Means
+    method: Method
     overlapped: bool
     elements: int
 
@@ -65,7 +65,7 @@ class ReverseParameters:
 class _Split:
     """How tiles are reversed, and how the tensor is cut into them."""
 
-    means: Means
+    method: Method
     overlapped: bool
     cut: Cut
 
@@ -136,7 +136,7 @@ def _plan(
     cut = chosen.cut
     first = next((index for index, group in enumerate(groups) if group.flipped), len(groups) - 1)
     unit_elements = math.prod(group.extent for group in groups[first:])
-    buffers = _buffers(chosen.means, overlapped=chosen.overlapped)
+    buffers = _buffers(chosen.method, overlapped=chosen.overlapped)
     outer = np.arange(cut.outer)
     start, stop = boxes(((outer, outer + 1), cut.bounds(), (np.array([0]), np.array([cut.inner]))), order=(0, 1, 2))
     sizes = (stop[:, 1] - start[:, 1]) * cut.inner
@@ -146,14 +146,14 @@ def _plan(
     tier, why = _tier(groups, first, cut, unit_elements, itemsize, buffer_bytes(board, buffers))
     return Plan(
         operator=operator,
-        strategy=chosen.means.name,
+        strategy=chosen.method.name,
         board=board,
         tier=tier,
         reason=f"{why}; {_comparison(fastest, groups)}",
         arithmetic=(
             words,
             tiles_in_words(board, cut, buffers),
-            _means_in_words(chosen, groups),
+            _method_in_words(chosen, groups),
         ),
         unit=f"a slice of {_n(unit_elements)} elements of {itemsize} B",
         unit_bytes=unit_elements * itemsize,
@@ -166,7 +166,7 @@ def _plan(
         parameters=ReverseParameters(
             groups=groups,
             pivot=cut.pivot,
-            means=chosen.means,
+            method=chosen.method,
             overlapped=chosen.overlapped,
             elements=cut.elements,
         ),
@@ -179,15 +179,15 @@ def _without_repeats(candidates: list[_Candidate]) -> list[_Candidate]:
     seen: dict[tuple[object, ...], str] = {}
     found = []
     for each in candidates:
-        same = (each.split.cut, each.split.overlapped, each.split.means.segment, each.split.means.passes)
+        same = (each.split.cut, each.split.overlapped, each.split.method.segment, each.split.method.passes)
         if seen.setdefault(same, each.strategy) == each.strategy:
             found.append(each)
     return found
 
 
-def _buffers(means: Means, *, overlapped: bool) -> int:
+def _buffers(method: Method, *, overlapped: bool) -> int:
     """NRAM buffers that a task needs: for the load and the store of two tiles, and for the results of mirrors."""
-    if not means.passes:
+    if not method.passes:
         return 1 + overlapped
     return 4 if overlapped else 2
 
@@ -200,30 +200,32 @@ def _candidates(
     extents = [group.extent for group in groups]
     found = []
     for pivot in range(len(groups)):
-        means = means_of(groups, pivot, name)
-        capacity = buffer_bytes(board, _buffers(means, overlapped=overlapped))
+        method = method_of(groups, pivot, name)
+        capacity = buffer_bytes(board, _buffers(method, overlapped=overlapped))
         for cut in pivot_cuts(board, extents, itemsize, capacity, whole_bytes=whole):
             if cut.pivot == pivot:
-                cost = _tile_cost(board, groups, pivot, means, cut.rows, itemsize)
-                queued = not (overlapped or means.passes)
+                cost = _tile_cost(board, groups, pivot, method, cut.rows, itemsize)
+                queued = not (overlapped or method.passes)
                 grid = Grid(board=board, tiles=cut.tiles, tasks=cut.tasks)
                 predicted = predict_ps(grid, cost, overlapped=overlapped, queued=queued)
-                split = _Split(means=means, overlapped=overlapped, cut=cut)
+                split = _Split(method=method, overlapped=overlapped, cut=cut)
                 found.append(
                     Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, tiles=cut.tiles, split=split)
                 )
     return found
 
 
-def _tile_cost(board: Board, groups: tuple[Group, ...], pivot: int, means: Means, rows: int, itemsize: int) -> TileCost:
+def _tile_cost(
+    board: Board, groups: tuple[Group, ...], pivot: int, method: Method, rows: int, itemsize: int
+) -> TileCost:
     inner = math.prod(group.extent for group in groups[pivot + 1 :])
     nbytes = rows * inner * itemsize
     store = store_cost(board, nbytes)
-    mirrors = vector_ps(board, nbytes, len(means.passes)) if means.passes else 0
-    if means.segment == pivot:
+    mirrors = vector_ps(board, nbytes, len(method.passes)) if method.passes else 0
+    if method.segment == pivot:
         return TileCost(load=load_cost(board, nbytes), store=store, compute_ps=mirrors)
-    segment = math.prod(group.extent for group in groups[means.segment :]) * itemsize
-    loops = [rows, *(group.extent for group in groups[pivot + 1 : means.segment])]
+    segment = math.prod(group.extent for group in groups[method.segment :]) * itemsize
+    loops = [rows, *(group.extent for group in groups[pivot + 1 : method.segment])]
     loads = math.prod(loops[: max(0, len(loops) - max_loops(board))])
     loads *= math.prod(ceil_div(count, MAX_SEGMENTS) for count in loops[-max_loops(board) :])
     segments = nbytes // segment // loads
@@ -250,30 +252,30 @@ def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, i
     return 2, f"{unit} is cut along its outer axes, {parts}"
 
 
-def _means_in_words(chosen: _Split, groups: tuple[Group, ...]) -> str:
-    means = chosen.means
+def _method_in_words(chosen: _Split, groups: tuple[Group, ...]) -> str:
+    method = chosen.method
     if not any(group.flipped for group in groups):
         return "nothing is reversed: tiles are copied"
-    passes = len(means.passes)
+    passes = len(method.passes)
     on_chip = f"{passes} mirror instruction{'s'[: passes != 1]} a tile"
-    if means.segment == chosen.cut.pivot:
+    if method.segment == chosen.cut.pivot:
         return f"contiguous loads, {on_chip}"
-    return f"loads of {_segments(means, groups)} by negative source strides, {on_chip}"
+    return f"loads of {_segments(method, groups)} by negative source strides, {on_chip}"
 
 
 def _comparison(fastest: dict[str, _Candidate], groups: tuple[Group, ...]) -> str:
     """The fastest that each strategy can be."""
     words = []
     for name, candidate in fastest.items():
-        means = candidate.split.means
-        loads = "contiguous" if means.segment == candidate.split.cut.pivot else _segments(means, groups)
-        words.append(f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us ({loads}, {len(means.passes)} mirrors)")
+        method = candidate.split.method
+        loads = "contiguous" if method.segment == candidate.split.cut.pivot else _segments(method, groups)
+        words.append(f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us ({loads}, {len(method.passes)} mirrors)")
     return f"{', '.join(words)} predicted"
 
 
-def _segments(means: Means, groups: tuple[Group, ...]) -> str:
-    elements = math.prod(group.extent for group in groups[means.segment :])
-    count = math.prod(group.extent for group in groups[: means.segment])
+def _segments(method: Method, groups: tuple[Group, ...]) -> str:
+    elements = math.prod(group.extent for group in groups[method.segment :])
+    count = math.prod(group.extent for group in groups[: method.segment])
     return f"{_n(count)} segments of {_n(elements)} element{'s'[: elements != 1]}"
 
 

@@ -19,8 +19,8 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """The methods by which the groups inside a tile are reversed.
+class Method:
+    """The method by which the groups inside a tile are reversed.
 
     Attributes:
         name: the strategy.
@@ -53,7 +53,7 @@ def coalesce(shape: Sequence[int], axes: Sequence[int]) -> tuple[Group, ...]:
     return tuple(groups) or (Group(1, flipped=False),)
 
 
-def means_of(groups: tuple[Group, ...], pivot: int, name: str) -> Means:
+def method_of(groups: tuple[Group, ...], pivot: int, name: str) -> Method:
     """The methods of a strategy for the groups from the pivot on."""
     last = len(groups) - 1
     if name == "mirror":
@@ -69,7 +69,7 @@ def means_of(groups: tuple[Group, ...], pivot: int, name: str) -> Means:
         if groups[group].flipped != before:
             passes.append(group)
         before = groups[group].flipped
-    return Means(name=name, segment=segment, passes=tuple(passes))
+    return Method(name=name, segment=segment, passes=tuple(passes))
 
 
 def mirrored_index(index: int, groups: tuple[Group, ...]) -> int:

@@ -34,7 +34,7 @@ class Accesses:
         low, high: bytes of the allocation that it lies in, [low, high).
         write: whether it writes.
         geometries: what the numbers stand for.
-        vague: allocations of which a timing-only run does not know what was touched; these accesses are left out.
+        unknown: allocations of which a timing-only run does not know what was touched; these accesses are left out.
     """
 
     record: Integers
@@ -45,7 +45,7 @@ class Accesses:
     high: Integers
     write: np.ndarray[Any, np.dtype[np.bool_]]
     geometries: Geometries
-    vague: frozenset[int] = frozenset()
+    unknown: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.record)
@@ -66,7 +66,7 @@ class Accesses:
             self.high[chosen],
             self.write[chosen],
             self.geometries,
-            self.vague,
+            self.unknown,
         )
 
     def of(self, row: int) -> tuple[Geometry, int]:
@@ -107,14 +107,14 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
             geometries.append(geometry)
     chosen = number[box]
     _narrow_to_rows(log, columns, (record, box, side), chosen, geometries)
-    vague = _leave_out_unknown(log, (record, alloc, side), chosen)
+    unknown = _leave_out_unknown(log, (record, alloc, side), chosen)
     kept = chosen != NONE
     if not kept.all():
         record, alloc, offset, chosen, write = (part[kept] for part in (record, alloc, offset, chosen, write))
     starts = np.array([geometry.start for geometry in geometries], np.int64)
     stops = np.array([geometry.stop for geometry in geometries], np.int64)
     low, high = (offset + starts[chosen], offset + stops[chosen]) if geometries else (offset, offset)
-    return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries, vague=vague)
+    return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries, unknown=unknown)
 
 
 def _in_log_order(sides: list[Integers]) -> Iterator[Integers]:
@@ -126,11 +126,11 @@ def _in_log_order(sides: list[Integers]) -> Iterator[Integers]:
 
 def _leave_out_unknown(log: Log, table: tuple[Integers, Integers, Integers], chosen: Integers) -> frozenset[int]:
     """Drop the accesses of unknown rows, and give the allocations that they touch."""
-    unknown = [record for record, kept in log.addresses.items() if "unknown" in kept]
-    if not unknown:
+    unread = [record for record, kept in log.addresses.items() if "unknown" in kept]
+    if not unread:
         return frozenset()
     record, alloc, side = table
-    dropped = np.isin(record, unknown) & (side < 2)  # noqa: PLR2004
+    dropped = np.isin(record, unread) & (side < 2)  # noqa: PLR2004
     chosen[dropped] = NONE
     return frozenset(alloc[dropped].tolist())
 

@@ -80,7 +80,7 @@ def check_log(
         found += find_overlapping_copies(log, columns)
         found += find_unawaited(log, order)
         # Where it is not known which rows were touched, nobody knows what a sync protects.
-        if not (races or released or accesses.vague):
+        if not (races or released or accesses.unknown):
             found += find_redundant(log, columns, accesses, space, order)
     if left:
         found += find_left(log)

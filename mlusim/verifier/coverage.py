@@ -75,7 +75,7 @@ class Coverage:
     ) -> tuple[TensorUse, list[Finding]]:
         run = self.accesses.where(some)
         if allocation.read_only:
-            return _use_of_input(allocation, run, known=identity not in self.accesses.vague), []
+            return _use_of_input(allocation, run, known=identity not in self.accesses.unknown), []
         parts = [run]
         if plan is not None and len(plan.tiles):
             planned = tiles_as_accesses(plan, self.log, identity)
@@ -125,10 +125,10 @@ class Coverage:
             rewritten_bytes=cells.total(again > 1),
             updated_bytes=cells.total(several & (again <= 1)),
             expected_bytes=cells.total(wanted),
-            known=identity not in self.accesses.vague,
+            known=identity not in self.accesses.unknown,
         )
         found: list[Finding] = []
-        if allocation.workspace or identity in self.accesses.vague:
+        if allocation.workspace or identity in self.accesses.unknown:
             return use, found
         if use.unwritten_bytes and identity not in self.log.host_writes:
             found.append(self._never(allocation, cells, (writes == 0) & wanted, some, plan))

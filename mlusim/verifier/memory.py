@@ -82,7 +82,7 @@ def _writers(site: Site) -> str:
 def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Integers:
     """Rows of allocations that nobody fills before the run and that are read: of equal ones the first."""
     known = np.array([record.read_only for record in log.allocations], bool)
-    known[[*log.host_writes, *accesses.vague]] = True
+    known[[*log.host_writes, *accesses.unknown]] = True
     some = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
     read = np.zeros(len(log.allocations), bool)
     read[accesses.alloc[some[~accesses.write[some]]]] = True
@@ -161,7 +161,7 @@ def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
     """Allocations that no task touches that makes them. An output that a launch was given is never written instead."""
     used = np.zeros(len(log.allocations), bool)
     used[accesses.alloc] = True
-    used[list(accesses.vague)] = True
+    used[list(accesses.unknown)] = True
     names: dict[tuple[str, str, str], list[int]] = {}
     in_use = set()
     for identity, record in enumerate(log.allocations):

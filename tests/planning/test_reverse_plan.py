@@ -1,4 +1,4 @@
-"""The split of reverse: groups, tiers, means and the times that choose between them."""
+"""The split of reverse: groups, tiers, methods and the times that choose between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlusim.errors import InputError, PlanError
 from mlusim.hardware import Board, board
 from mlusim.ops import plan_reverse as public_plan
 from mlusim.planning.reverse import STRATEGIES, plan_reverse
-from mlusim.planning.reverse_groups import Group, coalesce, means_of, mirrored_index
+from mlusim.planning.reverse_groups import Group, coalesce, method_of, mirrored_index
 
 SHAPES = st.lists(st.integers(1, 7), max_size=6).map(tuple)
 NAMES = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
@@ -73,7 +73,7 @@ class TestGroups:
         extents = [group.extent for group in groups[pivot:]]
         x = np.arange(math.prod(extents))
         turned = x
-        for first in means_of(groups, pivot, "mirror").passes:
+        for first in method_of(groups, pivot, "mirror").passes:
             turned = turned.reshape(-1, math.prod(extents[first - pivot :]))[:, ::-1].reshape(-1)
         axes = [axis for axis, group in enumerate(groups[pivot:]) if group.flipped]
         assert np.array_equal(turned, np.flip(x.reshape(extents), axes).reshape(-1))
@@ -83,15 +83,15 @@ class TestGroups:
         [("mirror", 0, (0, 1, 2)), ("mixed", 1, (2,)), ("strided", 3, ())],
     )
     def test_means_of_a_reversed_row(self, name, segment, passes):
-        means = means_of(coalesce((4, 5, 6), (0, 2)), 0, name)
-        assert (means.segment, means.passes) == (segment, passes)
+        method = method_of(coalesce((4, 5, 6), (0, 2)), 0, name)
+        assert (method.segment, method.passes) == (segment, passes)
 
     @pytest.mark.parametrize(
         ("name", "segment", "passes"), [("mirror", 0, (0, 1)), ("mixed", 1, ()), ("strided", 1, ())]
     )
     def test_means_of_a_row_that_stays(self, name, segment, passes):
-        means = means_of(coalesce((4, 5), (0,)), 0, name)
-        assert (means.segment, means.passes) == (segment, passes)
+        method = method_of(coalesce((4, 5), (0,)), 0, name)
+        assert (method.segment, method.passes) == (segment, passes)
 
 
 class TestPlans:
