@@ -161,9 +161,9 @@ class TestReasons:
         assert "asked for" not in plan.reason
 
     @pytest.mark.parametrize("strategy", ["slab", "rows"])
-    def test_what_was_asked_for(self, strategy):
+    def test_what_was_requested(self, strategy):
         plan = plan_gather((64, 64), (64, 64), 1, strategy=strategy)
-        assert plan.reason.startswith(f"{strategy}, asked for: ")
+        assert plan.reason.startswith(f"{strategy}, as requested: ")
         assert plan.parameters.strategy == plan.strategy == strategy
 
     def test_nothing_to_do(self):

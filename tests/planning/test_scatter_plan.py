@@ -215,9 +215,9 @@ class TestReasons:
         assert "asked for" not in plan.reason
 
     @pytest.mark.parametrize("strategy", ["slab", "rows", "bins"])
-    def test_what_was_asked_for(self, strategy):
+    def test_what_was_requested(self, strategy):
         plan = plan_scatter((64, 64), (64, 64), 1, strategy=strategy)
-        assert plan.reason.startswith(f"{strategy}, asked for: ")
+        assert plan.reason.startswith(f"{strategy}, as requested: ")
         assert plan.parameters.strategy == plan.strategy == strategy
 
     def test_rows_of_src_are_not_sorted(self):
