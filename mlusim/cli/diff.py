@@ -89,7 +89,7 @@ def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:
         show.print_text("")
         show.print_columns(("figure", "A", "B", "B / A"), cells, right=(1, 2, 3))
     if tries:
-        show.print_text("\nWhat to try for B. Predictions by retiming, of the most that each would bring:")
+        show.print_text("\nWhat to try for B. Predictions by retiming, with one loss gone:")
         for idea in tries:
             saved = percent(1 - idea.time_ps / after.time_ps)
             show.print_text(f"  {us_text(idea.time_ps)} ({saved} less) if {idea.assumption}:\n      {idea.change}")

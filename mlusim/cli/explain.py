@@ -69,7 +69,7 @@ def _print(found: Explanation, *, full: bool) -> None:
         show.print_text("")
         show.print_columns(("us", "line", "mostly", "source"), cells, right=(0,), keys=2)
     if found.what_to_try:
-        show.print_text("\nWhat to try. Predictions by retiming, of the most that each would bring:")
+        show.print_text("\nWhat to try. Predictions by retiming, with one loss gone:")
     for idea in found.what_to_try:
         saved = percent(1 - idea.time_ps / result.time_ps)
         show.print_text(f"  {us_text(idea.time_ps)} ({saved} less) if {idea.assumption}:\n      {idea.change}")

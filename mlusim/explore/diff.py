@@ -42,7 +42,9 @@ class MetricChange(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """The most that a change could gain, predicted by retiming the run on a board without the loss.
+    """A change to a kernel, and the time of the run with a loss gone, predicted by retiming.
+
+    More than that is gained only where a change mends another loss, too; docs/retime.md compares both.
 
     Attributes:
         loss: the loss that it is about, as in `Floor.losses_ps`.
@@ -180,7 +182,8 @@ class _Remedy(NamedTuple):
     parameters: Mapping[str, Any]
 
 
-# What to do about a loss, and the board without it; a name as a value is that field of the board.
+_SEGMENTS = {"dma_segment_ps": 0, "dma_element_ps": 0}
+# What to do about a loss, and the board without it; a pair as a value is a part of that field of the board.
 _REMEDIES = {
     "latency": _Remedy(
         "hide the start-up of copies: larger tiles, or double buffering",
@@ -189,11 +192,18 @@ _REMEDIES = {
     ),
     "strided": _Remedy(
         "make accesses contiguous: another split, or whole rows staged in SRAM",
-        "strided DRAM access were as fast as contiguous",
+        "strided copies were as fast as contiguous ones",
         {
-            "dram_strided_read_efficiency": "dram_read_efficiency",
-            "dram_strided_write_efficiency": "dram_write_efficiency",
+            # A board's record wants them in this order.
+            "dram_strided_read_efficiency": ("dram_write_efficiency", 0.9999),
+            "dram_strided_write_efficiency": ("dram_write_efficiency", 0.9998),
+            **_SEGMENTS,
         },
+    ),
+    "port": _Remedy(
+        "longer rows in strided copies: wider tiles, or another layout",
+        "rows of copies took no time of their own",
+        _SEGMENTS,
     ),
     "mixed": _Remedy(
         "read and write in phases, not at once",
@@ -202,8 +212,8 @@ _REMEDIES = {
     ),
     "sync": _Remedy(
         "fewer barriers, or more work between them",
-        "barriers took no time",
-        {"cluster_barrier_ps": 0, "union_barrier_ps": 0},
+        "no task waited for others at a barrier",
+        {},
     ),
     "launch": _Remedy(
         "one launch for several, or fewer tasks",
@@ -219,22 +229,22 @@ _REMEDIES = {
 
 
 def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
-    """For the largest losses: the change that would help, and the most that it would bring, by retiming.
+    """For the largest losses: the change that would help, and the time with this loss alone gone, by retiming.
 
     Losses that no parameter of a board stands for (more bytes than needed, imbalance) have none. Gives those that
     save time, the largest saving first.
     """
     found = []
     for loss, total in sorted(result.floor.losses_ps.items(), key=lambda item: -item[1]):
-        if not total or loss not in _REMEDIES:
+        if not total or loss not in _REMEDIES or (loss == "launch" and _launched_once(result)):
             continue
         remedy = _REMEDIES[loss]
         values = {
-            name: getattr(result.board, value) if isinstance(value, str) else value
+            name: getattr(result.board, value[0]) * value[1] if isinstance(value, tuple) else value
             for name, value in remedy.parameters.items()
         }
         try:
-            again = retime(result, keep_split=True, **_lowest(result, values))
+            again = retime(result, keep_split=True, barriers=loss != "sync", **_lowest(result, values))
         except MlusimError:
             continue
         if again.time_ps < result.time_ps:
@@ -242,13 +252,20 @@ def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
     return sorted(found, key=lambda one: one.time_ps)[:count]
 
 
+def _launched_once(result: Result) -> bool:
+    """Whether there is one launch, whose tasks all start at once: nothing is to be had there."""
+    log, board = result.log, result.board
+    return len(log.launches) == 1 and len(log.tasks) <= board.cores + board.clusters
+
+
 def _lowest(result: Result, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values, 1 where the board's record refuses 0."""
-    found = {}
-    for name, value in values.items():
+
+    def refused(name: str) -> bool:
         try:
-            result.board.replace(**{name: value})
+            result.board.replace(**{name: 0})
         except MlusimError:
-            value = 1  # noqa: PLW2901
-        found[name] = value
-    return found
+            return True
+        return False
+
+    return {name: 1 if value == 0 and refused(name) else value for name, value in values.items()}

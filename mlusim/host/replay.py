@@ -51,25 +51,28 @@ _OPERANDS = COLUMNS.index("dst_alloc")
 _LINE = COLUMNS.index("line")
 
 
-def replay(log: Log, old: Board, board: Board, *, progress: bool = False) -> Log:
+def replay(log: Log, old: Board, board: Board, *, barriers: bool = True, progress: bool = False) -> Log:
     """The log that these operations give on another board, or on the same.
 
     Args:
         log: of a run that ended; every launch of it has run.
         old: the board that it ran on.
         board: the board to replay it on; it can hold the launches and the buffers.
+        barriers: False: a task waits there for its own pipes only, not for other tasks.
         progress: show a progress line where it takes longer than a second or two.
 
     Raises `KernelError` where this board forbids an operation, naming the kernel's own line, and `LaunchError`.
     """
-    return Replay(log, old, Device(board, data=False, max_operations=_NO_LIMIT, progress=progress)).run()
+    device = Device(board, data=False, max_operations=_NO_LIMIT, progress=progress)
+    return Replay(log, old, device, barriers=barriers).run()
 
 
 class Replay:
     """One replay: what the log says, the device that does it again, and which record became which."""
 
-    def __init__(self, log: Log, old: Board, device: Device) -> None:
+    def __init__(self, log: Log, old: Board, device: Device, *, barriers: bool = True) -> None:
         self._log = log
+        self._barriers = barriers
         self._device = device
         self._chip = device.chip
         tasks = log.records.column("task", slice(0, len(log)))
@@ -186,7 +189,7 @@ class Replay:
         if name in LOCK_NAMES:
             return change(issuer, line, name, detail >> SHIFT)
         if name in syncs.BARRIERS:
-            return syncs.barrier(issuer, line, name)
+            return syncs.barrier(issuer, line, name) if self._barriers else syncs.sync(issuer, line)
         return syncs.sync(issuer, line, name, detail)
 
     def _copy(

@@ -62,6 +62,7 @@ def retime(
     device: str | Path | Board | None = None,
     *,
     keep_split: bool = False,
+    barriers: bool = True,
     progress: bool = False,
     **parameters: Any,
 ) -> Result:
@@ -71,6 +72,7 @@ def retime(
         run: a result, or the file that `Result.save` wrote.
         device: a preset's name, a TOML file, or a board; by default the board of the run.
         keep_split: time the split that ran also where the operator would be split in another way on that board.
+        barriers: False: no task waits for another at a barrier, which shows what all of them lose there.
         progress: show a progress line where it takes longer than a second or two.
         parameters: fields of `Board` to change on it: `dram_bandwidth_bytes_per_s=614_400_000_000`.
 
@@ -100,16 +102,16 @@ def retime(
         output=None,
         board=target,
         plan=plan,
-        log=_again(log, result.board, target, progress=progress),
+        log=_again(log, result.board, target, barriers=barriers, progress=progress),
         theory_ops=result.theory_ops,
         request=result.request,
         sources=result.sources,
     )
 
 
-def _again(log: Log, old: Board, board: Board, *, progress: bool) -> Log:
+def _again(log: Log, old: Board, board: Board, *, barriers: bool, progress: bool) -> Log:
     try:
-        again = replay(log, old, board, progress=progress)
+        again = replay(log, old, board, barriers=barriers, progress=progress)
     except LaunchError as error:
         raise InputError(f"{board.name} cannot launch what the run did: {error.message}") from None
     except KernelError as error:

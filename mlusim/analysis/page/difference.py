@@ -101,7 +101,7 @@ def _tries(result: Result, tries: Sequence[Any]) -> str:
         for one in tries
     ]
     return (
-        "<h2>What to try for B</h2><p>Predictions by retiming, of the most that each change would bring.</p>"
+        "<h2>What to try for B</h2><p>Predictions by retiming, with one loss gone.</p>"
         f"{table(('change', 'time if', 'time', 'less'), rows, (2, 3))}"
     )
 

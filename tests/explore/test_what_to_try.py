@@ -1,0 +1,130 @@
+"""Suggestions against the change itself: the kernel is changed as suggested, run, and compared with the prediction.
+
+The table of docs/retime.md has these pairs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.explore.diff import what_to_try
+
+ROWS, COLUMNS = 8192, 512  # 16 MiB each way
+
+
+def parts(core, x, rows):
+    return range(core.task_id * rows, 0 if core.is_memory_core else x.shape[0], core.task_dim * rows)
+
+
+async def small_tiles(core, x, out, rows=4):
+    held = None if core.is_memory_core else core.nram.alloc((rows, x.shape[1]), x.dtype)
+    for row in parts(core, x, rows):
+        await core.memcpy(held, x[row : row + rows])
+        core.add(held, held, held)
+        await core.sync_compute()
+        await core.memcpy(out[row : row + rows], held)
+
+
+async def large_tiles(core, x, out):
+    await small_tiles(core, x, out, 64)
+
+
+async def two_buffers(core, x, out, rows=4):
+    if core.is_memory_core:
+        return
+    held, todo = core.nram.alloc((2, rows, x.shape[1]), x.dtype), [*parts(core, x, rows)]
+    core.memcpy_async(held[0], x[todo[0] : todo[0] + rows])
+    for k, row in enumerate(todo):
+        await core.sync()
+        if k + 1 < len(todo):
+            core.memcpy_async(held[(k + 1) % 2], x[todo[k + 1] : todo[k + 1] + rows])
+        core.add(held[k % 2], held[k % 2], held[k % 2])
+        await core.sync_compute()
+        core.memcpy_async(out[row : row + rows], held[k % 2])
+    await core.sync()
+
+
+async def short_instructions(core, x, out, length=128):
+    held = None if core.is_memory_core else core.nram.alloc((32, x.shape[1]), x.dtype)
+    for row in parts(core, x, 32):
+        await core.memcpy(held, x[row : row + 32])
+        flat = held.reshape(-1)
+        for first in range(0, flat.size, length):
+            core.add(*[flat[first : first + length]] * 3)
+        await core.sync_compute()
+        await core.memcpy(out[row : row + 32], held)
+
+
+async def long_instructions(core, x, out):
+    await short_instructions(core, x, out, 32 * COLUMNS)
+
+
+async def columns(core, x, out):
+    held = None if core.is_memory_core else core.nram.alloc((1024, 16), x.dtype)
+    tiles = x.shape[0] // 1024 * (x.shape[1] // 16)
+    for tile in range(core.task_id, 0 if core.is_memory_core else tiles, core.task_dim):
+        row, column = tile // (x.shape[1] // 16) * 1024, tile % (x.shape[1] // 16) * 16
+        await core.memcpy(held, x[row : row + 1024, column : column + 16])
+        await core.memcpy(out[row : row + 1024, column : column + 16], held)
+
+
+async def whole_rows(core, x, out, first=0, count=ROWS):
+    held = None if core.is_memory_core else core.nram.alloc((16, x.shape[1]), x.dtype)
+    for row in parts(core, x[:count], 16):
+        await core.memcpy(held, x[first + row : first + row + 16])
+        await core.memcpy(out[first + row : first + row + 16], held)
+
+
+async def a_barrier_each_time(core, x, out, every=1):
+    held = None if core.is_memory_core else core.nram.alloc((4, x.shape[1]), x.dtype)
+    for k in range(x.shape[0] // (4 * core.task_dim)):
+        if held is not None:
+            row = (k * core.task_dim + core.task_id) * 4
+            await core.memcpy(held, x[row : row + 4])
+            await core.memcpy(out[row : row + 4], held)
+        if k % every == every - 1:
+            await core.sync_all()
+
+
+async def few_barriers(core, x, out):
+    await a_barrier_each_time(core, x, out, 16)
+
+
+def time_of(kernel, launches=1):
+    device = mlusim.Device("mlu370-x4", data=False)
+    x = device.upload(np.zeros((ROWS, COLUMNS), np.float32), "x")
+    out = device.alloc((ROWS, COLUMNS), "float32")
+    for number in range(launches):
+        more = () if launches == 1 else (number * (ROWS // launches), ROWS // launches)
+        device.launch(kernel, x, out, *more)
+    device.synchronize()
+    return device.result()
+
+
+@pytest.mark.parametrize(
+    ("loss", "before", "after", "tolerance"),
+    [
+        ("latency", small_tiles, large_tiles, 0.005),
+        ("latency", small_tiles, two_buffers, 0.01),
+        ("compute", short_instructions, long_instructions, 0.01),
+        ("strided", columns, whole_rows, 0.02),
+        ("sync", a_barrier_each_time, few_barriers, 0.005),
+    ],
+)
+def test_a_prediction_is_the_time_of_the_changed_kernel(loss, before, after, tolerance):
+    found = time_of(before)
+    tries = {one.loss: one.time_ps for one in what_to_try(found, 6)}
+    assert tries[loss] == min(tries.values())
+    real = time_of(after).time_ps
+    assert real < found.time_ps
+    assert "launch" not in tries
+    assert tries[loss] == pytest.approx(real, rel=tolerance)
+
+
+def test_one_launch_for_many_gains_more_than_the_launches_alone():
+    found, real = time_of(whole_rows, launches=16), time_of(whole_rows)
+    first = what_to_try(found)[0]
+    assert first.loss == "launch"
+    assert 0.94 * first.time_ps < real.time_ps < first.time_ps
