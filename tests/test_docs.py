@@ -49,12 +49,31 @@ def test_examples_run_and_print_what_the_page_shows(path, tmp_path):
     assert refresh.refreshed(path, tmp_path) == shown
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_links_and_pictures_lead_to_files(path):
-    text = path.read_text(encoding="utf-8")
-    targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target]
-    missing = [target for target in targets if not (path.parent / target.partition("#")[0]).exists()]
+def test_relative_links_and_pictures_lead_to_files_and_headings():
+    """As GitHub shows a clone: a link counts from the folder of its page, and `#` leads to a heading."""
+    pages = [path for name in ("*.md", "*/*.md", "*/*/*.md") for path in ROOT.glob(name) if path.parts[-2][0] != "."]
+    prose = {
+        path.resolve(): re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL) for path in pages
+    }
+    missing, count = [], 0
+    for page, text in prose.items():
+        for one in re.finditer(r"""\]\(([^)\s]+)[^)]*\)|(?:src|href)="([^"]+)\"""", text):
+            target = one[1] or one[2]
+            if re.match(r"[a-z]+:", target):
+                continue
+            count += 1
+            path, _, heading = target.partition("#")
+            leads = (page.parent / path).resolve() if path else page
+            if not leads.exists() or (heading and leads in prose and heading not in _headings(prose[leads])):
+                missing.append(f"{page.relative_to(ROOT)}: {target}")
     assert missing == []
+    assert count > 100
+
+
+def _headings(text):
+    lines = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    plain = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line.strip().lower()) for line in lines]
+    return {re.sub(r"[^\w\- ]", "", line).replace(" ", "-") for line in plain}
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -93,6 +93,7 @@ def test_two_ways_to_run_and_a_page(home):
     assert "Predictions by retiming" in text
     page = (home / "d" / "diff.html").read_text()
     assert page.count("<svg") >= 3
+    assert '<figure class="timelines"><svg' in page  # in the dark theme, too
     assert "Timelines, on one scale" in page
     assert "What to try for B" in page
     assert "Predictions by retiming" in page

@@ -117,4 +117,4 @@ def _timelines(runs: dict[str, Result]) -> str:
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "mlusim"})
     svg = text.getvalue()
-    return svg[svg.index("<svg") :]
+    return f'<figure class="timelines">{svg[svg.index("<svg") :]}</figure>'
