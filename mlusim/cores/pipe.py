@@ -61,10 +61,11 @@ class Transfer(Flow):
                     # A pipe is in order: what waits for its sync comes before what was issued after it.
                     unit.apply_late(io=pipe is not unit.move, move=pipe is unit.move)
                 if effect.__class__ is tuple:
-                    if unit.pieces:
-                        unit.settle()
                     to, origin = effect
-                    to[...] = origin
+                    if unit.pieces and unit.deferred is not None:
+                        unit.deferred.copy(to, origin)
+                    else:
+                        to[...] = origin
                 elif effect.__class__ is DeferredLoad or effect.__class__ is DeferredStore:
                     effect.act()
                 else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores.pipe import DmaPipe
-from mlusim.cores.unmoved import done_unmoved
+from mlusim.cores.unmoved import done_unmoved, settle_operands
 from mlusim.memory.allocation import Memory
 from mlusim.memory.deferred import Deferred, Piece
 from mlusim.memory.kinds import MemoryKind
@@ -131,9 +131,12 @@ class Unit:
             # What has one operand may be a fill.
             deferred = self.deferred
             if deferred is not None and (pieces or len(operands) == 1):
-                if instruction is not None and done_unmoved(deferred, instruction, operands, effect):
+                if instruction is None:
+                    deferred.settle()
+                elif done_unmoved(deferred, instruction, operands, effect):
                     continue
-                deferred.settle()
+                else:
+                    settle_operands(deferred, operands)
             effect()
 
     def settle(self) -> None:

@@ -67,6 +67,13 @@ def done_unmoved(
     return False
 
 
+def settle_operands(deferred: Deferred, operands: Sequence[Any]) -> None:
+    """Write what is owed to the operands of an instruction, its result included: it may write parts of it alone."""
+    for operand in operands:
+        if isinstance(operand, View):
+            deferred.settle(*_span(operand))
+
+
 @lru_cache(maxsize=256)
 def _equal(count: int, dtype: np.dtype[Any], element: bytes) -> np.ndarray[Any, Any]:
     """An array of one element, seen as often as there are elements."""

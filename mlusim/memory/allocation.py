@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from mlusim.errors import AccessError, AllocationError
 from mlusim.memory.deferred import Deferred
@@ -179,6 +180,11 @@ class Memory:
         if in_flight:
             self._in_flight.append((allocation.address, allocation.address + allocation.capacity))
 
+    def disown(self) -> None:
+        """Hold no allocation any more: who has a view of one still has its bytes."""
+        self._live = []
+        self._placed = []
+
     def close(self) -> None:
         """Give up all allocations and their bytes."""
         for allocation in self._live:
@@ -221,6 +227,17 @@ class Memory:
         if self._buffer is None:
             self._buffer = _buffer(self.usable_bytes)
         return self._buffer[first:last]
+
+    def span_of(self, array: np.ndarray[Any, Any]) -> tuple[int, int] | None:
+        """The bytes [first, last) of an on-chip memory between which an array lies; None for one of other memory."""
+        low, high = byte_bounds(array)
+        own = [] if self._buffer is None else [(0, self._buffer)]
+        for address, buffer in [(one.address, one.buffer) for one in self._placed] + own:
+            if buffer is not None:
+                begin = buffer.__array_interface__["data"][0]
+                if begin <= low and high <= begin + buffer.nbytes:
+                    return address + low - begin, address + high - begin
+        return None
 
     def _does_not_fit(self, nbytes: int, capacity: int) -> str:
         rounded = f" (rounded up to {group_digits(capacity)} B)" if capacity != nbytes else ""

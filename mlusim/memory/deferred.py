@@ -2,8 +2,8 @@
 
 Most kernels load a tile of an input, move or convert it as a whole, and store it. Inputs never change while kernels
 run. So the bytes of a large load need not pass through the simulated NRAM: it remembers where they are, and the store
-takes them from there, in one pass over the host's memory where a load and a store make two. Whatever else looks at the
-NRAM, or writes to it, has all that is owed written first.
+takes them from there, in one pass over the host's memory where a load and a store make two. Whatever else looks at
+bytes of the NRAM has those written first, and whatever overwrites them ends what is owed to them.
 
 This is about host time alone. Simulated times, records and every byte that anyone can see are those of plain copies;
 `tests/memory/test_deferred.py` compares random kernels with and without.
@@ -11,6 +11,7 @@ This is about host time alone. Simulated times, records and every byte that anyo
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -73,10 +74,6 @@ class Deferred:
 
     def store(self, first: int, last: int, target: Array, held: Array) -> None:
         """Store `held`, the array of [first, last), in `target`: each of its rows from where it is."""
-        owed = self.find(first, last, target.shape, target.dtype)
-        if owed is not None:
-            target[...] = owed
-            return
         row_bytes = (last - first) // len(target)
         parts = []
         for piece in self.pieces:
@@ -86,17 +83,35 @@ class Deferred:
                 by_rows = (low - first) % row_bytes == 0 == (high - first) % row_bytes
                 source = _seen_as(part.source, target.dtype) if part is not None and by_rows else None
                 if source is None:
-                    self.settle()
+                    self.settle(first, last)
                     target[...] = held
+                    return
+                if low == first and high == last:
+                    _assign(target, source)
                     return
                 parts.append((low, high, source))
         done = 0
-        for low, high, source in sorted(parts, key=lambda part: part[0]):
+        for low, high, source in sorted(parts, key=_low):
             start, stop = (low - first) // row_bytes, (high - first) // row_bytes
-            target[done:start] = held[done:start]
+            if done < start:
+                target[done:start] = held[done:start]
             _assign(target[start:stop], source)
             done = stop
-        target[done:] = held[done:]
+        if done < len(target):
+            target[done:] = held[done:]
+
+    def copy(self, to: Array, origin: Array) -> None:
+        """A copy of arrays, either of which may lie in this memory: only bytes that it reads are written first."""
+        span = self._memory.span_of(origin)
+        if span is not None:
+            self.settle(*span)
+        span = self._memory.span_of(to)
+        if span is not None:
+            if to.flags.c_contiguous:
+                self.forget(*span)
+            else:
+                self.settle(*span)
+        to[...] = origin
 
     def forget(self, first: int, last: int) -> None:
         """Bytes [first, last) are about to be overwritten: what they are owed does not matter any more."""
@@ -116,12 +131,23 @@ class Deferred:
             else:
                 pieces += [part for part in parts if part is not None]
 
-    def settle(self) -> None:
-        """Write everything that is owed."""
-        for piece in self.pieces:
+    def settle(self, first: int = 0, last: int | None = None) -> None:
+        """Write what is owed to bytes [first, last), to all of them where no borders are named.
+
+        Of a piece that reaches beyond them no more is written than rows of its source need.
+        """
+        pieces = self.pieces
+        for piece in pieces[:]:
+            if piece.last <= first or (last is not None and piece.first >= last):
+                continue
             self.looked_at.add(piece.first)
-            self._write(piece)
-        self.pieces.clear()
+            pieces.remove(piece)
+            before = piece.part(piece.first, first) if piece.first < first else None
+            after = piece.part(last, piece.last) if last is not None and last < piece.last else None
+            low = piece.first if before is None else first
+            high = piece.last if after is None or last is None else last
+            self._write(piece.part(low, high) or piece)
+            pieces += [part for part in (before, after) if part is not None]
 
     def restart(self) -> None:
         """A task ends: nobody can see what it leaves."""
@@ -191,12 +217,38 @@ def _reshaped(source: Array, shape: tuple[int, ...]) -> Array | None:
     """The same elements in another shape where that takes no copy, else None."""
     if source.shape == shape:
         return source
-    reshaped = source.reshape(shape)
-    return reshaped if np.may_share_memory(reshaped, source) else None
+    return source.reshape(shape) if _is_reshaped(source.shape, source.strides, shape) else None
+
+
+@lru_cache(maxsize=1024)
+def _is_reshaped(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether elements of an array lie in another shape with one stride for each axis; else NumPy copies them."""
+    # Runs of elements at one distance from each other: their number and the distance.
+    runs: list[tuple[int, int]] = []
+    for extent, stride in zip(shape, strides, strict=True):
+        if runs and runs[-1][1] == extent * stride:
+            runs[-1] = runs[-1][0] * extent, stride
+        elif extent > 1:
+            runs.append((extent, stride))
+    left = 1
+    for extent in reversed(wanted):
+        if extent > 1 and left == 1 and runs:
+            left, _ = runs.pop()
+        if left % extent:
+            return False
+        left //= extent
+    return True
 
 
 def _assign(target: Array, source: Array) -> None:
     """Copy elements in C order to as many elements of another shape perhaps."""
-    if target.shape != source.shape and target.flags.c_contiguous:
-        target = target.reshape(source.shape)
-    target[...] = source.reshape(target.shape)
+    if target.shape != source.shape:
+        if target.flags.c_contiguous:
+            target = target.reshape(source.shape)
+        else:
+            source = source.reshape(target.shape)
+    target[...] = source
+
+
+def _low(part: tuple[int, int, Array]) -> int:
+    return part[0]
