@@ -7,7 +7,7 @@ import mmap
 import struct
 import weakref
 from collections.abc import Generator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -158,6 +158,8 @@ def gdram_map(chip: Chip) -> GdramMap:
     known = _maps.get(chip)
     if known is None or known[0] != key:
         reserve = _reserve(chip.board.gdram_bytes) if any(one.buffer is None for one in live) else 0
+        if known is None:
+            chip.at_close.append(partial(_maps.pop, chip, None))
         known = (key, GdramMap(live, reserve))
         _maps[chip] = known
     return known[1]

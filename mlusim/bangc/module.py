@@ -174,7 +174,8 @@ class Module:
         clusters = self._pools.get(chip)
         if clusters is None:
             clusters = self._pools[chip] = {}
-            weakref.finalize(chip, self._release, clusters)
+            # At the latest when the chip goes; the next device then need not load copies of its own.
+            chip.at_close.append(weakref.finalize(chip, self._release, clusters))
         cluster = clusters.get(unit.cluster.index)
         if cluster is None:
             cluster = clusters[unit.cluster.index] = self._free.pop() if self._free else Cluster(self)
@@ -184,6 +185,7 @@ class Module:
         for cluster in clusters.values():
             cluster.reset()
         self._free.extend(clusters.values())
+        clusters.clear()
 
     def file_variables(self) -> dict[tuple[int, str], tuple[bytes, bytes]]:
         """Variables of the file without a memory space, by image and name: value when loaded, and value now."""

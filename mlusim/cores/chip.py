@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,8 @@ class Chip:
         self.vector_geometries: dict[Any, Any] = {}
         # Errors that were made while the kernel runs that is running now.
         self.noted: list[MlusimError] = []
+        # What is to be given back when nothing can run any more.
+        self.at_close: list[Callable[[], Any]] = []
         self.queues: list[Queue] = []
         self.barriers = 0
         self.locks: dict[int, Lock] = {}
@@ -128,11 +130,21 @@ class Chip:
         return queue
 
     def close(self) -> None:
-        """Give up the bytes of all memories."""
+        """Give up the bytes of all memories, and what else was taken for runs."""
         self.gdram.close()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Give up all that is taken for runs; bytes of GDRAM stay for as long as a view of them is held."""
+        while self.at_close:
+            self.at_close.pop()()
+        self.gdram.disown()
+        self.queues.clear()
         for cluster in self.clusters:
             cluster.sram.close()
             for unit in (*cluster.cores, cluster.memory_core):
+                # What they know of copies has arrays on the bytes.
+                unit.copy_geometries.clear()
                 for memory in (unit.nram, unit.wram, unit.ldram):
                     if memory is not None:
                         memory.close()

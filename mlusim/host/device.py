@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 import numpy as np
 from simpy.core import EmptySchedule
@@ -101,6 +102,9 @@ class Device:
             self.watch_host_data()
         # The kernel that was queued last and has not run.
         self._waiting = ""
+        # A chip refers to its parts and they to it. Nobody can run it without its device, so its bytes go with that,
+        # long before the garbage collector comes: the next device finds memory that was just in use.
+        finalize(self, self._chip.let_go).atexit = False
 
     def __repr__(self) -> str:
         waiting = f", {self._waiting} is queued" if self._waiting else ""

@@ -40,6 +40,18 @@ def test_an_array_has_its_initial_value_in_every_task(basics: Module) -> None:
         assert device.download(out).tolist() == [1, 2, 3, 4]
 
 
+def test_copies_of_the_code_serve_one_device_after_another(basics: Module) -> None:
+    def run() -> None:
+        device = Device()
+        device.launch(basics["initial"], device.alloc(4, "float32"), dim=4)
+        device.synchronize()
+
+    run()
+    loaded = {id(image) for image in basics.images()}
+    run()
+    assert {id(image) for image in basics.images()} == loaded
+
+
 def test_plain_accesses_are_scalar_loads_at_their_line(basics: Module) -> None:
     x = np.arange(1, 101, dtype=np.float32)
     device = Device()

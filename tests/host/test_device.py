@@ -330,6 +330,28 @@ def test_a_later_run_on_one_device_takes_the_same_time() -> None:
     assert len(set(spans)) == 1
 
 
+def test_a_device_that_nobody_holds_gives_up_its_bytes_at_once() -> None:
+    """Not when the garbage collector comes: the next device finds memory that was just in use."""
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        held = core.nram.alloc(8192, "float32")
+        await core.memcpy(held.pointer, x.pointer, 32768, "GDRAM2NRAM")
+        await core.memcpy(out, held)
+
+    def bytes_of_a_run() -> weakref.ref[Any]:
+        device = mlusim.Device("mlu370-x4")
+        out = device.alloc(8192, "float32")
+        device.launch(kernel, device.upload(np.zeros(8192, np.float32)), out, dim=1, kind="BLOCK")
+        device.synchronize()
+        return weakref.ref(out.allocation.buffer)
+
+    gc.disable()
+    try:
+        assert bytes_of_a_run()() is None
+    finally:
+        gc.enable()
+
+
 def test_a_closed_device_keeps_its_log_and_nothing_else() -> None:
     device = mlusim.Device("mlu370-x4")
     x = device.upload(np.arange(64, dtype=np.float32))
