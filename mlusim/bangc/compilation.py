@@ -85,20 +85,23 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     if failed.exists():
         raise CompilerError(**json.loads(failed.read_text()))
     with scratch_folder() as work:
-        objects: list[Path] = []
         linked = work / "kernel.so"
-        for number, (path, text) in enumerate(zip(paths, texts, strict=True)):
-            source, made = work / f"kernel{number}.cpp", work / f"kernel{number}.o"
-            source.write_text(text.text)
-            command = [*compiler.command, *words, "-x", compiler.language, "-c", str(source), "-o", str(made)]
-            done = toolchain.run(command)
-            if done.returncode:
-                message = _compiler_text(done.stderr, path)
-                toolchain.publish(failed, json.dumps({"message": message, "full": done.stderr}).encode())
-                raise CompilerError(message, done.stderr)
-            objects.append(made)
+        objects = [work / f"kernel{number}.o" for number in range(len(paths))]
+
+        def compile_with(first: str = "") -> None:
+            for path, text, made in zip(paths, texts, objects, strict=True):
+                source = made.with_suffix(".cpp")
+                source.write_text(_with_lines(text.text, first))
+                command = [*compiler.command, *words, "-x", compiler.language, "-c", str(source), "-o", str(made)]
+                done = toolchain.run(command)
+                if done.returncode:
+                    message = _compiler_text(done.stderr, path)
+                    toolchain.publish(failed, json.dumps({"message": message, "full": done.stderr}).encode())
+                    raise CompilerError(message, done.stderr)
+
+        compile_with()
         runtime = toolchain.runtime(compiler)
-        done = link(objects, linked, runtime, lambda *words: toolchain.run([*compiler.command, *words]))
+        done = link(objects, linked, runtime, lambda *words: toolchain.run([*compiler.command, *words]), compile_with)
         if done.returncode:
             raise CompileError(_compiler_text(done.stderr, paths[0]))
         check_that_it_loads(paths[0], linked, runtime)
@@ -106,7 +109,17 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     return target
 
 
+_PRECOMPILED = "#pragma GCC pch_preprocess"
 _MOST_LINES = 40
+
+
+def _with_lines(text: str, first: str) -> str:
+    """Text with lines before all others; a precompiled header has to stay the first of all."""
+    if not first:
+        return text
+    at = text.find(_PRECOMPILED)
+    at = text.index("\n", at) + 1 if at >= 0 else 0
+    return text[:at] + first + text[at:]
 
 
 def _compiler_text(text: str, path: Path) -> str:

@@ -33,7 +33,13 @@ _HEAP = (
 )
 
 
-def link(objects: list[Path], target: Path, runtime: Path, call: Callable[..., CompletedProcess[str]]) -> Any:
+def link(
+    objects: list[Path],
+    target: Path,
+    runtime: Path,
+    call: Callable[..., CompletedProcess[str]],
+    compile_with: Callable[[str], None],
+) -> Any:
     """Link objects into a shared object; gives the compiler's last run.
 
     Args:
@@ -41,10 +47,15 @@ def link(objects: list[Path], target: Path, runtime: Path, call: Callable[..., C
         target: the shared object to make.
         runtime: the library of fibres, which defines what compiled code calls.
         call: runs the compiler with some words.
+        compile_with: makes the objects anew, with some lines before the user's.
     """
     wraps = [f"-Wl,--wrap={name}" for name in _HEAP]
     done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
-    missing = [] if done.returncode else _undefined(target, runtime)
+    missing, aliases = ([], {}) if done.returncode else _undefined(target, runtime)
+    if aliases:
+        compile_with("".join(f"#pragma redefine_extname {name} {symbol}\n" for name, symbol in aliases.items()))
+        if not missing:
+            done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
     if missing:
         stubs = target.with_name("undefined.cpp")
         stubs.write_text("".join(_stub(number, name) for number, name in enumerate(missing)))
@@ -64,24 +75,31 @@ def _stub(number: int, symbol: str) -> str:
     )
 
 
-def _undefined(binary: Path, runtime: Path) -> list[str]:
-    """Symbols that a binary needs, and that neither the runtime nor the libraries it names have."""
+def _undefined(binary: Path, runtime: Path) -> tuple[list[str], dict[str, str]]:
+    """Symbols that a binary needs, and that neither the runtime nor the libraries it names have; and those it has.
+
+    The vendor's older compiler gave entries C linkage, and host files declare them so: a C name that one C++ function
+    of the binary has is that function, by its symbol.
+    """
     from elftools.elf.elffile import ELFFile
 
     with binary.open("rb") as file:
         elf: Any = ELFFile(file)
-        symbols = elf.get_section_by_name(".dynsym")
-        dynamic = elf.get_section_by_name(".dynamic")
         names = [
             one.name
-            for one in symbols.iter_symbols()
+            for one in elf.get_section_by_name(".dynsym").iter_symbols()
             if one.name and one["st_shndx"] == "SHN_UNDEF" and one["st_info"]["bind"] == "STB_GLOBAL"
         ]
-        needed = [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")]
+        own = elf.get_section_by_name(".symtab").iter_symbols()
+        defined = {one.name for one in own if one["st_info"]["type"] == "STT_FUNC" and "." not in one.name}
+        needed = [tag.needed for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
     libraries: list[Any] = [load_runtime(runtime).library, ctypes.CDLL(None)]
     for name in needed:
         try:
             libraries.append(ctypes.CDLL(name))
         except OSError:
             continue
-    return [name for name in names if not any(hasattr(library, name) for library in libraries)]
+    missing = [name for name in names if not any(hasattr(library, name) for library in libraries)]
+    alike = {name: [symbol for symbol in defined if symbol.startswith(f"_Z{len(name)}{name}")] for name in missing}
+    aliases = {name: symbols[0] for name, symbols in alike.items() if len(symbols) == 1}
+    return [name for name in missing if name not in aliases], aliases

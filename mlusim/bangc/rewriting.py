@@ -62,7 +62,7 @@ def rewrite(
     source = source_of(text, names.own)
     tokens = source.tokens
     if look is not None:
-        _rename(source, look.clashing)
+        _rename(source, look.clashing & _declared_names(source))
     arrays = MemoryArrays(source)
     scopes: list[tuple[str, str]] = []
     entries: list[Entry] = []

@@ -4,6 +4,8 @@ A kernel's file often has the host function that launches it, with calls of CNNL
 The kernel needs none of that. Where the compiler does not know such a name, it is declared as something that converts
 to anything, and a function as a call that ends with an error where it is reached.
 
+Scalar maths that a file calls and nothing declares, as `min` and `rsqrtf`, is defined for it.
+
 The headers here bring the names of the C library along, which the vendor's do not: `y1`, `index`. Where a name of the
 file's own clashes with one of them, it is renamed in all of the file.
 """
@@ -32,8 +34,16 @@ _CLASHES = (
     rf"error: conflicting types for {_ANY}",
     rf"error: ambiguating new declaration of {_ANY}",
     rf"error: reference to {_ANY} is ambiguous",
+    r"error: typedef redefinition with different types[^\n]*\n[^\n]*?(\w+)\s*;",
     rf"error: call (?:of overloaded|to) {_ANY} is ambiguous",
 )
+# Scalar functions by the names that other device languages have: in the file where they are needed.
+_MATHS = {
+    "min": "template <class A, class B> inline auto min(A a, B b) { return b < a ? b : a; } ",
+    "max": "template <class A, class B> inline auto max(A a, B b) { return a < b ? b : a; } ",
+    "rsqrtf": "inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); } ",
+    "rsqrt": "template <class A> inline A rsqrt(A x) { return A(1.0f / std::sqrt(float(x))); } ",
+}
 # The name in `float (& y1)[64]`, `int time`, `void swap(int&, int&)`, `index [4]`.
 _NAMES = (
     re.compile(r"[&*]\s*([A-Za-z_]\w*)\s*\)"),
@@ -48,11 +58,13 @@ class SecondLook:
     Attributes:
         types: names of types of the vendor's libraries that nothing declares.
         others: functions and constants of them.
+        maths: scalar functions that nothing declares.
         clashing: names of the file's own that the headers have too.
     """
 
     types: set[str] = field(default_factory=set)
     others: set[str] = field(default_factory=set)
+    maths: set[str] = field(default_factory=set)
     clashing: set[str] = field(default_factory=set)
 
     def learn(self, message: str, declared: set[str]) -> bool:
@@ -62,19 +74,24 @@ class SecondLook:
             message: the compiler's output.
             declared: names that the file itself declares.
         """
-        before = len(self.types) + len(self.others) + len(self.clashing)
+        before = self._known()
+        self.maths.update(_MATHS.keys() & _found(_OTHERS, message))
         self.types.update(filter(is_of_library, _found(_TYPES, message)))
         self.others.update(filter(is_of_library, _found(_OTHERS, message)))
         self.types.update(name for name in self.others if name.endswith("_t"))
         self.others -= self.types
         self.clashing.update({_name_in(text) for text in _found(_CLASHES, message)} & declared)
-        return len(self.types) + len(self.others) + len(self.clashing) > before
+        return self._known() > before
+
+    def _known(self) -> int:
+        return sum(map(len, (self.types, self.others, self.maths, self.clashing)))
 
     def declarations(self, called: set[str]) -> str:
         """C++ that declares the types, and the names that are not called, on one line."""
         constants = sorted(self.others - called)
         return "".join(
-            [f"typedef ::mlusim::Foreign {name}; " for name in sorted(self.types)]
+            [_MATHS[name] for name in sorted(self.maths)]
+            + [f"typedef ::mlusim::Foreign {name}; " for name in sorted(self.types)]
             + [
                 f"static constexpr ::mlusim::ForeignConstant {name}{{{number}}}; "
                 for number, name in enumerate(constants, 1)

@@ -109,3 +109,9 @@ def test_kernels_are_invoked_without_launch_syntax(what: str, capsys: pytest.Cap
 def test_a_wrong_invocation_is_an_error_at_its_line(what: str, message: str) -> None:
     with pytest.raises(KernelError, match=rf"main, invoked\.mlu:4\d: .*{message}"):
         run_program(bangc.compile(KERNELS / "invoked.mlu"), Device(), (what,))
+
+
+def test_an_entry_by_its_c_name_from_a_host_file_with_a_half_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    module = bangc.compile(KERNELS / "linkage.cpp", sources=[KERNELS / "linkage.mlu"])
+    assert run_program(module, Device()) == 0
+    assert capsys.readouterr().out == "wrong: 0\n"

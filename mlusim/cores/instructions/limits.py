@@ -198,7 +198,7 @@ def check_aligned(
         instruction, name, board: what is called, and where.
         view: one of its operands.
         source_bytes: for the result: the largest of its sources. Where the result is less, as of a reduction, the
-            instruction takes no length of it, and the padding of an allocation may complete its tail.
+            instruction takes no length of it: its buffer has whole 128 B, or the allocation's padding completes them.
 
     So it may that of all operands of pools, which take channels, and of `mirror`: ASSUMED, because what 2xx needs of
     channels and of rows that are mirrored is not known, and operators on 2xx mirror tiles of any width.
@@ -214,9 +214,11 @@ def check_aligned(
             f"{ragged[0]} elements are {ragged[0] * view.itemsize} B; pad the matrix"
         )
     lengthless = source_bytes is not None and nbytes < source_bytes
+    room = view.allocation.nbytes - view.offset
+    fits = lengthless and -(-nbytes // multiple) * multiple <= room
     if instruction is not None and (instruction.group == "Pools" or instruction.name == "mirror"):
         lengthless = True
-    padded = lengthless and view.offset + nbytes == view.allocation.nbytes
+    padded = fits or (lengthless and nbytes == room)
     if address % ALIGNED_ADDRESS_BYTES or (nbytes % multiple and not padded):
         raise OperandError(
             f"{name} of {view!r} at byte {address}, {nbytes} B long: arch {board.arch} needs 64 B alignment and a "

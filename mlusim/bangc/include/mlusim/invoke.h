@@ -114,6 +114,24 @@ inline cnrtRet_t cnrtInvokeHostFunc(cnrtQueue_t queue, cnrtHostFn_t function, vo
     return function(argument), cnrtSuccess;
 }
 
+template <class T> inline cnrtRet_t cnrtConvertFloatToHalfArray(T *halves, const float *floats, int count) {
+    static_assert(sizeof(T) == sizeof(half), "a half has 2 bytes");
+    for (int k = 0; k < count; ++k) {
+        half one = half(floats[k]);
+        __builtin_memcpy(halves + k, &one, sizeof one);
+    }
+    return cnrtSuccess;
+}
+template <class T> inline cnrtRet_t cnrtConvertHalfToFloatArray(float *floats, const T *halves, int count) {
+    static_assert(sizeof(T) == sizeof(half), "a half has 2 bytes");
+    for (int k = 0; k < count; ++k) {
+        half one;
+        __builtin_memcpy(&one, halves + k, sizeof one);
+        floats[k] = float(one);
+    }
+    return cnrtSuccess;
+}
+
 inline cnrtRet_t cnrtCreateQuantizedParam(cnrtQuantizedParam_t *made, int position, float scale, int offset) {
     *made = new typename std::remove_pointer<cnrtQuantizedParam_t>::type{position, scale, offset};
     return cnrtSuccess;
