@@ -360,12 +360,22 @@ def declarations(wanted: Iterable[str]) -> str:
             parameters = "".join(f"A{k} a{k}, " for k in range(arity))
             arguments = "".join(f", a{k}" for k in range(arity))
             template = f"template <{types}> " if arity else ""
-            call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
             given = one.result(arity)
             if given == "element":
                 given = "typename ::mlusim::Element<A0>::type"
+            if name in HOST_CALLS and arity:
+                handles = " || ".join(f"::mlusim::is_handle<A{k}>()" for k in range(arity))
+                template = f"template <{types}, typename ::std::enable_if<!({handles}), int>::type = 0> "
+            call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
             body = f"{call};" if given == "void" else f"return ::mlusim::result<{given}>({call});"
             lines.append(f"{template}{_PLAIN} inline {given} {name}({parameters}{place}) {{ {body} }}\n")
+            if name in HOST_CALLS and arity:
+                # Objects that convert to a queue or a pointer are not copied: they may own it.
+                template = template.replace("<!(", "<(")
+                parameters = parameters.replace(" a", " &&a")
+                values = "".join(f"::mlusim::handle(a{k}), " for k in range(arity))
+                body = f"return {name}({values}mlusim_f, mlusim_l);"
+                lines.append(f"{template}{_PLAIN} inline {given} {name}({parameters}{place}) {{ {body} }}\n")
     return "".join(lines)
 
 

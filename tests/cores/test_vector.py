@@ -514,3 +514,15 @@ def test_2xx_sources_of_any_instruction_end_at_a_multiple_of_128_bytes(run: Any,
     with pytest.raises(OperandError, match="128 B"):
         run(kernel, device="mlu270")
     run(kernel, device="mlu370-x4")
+
+
+def test_2xx_writes_a_reduction_into_whole_128_bytes_of_a_buffer(run: Any) -> None:
+    async def kernel(core: Core, key: slice) -> None:
+        source = core.nram.alloc(64, "float32")
+        result = core.nram.alloc(40, "float32")
+        core.fill(source, 1)
+        core.sum(result[key], source)
+
+    run(kernel, slice(0, 1), device="mlu270")
+    with pytest.raises(OperandError, match="128 B"):
+        run(kernel, slice(16, 17), device="mlu270")

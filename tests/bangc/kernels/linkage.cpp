@@ -34,7 +34,7 @@ int main() {
     cnrtKernelParamsBufferAddParam(params, &count, sizeof(int));
     cnrtInvokeKernel_V2((void *)&doubled, dim, params, CNRT_FUNC_TYPE_UNION1, queue);
     cnrtDestroyKernelParamsBuffer(params);
-    if (cnrtQueueSync(queue.queue) != cnrtSuccess) return 1;
+    if (cnrtQueueSync(queue) != cnrtSuccess) return 1;
     cnrtMemcpy(bits, x_dev, sizeof(bits), CNRT_MEM_TRANS_DIR_DEV2HOST);
     cnrtConvertHalfToFloatArray(out, bits, count);
     int wrong = 0;

@@ -121,6 +121,16 @@ MLUSIM_PLAIN inline uint64_t issue(int op, const char *file, int line, const A &
     return record->result;
 }
 
+// Whether a value is an object of the host's that stands for a queue, a notifier or memory, and what it stands for.
+template <class T> constexpr bool is_handle() {
+    using U = typename std::remove_reference<T>::type;
+    return std::is_class<U>::value && std::is_convertible<U &, const void *>::value;
+}
+template <class T> MLUSIM_PLAIN inline decltype(auto) handle(T &value) {
+    if constexpr (is_handle<T>()) return const_cast<void *>(static_cast<const void *>(value));
+    else return (value);
+}
+
 // What a call without counterpart gives: it never gets there.
 struct Anything {
     template <class T> operator T() const { return T(); }
