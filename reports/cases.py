@@ -212,8 +212,10 @@ CASES = (
     Case(
         name="tin_shift_forward",
         title="tin_shift, forward",
-        shape="a clip of 8 frames, float32 [2, 8, 256, 196], four groups of channels",
-        run=lambda board: mlusim.ops.tin_shift_forward(_floats(2, 8, 256, 196), _SHIFTS, device=board),
+        shape="a clip of 8 frames, float32 [2, 8, 256, 196], four groups of channels, in batches",
+        run=lambda board: mlusim.ops.tin_shift_forward(
+            _floats(2, 8, 256, 196), _SHIFTS, device=board, strategy="batched"
+        ),
         about=(
             "Rows that a shift moves out are not read; rows that it vacates are cleared on the core, which is the "
             "vector work in the timeline."
@@ -230,7 +232,9 @@ CASES = (
         name="tin_shift_backward",
         title="tin_shift, backward",
         shape="gradients of the same shape, float32 [2, 8, 256, 196], rule adjoint",
-        run=lambda board: mlusim.ops.tin_shift_backward(_floats(2, 8, 256, 196), _SHIFTS, rule="adjoint", device=board),
+        run=lambda board: mlusim.ops.tin_shift_backward(
+            _floats(2, 8, 256, 196), _SHIFTS, rule="adjoint", device=board, strategy="batched"
+        ),
         about="The gradient moves by the same shifts the other way, so the bus carries what it does for forward.",
         look=lambda run: f"{group_digits(run.bus_bytes['read'] + run.bus_bytes['write'])} B.",
         holds=lambda run: run.bus_bytes == CASES[-2].run(run.board.name).bus_bytes,

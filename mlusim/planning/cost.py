@@ -53,6 +53,10 @@ class Cost:
             self.dram_ps * times,
         )
 
+    def beside(self, own_ps: float) -> Cost:
+        """The same operations while the core works for `own_ps`: whatever takes longer."""
+        return replace(self, transfer_ps=max(self.transfer_ps, own_ps - self.own_ps))
+
     def with_dram_of(self, other: Cost) -> Cost:
         """The same time of a task, where the DRAM has another amount to do: tasks are not equal."""
         return replace(self, dram_ps=other.dram_ps)

@@ -227,7 +227,7 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Looku
 
     return Candidate(
         strategy="slab",
-        predicted_ps=predict_serial_ps(Grid(board=board, tiles=tiles, tasks=tasks, union=True), stages, load),
+        predicted_ps=predict_serial_ps(Grid(board=board, tiles=tiles, tasks=tasks, union=True), stages, before=[load]),
         tasks=tasks,
         tiles=tiles,
         split=LookupSplit(

@@ -66,9 +66,7 @@ class Grid:
         return max(self.at_once_ps(cost), cost.own_ps + self.on_dram * cost.dram_ps)
 
     def out_of_step_ps(self, cycle_ps: float, cost: Cost) -> float:
-        """Time from tile to tile of tasks that meet at random, where one alone takes `cycle_ps`; for one tile 0."""
-        if self.each == 1:
-            return 0.0
+        """Time from tile to tile of tasks that meet at random, where one alone takes `cycle_ps`."""
         return cycle_ps + max(
             _waiting_ps(self.on_port, max(cost.read_ps, cost.write_ps), cycle_ps),
             _waiting_ps(self.on_dram, cost.dram_ps / self.board.dram_mixed_efficiency, cycle_ps),
@@ -157,24 +155,35 @@ def predict_ps(grid: Grid, tile: TileCost, *, overlapped: bool, queued: bool = F
     )
 
 
-def predict_serial_ps(grid: Grid, stages: Sequence[Cost], before: Cost | None = None) -> int:
+def predict_serial_ps(
+    grid: Grid, stages: Sequence[Cost], *, before: Sequence[Cost] = (), rounds: Sequence[Cost] = (), times: int = 0
+) -> int:
     """Time of a launch whose tasks do the stages of a tile one after the other, tile by tile.
 
     Args:
         grid: tiles and tasks.
-        stages: of each tile.
-        before: what each task does once, before its first tile.
+        stages: what a task does once for each tile.
+        before: what it does once, before its first tile.
+        rounds, times: what it does that many times for each tile.
     """
     board = grid.board
     issue_ps = _OTHER_INSTRUCTIONS * board.cycles_ps(board.issue_cycles)
-    at_first = stages if before is None else (before, *stages)
+    at_first = (*before, *stages, *rounds)
     in_step_ps = sum(map(grid.in_step_ps, at_first)) + issue_ps
     first_ps = sum(map(grid.at_once_ps, at_first)) + issue_ps
-    cost = sum(stages, Cost())
     # Nothing takes equal tasks out of step where arbitration is even.
-    even_ps = sum(map(grid.in_step_ps, stages)) + issue_ps
-    next_ps = grid.out_of_step_ps(cost.alone_ps + issue_ps, cost) if board.dram_share_spread else even_ps
-    return grid.launch_ps(first_ps, next_ps, in_step_ps + (grid.each - 1) * next_ps)
+    drifts = board.dram_share_spread > 0
+    a_round, a_tile = sum(rounds, Cost()), sum((*stages, *(one * times for one in rounds)), Cost())
+    more_ps = 0.0
+    if times > 1:
+        again_ps = grid.out_of_step_ps(a_round.alone_ps, a_round) if drifts else sum(map(grid.in_step_ps, rounds))
+        more_ps = (times - 1) * again_ps
+    next_ps = 0.0
+    if grid.each > 1 and drifts:
+        next_ps = grid.out_of_step_ps(a_tile.alone_ps + issue_ps, a_tile)
+    elif grid.each > 1:
+        next_ps = sum(map(grid.in_step_ps, stages)) + issue_ps + times * sum(map(grid.in_step_ps, rounds))
+    return grid.launch_ps(first_ps + more_ps, next_ps, in_step_ps + more_ps + (grid.each - 1) * next_ps)
 
 
 def _waiting_ps(tasks: float, served_ps: float, cycle_ps: float) -> float:

@@ -234,11 +234,11 @@ def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> It
         if chunk is None:
             continue
         method = selection_method(board, chunk.row, itemsize, arithmetic, even=even)
-        stages = (*_copied(job, sizes), *_updates(job, "slab", grid, chunk, arithmetic, sizes, method))
+        updates = _updates(job, "slab", grid, chunk, arithmetic, sizes, method)
         buffers = buffers_of(job, arithmetic, chunk)
         yield Candidate(
             strategy="slab",
-            predicted_ps=predict_serial_ps(grid, stages),
+            predicted_ps=predict_serial_ps(grid, _copied(job, sizes), rounds=updates, times=chunk.count),
             tasks=grid.tasks,
             tiles=tiles * (2 + 3 * chunk.count),
             split=_Split(
@@ -286,11 +286,11 @@ def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Ite
         if chunk is None:
             continue
         copied = [stage * tiles for stage in _copied(job, sizes)]
-        stages = (*copied, *_updates(job, "rows", grid, chunk, arithmetic, regions, ""))
+        updates = _updates(job, "rows", grid, chunk, arithmetic, regions, "")
         buffers = buffers_of(job, arithmetic, chunk)
         yield Candidate(
             strategy="rows",
-            predicted_ps=predict_serial_ps(grid, stages),
+            predicted_ps=predict_serial_ps(grid, copied, rounds=updates, times=chunk.count),
             tasks=grid.tasks,
             tiles=count * (2 * tiles + 3 * chunk.count),
             split=_Split(
@@ -320,7 +320,7 @@ def _copied(job: Job, sizes: Extents) -> tuple[Cost, Cost]:
 def _updates(
     job: Job, strategy: str, grid: Grid, chunk: Chunk, arithmetic: IndexArithmetic, sizes: Extents, method: str
 ) -> list[Cost]:
-    """All updates of a box of x: the time of the busiest task, while the DRAM has those of an average one to do.
+    """A chunk of the updates of a box of x: of the busiest task, while the DRAM has those of an average one to do.
 
     Index values that are spread evenly are not spread equally. A window selects some number of updates at random, and
     the largest of k such numbers with mean m is about m + sqrt(2 m ln k).
@@ -330,7 +330,7 @@ def _updates(
     selected = part * chunk.lookups_at_once * chunk.count * grid.each
     busiest = min(part * (1 + math.sqrt(2 * math.log(grid.tasks) / selected)), 1.0)
     most, mean = (updated(job, strategy, chunk, arithmetic, share, method) for share in (busiest, part))
-    return [one.with_dram_of(other) * chunk.count for one, other in zip(most, mean, strict=True)]
+    return [one.with_dram_of(other) for one, other in zip(most, mean, strict=True)]
 
 
 def _axes(job: Job) -> tuple[Extents, Extents]:

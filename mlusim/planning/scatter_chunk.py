@@ -87,7 +87,7 @@ def updated(
     if arithmetic.lists(board):
         # Lists are made while values are loaded.
         listed_ps = board.cycles_ps(arithmetic.vector_cycles(board, chunk.lookups_at_once))
-        read = index, values, Cost(max(listed_ps - values.alone_ps, 0))
+        read = index, values.beside(listed_ps)
         one, both = board.scalar_nram_cycles, 2 * board.scalar_nram_cycles
         if strategy == "rows":
             if not chunk.fetch:
