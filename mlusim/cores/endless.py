@@ -13,6 +13,7 @@ import numpy as np
 from mlusim.cores.global_memory import ATOMIC_NAMES
 from mlusim.errors import OperationLimitError
 from mlusim.log import SYNC
+from mlusim.memory.kinds import MemoryKind
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:
@@ -71,6 +72,11 @@ def _polls(chip: Chip, only_read: int) -> bool:
         return True  # syncs alone see nothing, whatever others do
     polling = {*np.unique(of_task).tolist()}
     tasks = [unit.task for unit in chip.units() if unit.task is not None]
+    if len(polling) == 1 and not atomics.any():
+        # What only this task could change: it reads that ahead of the others, which may still be at work.
+        known = [log.allocations[one] for one in np.unique(element[element >= 0]).tolist()]
+        private = all(one.read_only or one.memory == MemoryKind.NRAM.value for one in known)
+        tasks = [task for task in tasks if task.index in polling] if private else tasks
     for task in tasks:
         # An atomic waits for all that its task has under way, so after a first one there is only the next.
         own = int((atomics & (of_task == task.index)).sum()) > 1

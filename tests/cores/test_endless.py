@@ -28,6 +28,20 @@ async def one_polls_and_others_wait(core, x, flag):
     await core.sync_cluster()
 
 
+async def polls_an_input(core, x, flag):
+    if core.task_id == 0 and not core.is_memory_core:
+        while await core.load(x[0]) == 0:
+            pass
+
+
+async def polls_its_own_nram(core, x, flag):
+    if core.task_id == 0 and not core.is_memory_core:
+        held = core.nram.alloc(1, np.int32)
+        core.fill(held, 0)
+        while await core.load(held[0]) == 0:
+            pass
+
+
 async def only_syncs(core, x, flag):
     while True:
         await core.sync()
@@ -52,7 +66,16 @@ async def all_poll_by_atomics(core, x, flag):
 
 
 @pytest.mark.parametrize(
-    "kernel", [all_poll, one_polls_and_others_wait, only_syncs, catches_what_it_gets, all_poll_by_atomics]
+    "kernel",
+    [
+        all_poll,
+        one_polls_and_others_wait,
+        polls_an_input,
+        polls_its_own_nram,
+        only_syncs,
+        catches_what_it_gets,
+        all_poll_by_atomics,
+    ],
 )
 def test_a_poll_of_what_nobody_writes_is_refused_before_the_limit(kernel):
     words = (
