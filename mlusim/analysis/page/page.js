@@ -34,8 +34,22 @@
     if (value === null || typeof value !== "object") return value;
     return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, recolour(item)]));
   };
+  // ?present: for a lecture, larger letters and one section on the screen. Plotly makes room for the letters that it draws.
+  const presenting = new URLSearchParams(location.search).has("present");
+  const LARGER = 1.35;
+  if (presenting) document.documentElement.classList.add("present");
+  const enlarged = (layout) => {
+    const font = (some) => some && Object.assign({}, some, some.size && { size: some.size * LARGER });
+    const { t, b } = layout.margin;
+    return Object.assign({}, layout, {
+      height: layout.height * LARGER, font: font(layout.font),
+      margin: Object.assign({}, layout.margin, { t: t * LARGER, b: b * LARGER }),
+      annotations: (layout.annotations || []).map((one) => Object.assign({}, one, { font: font(one.font) })),
+    });
+  };
   const paint = (id) => {
     let [traces, layout] = drawn.get(id);
+    if (presenting && !printing) layout = enlarged(layout);
     if (dark.matches && !printing) {
       [traces, layout] = [recolour(traces), recolour(layout)];
       for (const axis of Object.keys(layout).filter((key) => /^[xy]axis/.test(key)))
@@ -83,8 +97,6 @@
     printing = false;
     paintAll();
   });
-  // ?present: for a lecture, larger letters and one section on the screen.
-  if (new URLSearchParams(location.search).has("present")) document.documentElement.classList.add("present");
 
   for (const [id, figure] of Object.entries(page.figures))
     whenSeen(id, figure.layout.height, () => react(id, figure.data, figure.layout));
