@@ -48,14 +48,14 @@ def browser():
 class Shown:
     """A page in the browser, with what it said and asked for while it loaded."""
 
-    def __init__(self, browser, path, width=WIDE):
+    def __init__(self, browser, path, width=WIDE, query=""):
         self.tab = browser.new_page(viewport={"width": width, "height": 900})
         self.said, self.asked = [], []
         self.tab.on("console", lambda message: self.said.append(message.text))
         self.tab.on("pageerror", lambda error: self.said.append(str(error)))
         self.tab.on("request", lambda request: self.asked.append(request.url))
         self.path = path
-        self.tab.goto(path.as_uri())
+        self.tab.goto(path.as_uri() + query)
         self.tab.wait_for_selector("html[data-ready=yes]")
         self.drawn_at_once = self.get("document.querySelectorAll('.main-svg').length")
         self.tab.evaluate("dispatchEvent(new Event('draw-all'))")
@@ -322,3 +322,23 @@ def test_charts_follow_the_theme_and_are_light_and_low_on_paper(shown):
     shown.tab.emulate_media(color_scheme="light")
     shown.tab.wait_for_function(f"{paper} == 'rgb(255, 255, 255)'")
     shown.clean()
+
+
+def test_a_lecture_has_larger_letters_that_charts_make_room_for(browser, shown):
+    lecture = Shown(browser, shown.path, query="?present")
+    cut = """[...document.querySelectorAll('.js-plotly-plot')].flatMap(chart => {
+        const frame = chart.getBoundingClientRect();
+        return [...chart.querySelectorAll('.main-svg text')].filter(text => {
+            const { left, right, width } = text.getBoundingClientRect();
+            return width && (left < frame.left - 2 || right > frame.right + 2);
+        }).map(text => text.textContent); })"""
+    overlaps = """[...document.querySelectorAll('.js-plotly-plot')].flatMap(chart => {
+        const texts = [...chart.querySelectorAll('.legendtext')].map(text => text.getBoundingClientRect());
+        return texts.flatMap((a, i) => texts.slice(i + 1).filter(b =>
+            a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1));
+    }).length"""
+    assert lecture.get(cut) == []
+    assert lecture.get(overlaps) == 0
+    size = "parseFloat(getComputedStyle(document.querySelector('.xtick text')).fontSize)"
+    assert lecture.get(size) > 1.3 * shown.get(size)
+    lecture.tab.close()
