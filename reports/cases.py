@@ -88,10 +88,10 @@ CASES = (
         shape="eight images, float32 [8, 3, 224, 224], mirrored from left to right (axis -1)",
         run=lambda board: mlusim.ops.flip(_floats(8, 3, 224, 224), -1, device=board),
         about=(
-            "The mirrored axis is the contiguous one, so rows are turned on the core after they are loaded. The bus "
-            "carries each byte once; the vector lane of the timeline has the turning."
+            "The mirrored axis is the contiguous one, so rows are reversed on the core after they are loaded. The bus "
+            "carries each byte once; the vector lane of the timeline shows it."
         ),
-        look=lambda run: f"{percent(_share(run, 'vector'))} of the time is turning that no copy hides.",
+        look=lambda run: f"{percent(_share(run, 'vector'))} of the time is reversing that no copy hides.",
         holds=lambda run: _once(run) and run.metrics.pipe_busy_ps["vector"] > 0,
     ),
     Case(
