@@ -16,7 +16,7 @@ Which it is, is decided by predicted time (`mlusim.planning.lookup_cost`), index
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,10 +45,13 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
 from mlusim.planning.scatter_chunk import Chunk, boxes_in, buffers_of, chunk_of, updated, ways_to_read, words_of
-from mlusim.planning.search import Candidate, rooms
+from mlusim.planning.search import Candidate, best_by_strategy, rooms
 from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits
+
+# Chunks of updates are tried in these parts of the NRAM that they could have.
+_CHUNK_PARTS = (2, 3, 4, 6, 8, 16)
 
 STRATEGIES: dict[str, str] = {
     "auto": "what is predicted to be fastest",
@@ -94,7 +97,8 @@ def plan_scatter(job: Job) -> Plan:
     if 0 in shape:
         return nothing_to_do(job, shape)
     if lookups.columns and 0 not in lookups.value_shape:
-        found = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
+        found: list[LookupCandidate] = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
+        found += _smaller_chunks(job, best_by_strategy(found))
         if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in found):
             raise no_bins(job)
         candidate, reason = choose(job, found)
@@ -206,7 +210,7 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
                 sizes = sizes_of_at_most(tied, tied_left), blocks(indexed, indexed_left)
                 if sizes in tried:
                     break
-                found = list(_slab_candidate(job, *sizes))
+                found = list(_slab_candidate(job, _sizes(job, *sizes)))
                 yield from found
                 if found:
                     tried.add(sizes)
@@ -217,10 +221,20 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
                 )
 
 
-def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Iterator[LookupCandidate]:
+def _smaller_chunks(job: Job, fastest: Mapping[str, LookupCandidate]) -> Iterator[LookupCandidate]:
+    """The fastest splits with smaller chunks of updates: after the first chunk cores are out of step."""
+    for strategy, candidate_of in (("slab", _slab_candidate), ("rows", _row_candidate)):
+        if strategy in fastest:
+            split = fastest[strategy].split
+            assert isinstance(split, _Split)  # noqa: S101 - for the type checker
+            for parts in _CHUNK_PARTS:
+                yield from candidate_of(job, split.regions, parts)
+
+
+def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[LookupCandidate]:
+    """Boxes of x of these sizes, beside which updates have one of `parts` parts of the NRAM that is left."""
     board, itemsize, lookups = job.board, job.itemsize, job.lookups
     shape = lookups.x_shape
-    sizes = _sizes(job, tied_sizes, indexed_sizes)
     slab_bytes = math.prod(sizes) * itemsize
     arithmetic = _arithmetic(job, sizes)
     room = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
@@ -230,7 +244,7 @@ def _slab_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> It
     rows = lookups.batch_dims + lookups.columns
     even = all(extent % size == 0 for extent, size in zip(shape[rows:], sizes[rows:], strict=True))
     for fetch in ways_to_read(job, arithmetic):
-        chunk = chunk_of(job, sizes, arithmetic, room, strategy="slab", fetch=fetch)
+        chunk = chunk_of(job, sizes, arithmetic, room // parts, strategy="slab", fetch=fetch)
         if chunk is None:
             continue
         method = selection_method(board, chunk.row, itemsize, arithmetic, even=even)
@@ -268,21 +282,23 @@ def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
         windows = 1
         while windows < 2 * most:
             indexed_limit = ceil_div(each, min(windows, most))
-            yield from _row_candidate(job, sizes_of_at_most(tied, tied_limit), blocks(indexed, indexed_limit))
+            yield from _row_candidate(
+                job, _sizes(job, sizes_of_at_most(tied, tied_limit), blocks(indexed, indexed_limit))
+            )
             windows *= 2
 
 
-def _row_candidate(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Iterator[LookupCandidate]:
+def _row_candidate(job: Job, regions: Extents, parts: int = 1) -> Iterator[LookupCandidate]:
+    """Regions of x of these sizes, whose updates have one of `parts` parts of NRAM at once."""
     board, itemsize, lookups = job.board, job.itemsize, job.lookups
     shape = lookups.x_shape
-    regions = _sizes(job, tied_sizes, indexed_sizes)
     arithmetic = _arithmetic(job, regions, in_whole=True)
     sizes = blocks(regions, whole_nram_bytes(board) // itemsize)
     staged = math.prod(sizes)
     tiles, count = boxes_in(regions, sizes), boxes_in(shape, regions)
     grid = _grid_of(board, count)
     for fetch in ways_to_read(job, arithmetic):
-        chunk = chunk_of(job, regions, arithmetic, board.nram_usable_bytes, strategy="rows", fetch=fetch)
+        chunk = chunk_of(job, regions, arithmetic, board.nram_usable_bytes // parts, strategy="rows", fetch=fetch)
         if chunk is None:
             continue
         copied = [stage * tiles for stage in _copied(job, sizes)]
