@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 
@@ -102,13 +103,17 @@ def test_what_it_refuses(index, axis, message):
 @pytest.mark.parametrize("device", ["mlu220-m2", "mlu270-s4", "mlu370-x4", "mlu590-h8"])
 @pytest.mark.parametrize("strategy", ["slab", "rows"])
 @pytest.mark.parametrize("shape", [(64, 3, 5), (2, 3, 5), (3, 3, 1)])
-def test_an_index_that_repeats_is_read_once_for_each_tile(device, strategy, shape):
+def test_an_index_that_repeats_is_read_once_for_each_tile(device, strategy, shape, tmp_path):
     """Every place of the axes before chooses by the same indices: two of them are read again, more are not."""
     x = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
     index = np.array([2, -1, 0, 1, 1])
     result = ops.index_select(x, index, 1, device=device, strategy=strategy, check=True)
     np.testing.assert_array_equal(result.output, np.take(x, index, 1))
-    log = result.log.to_pandas()
-    read = log[(log.op == "memcpy") & (log.a == "index") & (log.a_memory == "gdram")].bytes_requested
+    with result.log.to_csv(tmp_path / "log.csv").open(newline="") as file:
+        read = [
+            int(row["bytes_requested"])
+            for row in csv.DictReader(file)
+            if (row["op"], row["a"], row["a_memory"]) == ("memcpy", "index", "gdram")
+        ]
     assert len(read) >= len(result.plan.tiles)
-    assert read.max() <= 2 * index.nbytes
+    assert max(read) <= 2 * index.nbytes
