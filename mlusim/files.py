@@ -81,7 +81,9 @@ def scratch_folder() -> Iterator[Path]:
 
 @lru_cache(maxsize=1)
 def _remove_stale(where: Path) -> None:
-    """Once in a process: remove scratch folders of this user that nobody has locked."""
+    """Once in a process: remove scratch folders of this user that nobody has locked. Without locks none is known."""
+    if not _LOCKS:
+        return
     for folder in where.glob(f"{_FOLDER}*"):
         with suppress(OSError):
             found = folder.lstat()

@@ -51,7 +51,12 @@ def test_examples_run_and_print_what_the_page_shows(path, tmp_path):
 
 def test_relative_links_and_pictures_lead_to_files_and_headings():
     """As GitHub shows a clone: a link counts from the folder of its page, and `#` leads to a heading."""
-    pages = [path for name in ("*.md", "*/*.md", "*/*/*.md") for path in ROOT.glob(name) if path.parts[-2][0] != "."]
+    pages = [
+        path
+        for name in ("*.md", "*/*.md", "*/*/*.md")
+        for path in ROOT.glob(name)
+        if not str(path.relative_to(ROOT)).startswith(".")
+    ]
     prose = {
         path.resolve(): re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL) for path in pages
     }

@@ -271,5 +271,7 @@ def test_an_object_whose_path_is_a_number_is_no_path():
         def __repr__(self):
             return "Numbered()"
 
-    with pytest.raises(mlusim.MlusimError, match=r"^Numbered\(\) is no path: give a text"):
+    with pytest.raises(
+        mlusim.MlusimError, match=r"^Numbered\(\) is no path: give a text such as 'run.zip', or a Path$"
+    ):
         mlusim.board(Numbered())

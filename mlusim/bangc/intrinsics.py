@@ -352,6 +352,10 @@ def declarations(wanted: Iterable[str]) -> str:
     """C++ declarations of those intrinsics among the names: one template for each number of arguments."""
     place = "const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
     lines = []
+
+    def declare(template: str, given: str, name: str, parameters: str, body: str) -> None:
+        lines.append(f"{template}{_PLAIN} inline {given} {name}({parameters}{place}) {{ {body} }}\n")
+
     for name in sorted(names().intersection(wanted)):
         number = _numbers()[name]
         one = intrinsics()[number]
@@ -363,19 +367,19 @@ def declarations(wanted: Iterable[str]) -> str:
             given = one.result(arity)
             if given == "element":
                 given = "typename ::mlusim::Element<A0>::type"
-            if name in HOST_CALLS and arity:
-                handles = " || ".join(f"::mlusim::is_handle<A{k}>()" for k in range(arity))
+            takes_handles = name in HOST_CALLS and arity
+            handles = " || ".join(f"::mlusim::is_handle<A{k}>()" for k in range(arity))
+            if takes_handles:
                 template = f"template <{types}, typename ::std::enable_if<!({handles}), int>::type = 0> "
             call = f"::mlusim::issue({number}, mlusim_f, mlusim_l{arguments})"
             body = f"{call};" if given == "void" else f"return ::mlusim::result<{given}>({call});"
-            lines.append(f"{template}{_PLAIN} inline {given} {name}({parameters}{place}) {{ {body} }}\n")
-            if name in HOST_CALLS and arity:
+            declare(template, given, name, parameters, body)
+            if takes_handles:
                 # Objects that convert to a queue or a pointer are not copied: they may own it.
-                template = template.replace("<!(", "<(")
-                parameters = parameters.replace(" a", " &&a")
+                template = f"template <{types}, typename ::std::enable_if<({handles}), int>::type = 0> "
+                references = "".join(f"A{k} &&a{k}, " for k in range(arity))
                 values = "".join(f"::mlusim::handle(a{k}), " for k in range(arity))
-                body = f"return {name}({values}mlusim_f, mlusim_l);"
-                lines.append(f"{template}{_PLAIN} inline {given} {name}({parameters}{place}) {{ {body} }}\n")
+                declare(template, given, name, references, f"return {name}({values}mlusim_f, mlusim_l);")
     return "".join(lines)
 
 

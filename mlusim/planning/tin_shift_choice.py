@@ -22,7 +22,7 @@ from mlusim.units import PS_PER_US, ceil_div
 CANDIDATES = ("batched", "pingpong")
 
 # The part of the rows that is loaded; zeros move into the others. A planner does not see the shifts. ASSUMED: they are
-# spread evenly over half of the time both ways, so that a shift is a quarter of it on average.
+# spread evenly over half of the time both ways, as `mlusim run --shape` draws them: a quarter of it on average.
 LOADED = 3 / 4
 
 
