@@ -1,4 +1,4 @@
-"""Every operand of the log as a row of a table: the bytes that an operation reads or writes."""
+"""The access table: the bytes that each operand of the log reads or writes."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from mlusim.verifier.rows import first_rows, geometry_of_rows
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
-# Operations that stand for many row copies: of their operands only the rows that moved count.
+# Operations that stand for many row copies: only the rows moved count as accessed.
 BY_ROWS = ("memcpy_rows", "scalar_copy", "gather", "scatter", "load_rows", "store_rows")
-# Writes as many elements as its mask keeps.
+# Writes as many elements as its mask selects.
 COLLECT = "collect"
 COLLECT_BINS = "collect_bins"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accesses:
-    """The table, in columns; the order is that of the log.
+    """The access table, by column, in log order.
 
     Attributes:
-        record: record of the log.
-        alloc: allocation.
-        offset: byte of it at which the operand begins.
-        geometry: number of its geometry in `geometries`.
-        low, high: bytes of the allocation that it lies in, [low, high).
-        write: whether it writes.
-        geometries: what the numbers stand for.
-        unknown: allocations of which a timing-only run does not know what was touched; these accesses are left out.
+        record: index of the record in the log.
+        alloc: index of the allocation.
+        offset: first byte of the operand within the allocation.
+        geometry: index into `geometries`.
+        low, high: byte range [low, high) of the allocation that encloses the operand.
+        write: True for writes.
+        geometries: the distinct geometries.
+        unknown: allocations for which a timing-only run does not know the bytes accessed; their accesses are left out.
     """
 
     record: Integers
@@ -52,11 +52,11 @@ class Accesses:
 
     @property
     def single_run(self) -> Flags:
-        """By geometry, whether it is one run of bytes."""
+        """By geometry, whether it is a single run of bytes."""
         return self.geometries.single
 
     def where(self, chosen: Any) -> Accesses:
-        """Some of the rows."""
+        """Return the table restricted to the chosen rows."""
         return Accesses(
             self.record[chosen],
             self.alloc[chosen],
@@ -70,63 +70,63 @@ class Accesses:
         )
 
     def of(self, row: int) -> tuple[Geometry, int]:
-        """Geometry and offset of one row."""
+        """Return the geometry and the offset of one row."""
         return self.geometries[int(self.geometry[row])], int(self.offset[row])
 
 
 def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
-    """All accesses of a log."""
-    sides = []
+    """Return all accesses of a log."""
+    tables = []
     for name, writing in (("dst", 1), ("a", 0), ("b", 0)):
         rows = np.flatnonzero(columns[f"{name}_alloc"] != NONE)
         place = (columns[f"{name}_{part}"][rows] for part in ("alloc", "offset", "box"))
-        sides.append(np.stack([rows, *place, np.full(len(rows), writing), np.full(len(rows), "dab".index(name[0]))]))
-    # An atomic reads what it combines with.
+        tables.append(np.stack([rows, *place, np.full(len(rows), writing), np.full(len(rows), "dab".index(name[0]))]))
+    # An atomic also reads its destination.
     combining = [code for code, name in enumerate(log.ops) if name in ATOMIC_NAMES - BLIND_ATOMICS]
     if combining:
         rows = np.flatnonzero(np.isin(columns["op"], combining))
         place = (columns[f"dst_{part}"][rows] for part in ("alloc", "offset", "box"))
-        sides.append(np.stack([rows, *place, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]))
-    # Of one operation the further operands are written.
-    gives_more = {COLLECT_BINS, *FETCHING}
-    writes = np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name in gives_more])
+        tables.append(np.stack([rows, *place, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]))
+    # These operations write their additional operands; all others read them.
+    writes_extra_operands = {COLLECT_BINS, *FETCHING}
+    writes = np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name in writes_extra_operands])
     more = [
         (record, *operand, int(writes[record]), 2) for record, some in log.more_operands.items() for operand in some
     ]
     if more:
-        sides.append(np.array(more, np.int64).T)
-    record, alloc, offset, box, write, side = _in_log_order(sides)
-    del sides
+        tables.append(np.array(more, np.int64).T)
+    record, alloc, offset, box, write, side = _in_log_order(tables)
+    del tables
     geometries = Geometries()
-    # The last entry stands for no bytes.
-    number = np.full(len(log.boxes) + 1, NONE, np.int64)
+    # The last entry stands for an empty operand.
+    geometry_of_box = np.full(len(log.boxes) + 1, NONE, np.int64)
     for code in np.unique(box).tolist():
         geometry = geometry_of(log.boxes[code])
         if geometry is not None:
-            number[code] = len(geometries)
+            geometry_of_box[code] = len(geometries)
             geometries.append(geometry)
-    chosen = number[box]
+    chosen = geometry_of_box[box]
     _narrow_to_rows(log, columns, (record, box, side), chosen, geometries)
     unknown = _leave_out_unknown(log, (record, alloc, side), chosen)
-    kept = chosen != NONE
-    if not kept.all():
-        record, alloc, offset, chosen, write = (part[kept] for part in (record, alloc, offset, chosen, write))
+    present = chosen != NONE
+    if not present.all():
+        record, alloc, offset, chosen, write = (part[present] for part in (record, alloc, offset, chosen, write))
     starts = np.array([geometry.start for geometry in geometries], np.int64)
     stops = np.array([geometry.stop for geometry in geometries], np.int64)
     low, high = (offset + starts[chosen], offset + stops[chosen]) if geometries else (offset, offset)
     return Accesses(record, alloc, offset, chosen, low, high, write.astype(bool), geometries, unknown=unknown)
 
 
-def _in_log_order(sides: list[Integers]) -> Iterator[Integers]:
-    """The rows of tables put together, each in the order of the first: one row at a time, as long logs fill memory."""
-    order = np.argsort(np.concatenate([table[0] for table in sides]), kind="stable")
-    for number in range(len(sides[0])):
-        yield np.concatenate([table[number] for table in sides])[order]
+def _in_log_order(tables: list[Integers]) -> Iterator[Integers]:
+    """Concatenate tables and sort by their first row, yielding one row at a time to save memory on long logs."""
+    order = np.argsort(np.concatenate([table[0] for table in tables]), kind="stable")
+    for number in range(len(tables[0])):
+        yield np.concatenate([table[number] for table in tables])[order]
 
 
 def _leave_out_unknown(log: Log, table: tuple[Integers, Integers, Integers], chosen: Integers) -> frozenset[int]:
-    """Drop the accesses of unknown rows, and give the allocations that they touch."""
-    unread = [record for record, kept in log.addresses.items() if "unknown" in kept]
+    """Drop accesses with unknown rows, and return the allocations that they touch."""
+    unread = [record for record, addresses in log.addresses.items() if "unknown" in addresses]
     if not unread:
         return frozenset()
     record, alloc, side = table
@@ -142,32 +142,32 @@ def _narrow_to_rows(
     chosen: Integers,
     geometries: Geometries,
 ) -> None:
-    """Give counted operations the geometry of the rows that they moved, by number, or the first of so many."""
+    """Restrict counted operations to the rows that they moved: by number if recorded, else the leading rows."""
     codes = [log.ops.index(name) for name in (*BY_ROWS, COLLECT) if name in log.ops]
     if not codes:
         return
     collect = log.ops.index(COLLECT) if COLLECT in log.ops else NONE
     record, box, side = table
-    known: dict[tuple[int, int], int] = {}
+    cached: dict[tuple[int, int], int] = {}
     for row in np.flatnonzero(np.isin(columns["op"][record], codes) & (side < 2)).tolist():  # noqa: PLR2004
         shape, strides, itemsize = (getattr(log.boxes[box[row]], name) for name in ("shape", "strides", "itemsize"))
         row_bytes = itemsize * int(np.prod(shape[1:], dtype=np.int64))
         if not row_bytes:
             continue
-        kept = log.addresses.get(int(record[row]), {}).get("src" if side[row] else "dst")
-        if kept is None and columns["op"][record[row]] == collect:
+        row_numbers = log.addresses.get(int(record[row]), {}).get("src" if side[row] else "dst")
+        if row_numbers is None and columns["op"][record[row]] == collect:
             continue
-        if kept is None:
+        if row_numbers is None:
             moved = int(columns["bytes_requested"][record[row]]) // row_bytes
             key = (int(box[row]), moved)
-            if key not in known:
+            if key not in cached:
                 geometry = first_rows(moved, strides[0], row_bytes)
-                known[key] = len(geometries) if geometry is not None else NONE
+                cached[key] = len(geometries) if geometry is not None else NONE
                 if geometry is not None:
                     geometries.append(geometry)
-            chosen[row] = known[key]
+            chosen[row] = cached[key]
             continue
-        geometry = geometry_of_rows(kept, strides[0], row_bytes)
+        geometry = geometry_of_rows(row_numbers, strides[0], row_bytes)
         chosen[row] = len(geometries) if geometry is not None else NONE
         if geometry is not None:
             geometries.append(geometry)

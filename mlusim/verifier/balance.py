@@ -1,4 +1,4 @@
-"""Balance of the split, and its traffic over the compulsory bytes."""
+"""Balance of the split, and its traffic relative to the compulsory bytes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from mlusim.verifier.order import Order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
-    """The work of the cores.
+    """How evenly the work is spread over the cores.
 
     Attributes:
-        tasks: tasks that ran, without memory cores.
-        idle_tasks: those that touched no tensor of the host.
-        cores, idle_cores: of the board, and those without a task.
-        busiest_bytes, mean_bytes: bytes of outputs that a task wrote.
-        tile_bytes, tiles: the most common size of a store to an output, and the stores.
+        tasks: tasks that ran, excluding memory cores.
+        idle_tasks: tasks that accessed no host tensor.
+        cores, idle_cores: cores of the board, and cores without a task.
+        busiest_bytes, mean_bytes: output bytes written per task.
+        tile_bytes, tiles: the most common size of a store to an output, and the number of stores.
         tail_tiles: stores smaller than that.
     """
 
@@ -40,7 +40,7 @@ class Balance:
 
     @property
     def evenness(self) -> float:
-        """Mean over busiest, 0 to 1."""
+        """Mean over maximum bytes per task, 0 to 1."""
         return self.mean_bytes / self.busiest_bytes if self.busiest_bytes else 1.0
 
 
@@ -49,10 +49,10 @@ class LineTraffic:
     """The bytes that one source line moved.
 
     Attributes:
-        file, line, operation: the line.
-        operations: how often.
-        bytes_requested: what it requested.
-        bus_bytes: what went over the DRAM bus for it.
+        file, line, operation: the source line.
+        operations: number of executions.
+        bytes_requested: bytes requested by the kernel.
+        bus_bytes: bytes moved over the DRAM bus.
     """
 
     file: str
@@ -64,7 +64,7 @@ class LineTraffic:
 
     @property
     def efficiency(self) -> float:
-        """Useful over bus bytes: 1 for whole, aligned bus units; 0 where nothing went over the bus."""
+        """Requested over bus bytes: 1 for whole, aligned bus units; 0 without bus traffic."""
         return self.bytes_requested / self.bus_bytes if self.bus_bytes else 0.0
 
     @property
@@ -74,14 +74,14 @@ class LineTraffic:
 
 
 def balance_of(log: Log, accesses: Accesses, order: Order, board: Board) -> Balance:
-    """The work of the cores in a log."""
+    """Return how evenly the work of a log is spread over the cores."""
     records = log.tasks
     cores = [index for index, record in enumerate(records) if not record.is_memory_core]
     host = np.array([record.task < 0 for record in log.allocations], bool)
     output = np.array(
         [record.task < 0 and not (record.read_only or record.workspace) for record in log.allocations], bool
     )
-    task = order.task[order.place[accesses.record]]
+    task = order.task[order.position[accesses.record]]
     touched = np.zeros(len(records), bool)
     touched[task[host[accesses.alloc]]] = True
     stores = np.flatnonzero(output[accesses.alloc] & accesses.write) if len(accesses) else np.empty(0, np.int64)
@@ -112,18 +112,18 @@ def _sizes(accesses: Accesses, rows: Integers) -> Integers:
 
 
 def memory_traffic(log: Log, accesses: Accesses) -> dict[str, tuple[int, int]]:
-    """Bytes that operations read and wrote, by memory."""
+    """Return the bytes that operations read and wrote, by memory."""
     sizes = _sizes(accesses, np.arange(len(accesses)))
-    found: dict[str, tuple[int, int]] = {}
+    traffic: dict[str, tuple[int, int]] = {}
     kind = np.array([record.memory for record in log.allocations])[accesses.alloc] if len(accesses) else np.empty(0)
     for memory in dict.fromkeys(record.memory for record in log.allocations):
-        mine = kind == memory
-        found[memory] = (int(sizes[mine & ~accesses.write].sum()), int(sizes[mine & accesses.write].sum()))
-    return found
+        in_memory = kind == memory
+        traffic[memory] = (int(sizes[in_memory & ~accesses.write].sum()), int(sizes[in_memory & accesses.write].sum()))
+    return traffic
 
 
 def traffic_of(log: Log, columns: dict[str, Integers]) -> list[LineTraffic]:
-    """The bytes that each source line moved, the most bus bytes first."""
+    """Return the bytes that each source line moved, by descending bus bytes."""
     moved = np.flatnonzero(np.isin(columns["pipe"], (IO, MOVE, SCALAR)) & (columns["bytes_requested"] > 0))
     if not len(moved):
         return []

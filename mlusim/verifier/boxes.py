@@ -1,7 +1,7 @@
-"""The bytes of an operand, and whether two operands overlap: exact, by runs and strides.
+"""The bytes of an operand, and exact overlap tests between operands.
 
-A *geometry* is relative to an operand's first byte. A strided one is a run of bytes under nested loops; `rows.py` has
-those that came from row numbers.
+A *geometry* is relative to an operand's first byte. A strided geometry is a run of bytes under nested loops; geometries
+given by row numbers are in `rows.py`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from mlusim.log import Box
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Loops = tuple[tuple[int, int], ...]
 
-# Row numbers that lie within so many times their count are marked in a table instead of sorted.
-_CLOSE = 16
+# `distinct` marks row numbers in a table instead of sorting if their range is at most this many times their count.
+_MAX_SPREAD = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Geometry:
-    """The bytes of an operand, relative to its offset in the allocation: segments under loops.
+    """The bytes of an operand, relative to its offset in the allocation: a segment repeated by nested loops.
 
     Attributes:
-        start: of the lowest byte; negative where a stride is.
-        run: contiguous bytes of each segment.
+        start: the lowest byte; negative if a stride is.
+        run: contiguous bytes per segment.
         loops: (count, stride in bytes) over segments, all positive, the smallest stride first.
-        touched_bytes: bytes of all elements: more than the segments have where some are touched more than once.
-        elements: gives the first byte of each element, in order, and its size; for `repeats`.
+        touched_bytes: bytes of all elements; exceeds the bytes of the segments if elements overlap.
+        elements: returns the first byte of each element, in order, and the element size; used by `repeats`.
     """
 
     start: int
@@ -44,32 +44,32 @@ class Geometry:
 
     @property
     def strided(self) -> bool:
-        """Whether `run` and `loops` say it all."""
+        """Whether `run` and `loops` describe all the bytes."""
         return True
 
     @property
     def stop(self) -> int:
-        """One behind the highest byte."""
+        """End of the highest byte."""
         return self.start + self.run + sum((count - 1) * stride for count, stride in self.loops)
 
     @property
     def count(self) -> int:
-        """Number of segments, as they were given: some may touch or be equal."""
+        """Number of segments before merging: some may touch or coincide."""
         return math.prod(count for count, _ in self.loops)
 
     @property
     def single(self) -> bool:
-        """Whether it is one run of bytes."""
+        """Whether it is a single run of bytes."""
         return self.count == 1
 
     @property
     def grain(self) -> int:
-        """Bytes that all starts and stops of segments are multiples of."""
+        """Greatest common divisor of all segment boundaries, in bytes."""
         return math.gcd(self.start, self.run, *(stride for _, stride in self.loops))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the segments."""
+        """Distinct bytes covered by the segments."""
         if nested(self.run, self.loops):
             return self.run * self.count
         starts, stops = self.segments()
@@ -77,13 +77,13 @@ class Geometry:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that an operation moves for it: each of the segments once."""
+        """Bytes that an operation moves: each segment once."""
         return self.nbytes
 
     def repeats(self) -> tuple[Integers, Integers, Integers]:
-        """Runs of bytes that one operation touches more than once: starts, stops, and how many times beyond the first.
+        """Return runs of bytes that one operation touches more than once: starts, stops, and touches beyond the first.
 
-        Relative to the operand's offset, as all of it.
+        Relative to the operand's offset, like all fields.
         """
         none = np.empty(0, np.int64)
         if self.elements is None or self.touched_bytes <= self.nbytes:
@@ -93,11 +93,11 @@ class Geometry:
         begins, ends = first[: len(starts)], first[len(starts) :]
         size_of = len(points)
         times = np.cumsum(np.bincount(begins, minlength=size_of) - np.bincount(ends, minlength=size_of))[:-1]
-        again = np.flatnonzero(times > 1)
-        return points[again], points[again + 1], times[again] - 1
+        repeated = np.flatnonzero(times > 1)
+        return points[repeated], points[repeated + 1], times[repeated] - 1
 
     def segments(self) -> tuple[Integers, Integers]:
-        """Starts and stops of the segments, rising and apart."""
+        """Return starts and stops of the segments, ascending and disjoint."""
         if not self._segments:
             self._segments.append(self._listed_segments())
         return self._segments[0]
@@ -112,21 +112,21 @@ class Geometry:
 
 
 class Geometries(list[Geometry]):
-    """The geometries that the accesses of a log refer to by number; filled before it is asked."""
+    """The geometries that the accesses of a log refer to by index. Append before reading the cached properties."""
 
     @cached_property
     def single(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """By number, whether it is one run of bytes."""
+        """By geometry, whether it is a single run of bytes."""
         return np.array([geometry.single for geometry in self], bool)
 
     @cached_property
     def counts(self) -> Integers:
-        """By number, its segments, as `Geometry.count`."""
+        """By geometry, its number of segments (`Geometry.count`)."""
         return np.array([geometry.count for geometry in self], np.int64)
 
 
 def nested(run: int, loops: Loops) -> bool:
-    """Whether each loop steps over all that is inside it, so that the segments rise and are apart."""
+    """Return whether each loop strides past everything inside it, so that segments are ascending and disjoint."""
     reach = run
     for count, stride in loops:
         if stride < reach:
@@ -136,7 +136,7 @@ def nested(run: int, loops: Loops) -> bool:
 
 
 def union(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
-    """The same bytes as runs that rise and do not touch."""
+    """Merge runs of bytes into ascending runs that do not touch."""
     if not len(starts):
         return starts, stops
     if not bool((starts[1:] >= starts[:-1]).all()):
@@ -149,7 +149,7 @@ def union(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
 
 
 def geometry_of(box: Box) -> Geometry | None:
-    """The bytes of a box of the log; None where it has none."""
+    """Return the bytes of a box of the log; None for an empty box."""
     if 0 in box.shape:
         return None
     start = 0
@@ -177,7 +177,7 @@ def geometry_of(box: Box) -> Geometry | None:
 
 
 def element_starts(box: Box) -> Integers:
-    """First byte of each element of a box, in order, relative to its offset."""
+    """Return the first byte of each element of a box, in order, relative to its offset."""
     starts = np.zeros(1, np.int64)
     for count, stride in zip(box.shape, box.strides, strict=True):
         starts = (starts[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)
@@ -185,19 +185,19 @@ def element_starts(box: Box) -> Integers:
 
 
 def distinct(rows: Integers) -> Integers:
-    """The different numbers of some, rising; without sorting where they rise already, or lie close together."""
+    """Return the distinct row numbers, ascending; avoids sorting if they are ascending already or densely packed."""
     if len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()):  # noqa: PLR2004
         return rows
     low, high = int(rows.min()), int(rows.max())
-    if high - low <= _CLOSE * len(rows):
-        there = np.zeros(high - low + 1, bool)
-        there[rows - low] = True
-        return np.flatnonzero(there) + low
+    if high - low <= _MAX_SPREAD * len(rows):
+        present = np.zeros(high - low + 1, bool)
+        present[rows - low] = True
+        return np.flatnonzero(present) + low
     return sorted_distinct(rows)
 
 
 def sorted_distinct(numbers: Integers) -> Integers:
-    """As `np.unique`, which hashes: sorting is several times faster where most numbers differ."""
+    """Like `np.unique`, which hashes: sorting is several times faster if most numbers differ."""
     ordered = np.sort(numbers)
     if len(ordered) < 2:  # noqa: PLR2004
         return ordered
@@ -207,26 +207,26 @@ def sorted_distinct(numbers: Integers) -> Integers:
 
 
 def overlap(one: Geometry, one_offset: int, other: Geometry, other_offset: int) -> bool:
-    """Whether two operands share a byte, given where each begins."""
+    """Return whether two operands share a byte, given their offsets."""
     if one.strided and other.strided:
         delta = one_offset + one.start - other_offset - other.start
         return _strided_overlap(delta, one.run, one.loops, other.run, other.loops)
-    # Each run of the one with the fewer against the first of the other that ends behind its begin.
+    # Compare each run of the operand with fewer runs with the first run of the other that ends after it starts.
     if len(one.segments()[0]) > len(other.segments()[0]):
         one, one_offset, other, other_offset = other, other_offset, one, one_offset
     starts, stops = (part + (one_offset - other_offset) for part in one.segments())
     other_starts, other_stops = other.segments()
     following = np.searchsorted(other_stops, starts, side="right")
-    met = following < len(other_starts)
-    return bool((other_starts[following[met]] < stops[met]).any())
+    valid = following < len(other_starts)
+    return bool((other_starts[following[valid]] < stops[valid]).any())
 
 
 @lru_cache(maxsize=1 << 16)
 def _strided_overlap(delta: int, run: int, loops: Loops, other_run: int, other_loops: Loops) -> bool:
-    """Segments [d, d + run) and [0, other_run) under loops: is there a turn of each in which they meet?
+    """Return whether some segment [d, d + run) under `loops` meets some [0, other_run) under `other_loops`.
 
-    They meet where -run < delta + sum(i * stride) - sum(j * other stride) < other_run. Counting the other side's loops
-    backward makes every term positive, and loops of one stride become one.
+    Segments meet if -run < delta + sum(i * stride) - sum(j * other stride) < other_run. Counting the loops of the other
+    side backward makes every term positive, and merges loops of equal stride.
     """
     terms: dict[int, int] = {}
     for sign, some in ((1, loops), (-1, other_loops)):
@@ -238,36 +238,40 @@ def _strided_overlap(delta: int, run: int, loops: Loops, other_run: int, other_l
 
 
 def _reaches(terms: list[tuple[int, int]], low: int, high: int) -> bool:
-    """Whether some sum of turns x stride, at most so many turns of each, lies in [low, high]."""
+    """Return whether sum(i * stride) lies in [low, high] for some 0 <= i <= iterations of each (stride, iterations)."""
     if low <= 0 <= high:
         return True
-    most = sum(stride * turns for stride, turns in terms)
-    if high < 0 or low > most:
+    largest = sum(stride * iterations for stride, iterations in terms)
+    if high < 0 or low > largest:
         return False
     if not terms:
         return False
     step = math.gcd(*(stride for stride, _ in terms))
     if high // step * step < low:
         return False
-    (stride, turns), rest = terms[0], terms[1:]
-    beyond = most - stride * turns
-    first, last = max(0, -(-(low - beyond) // stride)), min(turns, high // stride)
-    return any(_reaches(rest, low - turn * stride, high - turn * stride) for turn in range(first, last + 1))
+    (stride, iterations), rest = terms[0], terms[1:]
+    beyond = largest - stride * iterations
+    first, last = max(0, -(-(low - beyond) // stride)), min(iterations, high // stride)
+    return any(
+        _reaches(rest, low - iteration * stride, high - iteration * stride) for iteration in range(first, last + 1)
+    )
 
 
 def shared(one: Geometry, one_offset: int, other: Geometry, other_offset: int) -> tuple[Integers, Integers]:
-    """The runs of bytes that two operands share: starts and stops."""
+    """Return the runs of bytes that two operands share: starts and stops."""
     starts, stops = (part + one_offset for part in one.segments())
     other_starts, other_stops = (part + other_offset for part in other.segments())
-    # Each run of the one meets those of the other that begin before it ends and end behind its begin.
+    # Each run overlaps those runs of the other operand that begin before it ends and end after it begins.
     first = np.searchsorted(other_stops, starts, side="right")
     last = np.searchsorted(other_starts, stops, side="left")
-    mine, theirs = expand(first, last)
-    return np.maximum(starts[mine], other_starts[theirs]), np.minimum(stops[mine], other_stops[theirs])
+    one_index, other_index = expand(first, last)
+    return np.maximum(starts[one_index], other_starts[other_index]), np.minimum(
+        stops[one_index], other_stops[other_index]
+    )
 
 
 def expand(first: Integers, last: Integers) -> tuple[Integers, Integers]:
-    """All pairs (row, k) with first[row] <= k < last[row]."""
+    """Return all pairs (row, k) with first[row] <= k < last[row]."""
     counts = np.maximum(last - first, 0)
     rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     total = int(counts.sum())
@@ -276,7 +280,7 @@ def expand(first: Integers, last: Integers) -> tuple[Integers, Integers]:
 
 
 def alike(*columns: np.ndarray[Any, Any]) -> tuple[Integers, Integers, Integers]:
-    """Rows with equal values in all columns as one: the first of each kind, the kind of each row, rows of each kind."""
+    """Group rows with equal values in all columns: first row of each group, group of each row, group sizes."""
     order = np.lexsort(columns)
     new = np.zeros(len(order), bool)
     new[:1] = True

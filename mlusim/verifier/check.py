@@ -1,4 +1,4 @@
-"""The whole verification of one log."""
+"""Runs every check over one log."""
 
 from __future__ import annotations
 
@@ -41,19 +41,20 @@ def check_log(
     """Verify a run from its log.
 
     Args:
-        log: of one device.
+        log: the log of one device.
         board: its board.
-        name: of what ran; by default the kernels of the launches.
-        plan: the split that the run should follow, proved too. Its parameter `rewrites` says that the kernel writes
-            elements again by intent.
-        rewrites: outputs that may be written more than once, by name; True for all.
-        planned: name of the output that the plan splits, where that is not clear.
-        stopped: the error that ended the run early. Then what was never written is no finding.
-        left: report memory of the host that was not given back.
+        name: name of the run; by default the kernels of the launches.
+        plan: the split that the run should follow; the plan itself is checked, too. Its parameter `rewrites` states
+            that
+            the kernel writes elements again on purpose.
+        rewrites: names of outputs that may be written more than once; True for all.
+        planned: name of the output that the plan splits, if ambiguous.
+        stopped: the error that ended the run early. Bytes never written are then not reported.
+        left: report host allocations that were not freed.
 
-    Raises `InputError` where the log is so long that the memory which is free is too little.
+    Raises `InputError` if the free memory is too small for a log of this length.
 
-    Not seen: accesses by host code; in a timing-only run, which rows an instruction with offsets in NRAM touched.
+    Not seen: accesses by host code; in a timing-only run, the rows accessed by an instruction with offsets in NRAM.
     """
     check_room(len(log))
     columns = log.records.columns_used()
@@ -79,7 +80,7 @@ def check_log(
         found += find_unused(log, accesses)
         found += find_overlapping_copies(log, columns)
         found += find_unawaited(log, order)
-        # Where it is not known which rows were touched, nobody knows what a sync protects.
+        # If the rows accessed are unknown, so is what a sync protects.
         if not (races or released or accesses.unknown):
             found += find_redundant(log, columns, accesses, space, order)
     if left:
@@ -100,7 +101,7 @@ def check_log(
 
 
 def with_findings(report: Report, more: Sequence[Finding]) -> Report:
-    """The report with findings that its log does not show. Where values pass beside the board, no sync is redundant."""
+    """Add findings that the log does not show. If tasks share values through the host, no sync counts as redundant."""
     found = [*more, *report.findings]
     if any(finding.kind == "host-data" for finding in more):
         found = [finding for finding in found if finding.kind != "redundant-sync"]
@@ -108,13 +109,13 @@ def with_findings(report: Report, more: Sequence[Finding]) -> Report:
 
 
 def sort_findings(found: Iterable[Finding]) -> list[Finding]:
-    """Errors before hints, causes before what comes of them; what one missing sync explains goes under it."""
+    """Sort errors before hints and causes before consequences; fold the consequences of one missing sync into it."""
     order = list(KINDS)
     return fold_consequences(sorted(found, key=lambda finding: order.index(finding.kind)))
 
 
 def prove(plan: Plan) -> list[Finding]:
-    """The findings on a plan before anything runs: tiles that miss, overlap, leave the output or do not fit."""
+    """Check a plan on its own: tiles that leave gaps, overlap, exceed the output or do not fit."""
     try:
         plan.check()
     except PlanError as error:

@@ -1,4 +1,4 @@
-"""An output against its reference: how many elements differ, which, and who wrote the first."""
+"""Comparison of an output with its reference: the elements that differ, and the operation that wrote the first."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def differs(
     tolerance: float = 0.0,
     repeat: Callable[[int], Mapping[int, Array]] | None = None,
 ) -> Finding | None:
-    """The finding where an output is not its reference; None where it is.
+    """Compare an output with its reference; None if they are equal.
 
     Args:
-        log: of the run.
+        log: the log of the run.
         output: the tensor.
-        result, expected: arrays. Raises `InputError` where shape or element type differ.
-        repeat: gives the elements of buffers on chip at a time in ps, by allocation; shows what the bytes came from.
-        tolerance: largest difference relative to the reference; at 0 bits are compared, any NaN equal to any other.
+        result, expected: arrays. Raises `InputError` if shape or element type differ.
+        repeat: returns the contents of on-chip buffers at a time in ps, by allocation; used to show the operands.
+        tolerance: largest difference relative to the reference; 0 compares bits, with all NaNs equal.
     """
     identity = output.allocation.identity
     allocation = log.allocations[identity]
@@ -86,7 +86,7 @@ def _unequal(result: Array, expected: Array, tolerance: float) -> Array:
 def _origin(
     log: Log, identity: int, byte: int, nbytes: int, repeat: Callable[[int], Mapping[int, Array]] | None
 ) -> tuple[tuple[Site, ...], str]:
-    """The last writer of an element, the operation that made the bytes it stored, and what that one read."""
+    """Return the last writer of an element with the producer of the bytes it stored, and the producer's operands."""
     columns = log.columns()
     accesses = accesses_of(log, columns)
     store = last_writer(accesses, identity, byte, nbytes, len(log))

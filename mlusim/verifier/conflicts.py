@@ -1,8 +1,8 @@
-"""Pairs of accesses that share bytes, of which one writes, and that nothing orders.
+"""Pairs of accesses to common bytes, at least one a write, that nothing orders.
 
-Within a task a window does it: an operation meets those that were issued before it was known to be complete, on other
-lanes. Between tasks it is segments between barriers and, where none are, the parts of a tensor that more than one
-task touches. Both are pruned by what later syncs have ordered, before any bytes are compared.
+Within a task, an operation can conflict with those issued on other lanes before it is known to be complete: a window of
+the program order. Between tasks, barriers delimit segments; where there are none, only the parts of a tensor that
+several tasks access are compared. Pairs ordered by later syncs are pruned before any bytes are compared.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, LANES, in_order
 from mlusim.verifier.order import Order
 from mlusim.verifier.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier_first, in_batches, touching
 
-# Pairs for each access up to which the windows of a task are looked through pair by pair.
-_WINDOWS = 16
-# Accesses of tasks that are looked at together, at least.
-_ROWS_AT_ONCE = 1 << 18
+# Windows are compared pair by pair up to this many pairs per access; beyond that, by kind of access.
+_MAX_PAIRS_PER_ACCESS = 16
+# Smallest batch of accesses, in whole tasks.
+_BATCH_ROWS = 1 << 18
 _SHARED_MEMORIES = ("gdram", "sram")
 
 
 class Space:
-    """The identity of bytes: for each allocation its space and the address of its first byte there.
+    """The identity of bytes: for each allocation its address space, and the address of its first byte in it.
 
-    An allocation of GDRAM or SRAM is a space of its own. Within a task NRAM, WRAM and LDRAM are one each, because a
-    scope gives addresses back while a copy may still use them.
+    An allocation in GDRAM or SRAM is an address space by itself. NRAM, WRAM and LDRAM are one space each per task,
+    because
+    a scope frees addresses while a copy may still use them.
     """
 
     def __init__(self, log: Log) -> None:
@@ -47,47 +48,47 @@ class Space:
 
 
 def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
-    """Unordered conflicting pairs of rows of `accesses` of one task each, the earlier first.
+    """Yield unordered conflicting pairs of rows of `accesses` within a task, the earlier first.
 
-    Of the pairs of an operation with equal ones, at least the first.
+    Of pairs that differ only in repetition, at least the first is included.
     """
-    # Nothing is written to an input.
+    # Inputs are never written.
     writable = np.flatnonzero(~space.read_only[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
-    writable = writable[np.argsort(order.place[accesses.record[writable]], kind="stable")]
+    writable = writable[np.argsort(order.position[accesses.record[writable]], kind="stable")]
     if not len(writable):
         return
-    # Places are by task: some tasks at a time keep the memory of long logs low.
-    task = order.task[order.place[accesses.record[writable]]]
+    # Positions are sorted by task: processing some tasks at a time bounds memory on long logs.
+    task = order.task[order.position[accesses.record[writable]]]
     ends = [*(np.flatnonzero(task[1:] != task[:-1]) + 1).tolist(), len(writable)]
     begin = 0
     for end in ends:
-        if end - begin >= _ROWS_AT_ONCE or end == len(writable):
+        if end - begin >= _BATCH_ROWS or end == len(writable):
             yield from _within(order, accesses, space, writable[begin:end])
             begin = end
 
 
 def _within(order: Order, accesses: Accesses, space: Space, writable: Integers) -> Iterator[Pairs]:
-    """As `within_tasks`, for all rows of some tasks, in program order."""
+    """`within_tasks` for all rows of some tasks, in program order."""
     some = accesses.where(writable)
-    place = order.place[some.record]
-    lane, done = order.lanes_of(some), order.done[place]
-    mine = np.flatnonzero(np.isin(lane, list(ASYNCHRONOUS_LANES)) & (done > place))
-    if not len(mine):
+    position = order.position[some.record]
+    lane, done = order.lanes_of(some), order.done[position]
+    pending = np.flatnonzero(np.isin(lane, list(ASYNCHRONOUS_LANES)) & (done > position))
+    if not len(pending):
         return
-    # What each meets until it is done: few where syncs are near, all that follows where there are none.
-    first = np.searchsorted(place, place[mine], side="right")
-    last = np.searchsorted(place, done[mine], side="right")
-    found = _by_window(order, some, space, (mine, first, last))
-    if int((last - first).sum()) > _WINDOWS * len(some) + FEW_PAIRS:
-        found = _by_kind(order, some, space)
-    for a, b in found:
+    # Each window ends where the access completes: few accesses if syncs are near, all later ones if there are none.
+    first = np.searchsorted(position, position[pending], side="right")
+    last = np.searchsorted(position, done[pending], side="right")
+    pairs = _by_window(order, some, space, (pending, first, last))
+    if int((last - first).sum()) > _MAX_PAIRS_PER_ACCESS * len(some) + FEW_PAIRS:
+        pairs = _by_kind(order, some, space)
+    for a, b in pairs:
         yield writable[a], writable[b]
 
 
 def _by_window(
     order: Order, some: Accesses, space: Space, windows: tuple[Integers, Integers, Integers]
 ) -> Iterator[Pairs]:
-    """As `within_tasks`, for rows in program order: each row of `windows` with all of its window [first, last)."""
+    """`within_tasks` for rows in program order: pair each row of `windows` with all of its window [first, last)."""
     rows, first, last = windows
     lane = order.lanes_of(some)
     unordered = np.array([[not in_order(one, other) for other in range(len(LANES))] for one in range(len(LANES))])
@@ -103,49 +104,51 @@ def _by_window(
 
 
 def _by_kind(order: Order, some: Accesses, space: Space) -> Iterator[Pairs]:
-    """As `within_tasks`, for rows in program order: each row with the first of equal ones behind it."""
-    place = order.place[some.record]
-    lane, done = order.lanes_of(some), order.done[place]
-    line = order.line[place]
-    first, kind, times = alike(order.task[place], lane, line, some.alloc, some.offset, some.geometry, some.write)
+    """`within_tasks` for rows in program order: pair each row with the first of each kind of later access."""
+    position = order.position[some.record]
+    lane, done = order.lanes_of(some), order.done[position]
+    line = order.line[position]
+    first, kind, times = alike(order.task[position], lane, line, some.alloc, some.offset, some.geometry, some.write)
     by_kind = np.argsort(kind, kind="stable")
     ends = np.cumsum(times)
     rows_of = [by_kind[end - count : end] for end, count in zip(ends.tolist(), times.tolist(), strict=True)]
-    begins = place[[rows[0] for rows in rows_of]]
-    last_place = place[[rows[-1] for rows in rows_of]]
+    begins = position[[rows[0] for rows in rows_of]]
+    last_position = position[[rows[-1] for rows in rows_of]]
     last_done = np.maximum.reduceat(done[by_kind], ends - times)
-    for one, other in _overlapping(order.task[place][first], some.where(first), space, (begins, last_place, last_done)):
-        for mine, theirs in ((one, other), (other, one)):
-            apart = lane[first[mine]], lane[first[theirs]]
-            if apart[0] not in ASYNCHRONOUS_LANES or in_order(int(apart[0]), int(apart[1])):
+    for one, other in _overlapping(
+        order.task[position][first], some.where(first), space, (begins, last_position, last_done)
+    ):
+        for earlier, later in ((one, other), (other, one)):
+            lanes = lane[first[earlier]], lane[first[later]]
+            if lanes[0] not in ASYNCHRONOUS_LANES or in_order(int(lanes[0]), int(lanes[1])):
                 continue
-            a, b = rows_of[mine], rows_of[theirs]
-            following = np.searchsorted(place[b], place[a], side="right")
-            met = np.flatnonzero(following < len(b))
-            met = met[place[b[following[met]]] <= done[a[met]]]
-            if len(met):
-                yield a[met], b[following[met]]
+            a, b = rows_of[earlier], rows_of[later]
+            following = np.searchsorted(position[b], position[a], side="right")
+            valid = np.flatnonzero(following < len(b))
+            valid = valid[position[b[following[valid]]] <= done[a[valid]]]
+            if len(valid):
+                yield a[valid], b[following[valid]]
 
 
 def _overlapping(
     task: Integers, kinds: Accesses, space: Space, when: tuple[Integers, Integers, Integers]
 ) -> Iterator[tuple[int, int]]:
-    """Pairs of kinds of accesses of one task that share bytes, one of them a write, and whose times meet.
+    """Yield pairs of kinds of accesses of one task that share bytes, at least one a write, and overlap in time.
 
     Args:
         task: by kind, its task.
-        kinds: an access of each.
-        space: where bytes are the same.
-        when: by kind the first and the last place, and the last place at which one of them is done.
+        kinds: one access of each kind.
+        space: the identity of bytes.
+        when: by kind, the first and the last position, and the last position at which one of them completes.
     """
     number, address = space.number[kinds.alloc], space.address[kinds.alloc]
-    # All memories of all tasks behind each other.
+    # Lay out all memories of all tasks one after another in a single address space.
     _, memory, _ = alike(task, number)
     low, high = kinds.low + address, kinds.high + address
     length = int(high.max()) + 1
     low, high = low + memory * length, high + memory * length
     begin, last, done = when
-    # By address or by time, whatever gives fewer pairs to look at.
+    # Sort by address or by time, whichever leaves fewer pairs to compare.
     by_low = np.argsort(low, kind="stable")
     in_space = np.searchsorted(low[by_low], high[by_low], side="left") - np.arange(1, len(low) + 1)
     by_begin = np.argsort(begin, kind="stable")
@@ -164,7 +167,7 @@ def _overlapping(
 
 
 def between_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
-    """Unordered conflicting pairs of rows of `accesses` of two tasks each."""
+    """Yield unordered conflicting pairs of rows of `accesses` in different tasks."""
     candidates = np.flatnonzero(space.shared[accesses.alloc] & ~space.read_only[accesses.alloc])
     if not len(candidates):
         return
@@ -173,20 +176,20 @@ def between_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pa
     alloc = accesses.alloc[candidates]
     for rows in np.split(candidates, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1):
         if accesses.write[rows].any():
-            task = order.task[order.place[accesses.record[rows]]]
+            task = order.task[order.position[accesses.record[rows]]]
             if (task != task[0]).any():
                 yield from _in_allocation(order, accesses, np.sort(rows))
 
 
 def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator[Pairs]:
-    place = order.place[accesses.record[rows]]
-    task, segment = order.task[place], order.segment[place]
-    # What a source line of a task does between two barriers with the same bytes is one access here.
-    line = order.line[place]
+    position = order.position[accesses.record[rows]]
+    task, segment = order.task[position], order.segment[position]
+    # Repeated accesses by a source line of a task to the same bytes between two barriers count as one.
+    line = order.line[position]
     same = [task, segment, line, accesses.offset[rows], accesses.geometry[rows], accesses.write[rows]]
     if order.log.joined:
-        # A shared copy orders those behind a call of it, and not those before.
-        same.append(order.shared_calls[place])
+        # A shared copy orders the accesses after a call of it, not those before.
+        same.append(order.shared_calls[position])
     first, _, _ = alike(*same)
     rows, task, segment = rows[first], task[first], segment[first]
     group = order.group[task]
@@ -204,7 +207,7 @@ def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator
 def _across_groups(
     order: Order, accesses: Accesses, rows: Integers, task: Integers, group: Integers
 ) -> Iterator[Pairs]:
-    """Pairs of tasks that never meet at a barrier: in the parts that more than one group touches."""
+    """Yield pairs of tasks that never meet at a barrier, in the cells that more than one group accesses."""
     if (group == group[0]).all():
         return
     some = accesses.where(rows)
@@ -215,14 +218,14 @@ def _across_groups(
     if not several.any():
         return
     contested = cells.mixed(group, several & (cells.count(some.write) > 0))
-    kept = np.flatnonzero(cells.touching(contested))
-    kept = kept[np.argsort(some.low[kept], kind="stable")]
-    if not len(kept):
+    selected = np.flatnonzero(cells.touching(contested))
+    selected = selected[np.argsort(some.low[selected], kind="stable")]
+    if not len(selected):
         return
-    low, high = some.low[kept], some.high[kept]
+    low, high = some.low[selected], some.high[selected]
     last = np.searchsorted(low, high, side="left")
-    for one, index in chunks(np.arange(1, len(kept) + 1), last):
-        a, b = kept[one], kept[index]
+    for one, index in chunks(np.arange(1, len(selected) + 1), last):
+        a, b = selected[one], selected[index]
         meet = (group[a] != group[b]) & (some.write[a] | some.write[b])
         launch, other = order.launch[task[a]], order.launch[task[b]]
         meet &= (launch == other) | ~order.launches_in_order[launch, other]
@@ -234,7 +237,7 @@ def _across_groups(
 def _within_group(
     order: Order, accesses: Accesses, rows: Integers, task: Integers, segment: Integers
 ) -> Iterator[Pairs]:
-    """Pairs of tasks that meet at barriers: those of segments that no barrier orders."""
+    """Yield pairs of tasks that meet at barriers, in segments that no barrier orders."""
     some = accesses.where(rows)
     tasks = np.unique(task).tolist()
     of_task = {one: np.flatnonzero(task == one) for one in tasks}
@@ -243,7 +246,7 @@ def _within_group(
         for other in tasks[position + 1 :]:
             theirs = of_task[other]
             theirs = theirs[np.argsort(segment[theirs], kind="stable")]
-            # Segments of the other that are over before mine begin, and the first one that begins when mine is over.
+            # Segments of the other task that end before mine begins, and the first that begins after mine ends.
             over = order.clock_of(one, other)[segment[mine]]
             begins = np.searchsorted(order.clock_of(other, one), segment[mine], side="right")
             first = np.searchsorted(segment[theirs], over, side="left")

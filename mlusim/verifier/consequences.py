@@ -1,4 +1,4 @@
-"""What follows from one fault: findings that go under the one that names it."""
+"""Findings that follow from another: they are folded into the finding of the cause."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from mlusim.verifier.findings import Finding
 from mlusim.verifier.order import BY_OFFSETS
 
 _CAUSES = ("race", "release", "task-race")
-# What a value that was never there may do to the run.
+# A wrong value may stop the run or change its control flow.
 _BAD_VALUES = ("race", "task-race", "uninitialised")
 
 
 def fold_consequences(found: Iterable[Finding]) -> list[Finding]:
-    """Put what one fault explains under the finding that names it.
+    """Fold consequences into the finding of their cause.
 
-    Whether the one fault is the reason shows when it is mended. Without a cause, findings stay.
+    Fixing the cause shows whether the consequence had another reason, too. Findings without a cause stay as they are.
     """
     findings = list(found)
     number = 0
@@ -39,7 +39,7 @@ def _nothing(cause: Finding, consequence: Finding) -> bool:
 
 
 def _stop(cause: Finding, stop: Finding) -> bool:
-    """Whether a bad value reaches scalar code or an address of the task that an error ended."""
+    """Return whether a bad value reaches scalar code or an address of the task that the error ended."""
     if cause.kind not in _BAD_VALUES or not cause.sites:
         return False
     reader = cause.sites[-1]
@@ -49,44 +49,44 @@ def _stop(cause: Finding, stop: Finding) -> bool:
 
 
 def _race(cause: Finding, race: Finding) -> bool:
-    """Whether the line that races for a buffer reads bytes of it that nobody has written: it is the wrong part."""
+    """Return whether the racing line also reads uninitialised bytes of the buffer: it accesses the wrong part."""
     if cause.kind != "uninitialised" or cause.fields["buffer"] != race.fields["buffer"]:
         return False
     return _lines(replace(cause, sites=cause.sites[:1])) <= _lines(race)
 
 
 def _task_race(cause: Finding, race: Finding) -> bool:
-    """Whether tasks of these clusters wait for a barrier: then some are at another barrier than the others."""
+    """Return whether tasks of these clusters hang at a barrier: then tasks are at different barriers."""
     if cause.kind == "hang":
         return {site.cluster for site in cause.sites}.issuperset(site.cluster for site in race.sites)
     return _race(cause, race)
 
 
 def _wrong_value(cause: Finding, wrong: Finding) -> bool:
-    """Wrong values go under the first missing sync."""
+    """Fold wrong values into the first missing sync."""
     del wrong
     return cause.kind in _CAUSES
 
 
 def _uninitialised(cause: Finding, read: Finding) -> bool:
-    """Whether bytes that are read belong to an output of which a part is never written."""
+    """Return whether the bytes read belong to an output of which a part is never written."""
     return cause.kind == "never-written" and cause.fields["tensor"] == read.fields["buffer"]
 
 
 def _never_written(cause: Finding, gap: Finding) -> bool:
-    """Whether the same operations write as many bytes twice instead."""
+    """Return whether the same operations write equally many bytes twice instead."""
     if cause.kind != "written-again" or cause.fields["tensor"] != gap.fields["tensor"]:
         return False
     return cause.nbytes == gap.nbytes and _lines(cause) == _lines(gap)
 
 
 def _written_again(cause: Finding, again: Finding) -> bool:
-    """Whether the same lines race."""
+    """Return whether the same lines race."""
     races = (cause, *cause.folded) if cause.kind == "task-race" else ()
     return any(_lines(one) == _lines(again) for one in races)
 
 
-# By kind of a consequence: whether a cause explains it.
+# By kind of consequence, a predicate that tells whether a cause explains it.
 _EXPLAINS: dict[str, Callable[[Finding, Finding], bool]] = {
     **dict.fromkeys(("access", "allocation", "copy", "operand", "endless"), _stop),
     "race": _race,

@@ -1,4 +1,4 @@
-"""Bytes of an allocation as coordinates of its tensor: `out[2, 0:3, 17, 0:784]`."""
+"""Byte ranges of an allocation as tensor coordinates: `out[2, 0:3, 17, 0:784]`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mlusim.verifier.boxes import Integers
 
 
 def describe(allocation: AllocationRecord, starts: Integers, stops: Integers) -> str:
-    """Runs of bytes of an allocation in its coordinates, and how many bytes they are.
+    """Describe runs of bytes of an allocation in tensor coordinates, with their total size.
 
-    A box is written as a slice; of anything else the slice that encloses it, and that it is a part.
+    A box is written as a slice; anything else as "part of" the enclosing slice.
     """
     nbytes = int((stops - starts).sum())
     itemsize = dtype_of(allocation.dtype).itemsize
@@ -35,10 +35,10 @@ def describe(allocation: AllocationRecord, starts: Integers, stops: Integers) ->
 
 
 def bounding_box(shape: tuple[int, ...], first: Integers, last: Integers) -> tuple[Integers, Integers]:
-    """The box that encloses runs of elements [first, last) of a tensor."""
+    """Return the box that encloses runs of elements [first, last) of a tensor."""
     low = np.array(np.unravel_index(first, shape))
     high = np.array(np.unravel_index(last - 1, shape))
-    # Behind the first axis on which a run's ends differ, it passes through all of an axis.
+    # After the first axis on which the ends of a run differ, the run covers all of each axis.
     differs = np.cumsum(low != high, axis=0) > 0
     wraps = np.concatenate((np.zeros((1, len(first)), bool), differs[:-1]))
     extents = np.array(shape)[:, None]

@@ -1,4 +1,4 @@
-"""The split proof: every byte of an output is written exactly once, by whom, and how often each input byte is read."""
+"""The split proof: every output byte is written exactly once, by the right task; and reads per input byte."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from mlusim.verifier.planned import (
 from mlusim.verifier.same_counts import accesses_from, in_short, join, repeats_of
 from mlusim.verifier.tensor_use import TensorUse, untouched
 
-# What an access in the cells of a tensor stands for.
+# Kinds of accesses in the cells of a tensor.
 _RUN, _TILE, _WINDOW, _REPEAT = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Looks at the tensors of the host in one log.
+    """Checks the coverage of the host tensors in one log.
 
     Attributes:
-        log, accesses, order: of the run.
+        log, accesses, order: the run.
         plan: the split that it should follow, or None.
         rewrites: names of outputs that the kernel may write more than once, or True for all.
-        planned: name of the output that the plan splits, where that is not clear.
+        planned: name of the output that the plan splits, if ambiguous.
     """
 
     log: Log
@@ -54,7 +54,7 @@ class Coverage:
     planned: str = ""
 
     def look(self) -> tuple[list[TensorUse], list[Finding]]:
-        """The use of each tensor, and its findings."""
+        """Return the use of each tensor, and the findings."""
         output, found = planned_output(self.log, self.plan, self.planned)
         uses = []
         for identity, allocation in enumerate(self.log.allocations):
@@ -85,9 +85,9 @@ class Coverage:
         windows = self._windows(identity)
         if not (tiles or len(windows)):
             run = in_short(run, allocation.nbytes)
-        # Atomics accumulate: what they write again is meant.
-        meant = run.where(np.flatnonzero(~self._atomic(run)))
-        repeats, extra = repeats_of(meant)
+        # Atomics accumulate: their repeated writes are intended.
+        repeatable = run.where(np.flatnonzero(~self._atomic(run)))
+        repeats, extra = repeats_of(repeatable)
         joined = join(join(run, parts[1]) if tiles else run, join(windows, repeats))
         kind = np.repeat(
             [_RUN, _TILE, _WINDOW, _REPEAT], [len(run), len(parts[1]) if tiles else 0, len(windows), len(repeats)]
@@ -108,7 +108,7 @@ class Coverage:
             again = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several)
             if len(repeats):
                 again += more
-        # What no launch was given is not for them to write.
+        # Launches are not expected to write parts that were not passed to them.
         wanted = cells.count(kind == _WINDOW) > 0 if len(windows) else np.ones(len(cells), bool)
         use = TensorUse(
             name=allocation.name,
@@ -139,21 +139,21 @@ class Coverage:
         return use, found
 
     def _as_planned(self, run: Accesses, planned: Accesses) -> bool:
-        """Whether the writes are those of the plan's tiles one by one, by cores: then nothing is to be compared."""
+        """Return whether writes and plan tiles correspond one to one, by core: then no comparison is needed."""
         writes = run.where(np.flatnonzero(run.write))
-        task = self.order.task[self.order.place[writes.record]]
+        task = self.order.task[self.order.position[writes.record]]
         if np.array([record.is_memory_core for record in self.log.tasks], bool)[task].any():
             return False
         task_ids = np.array([record.task_id for record in self.log.tasks], np.int64)[task]
         return same_tiles(writes, task_ids, planned, planned.record)
 
     def _atomic(self, run: Accesses) -> Flags:
-        """A mask of the accesses by atomics."""
+        """Return a mask of the accesses by atomics."""
         atomic = np.array([name in ATOMIC_NAMES for name in self.log.ops], bool)
-        return np.asarray(atomic[self.order.op[self.order.place[run.record]]], bool)
+        return np.asarray(atomic[self.order.op[self.order.position[run.record]]], bool)
 
     def _windows(self, identity: int) -> Accesses:
-        """The parts of a tensor that launches were given, where none was given all of it."""
+        """Return the parts of a tensor that were passed to launches, unless all of it was passed."""
         geometries, offsets = [], []
         windows = self.log.windows.get(identity, set())
         nbytes = self.log.allocations[identity].nbytes
@@ -168,10 +168,10 @@ class Coverage:
         return accesses_from(identity, np.array(offsets, np.int64), geometries)
 
     def _most_in_a_launch(self, cells: Cells, joined: Accesses, is_run: Flags, writes: Integers) -> Integers:
-        """By cell, the most writes of any one launch: later launches may use a tensor again."""
+        """By cell, return the largest number of writes in one launch: later launches may reuse a tensor."""
         chosen = np.flatnonzero(is_run & joined.write)
         launch = np.full(len(joined), NONE, np.int64)
-        launch[chosen] = self.order.launch[self.order.task[self.order.place[joined.record[chosen]]]]
+        launch[chosen] = self.order.launch[self.order.task[self.order.position[joined.record[chosen]]]]
         launches = np.unique(launch[chosen]).tolist()
         if len(launches) < 2 or writes.max() < 2:  # noqa: PLR2004
             return writes
@@ -182,7 +182,7 @@ class Coverage:
 
     def _site(self, row: int, role: str, plan: Plan | None, byte: int) -> Site:
         record = int(self.accesses.record[row])
-        site = site_of(self.log, record, role, LANES[int(self.order.lane[self.order.place[record]])])
+        site = site_of(self.log, record, role, LANES[int(self.order.lane[self.order.position[record]])])
         return replace(site, tile=tile_text(plan, byte))
 
     def _never(
@@ -193,7 +193,7 @@ class Coverage:
         written = some[self.accesses.write[some]]
         sites: tuple[Site, ...] = ()
         if len(written):
-            # Whoever wrote what lies just before the gap, or else just behind it.
+            # Report the operation that wrote closest to the gap.
             behind = self.accesses.high[written] - int(starts[0])
             nearest = int(np.argmin(np.abs(behind)))
             sites = (self._site(int(written[nearest]), "nearby", plan, int(self.accesses.low[written[nearest]])),)
@@ -246,7 +246,7 @@ class Coverage:
     ) -> list[Finding]:
         task = joined.record.copy()
         is_run = kind == _RUN
-        task[is_run] = self.order.task[self.order.place[joined.record[is_run]]]
+        task[is_run] = self.order.task[self.order.position[joined.record[is_run]]]
         writes = is_run & joined.write
         bad, wanted, actual = misplaced(cells, self.log, task, kind == _TILE, writes)
         if not bad.any():
@@ -272,7 +272,7 @@ class Coverage:
 
 
 def _use_of_input(allocation: AllocationRecord, run: Accesses, *, known: bool) -> TensorUse:
-    """The use of a tensor that no kernel may write: only how often each byte was read."""
+    """Return the use of a tensor that no kernel may write: only its reads are counted."""
     run = in_short(run, allocation.nbytes)
     cells = Cells(run, allocation.nbytes)
     reads = cells.count(~run.write)

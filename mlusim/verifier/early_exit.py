@@ -1,4 +1,4 @@
-"""Runs that ended early: hangs, with the tasks that wait and those that returned, and errors of a kernel."""
+"""Findings of runs that ended early: hangs, and errors raised in a kernel."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _NAMED_TASKS = 12
 
 
 def stop_finding(error: BaseException, log: Log, order: Order) -> Finding:
-    """The finding of an error that ended a run."""
+    """Return the finding for an error that ended a run."""
     if isinstance(error, HangError):
-        found = _hang(log, order)
-        if found is not None:
-            return found
+        finding = _hang(log, order)
+        if finding is not None:
+            return finding
         return Finding(kind="hang", title=error.message)
     text = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
     kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "stopped")
@@ -70,17 +70,17 @@ def stop_finding(error: BaseException, log: Log, order: Order) -> Finding:
 
 
 def find_swallowed(log: Log) -> list[Finding]:
-    """Errors that kernels caught, those of one line once."""
+    """Return a finding per source line at which kernels caught errors."""
     times: dict[str, int] = {}
     first: dict[str, tuple[str, str]] = {}
     for message, where in log.swallowed:
         line = _line_of(where) or where
         times[line] = times.get(line, 0) + 1
         first.setdefault(line, (message, where))
-    found = []
+    findings = []
     for line, (message, where) in first.items():
         at = _file_and_line(line, log)
-        found.append(
+        findings.append(
             Finding(
                 kind="swallowed",
                 title=f"the kernel caught an error and went on: {message}",
@@ -91,7 +91,7 @@ def find_swallowed(log: Log) -> list[Finding]:
                 fields=_as_fields(at),
             )
         )
-    return found
+    return findings
 
 
 def _with_source(place: str, source: str) -> str:
@@ -99,13 +99,13 @@ def _with_source(place: str, source: str) -> str:
 
 
 def _line_of(where: str) -> str:
-    """`kernel.py:41` of a place."""
-    found = _LINE.search(where)
-    return found[0] if found else ""
+    """Extract `kernel.py:41` from a location."""
+    match = _LINE.search(where)
+    return match[0] if match else ""
 
 
 def _file_and_line(line: str, log: Log | None = None, traceback: TracebackType | None = None) -> tuple[str, int]:
-    """File and number of a line `kernel.py:41`, by the files that a traceback or a log names; ("", 0) where none is."""
+    """Resolve `kernel.py:41` to a file and line number by the files in a traceback or a log; ("", 0) if unknown."""
     name, _, number = line.partition(":")
     files = []
     while traceback is not None:
@@ -118,18 +118,18 @@ def _file_and_line(line: str, log: Log | None = None, traceback: TracebackType |
 
 
 def _source_line(at: tuple[str, int]) -> str:
-    """The text of a line; empty where it cannot be read."""
+    """Return the text of a line; empty if it cannot be read."""
     return linecache.getline(*at).strip()
 
 
 def _as_fields(at: tuple[str, int]) -> dict[str, str | int]:
-    """`file` and `line` of a finding, as its sites have them; nothing where the line is not known."""
+    """Return `file` and `line` as fields of a finding, as in its sites; empty if the line is unknown."""
     file, line = at
     return {"file": file, "line": line} if line else {}
 
 
 def _hang(log: Log, order: Order) -> Finding | None:
-    """The tasks that wait at each barrier, and those counted by it that have returned."""
+    """Return the finding for a hang: the tasks waiting at each barrier, and participants that have returned."""
     open_tasks = [task for task, record in enumerate(log.tasks) if record.end_ps < 0]
     last = order.first[np.array(open_tasks, np.int64) + 1] - 1
     waiting = last[order.is_barrier[last]] if len(log) else last
@@ -176,7 +176,7 @@ def _hang(log: Log, order: Order) -> Finding | None:
 
 
 def _names(log: Log, tasks: list[int]) -> str:
-    """`tasks 0, 1, 2 and the memory core of cluster 0`."""
+    """Format tasks as `tasks 0, 1, 2 and the memory core of cluster 0`."""
     cores = [str(log.tasks[task].task_id) for task in tasks if not log.tasks[task].is_memory_core]
     memory = [str(log.tasks[task].cluster) for task in tasks if log.tasks[task].is_memory_core]
     parts = []
@@ -189,7 +189,7 @@ def _names(log: Log, tasks: list[int]) -> str:
 
 
 def _source(traceback: TracebackType | None) -> str:
-    """The kernel's own line, as it is written."""
+    """Return the source text of the innermost kernel line in a traceback."""
     text = ""
     while traceback is not None:
         file = Path(traceback.tb_frame.f_code.co_filename)

@@ -1,4 +1,4 @@
-"""`Finding`: what happened, where, the numbers, the rule and the remedy, as text and as JSON."""
+"""`Finding`: what happened, where, the numbers, the rule and the remedy; as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mlusim.units import format_ns, group_digits
 
 ERROR, HINT = "error", "hint"
 
-# What each kind is, in the order in which a report tells them: causes before what comes of them.
+# Descriptions of the kinds, in report order: causes before consequences.
 KINDS = {
     "hang": "tasks wait for what never comes",
     "endless": "a task does not end",
@@ -49,14 +49,14 @@ class Site:
     """One operation of a finding.
 
     Attributes:
-        role: what it has to do with it: `writes`, `reads`, `issued first, writes`.
+        role: its part in the finding: `writes`, `reads`, `issued first, writes`.
         operation: its name.
-        file, line, function: the kernel's own line; 0 where it is not known.
-        task: who, as `task 3`, or `memory core`; -1 the host.
-        cluster, core, pipe: where.
-        start_ps, end_ps: when it ran, in simulated time; -1 where it did not end.
+        file, line, function: the kernel's source line; line 0 if unknown.
+        task: `task 3` or `memory core`.
+        cluster, core, pipe: where it ran.
+        start_ps, end_ps: simulated time; end -1 if it did not complete.
         record: its record in the log.
-        tile: the tile of the plan, where there is one.
+        tile: the tile of the plan, if any.
     """
 
     role: str
@@ -75,7 +75,7 @@ class Site:
 
     @property
     def source(self) -> str:
-        """The source line, stripped; empty where it cannot be read."""
+        """The source line, stripped; empty if it cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
     @property
@@ -85,11 +85,11 @@ class Site:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether its line is one of a compiled kernel."""
+        """Whether the line belongs to a compiled kernel."""
         return not self.file.startswith("<") and Path(self.file).suffix not in ("", ".py")
 
     def call(self, name: str) -> str:
-        """A call that waits, in the kernel's language: `await core.sync_io()` in Python, `__sync_io()` in BANG C."""
+        """Format a blocking call in the kernel's language: `await core.sync_io()` or, in BANG C, `__sync_io()`."""
         return f"`__{name}`" if self.is_compiled else f"`await core.{name}`"
 
     @property
@@ -107,20 +107,20 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, or worth a hint.
+    """One error or hint.
 
     Attributes:
         kind: a key of `KINDS`.
         title: one line: what happened, to which bytes.
-        place: who and when, of an error that ended the run.
-        where: the bytes, in coordinates of the tensor.
-        nbytes: how many they are.
-        sites: the operations, the first one first.
-        rule: what the hardware says.
-        remedy: what to do; a line for each way.
-        times: how often it happened; the sites are of the first time.
-        fields: further numbers, for machines.
-        folded: what else shows because of the same fault, and goes with it.
+        place: task and time of an error that ended the run.
+        where: the bytes, in tensor coordinates.
+        nbytes: number of bytes concerned.
+        sites: the operations concerned, the first one first.
+        rule: the rule of the hardware.
+        remedy: suggested fixes, one per line.
+        times: number of occurrences; the sites are those of the first.
+        fields: further data for machine readers.
+        folded: consequences of the same fault.
     """
 
     kind: str
@@ -137,11 +137,11 @@ class Finding:
 
     @property
     def severity(self) -> str:
-        """`error`, or `hint` for what is no fault."""
+        """`error`, or `hint` if nothing is wrong."""
         return HINT if self.kind in HINTS else ERROR
 
     def text(self, *, colour: bool = False) -> str:
-        """For a person; `colour` for a terminal."""
+        """Format for the terminal; `colour` adds ANSI codes."""
 
         def paint(code: str, text: str) -> str:
             return f"{code}{text}{_END}" if colour else text
@@ -169,7 +169,7 @@ class Finding:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """For a machine: JSON types only."""
+        """Return the finding as JSON types."""
         return {
             "kind": self.kind,
             "severity": self.severity,
@@ -187,7 +187,7 @@ class Finding:
 
 
 def site_of(log: Log, record: int, role: str, lane: str = "", tile: str = "") -> Site:
-    """The operation of a record, as a site."""
+    """Return the operation of a record as a site."""
     values = log.records.values(record)
     task = log.tasks[values["task"]]
     file, line, function = log.lines[values["line"]]

@@ -1,9 +1,9 @@
-"""The flow of unwritten bytes: it counts where they reach an output, a register or an address.
+"""The flow of uninitialised bytes: a read of them counts if they reach an output, a register or an address.
 
-Vector code often computes on a rounded-up length and stores only what it means: then the lanes beyond read whatever is
-in the buffer, and nobody sees it. So each byte read too early gets a mark; copies and instructions pass marks on,
-element by element where they work so, from any to all where not (reductions, pools); writes without a mark take it off.
-Only the operations that touch marked buffers are examined, in the order of the log.
+Vector code often computes on a rounded-up length and stores only the valid part: the extra lanes read whatever is in
+the buffer, to no effect. Therefore each uninitialised byte that is read gets a mark; copies and instructions propagate
+marks, element by element if they work elementwise, else from any input to all outputs (reductions, pools); writes of
+unmarked data clear them. Only operations that access marked buffers are examined, in log order.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from mlusim.verifier.planned import is_output
 Marks = np.ndarray[Any, np.dtype[np.int32]]
 
 _NOT_ELEMENTWISE = frozenset({"reduce_sum"})
-# Operations that are remembered to change nothing: loops repeat few.
-_MOST_IDLE = 1 << 16
+# Calls cached because they change no marks; loops repeat few distinct calls.
+_MAX_NO_OPS = 1 << 16
 _OPERAND_COLUMNS = tuple((f"{side}_alloc", f"{side}_offset", f"{side}_box") for side in ("dst", "a", "b"))
 
 
 @dataclass(frozen=True, slots=True)
 class Unwritten:
-    """A read of bytes that nobody has written: record, allocation, and which bytes of it."""
+    """A read of uninitialised bytes: record, allocation, and byte ranges in it."""
 
     record: int
     alloc: int
@@ -43,7 +43,7 @@ class Unwritten:
 
 
 def elementwise(name: str) -> bool:
-    """Whether element i of an instruction's result depends on elements i of its sources alone."""
+    """Return whether element i of an instruction's result depends on element i of its sources alone."""
     instruction = INSTRUCTIONS.get(name)
     if instruction is None:
         return False
@@ -52,12 +52,12 @@ def elementwise(name: str) -> bool:
 
 
 def is_copy(name: str, pipe: int) -> bool:
-    """Whether an operation moves bytes in order: by a DMA pipe, or within NRAM by the vector pipe."""
+    """Return whether an operation moves bytes in order: on a DMA pipe, or within NRAM on the vector pipe."""
     return pipe in (IO, MOVE) or name in ("memcpy", STREAM_MOVE)
 
 
 def _by_channel(name: str, source: Marks, box: Box) -> bool:
-    """Whether an instruction is a pool whose result has the channels (the last axis) of its one marked source."""
+    """Return whether an instruction is a pool that keeps the channels (the last axis) of its one marked source."""
     instruction = INSTRUCTIONS.get(name)
     if instruction is None or instruction.group != "Pools" or not source.ndim:
         return False
@@ -68,8 +68,8 @@ class Flow:
     """The marks of one log.
 
     Args:
-        log, columns, accesses: of the run.
-        reads: the reads of unwritten bytes; their numbers are the marks.
+        log, columns, accesses: the run.
+        reads: the reads of uninitialised bytes; a mark is the index of its read plus one.
     """
 
     def __init__(self, log: Log, columns: dict[str, Integers], accesses: Accesses, reads: list[Unwritten]) -> None:
@@ -81,22 +81,22 @@ class Flow:
         by_alloc = np.argsort(accesses.alloc, kind="stable")
         self._records = accesses.record[by_alloc]
         self._first = np.searchsorted(accesses.alloc[by_alloc], np.arange(len(log.allocations) + 1))
-        # By marked allocation, the records that touch it from here on.
+        # By marked allocation, the remaining records that access it.
         self._ahead: dict[int, Iterator[int]] = {}
         self._queue: list[tuple[int, int]] = []
-        # Memory views give Python's integers, one at a time, for a tenth of what arrays take.
+        # Memory views return Python integers, one at a time, at a tenth of the cost of array elements.
         self._operands = tuple(columns[name].data for operand in _OPERAND_COLUMNS for name in operand)
         self._names = columns["op"].data
         self._pipes = columns["pipe"].data
-        # By allocation, how often its marks have changed; by operation, these numbers when it last changed nothing.
+        # By allocation, how often its marks have changed; by call, these counts when it last changed nothing.
         self._changes: dict[int, int] = {}
-        self._idle: dict[tuple[int, ...], tuple[int, ...]] = {}
-        # By read, the operation in which its bytes first reach what counts.
+        self._no_ops: dict[tuple[int, ...], tuple[int, ...]] = {}
+        # By read, the operation through which its bytes first have an effect.
         self.reached: dict[int, int] = {}
         self._stored: dict[tuple[int, int], int] = {}
 
     def follow(self) -> dict[int, int]:
-        """By read (its number), the record that carries its bytes to where they count; reads without harm are not."""
+        """By index of the read, return the record through which its bytes have an effect; omits harmless reads."""
         seeds: dict[int, list[int]] = {}
         for number, read in enumerate(self._reads):
             seeds.setdefault(read.record, []).append(number)
@@ -112,7 +112,7 @@ class Flow:
             done = record
             while waits and waits[0] <= record:
                 waits.pop(0)
-                self._look_at_outputs()
+                self._mark_reached_outputs()
             for number in seeds.get(record, ()):
                 read = self._reads[number]
                 marks = self._marks_of(read.alloc, record)
@@ -120,18 +120,18 @@ class Flow:
                     part = marks[start:stop]
                     part[part == 0] = number + 1
                 self._changes[read.alloc] += 1
-            self._pass_on(record)
-        self._look_at_outputs()
+            self._propagate(record)
+        self._mark_reached_outputs()
         return self.reached
 
     def _host_waits(self) -> list[int]:
-        """Records before which the host may have looked at the outputs."""
+        """Return the records before which the host may have read the outputs."""
         launch = np.array([task.launch for task in self._log.tasks], np.int64)[self._columns["task"]]
         later = [np.flatnonzero(launch >= count) for count in self._log.host_waits]
         return [int(some[0]) for some in later if len(some)]
 
     def _marks_of(self, alloc: int, record: int) -> Marks:
-        """The marks of an allocation; its operations behind `record` are examined from now on."""
+        """Return the marks of an allocation, and schedule its operations after `record`."""
         marks = self._marks.get(alloc)
         if marks is None:
             marks = self._marks[alloc] = np.zeros(self._log.allocations[alloc].nbytes, np.int32)
@@ -146,35 +146,36 @@ class Flow:
         if following is not None:
             heapq.heappush(self._queue, (following, alloc))
 
-    def _look_at_outputs(self) -> None:
+    def _mark_reached_outputs(self) -> None:
         for alloc, marks in self._marks.items():
             if self._outputs[alloc]:
                 for number in np.unique(marks[marks > 0]).tolist():
                     self.reached.setdefault(number - 1, self._stored.get((alloc, number), NONE))
 
-    def _pass_on(self, record: int) -> None:
-        """Pass the marks of one operation on, unless it would change nothing.
+    def _propagate(self, record: int) -> None:
+        """Propagate the marks of one operation, unless it would change nothing.
 
-        Loops do the same thing to the same buffers. What changed nothing changes nothing while the marks of its
-        operands stay as they are.
+        Loops repeat the same calls on the same buffers. A call that changed nothing still changes nothing while the
+        marks of
+        its operands are unchanged.
         """
         if record in self._log.more_operands or record in self._log.addresses:
-            self._operation(record)
+            self._apply(record)
             return
         operands = tuple(column[record] for column in self._operands)
         call = (self._names[record], self._pipes[record], *operands)
         allocs = operands[0:9:3]
         before = tuple(self._changes.get(alloc, 0) for alloc in allocs)
-        if self._idle.get(call) == before:
+        if self._no_ops.get(call) == before:
             return
-        self._operation(record)
+        self._apply(record)
         if tuple(self._changes.get(alloc, 0) for alloc in allocs) == before:
-            if len(self._idle) == _MOST_IDLE:
-                self._idle.clear()
-            self._idle[call] = before
+            if len(self._no_ops) == _MAX_NO_OPS:
+                self._no_ops.clear()
+            self._no_ops[call] = before
 
-    def _operation(self, record: int) -> None:
-        """Pass the marks of one operation on."""
+    def _apply(self, record: int) -> None:
+        """Propagate the marks of one operation."""
         log = self._log
         name, pipe = log.ops[self._names[record]], self._pipes[record]
         numbers = [column[record] for column in self._operands]
@@ -182,14 +183,14 @@ class Flow:
         sources = [operand for operand in sources if operand[0] != NONE]
         more = log.more_operands.get(record, [])
         if name in BY_ROWS:
-            # Row numbers and masks are read to work addresses out.
+            # Row numbers and masks are read to compute addresses.
             self._count(record, [*sources[1:], *more])
             self._rows(record, dst, sources[0])
             return
         if name in (COLLECT, COLLECT_BINS):
             self._count(record, [*sources[:1], *sources[1:]] if name == COLLECT_BINS else sources[1:])
         if dst[0] == NONE:
-            # To a register: a scalar load, or the sum, maximum or number that an instruction gives the code.
+            # The result goes to a register: a scalar load, a sum, a maximum, or a count returned by an instruction.
             self._count(record, [*sources, *more])
             return
         if name in ATOMIC_NAMES:
@@ -229,13 +230,13 @@ class Flow:
         sources: Iterable[tuple[int, ...]],
         more: Iterable[tuple[int, ...]],
     ) -> None:
-        """The target combines with the operands element by element; what it held goes to the result, if any."""
+        """Combine the marks of target and operands elementwise; the old value's marks go to the result, if fetched."""
         box = self._log.boxes[dst[2]]
         size = int(np.prod(box.shape, dtype=np.int64))
-        held = self._elements(dst)
+        old_marks = self._elements(dst)
         operands = [one for one in map(self._elements, sources) if one is not None]
-        combined = operands if name.endswith("_exch") or held is None else [held, *operands]
-        before = np.zeros(size, np.int32) if held is None else held.reshape(-1).copy()
+        combined = operands if name.endswith("_exch") or old_marks is None else [old_marks, *operands]
+        before = np.zeros(size, np.int32) if old_marks is None else old_marks.reshape(-1).copy()
         result: Any = 0
         if combined:
             result = np.maximum.reduce([one.reshape(-1) for one in combined]).reshape(box.shape)
@@ -244,7 +245,7 @@ class Flow:
             self._assign(record, old, before.reshape(self._log.boxes[old[2]].shape))
 
     def _reshaped(self, source: tuple[int, ...], box: Box) -> Any:
-        """Marks of a copy between element sizes, by element of the destination: those of any of its bytes."""
+        """Return marks of a copy between element sizes, by destination element: the largest mark of its bytes."""
         values = self._bytes(source)
         assert values is not None  # noqa: S101 - it is marked
         flat = values.reshape(-1)
@@ -294,9 +295,9 @@ class Flow:
         return None if marks is None else self._view(operand, marks)
 
     def _elements(self, operand: tuple[int, ...]) -> Any:
-        """Marks of an operand by element; None where its allocation has none."""
-        found = self._bytes(operand)
-        return None if found is None else found.max(axis=-1, initial=0)
+        """Return the marks of an operand by element; None if its allocation has none."""
+        marks = self._bytes(operand)
+        return None if marks is None else marks.max(axis=-1, initial=0)
 
     def _assign(self, record: int, operand: tuple[int, ...], result: Any) -> None:
         marked = bool(np.any(result))
@@ -317,10 +318,10 @@ class Flow:
                     self._stored.setdefault((alloc, number), record)
 
     def _count(self, record: int, operands: Iterable[tuple[int, ...]]) -> None:
-        """Marked bytes that go to registers, addresses or masks count at once."""
+        """Count marks that reach registers, addresses or masks as having an effect."""
         for operand in operands:
-            found = self._elements(operand)
-            if found is not None:
-                for number in np.unique(found).tolist():
+            marks = self._elements(operand)
+            if marks is not None:
+                for number in np.unique(marks).tolist():
                     if number:
                         self.reached.setdefault(number - 1, record)

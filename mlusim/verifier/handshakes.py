@@ -1,13 +1,13 @@
-"""Handshakes: the order between tasks that atomics give where a task looks at what it got back.
+"""Handshakes: the order between tasks established by atomics whose old value a task reads.
 
-A producer stores its data and then counts a flag up by an atomic; a consumer fetches the flag until it has the value
-that it waits for, and then reads the data. Three rules make this an order. Atomics on the same bytes take effect one
-after another. An atomic begins when everything before it in its core is done, but for posted stores. And where scalar
-code reads the old value that an atomic gave back, the task knows which atomics came before.
+A producer stores its data and then increments a flag with an atomic; a consumer fetches the flag until it has the
+expected value, and then reads the data. Three rules make this an order. Atomics on the same bytes take effect one after
+another. An atomic starts when everything before it in its core has completed, except posted stores. Once scalar code
+reads the old value returned by an atomic, the task knows which atomics came before.
 
-The order of the atomics is that of the run, so a task that reads the old value and does not heed it is not seen. Where
-nobody reads it, the atomic orders nothing. Knowledge passes on: through further handshakes, and through barriers before
-the first atomic of a chain and behind the last.
+Atomics are ordered as in the run, so a task that reads the old value but ignores it is not detected. If no task reads
+the old value, the atomic orders nothing. The order is transitive: through further handshakes, and through barriers
+before the first atomic of a chain and after the last.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from mlusim.verifier.boxes import Integers
 from mlusim.verifier.lanes import in_order
 from mlusim.verifier.order import Order
 
-# By task, the place of the last atomic of it that is known to have taken effect.
+# By task, the position of its last atomic that is known to have taken effect.
 Knowledge = dict[int, int]
 
 
 @dataclass(slots=True)
 class _Acquired:
-    """What a task has learned from atomics: from each place on, all that it knows then."""
+    """The knowledge that a task has acquired through atomics: cumulative, from each position on."""
 
-    places: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
     known: list[Knowledge] = field(default_factory=list)
 
-    def before(self, place: int) -> Knowledge:
-        """What is known to operations that begin at a place."""
-        count = bisect_left(self.places, place)
+    def before(self, position: int) -> Knowledge:
+        """Return the knowledge available to operations that start at a position."""
+        count = bisect_left(self.positions, position)
         return self.known[count - 1] if count else {}
 
 
@@ -45,7 +45,7 @@ class Handshakes:
     """The handshakes of one log.
 
     Args:
-        log, columns, accesses, order: of the run.
+        log, columns, accesses, order: the run.
     """
 
     def __init__(self, log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> None:
@@ -61,11 +61,11 @@ class Handshakes:
         self._learn(log, records[np.lexsort((records, columns["end_ps"][records]))], fetching)
 
     def __bool__(self) -> bool:
-        """Whether any task has learned anything."""
+        """Return whether any task has acquired knowledge."""
         return bool(self._acquired)
 
     def orders(self, first: int, second: int) -> bool:
-        """Whether the operation at a place is complete before one of another task begins, by handshakes."""
+        """Return whether handshakes order the operation at `first` before one of another task at `second`."""
         order = self._order
         for task, acquired in self._acquired.items():
             for other, atomic in acquired.before(self._last_known(task, second)).items():
@@ -77,73 +77,73 @@ class Handshakes:
                     return True
         return False
 
-    def _last_known(self, task: int, place: int) -> int:
-        """The first place of a task that is not known to be over when the operation at `place` begins."""
+    def _last_known(self, task: int, position: int) -> int:
+        """Return the first position of a task that may not be complete when the operation at `position` starts."""
         order = self._order
-        mine = int(order.task[place])
+        mine = int(order.task[position])
         if task == mine:
-            return place
+            return position
         if order.group[task] != order.group[mine] or order.launch[task] != order.launch[mine]:
             return NONE
-        over = int(order.clock_of(mine, task)[order.segment[place]])
+        over = int(order.clock_of(mine, task)[order.segment[position]])
         first, last = int(order.first[task]), int(order.first[task + 1])
         return first + int(np.searchsorted(order.segment[first:last], over, side="left"))
 
     def _learn(self, log: Log, atomics: Integers, fetching: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
-        """Follow the atomics in the order in which they took effect."""
+        """Process the atomics in the order in which they took effect."""
         columns, order = self._columns, self._order
-        # By target: what the atomics on it so far have told.
-        told: dict[tuple[int, int, int], Knowledge] = {}
+        # By target, the knowledge carried by the atomics on it so far.
+        known_by_target: dict[tuple[int, int, int], Knowledge] = {}
         waiting: dict[int, list[tuple[int, Knowledge]]] = {}
         for record in atomics.tolist():
-            place = int(order.place[record])
-            task = int(order.task[place])
+            position = int(order.position[record])
+            task = int(order.task[position])
             target = tuple(int(columns[f"dst_{part}"][record]) for part in ("alloc", "offset", "box"))
-            before = told.setdefault(target, {})  # type: ignore[arg-type]
-            # Places of one task rise, and so do those at which it has looked.
-            looks = waiting.setdefault(task, [])
-            while looks and looks[0][0] < place:
-                self._acquire(task, *looks.pop(0))
+            before = known_by_target.setdefault(target, {})  # type: ignore[arg-type]
+            # Positions within a task ascend, and so do those of its acquisitions.
+            acquisitions = waiting.setdefault(task, [])
+            while acquisitions and acquisitions[0][0] < position:
+                self._acquire(task, *acquisitions.pop(0))
             if before and fetching[columns["op"][record]]:
-                look = self._look(log, record, place)
-                if look != NONE:
-                    looks.append((look, dict(before)))
-            _join(before, self._acquired.get(task, _Acquired()).before(place))
-            before[task] = max(before.get(task, NONE), place)
-        for task, looks in waiting.items():
-            for look, known in looks:
-                self._acquire(task, look, known)
+                use = self._first_use(log, record, position)
+                if use != NONE:
+                    acquisitions.append((use, dict(before)))
+            _join(before, self._acquired.get(task, _Acquired()).before(position))
+            before[task] = max(before.get(task, NONE), position)
+        for task, acquisitions in waiting.items():
+            for use, known in acquisitions:
+                self._acquire(task, use, known)
 
-    def _acquire(self, task: int, look: int, known: Knowledge) -> None:
+    def _acquire(self, task: int, use: int, known: Knowledge) -> None:
         acquired = self._acquired.setdefault(task, _Acquired())
         joined = dict(acquired.known[-1]) if acquired.known else {}
         _join(joined, known)
-        acquired.places.append(look)
+        acquired.positions.append(use)
         acquired.known.append(joined)
 
-    def _look(self, log: Log, record: int, place: int) -> int:
-        """The place at which scalar code of its task reads what an atomic gave back; NONE where none does."""
+    def _first_use(self, log: Log, record: int, position: int) -> int:
+        """Return the position at which scalar code of the task reads an atomic's old value; NONE if none does."""
         old = log.more_operands.get(record, [])
         if not old:
-            # Given back to a register.
-            return place
+            # The old value is returned in a register.
+            return position
         accesses, order = self._accesses, self._order
         rows = np.flatnonzero(accesses.alloc == old[0][0])
         written = rows[(accesses.record[rows] == record) & accesses.write[rows]]
         if not len(written):
             return NONE
-        places = order.place[accesses.record[rows]]
-        later = (places > place) & (order.task[places] == order.task[place])
+        positions = order.position[accesses.record[rows]]
+        later = (positions > position) & (order.task[positions] == order.task[position])
         later &= (accesses.low[rows] < accesses.high[written[0]]) & (accesses.high[rows] > accesses.low[written[0]])
         mine = rows[later]
-        for row in mine[np.argsort(order.place[accesses.record[mine]], kind="stable")].tolist():
+        for row in mine[np.argsort(order.position[accesses.record[mine]], kind="stable")].tolist():
             if accesses.write[row]:
                 return NONE
-            if order.lane[order.place[accesses.record[row]]] == SCALAR:
-                return int(order.place[accesses.record[row]])
+            if order.lane[order.position[accesses.record[row]]] == SCALAR:
+                return int(order.position[accesses.record[row]])
         return NONE
 
 
 def _join(one: Knowledge, other: Knowledge) -> None:
-    for task, place in other.items():
-        one[task] = max(one.get(task, NONE), place)
+    for task, position in other.items():
+        one[task] = max(one.get(task, NONE), position)

@@ -1,4 +1,4 @@
-"""Hints: syncs without which the same operations would be ordered, copies that overlap themselves or outlive a task."""
+"""Hints: redundant syncs, copies that overlap themselves, and copies that outlive their task."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from mlusim.verifier.order import Order
 from mlusim.verifier.releases import TRANSFERS, in_flight
 from mlusim.verifier.remedies import LANE_SYNCS
 
-# What a sync is for mostly shows in the first operations of a log.
-_FIRST_LOOK = 2000
+# The purpose of a sync usually shows in the first operations of a log, so these are checked first.
+_FIRST_OPERATIONS = 2000
 
 
 def find_overlapping_copies(log: Log, columns: dict[str, Integers]) -> list[Finding]:
-    """Copies within an allocation that read bytes which they write elsewhere, those of one line as one.
+    """Find copies within an allocation that read bytes which they write elsewhere, one finding per source line.
 
-    What no order makes right never runs (`mlusim.memory.copy.check_apart`); the others rely on ascending order.
+    Copies that no order of bytes makes correct are rejected earlier (`mlusim.memory.copy.check_apart`); the rest rely
+    on
+    ascending order.
     """
     copies = [code for code, name in enumerate(log.ops) if name in ("memcpy", "move")]
     inside = (columns["dst_alloc"] == columns["a_alloc"]) & np.isin(columns["op"], copies)
@@ -39,8 +41,8 @@ def find_overlapping_copies(log: Log, columns: dict[str, Integers]) -> list[Find
     ):
         written, read = geometry_of(log.boxes[dst_box]), geometry_of(log.boxes[a_box])
         if written is not None and read is not None and overlap(written, to, read, origin):
-            known, before = by_line.get(line, (record, 0))
-            by_line[line] = min(known, record), before + times
+            earliest, count = by_line.get(line, (record, 0))
+            by_line[line] = min(earliest, record), count + times
     return [
         Finding(
             kind="overlapping-copy",
@@ -56,20 +58,20 @@ def find_overlapping_copies(log: Log, columns: dict[str, Integers]) -> list[Find
 
 
 def _unawaited(order: Order) -> Integers:
-    """Records of copies that nothing in their task waits for."""
+    """Return the records of copies that nothing in their task waits for."""
     return np.sort(order.record[np.isin(order.lane, TRANSFERS) & ~order.awaited])
 
 
 def find_unawaited(log: Log, order: Order) -> list[Finding]:
-    """Copies that their task never waits for, those of one line as one. ASSUMED: a task ends when they have."""
+    """Find copies that their task never waits for, one finding per line. ASSUMED: a task ends when its copies have."""
     records = _unawaited(order)
-    _, first, counts = np.unique(order.line[order.place[records]], return_index=True, return_counts=True)
-    found = []
+    _, first, counts = np.unique(order.line[order.position[records]], return_index=True, return_counts=True)
+    findings = []
     for record, times in sorted(zip(records[first].tolist(), counts.tolist(), strict=True)):
-        lane = int(order.lane[order.place[record]])
+        lane = int(order.lane[order.position[record]])
         site = site_of(log, record, "copies", LANES[lane])
         sync, pipe = LANE_SYNCS[lane]
-        found.append(
+        findings.append(
             Finding(
                 kind="unawaited",
                 title=f"a task ends while {site.operation} may still run",
@@ -79,21 +81,21 @@ def find_unawaited(log: Log, order: Order) -> list[Finding]:
                 times=times,
             )
         )
-    return found
+    return findings
 
 
 def find_redundant(
     log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, order: Order
 ) -> list[Finding]:
-    """Syncs that order nothing on the paths that ran, given the others. For a log without races.
+    """Find syncs that order nothing on the paths that ran, given the other syncs. Requires a log without races.
 
-    One that waits for the last copies of a task is not redundant.
+    A sync that waits for the last copies of a task is not redundant.
     """
     if {"gather", "scatter"} & set(log.ops):
-        # Their offsets are taken when they are issued, so a sync may order what no pipe shows.
+        # Their offsets are read at issue, so a sync may establish an order that no pipe shows.
         return []
     dropped: list[int] = []
-    found = []
+    findings = []
     unawaited = len(_unawaited(order))
     for lines in _groups_of_lines(columns, order):
         without = Order(log, columns, [*dropped, *lines])
@@ -104,7 +106,7 @@ def find_redundant(
         sites = tuple(
             site_of(log, int(records[columns["line"][records] == line][0]), "waits", "sync") for line in lines
         )
-        found.append(
+        findings.append(
             Finding(
                 kind="redundant-sync",
                 title=f"{sites[0].operation} orders nothing on any path that ran",
@@ -114,18 +116,18 @@ def find_redundant(
                 times=len(records),
             )
         )
-    return found
+    return findings
 
 
 def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[list[int]]:
-    """Source lines of syncs; those that meet in one barrier together, because one of them alone cannot go."""
+    """Yield source lines of syncs; lines that meet in one barrier form a group, as none can be removed alone."""
     is_sync = columns["pipe"] == SYNC
-    # What else has a record on its line waits by itself, and cannot do without.
+    # Exclude lines with other records: those operations block by themselves and cannot be removed.
     others = {int(line) for line in columns["line"][~is_sync]}
     lines = sorted({int(line) for line in columns["line"][is_sync]} - others)
     together: list[set[int]] = []
-    for _, places in order.rounds:
-        met = {int(line) for line in columns["line"][order.record[places]]}
+    for _, positions in order.rounds:
+        met = {int(line) for line in columns["line"][order.record[positions]]}
         joined = [some for some in together if some & met]
         for some in joined:
             together.remove(some)
@@ -138,10 +140,10 @@ def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[lis
 
 
 def _needed(log: Log, columns: dict[str, Integers], accesses: Accesses, space: Space, order: Order) -> bool:
-    """Whether a race, or a release in flight, shows in an order without some syncs."""
+    """Return whether an order without some syncs has a race, or a release of a buffer in flight."""
     early = np.flatnonzero(
-        order.place[accesses.record] - order.first[columns["task"][accesses.record]]
-        < _FIRST_LOOK // max(1, len(log.tasks))
+        order.position[accesses.record] - order.first[columns["task"][accesses.record]]
+        < _FIRST_OPERATIONS // max(1, len(log.tasks))
     )
     for rows in (early, slice(None)):
         some = accesses.where(rows)

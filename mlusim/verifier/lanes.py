@@ -1,4 +1,4 @@
-"""Lanes: what of a log is in order among itself. The pipes of a core, posted stores, and the memory core's engine."""
+"""Lanes: operations that are in order among themselves. One per pipe, posted stores, the memory core's engine."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from mlusim.verifier.boxes import Integers, alike
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
-# The pipes, and two that are none of the core's own.
+# The pipes of a core, and two lanes outside them.
 POSTED, MEMORY_CORE_IO = len(PIPES), len(PIPES) + 1
 LANES = (*PIPES, "posted store", "memory core's io")
-# Lanes whose operations may still run while the task goes on, and the pipes that a sync names to wait for them.
+# Lanes that run asynchronously to the task, and the pipes that a sync must name to wait for them.
 ASYNCHRONOUS_LANES = {
     VECTOR: VECTOR_PIPE,
     TENSOR: TENSOR_PIPE,
@@ -28,12 +28,12 @@ ASYNCHRONOUS_LANES = {
 
 
 def in_order(first: int, second: int) -> bool:
-    """Whether the lanes are one, or both the scalar pipe's."""
+    """Return whether both lanes are the same, or both belong to the scalar pipe."""
     return first == second or {first, second} == {SCALAR, POSTED}
 
 
 def ordering_classes(log: Log, columns: dict[str, Integers]) -> tuple[list[Ordering], Integers]:
-    """The ordering classes of the operations, and by record which of them it has."""
+    """Return the distinct ordering classes, and the class of each record as an index."""
     pipe, detail = columns["pipe"], columns["detail"]
     off_chip = np.array([record.memory in ("gdram", "ldram") for record in log.allocations] + [False])
     writes_off_chip = off_chip[columns["dst_alloc"]]
@@ -56,7 +56,7 @@ def ordering_classes(log: Log, columns: dict[str, Integers]) -> tuple[list[Order
 
 
 def lanes_of(log: Log, columns: dict[str, Integers], posted: Flags) -> Integers:
-    """The lane of each record; `posted` are the stores that are."""
+    """Return the lane of each record; `posted` marks posted stores."""
     lane = np.where(posted, POSTED, columns["pipe"])
     by_memory_core = [DIRECTION_CODES[direction] for direction in Direction if direction.by_memory_core]
     staged = np.isin(columns["direction"], by_memory_core)

@@ -1,4 +1,4 @@
-"""Locks that a task still holds when it ends: nobody can take them any more."""
+"""Locks that a task still holds when it ends: no other task can acquire them any more."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from mlusim.verifier.findings import Finding, site_of
 
 
 def find_locks_left(log: Log, columns: dict[str, Integers]) -> list[Finding]:
-    """Tasks that ended and hold a lock, those of equal source lines as one."""
+    """Find tasks that ended while holding a lock, one finding per source line and lock."""
     if LOCK_NAMES[0] not in log.ops:
         return []
-    takes, gives = (log.ops.index(name) if name in log.ops else -1 for name in LOCK_NAMES)
-    held: dict[tuple[int, int], int] = {}
-    for record in ((columns["op"] == takes) | (columns["op"] == gives)).nonzero()[0].tolist():
+    lock_op, unlock_op = (log.ops.index(name) if name in log.ops else -1 for name in LOCK_NAMES)
+    open_locks: dict[tuple[int, int], int] = {}
+    for record in ((columns["op"] == lock_op) | (columns["op"] == unlock_op)).nonzero()[0].tolist():
         key = int(columns["task"][record]), int(columns["detail"][record]) >> SHIFT
-        if columns["op"][record] == gives:
-            held.pop(key, None)
+        if columns["op"][record] == unlock_op:
+            open_locks.pop(key, None)
         else:
-            held[key] = record
+            open_locks[key] = record
     by_line: dict[tuple[int, int], list[int]] = {}
-    for (task, number), record in held.items():
+    for (task, number), record in open_locks.items():
         if log.tasks[task].end_ps >= 0:
             by_line.setdefault((int(columns["line"][record]), number), []).append(record)
-    found = []
+    findings = []
     for (_, number), records in by_line.items():
-        site = site_of(log, records[0], "takes", "sync")
-        found.append(
+        site = site_of(log, records[0], "lock_op", "sync")
+        findings.append(
             Finding(
                 kind="hang",
                 title=f"{site.task} ends and still holds lock {number}",
                 sites=(site,),
-                rule="a lock is held until its task gives it back; whoever takes it next waits for ever",
+                rule="a lock is open_locks until its task unlock_op it back; whoever lock_op it next waits for ever",
                 remedy=f"{site.call(f'unlock({number})')} on every path behind {site.place}",
                 times=len(records),
             )
         )
-    return found
+    return findings

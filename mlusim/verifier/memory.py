@@ -1,7 +1,7 @@
-"""Uninitialised reads, and allocations that nothing uses or frees.
+"""Uninitialised reads, and allocations that are never used or freed.
 
-On chip and in GDRAM alike, a byte is known when an operation before has written it, or the host. What a fresh buffer
-holds is not its content, whatever it is.
+In GDRAM as on chip, a byte is initialised once an earlier operation or the host has written it. The contents of a fresh
+buffer count as uninitialised, whatever they are.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from mlusim.verifier.order import Order
 from mlusim.verifier.planned import is_output
 
 _NEVER = np.iinfo(np.int64).max
-# Accesses that are compared at once.
-_ROWS_AT_ONCE = 1 << 18
+# Accesses compared per batch.
+_BATCH_ROWS = 1 << 18
 
 
 def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> list[Finding]:
-    """Bytes that nobody wrote and that flow into an output, a register or an address: by the line that reads them.
+    """Find uninitialised bytes that flow into an output, a register or an address, one finding per reading line.
 
-    What lanes read and nobody sees counts for nothing (`mlusim.verifier.flow`).
+    Reads without effect are not reported (`mlusim.verifier.flow`).
     """
     reads = _too_early(accesses, order, _candidates(log, columns, accesses))
     if not reads:
@@ -40,23 +40,23 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
         Unwritten(int(accesses.record[row]), int(accesses.alloc[row]), starts, stops) for row, starts, stops, _ in reads
     ]
     reached = Flow(log, columns, accesses, unwritten).follow()
-    found: dict[tuple[Any, ...], tuple[Finding, int]] = {}
+    findings: dict[tuple[Any, ...], tuple[Finding, int]] = {}
     for number, (row, starts, stops, ever) in enumerate(reads):
         if number not in reached:
             continue
         record = int(accesses.record[row])
         allocation = log.allocations[int(accesses.alloc[row])]
         key_of = (int(columns["line"][record]), allocation.name, allocation.memory)
-        if key_of in found:
-            finding, times = found[key_of]
-            found[key_of] = (finding, times + 1)
+        if key_of in findings:
+            finding, times = findings[key_of]
+            findings[key_of] = (finding, times + 1)
             continue
         ends = [record] if reached[number] in (NONE, record) else [record, reached[number]]
         sites = tuple(
-            site_of(log, one, role, LANES[int(order.lane[order.place[one]])])
+            site_of(log, one, role, LANES[int(order.lane[order.position[one]])])
             for one, role in zip(ends, ("reads", "passes"), strict=False)
         )
-        found[key_of] = (
+        findings[key_of] = (
             Finding(
                 kind="uninitialised",
                 title=f"{sites[0].operation} reads {allocation.name}, part of which nobody has written"
@@ -72,7 +72,7 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
             ),
             1,
         )
-    return [replace(finding, times=times) for finding, times in found.values()]
+    return [replace(finding, times=times) for finding, times in findings.values()]
 
 
 def _writers(site: Site) -> str:
@@ -80,28 +80,28 @@ def _writers(site: Site) -> str:
 
 
 def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses) -> Integers:
-    """Rows of allocations that nobody fills before the run and that are read: of equal ones the first."""
+    """Return accesses to allocations that are read but not initialised before the run; of equal accesses the first."""
     known = np.array([record.read_only for record in log.allocations], bool)
     known[[*log.host_writes, *accesses.unknown]] = True
     some = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
     read = np.zeros(len(log.allocations), bool)
     read[accesses.alloc[some[~accesses.write[some]]]] = True
     some = some[read[accesses.alloc[some]]]
-    # Bytes once written stay so: of equal accesses the first tells. In parts, as long logs fill memory.
-    parts = [some[begin : begin + _ROWS_AT_ONCE] for begin in range(0, len(some), _ROWS_AT_ONCE)]
+    # Bytes stay initialised, so the first of equal accesses decides. In batches, to save memory on long logs.
+    parts = [some[begin : begin + _BATCH_ROWS] for begin in range(0, len(some), _BATCH_ROWS)]
     first = np.concatenate([some[:0], *(_first_of_equal(columns, accesses, part) for part in parts)])
     return np.sort(_first_of_equal(columns, accesses, first))
 
 
 def _first_of_equal(columns: dict[str, Integers], accesses: Accesses, rows: Integers) -> Integers:
-    """Of accesses to the same bytes, reads by one line and writes by any, the first."""
+    """Return the first of all accesses to the same bytes by the same line (reads) or by any line (writes)."""
     line = np.where(accesses.write[rows], NONE, columns["line"][accesses.record[rows]])
     some = (column[rows] for column in (accesses.alloc, accesses.offset, accesses.geometry, accesses.write))
     return rows[alike(*some, line)[0]]
 
 
 def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
-    """Reads before the writes of their bytes: row, these bytes of its allocation, and whether others are known."""
+    """Return reads of uninitialised bytes: row, byte ranges, and whether some of the bytes were initialised."""
     if not len(rows):
         return []
     some = accesses.where(rows)
@@ -111,13 +111,13 @@ def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[i
     alloc = some.alloc[by_alloc]
     result = []
     for mine in np.split(by_alloc, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1) if len(by_alloc) else []:
-        found = _of_allocation(some.where(mine), order)
-        result += [(int(rows[mine[row]]), starts, stops, partly) for row, starts, stops, partly in found]
-    return sorted(result, key=lambda found: found[0])
+        early = _of_allocation(some.where(mine), order)
+        result += [(int(rows[mine[row]]), starts, stops, partly) for row, starts, stops, partly in early]
+    return sorted(result, key=lambda early: early[0])
 
 
 def _not_filled_first(accesses: Accesses) -> Flags:
-    """By allocation, whether its first write is anything but one run of bytes with all that is ever read, before it."""
+    """By allocation, return False if its first write is one run that covers everything read, before any read."""
     count = int(accesses.alloc.max()) + 1
     alloc, write, record = accesses.alloc, accesses.write, accesses.record
     first_write, first_read = np.full(count, _NEVER), np.full(count, _NEVER)
@@ -142,12 +142,12 @@ def _of_allocation(some: Accesses, order: Order) -> list[tuple[int, Integers, In
     for index in late.tolist():
         touched = np.arange(len(cells))[cells.of(index)]
         record = int(some.record[index])
-        # A write that nothing orders against the read is a race, and reported as one: whether it came first is luck.
-        place = int(order.place[record])
+        # If nothing orders the write and the read, it is a race and reported as one: the run's order is accidental.
+        position = int(order.position[record])
         times = earliest[touched]
         bad = (times == _NEVER) | (times == record)
         for first in np.unique(times[(times > record) & ~bad]).tolist():
-            if order.before(place, int(order.place[first])):
+            if order.before(position, int(order.position[first])):
                 bad |= times == first
         if bad.any():
             chosen = np.zeros(len(cells), bool)
@@ -158,14 +158,14 @@ def _of_allocation(some: Accesses, order: Order) -> list[tuple[int, Integers, In
 
 
 def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
-    """Allocations that no task touches that makes them. An output that a launch was given is never written instead."""
+    """Find allocations that are never accessed, except outputs passed to a launch: those count as never written."""
     used = np.zeros(len(log.allocations), bool)
     used[accesses.alloc] = True
     used[list(accesses.unknown)] = True
     names: dict[tuple[str, str, str], list[int]] = {}
     in_use = set()
     for identity, record in enumerate(log.allocations):
-        # An operator without work launches nothing and touches nothing.
+        # An operator without work launches nothing and accesses nothing.
         outputs = is_output(record) and identity in log.windows and identity not in log.host_writes
         if record.nbytes and (record.task != NONE or (log.launches and not outputs)):
             key = (record.name, record.memory, "task" if record.task != NONE else f"host {identity}")
@@ -191,7 +191,7 @@ def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
 
 
 def find_left(log: Log) -> list[Finding]:
-    """Memory of the host that was not given back."""
+    """Find host allocations that were not freed."""
     left = [record for record in log.allocations if record.end_ps < 0 and record.task == NONE]
     if not left:
         return []

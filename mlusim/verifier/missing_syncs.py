@@ -1,8 +1,8 @@
-"""Races that one more sync would mend, as one finding.
+"""Grouping of races that one additional sync would fix into one finding.
 
-A sync stands at a point of the source: before a line, after one, at the end of a loop's body, or in a copy that
-blocks. It mends a race within a task where the task passes the point between the two operations. So races that have a
-point in common are one missing sync, and are reported together.
+A sync has a location in the source: before a line, after a line, at the end of a loop body, or in a copy that blocks.
+It fixes a race within a task if the task passes that location between the two operations. Races with a common location
+are therefore one missing sync, and are reported together.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from mlusim.verifier.findings import Finding, Site
 from mlusim.verifier.order import Order
 from mlusim.verifier.remedies import FULL_SYNC, SYNC_PIPES
 
-# Steps of a task that are examined between the two operations of a race.
-_MOST_STEPS = 10_000
+# Steps of a task examined between the two operations of a race.
+_MAX_STEPS = 10_000
 
 
 class Point(NamedTuple):
-    """Where a sync could stand: `rank` is the order of choice among points that mend equally many races."""
+    """A location for a sync; `rank` decides between locations that fix equally many races."""
 
     rank: int
     kind: str
@@ -36,7 +36,7 @@ class Point(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Two lines of the source between which a barrier would order two tasks, and what else has to be equal."""
+    """The source lines between which a barrier would order two tasks; spans with different keys share no barrier."""
 
     key: tuple[Any, ...]
     begin: int
@@ -45,7 +45,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """A race within a task: the places of its two operations, and its finding."""
+    """A race within a task: the positions of its two operations, and its finding."""
 
     first: int
     second: int
@@ -53,60 +53,60 @@ class Race:
 
 
 def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Finding, set[Point]]]:
-    """One finding for each sync that is missing, in the order of the races, and the points where it could stand."""
-    left = {number: _points(log, order, race) for number, race in enumerate(races)}
+    """Return one finding per missing sync, in the order of the races, with the locations where it could be added."""
+    remaining = {number: _points(log, order, race) for number, race in enumerate(races)}
     result: dict[int, tuple[Finding, set[Point]]] = {}
-    while left:
-        # What each sync at each point would mend; a wait for all pipes mends what any other would.
-        mended: dict[tuple[Point, str], list[int]] = {}
-        for number, points in left.items():
+    while remaining:
+        # The races that each sync at each location would fix; a wait for all pipes fixes whatever any other would.
+        fixed_by: dict[tuple[Point, str], list[int]] = {}
+        for number, points in remaining.items():
             for sync in {races[number].finding.fields["sync"], FULL_SYNC}:
                 for point in points:
-                    mended.setdefault((point, sync), []).append(number)
-        if not mended:
-            result |= {number: (races[number].finding, points) for number, points in left.items()}
+                    fixed_by.setdefault((point, sync), []).append(number)
+        if not fixed_by:
+            result |= {number: (races[number].finding, points) for number, points in remaining.items()}
             break
-        # Of those that mend equally many the one that waits for less, then the one of the earliest race.
+        # Prefer the sync that fixes the most races, then the one that waits for less, then that of the earliest race.
         (point, _), together = min(
-            mended.items(), key=lambda one: (-len(one[1]), one[0][1] == FULL_SYNC, one[1][0], one[0])
+            fixed_by.items(), key=lambda one: (-len(one[1]), one[0][1] == FULL_SYNC, one[1][0], one[0])
         )
-        chief, *others = (races[number].finding for number in together)
-        shared = set.intersection(*(left.pop(number) for number in together))
-        result[together[0]] = (_reported_together(chief, others, point) if others else chief, shared)
+        main, *others = (races[number].finding for number in together)
+        shared = set.intersection(*(remaining.pop(number) for number in together))
+        result[together[0]] = (_reported_together(main, others, point) if others else main, shared)
     return [result[number] for number in sorted(result)]
 
 
 def fold_between(found: Sequence[tuple[Span, Finding]]) -> list[Finding]:
-    """One finding for each barrier that is missing between tasks, in the order of the first of each.
+    """Return one finding per barrier missing between tasks, in the order of the first race of each.
 
-    A barrier just before the end of a span mends all that have the same key, begin before it and end no earlier. What
-    happens at the same two lines is one finding too, whichever of them comes first, and so is what two tasks do at one
-    of them.
+    A barrier just before the end of a span fixes all spans with the same key that begin before it and end no earlier.
+    Races
+    at the same two lines, in either order, and races of two tasks at one of these lines belong to the same finding.
     """
-    left = sorted(found, key=lambda one: (str(one[0].key), one[0].end, -one[0].begin))
+    remaining = sorted(found, key=lambda one: (str(one[0].key), one[0].end, -one[0].begin))
     together: list[list[Finding]] = []
-    while left:
-        chief = left[0][0]
-        mended = [one for one in left if one[0].key == chief.key and one[0].begin < chief.end <= one[0].end]
-        left = [one for one in left if one not in mended]
-        together.append([finding for _, finding in mended])
+    while remaining:
+        main = remaining[0][0]
+        fixed = [one for one in remaining if one[0].key == main.key and one[0].begin < main.end <= one[0].end]
+        remaining = [one for one in remaining if one not in fixed]
+        together.append([finding for _, finding in fixed])
     position = {id(finding): number for number, (_, finding) in enumerate(found)}
     by_lines: list[tuple[set[tuple[str, int]], list[Finding]]] = []
     for findings in sorted(together, key=lambda some: position[id(some[0])]):
         lines = {(site.file, site.line) for site in findings[0].sites}
-        known = next((some for there, some in by_lines if lines <= there or there <= lines), None)
-        if known is None:
+        same_lines = next((some for others, some in by_lines if lines <= others or others <= lines), None)
+        if same_lines is None:
             by_lines.append((lines, findings))
         else:
-            known += findings
-    return [replace(chief, folded=tuple(others)) if others else chief for _, (chief, *others) in by_lines]
+            same_lines += findings
+    return [replace(main, folded=tuple(others)) if others else main for _, (main, *others) in by_lines]
 
 
 def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: Sequence[Finding]) -> list[Finding]:
-    """All findings, those of one task under the barrier between tasks that would mend them too: it is a full sync.
+    """Fold races within a task into the missing barrier between tasks that would also fix them: it is a full sync.
 
     Args:
-        within: races within a task, each with the points where a sync would mend it.
+        within: races within a task, each with the locations where a sync would fix it.
         between: races between tasks.
     """
     alone: list[Finding] = []
@@ -121,7 +121,7 @@ def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: S
 
 
 def _barrier_mends(finding: Finding, points: set[Point]) -> bool:
-    """Whether the barrier that a race between tasks lacks may stand at one of some points."""
+    """Return whether the barrier missing in a race between tasks could be added at one of the points."""
     first, last = sorted(finding.sites, key=lambda site: site.line)
     if finding.fields["sync"] not in BARRIERS or first.file != last.file:
         return False
@@ -134,8 +134,8 @@ def _barrier_mends(finding: Finding, points: set[Point]) -> bool:
 
 
 def _points(log: Log, order: Order, race: Race) -> set[Point]:
-    """The points that a task passes between two operations, and the copies that would order them if they blocked."""
-    lines = order.line[race.first : min(race.second, race.first + _MOST_STEPS) + 1]
+    """Return the locations that a task passes between two operations, and the copies that could block instead."""
+    lines = order.line[race.first : min(race.second, race.first + _MAX_STEPS) + 1]
     steps = np.unique(np.stack([lines[:-1], lines[1:]], axis=1), axis=0)
     points = {Point(3, "copy", site.file, site.line) for site in race.finding.sites if _could_block(site) and site.line}
     for one, other in steps.tolist():
@@ -152,36 +152,36 @@ def _could_block(site: Site) -> bool:
     return site.operation == "memcpy" and site.pipe != "vector"
 
 
-def _reported_together(chief: Finding, others: list[Finding], point: Point) -> Finding:
-    """A finding with those that the same sync mends under it, and the remedy for all."""
-    findings = [chief, *others]
+def _reported_together(main: Finding, others: list[Finding], point: Point) -> Finding:
+    """Return one finding with the others folded into it, and a remedy that fixes all of them."""
+    findings = [main, *others]
     syncs = {finding.fields["sync"] for finding in findings}
     sync = syncs.pop() if len(syncs) == 1 else FULL_SYNC
-    site = chief.sites[0]
+    site = main.sites[0]
     name = f"{point.file.rpartition('/')[2]}:{point.line}"
     waits = f"{site.call(f'{sync}()')}, which waits for {SYNC_PIPES[sync]}"
     between = {(finding.sites[0].place, finding.sites[1].place) for finding in findings}
     if point.kind == "copy":
         remedy = f"wait for the copy at {name}: {site.call('memcpy(...)')}"
-        sync = chief.fields["sync"]
+        sync = main.fields["sync"]
     elif point.kind == "loop":
         remedy = f"{waits}, at the end of the loop at {name}"
     elif len(between) == 1:
-        remedy = f"{waits}, between {chief.sites[0].place} and {chief.sites[1].place}"
+        remedy = f"{waits}, between {main.sites[0].place} and {main.sites[1].place}"
     else:
         remedy = f"{waits}, {point.kind} {name}"
-    return replace(chief, folded=(*chief.folded, *others), remedy=remedy, fields=chief.fields | {"sync": sync})
+    return replace(main, folded=(*main.folded, *others), remedy=remedy, fields=main.fields | {"sync": sync})
 
 
 def _loop_around(file: str, first: int, last: int) -> int:
-    """The line at which the innermost loop with both lines begins; 0 where there is none, or no Python source."""
+    """Return the first line of the innermost loop around both lines; 0 if there is none, or no Python source."""
     around = [loop for loop in _loops(file) if loop[0] <= first and last <= loop[1]]
     return max(around, default=(0, 0))[0]
 
 
 @lru_cache(maxsize=64)
 def _loops(file: str) -> tuple[tuple[int, int], ...]:
-    """First and last line of every loop of a Python file."""
+    """Return the first and the last line of every loop of a Python file."""
     try:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):

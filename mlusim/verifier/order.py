@@ -1,18 +1,20 @@
-"""Happens-before over a log: what is complete before what begins, by the hardware's rules and never by the clock.
+"""The happens-before relation of a log, by the rules of the hardware and never by the simulated clock.
 
-The rules (HARDWARE: the machine, BANG C semantics):
-- a task issues in program order; an operation begins after it was issued;
-- each pipe is in order; pipes have no order among them; an asynchronous copy within NRAM is in the vector pipe;
-- what an instruction waits for, whether it blocks its task and whether it is posted, `mlusim.cores.ordering` says;
-- a sync completes, before what follows, everything on the pipes that it names; only the full one waits for posted
+The rules (docs/semantics.md):
+- a task issues in program order; an operation starts after it was issued;
+- each pipe is in order; pipes are unordered among each other; an asynchronous copy within NRAM is in the vector pipe;
+- `mlusim.cores.ordering` defines what an instruction waits for, whether it blocks its task and whether it is posted;
+- a sync completes everything on the pipes that it names before anything after it; only the full sync waits for posted
   stores;
-- a barrier is a full sync of every participant, and orders what each did before it before what any does after it;
-- a copy between GDRAM and SRAM runs on the memory core's engine, whoever issues it: in order with those of the same
-  task, and complete for every task that takes part in it when that task's own call is;
-- launches of one queue are in order, and so are those on both sides of a wait of the host;
-- tasks of a launch have no order but through barriers: not BLOCK tasks that share a core, not the jobs of a grid.
+- a barrier is a full sync of every participant, and orders everything before it in any task before everything after it
+  in any other;
+- a copy between GDRAM and SRAM runs on the memory core's engine, whichever core issues it: in order with those of the
+  same task, and complete for every participating task when that task's own call is;
+- launches on one queue are in order, and so are launches before and after a wait by the host;
+- tasks of a launch are unordered except through barriers, including BLOCK tasks that share a core and the jobs of a
+  grid.
 
-Everything works on *places*: the records sorted by task, each task's in program order.
+All computations use *positions*: indices into the records sorted by task, each task's records in program order.
 """
 
 from __future__ import annotations
@@ -31,27 +33,29 @@ from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.boxes import Integers
 from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, POSTED, Flags, in_order, lanes_of, ordering_classes
 
-# Instructions that take offsets and masks when they are issued (`mlusim.cores.row_copies`).
+# Instructions whose offsets and masks are read at issue (`mlusim.cores.row_copies`).
 BY_OFFSETS = ("gather", "scatter")
 
 
 class Order:
-    """Happens-before over the records of a log.
+    """The happens-before relation over the records of a log.
 
     Args:
-        log: of a run, complete or not.
+        log: the log of a run, complete or not.
         columns: `log.columns()`.
-        without: source lines (numbers) of syncs to leave out: what would be ordered without them?
+        without: source lines (indices) of syncs to ignore, to find out what they order.
 
     Attributes:
-        place: by record, where it stands.
-        record: by place, the record.
-        task, op, lane: by place.
-        done: by place, the place behind which the operation is known to be complete; the task's last one where nothing
-            but its end waits for it.
-        awaited: by place, whether anything in its task waits for it.
-        waiter: by place, the place of what waits for it: the first one that does not begin, or is complete, before it.
-        segment: by place, barriers that its task has passed.
+        position: by record, its position.
+        record: by position, the record.
+        task, op, lane: by position.
+        done: by position, the position after which the operation is known to be complete; the task's last position
+            if only
+            its end waits for the operation.
+        awaited: by position, whether anything in the task waits for it.
+        waiter: by position, the position of the first operation that waits for it, before starting or before
+            completing.
+        segment: by position, the number of barriers that its task has passed.
     """
 
     def __init__(self, log: Log, columns: dict[str, Integers], without: Collection[int] = ()) -> None:
@@ -59,8 +63,8 @@ class Order:
         self._columns = columns
         task = columns["task"]
         self.record: Integers = np.argsort(task, kind="stable")
-        self.place: Integers = np.empty_like(self.record)
-        self.place[self.record] = np.arange(len(task))
+        self.position: Integers = np.empty_like(self.record)
+        self.position[self.record] = np.arange(len(task))
         self.task = task[self.record]
         tasks = len(log.tasks)
         self.first = np.searchsorted(self.task, np.arange(tasks + 1))
@@ -83,9 +87,9 @@ class Order:
         self.done, self.waiter = self._done()
 
     def _done(self) -> tuple[Integers, Integers]:
-        places = np.arange(len(self.task))
+        positions = np.arange(len(self.task))
         last = self.first[self.task + 1] - 1
-        done = np.where(self.is_sync | self.blocks, places, last)
+        done = np.where(self.is_sync | self.blocks, positions, last)
         waiter = done.copy()
         waits = self.is_sync & ~self.left_out
         full = waits & self.is_barrier
@@ -93,34 +97,34 @@ class Order:
         streamed = (self.lane == VECTOR) & copies
         for lane, bits, also in (
             *((lane, bits, 0) for lane, bits in ASYNCHRONOUS_LANES.items()),
-            # Copies within NRAM: `sync_move` waits for them too.
+            # `sync_move` also waits for copies within NRAM.
             (VECTOR, VECTOR_PIPE, MOVE_PIPE),
         ):
-            mine = np.flatnonzero((self.lane == lane) & ~self.is_sync & ~self.blocks & (streamed if also else True))
-            if not len(mine):
+            pending = np.flatnonzero((self.lane == lane) & ~self.is_sync & ~self.blocks & (streamed if also else True))
+            if not len(pending):
                 continue
             named = waits & ~self.is_barrier & (((self.detail & bits) == bits) | ((self.detail & also) != 0))
-            for waiters, known in (
+            for waiters, offset in (
                 (full | named | ((self.lane == lane) & self.blocks), 0),
-                # What waits for pipes before it begins finds them idle, as the operation behind a sync does.
+                # An operation that waits for a pipe before it starts finds the pipe idle, like one after a sync.
                 (~self.is_sync & ((self._waits_for & bits) == bits) & (lane != POSTED), -1),
             ):
-                there = np.flatnonzero(waiters)
-                found = np.append(there, len(self.task))[np.searchsorted(there, mine, side="right")]
-                done[mine] = np.minimum(done[mine], found + known)
-                waiter[mine] = np.minimum(waiter[mine], found)
-                self.awaited[mine] |= found <= last[mine]
+                candidates = np.flatnonzero(waiters)
+                next_waiter = np.append(candidates, len(self.task))[np.searchsorted(candidates, pending, side="right")]
+                done[pending] = np.minimum(done[pending], next_waiter + offset)
+                waiter[pending] = np.minimum(waiter[pending], next_waiter)
+                self.awaited[pending] |= next_waiter <= last[pending]
         return done, waiter
 
     @cached_property
     def _calls(self) -> dict[tuple[int, int], int]:
-        """By copy of the memory core and task: the place of the task's call that takes part in it."""
-        places = {call: int(self.place[call]) for call in self.log.joined}
-        return {(copy, int(self.task[places[call]])): places[call] for call, copy in self.log.joined.items()}
+        """By copy of the memory core and task: the position of the task's call that participates in it."""
+        positions = {call: int(self.position[call]) for call in self.log.joined}
+        return {(copy, int(self.task[positions[call]])): positions[call] for call, copy in self.log.joined.items()}
 
     def lanes_of(self, accesses: Accesses) -> Integers:
-        """By access, the lane on which it happens: its operation's, or the scalar pipe's for what is taken at issue."""
-        lane: Integers = self.lane[self.place[accesses.record]]
+        """By access, return its lane: that of the operation, or the scalar pipe for operands read at issue."""
+        lane: Integers = self.lane[self.position[accesses.record]]
         codes = [code for code, name in enumerate(self.log.ops) if name in BY_OFFSETS]
         if codes:
             op, alloc, offset = (self._columns[name][accesses.record] for name in ("op", "a_alloc", "a_offset"))
@@ -130,43 +134,43 @@ class Order:
 
     @cached_property
     def locks_held(self) -> Integers:
-        """By place, the locks that the task holds, a bit for each; of more than 63 numbers only the first."""
-        held: Integers = np.zeros(len(self.task), np.int64)
+        """By position, the locks that the task holds, as a bit mask; only the first 63 distinct locks are tracked."""
+        locks: Integers = np.zeros(len(self.task), np.int64)
         ops = [self.log.ops.index(name) if name in self.log.ops else NONE for name in LOCK_NAMES]
         calls = [np.flatnonzero(self.op == op) for op in ops]
         numbers = np.unique(self.detail[calls[0]] >> SHIFT)[:63]
         for bit, number in enumerate(numbers.tolist()):
             change: Integers = np.zeros(len(self.task) + 1, np.int64)
-            for sign, places in zip((1, -1), calls, strict=True):
-                change[places[self.detail[places] >> SHIFT == number]] += sign
+            for sign, positions in zip((1, -1), calls, strict=True):
+                change[positions[self.detail[positions] >> SHIFT == number]] += sign
             total = np.cumsum(change)[:-1]
             before = np.concatenate(([0], total))[self.first[self.task]]
-            held |= ((total - before) > 0).astype(np.int64) << bit
-        return held
+            locks |= ((total - before) > 0).astype(np.int64) << bit
+        return locks
 
     @cached_property
     def shared_calls(self) -> Integers:
-        """By place, a number that places of a task have in common which no call of a shared copy parts, nor is one."""
+        """By position, a number shared by positions of a task with no call of a shared copy at or between them."""
         shared = np.zeros(len(self.task), np.int64)
-        shared[self.place[sorted({*self.log.joined, *self.log.joined.values()})]] = 1
+        shared[self.position[sorted({*self.log.joined, *self.log.joined.values()})]] = 1
         counted: Integers = 2 * np.cumsum(shared) - shared
         return counted
 
     @cached_property
     def segment(self) -> Integers:
-        """By place, barriers that its task has passed."""
+        """By position, the number of barriers that its task has passed."""
         passed = np.concatenate(([0], np.cumsum(self.is_barrier & ~self.left_out)))
         return passed[:-1] - passed[self.first[self.task]]
 
     @cached_property
     def segment_row(self) -> Integers:
-        """(tasks + 1,) first row of each task in `clock`: a row for each of its segments."""
+        """(tasks + 1,) first row of each task in its group's clock: a row per segment."""
         barriers = np.bincount(self.task[self.is_barrier & ~self.left_out], minlength=len(self.log.tasks))
         return np.concatenate(([0], np.cumsum(barriers + 1)))
 
     @cached_property
     def _groups(self) -> tuple[Integers, Integers, list[list[int]]]:
-        """By task: its group of tasks that share barriers, and its number in it; and the groups."""
+        """By task, its group (tasks connected by barriers) and its index in the group; and the groups."""
         tasks = len(self.log.tasks)
         root = list(range(tasks))
 
@@ -176,10 +180,10 @@ class Order:
                 task = root[task]
             return task
 
-        for _, places in self.rounds:
-            first = find(int(self.task[places[0]]))
-            for place in places[1:]:
-                root[find(int(self.task[place]))] = first
+        for _, positions in self.rounds:
+            first = find(int(self.task[positions[0]]))
+            for position in positions[1:]:
+                root[find(int(self.task[position]))] = first
         members: dict[int, list[int]] = {}
         for task in range(tasks):
             members.setdefault(find(task), []).append(task)
@@ -191,7 +195,7 @@ class Order:
 
     @property
     def group(self) -> Integers:
-        """By task, a number that tasks have in common which meet at barriers."""
+        """By task, its group: tasks that meet at barriers, directly or through others."""
         return self._groups[0]
 
     @property
@@ -201,21 +205,21 @@ class Order:
 
     @cached_property
     def rounds(self) -> list[tuple[int, Integers]]:
-        """Barrier rounds: number and the places of those who met, in the order in which the rounds ended."""
-        places = np.flatnonzero(self.is_barrier & ~self.left_out)
-        if not len(places):
+        """The barrier rounds: number and participants' positions, in the order in which the rounds ended."""
+        positions = np.flatnonzero(self.is_barrier & ~self.left_out)
+        if not len(positions):
             return []
-        number = self.detail[places]
-        order = np.lexsort((self.record[places], number))
-        places, number = places[order], number[order]
+        number = self.detail[positions]
+        order = np.lexsort((self.record[positions], number))
+        positions, number = positions[order], number[order]
         starts = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
-        some = np.split(places, starts[1:])
+        some = np.split(positions, starts[1:])
         last = np.array([self.record[part[-1]] for part in some])
         return [(int(number[starts[index]]), some[index]) for index in np.argsort(last, kind="stable")]
 
     @cached_property
     def clocks(self) -> list[Integers]:
-        """By group: (segments of all its tasks, tasks): how many segments of each task are over before one begins."""
+        """By group, a vector clock (all segments, tasks): segments of each task that complete before one starts."""
         group, number, groups = self._groups
         clocks = []
         base: Integers = np.zeros(len(self.log.tasks), np.int64)
@@ -224,10 +228,10 @@ class Order:
             base[some] = np.cumsum(lengths[some]) - lengths[some]
             clocks.append(np.zeros((int(lengths[some].sum()), len(some)), np.int64))
         self._base = base
-        for _, places in self.rounds:
-            tasks = self.task[places]
+        for _, positions in self.rounds:
+            tasks = self.task[positions]
             clock = clocks[group[tasks[0]]]
-            segments = self.segment[places]
+            segments = self.segment[positions]
             rows = base[tasks] + segments
             known = clock[rows].max(axis=0)
             known[number[tasks]] = segments + 1
@@ -235,7 +239,7 @@ class Order:
         return clocks
 
     def clock_of(self, task: int, of: int) -> Integers:
-        """By segment of `task`: how many segments of the task `of`, of the same group, are over before it begins."""
+        """By segment of `task`, return how many segments of `of`, in the same group, complete before it starts."""
         group, number, _ = self._groups
         clock = self.clocks[int(group[task])]
         begin = int(self._base[task])
@@ -249,14 +253,14 @@ class Order:
 
     @cached_property
     def launches_in_order(self) -> Flags:
-        """(launches, launches): whether one is over before the other begins, in either direction, or is the other."""
+        """(launches, launches): whether the two are ordered, in either direction, or identical."""
         queue = np.array([record.queue for record in self.log.launches], np.int64)
         waits = np.searchsorted(np.array(self.log.host_waits, np.int64), np.arange(len(queue)), side="right")
         ordered: Flags = (queue[:, None] == queue) | (waits[:, None] != waits)
         return ordered
 
     def before(self, one: int, other: int) -> bool:
-        """Whether the operation at a place is complete before another begins, by the rules above."""
+        """Return whether the operation at one position completes before the operation at another starts."""
         first, second = int(self.task[one]), int(self.task[other])
         if first == second:
             return one < other and bool(self.done[one] < other or in_order(int(self.lane[one]), int(self.lane[other])))
@@ -264,7 +268,7 @@ class Order:
         if launches[0] != launches[1]:
             return launches[0] < launches[1] and bool(self.launches_in_order[launches])
         call = self._calls.get((int(self.record[one]), second))
-        # The call is as its own copy would be: complete for what waits for it, in order with those behind it.
+        # The call counts like the copy itself: complete for operations that wait for it, in order with later copies.
         if (call is not None and call < other) and (
             self.done[call] < other or in_order(int(self.lane[call]), int(self.lane[other]))
         ):
@@ -274,7 +278,7 @@ class Order:
         return int(self.clock_of(second, first)[self.segment[other]]) > int(self.segment[one])
 
     def cuts_launches(self) -> list[list[int]]:
-        """Launches in sets such that those of different sets are in order."""
+        """Partition the launches into sets such that launches in different sets are ordered."""
         sets: list[list[int]] = []
         ordered = self.launches_in_order
         for launch in range(len(self.log.launches)):

@@ -1,6 +1,6 @@
-"""Which of many pairs of accesses share bytes, and which bytes these are.
+"""Exact overlap tests for many pairs of accesses, and the bytes that they share.
 
-Pairs are given by row of a table of accesses. Equal shapes at equal distances are compared once.
+Pairs are given as rows of an access table. Equal geometries at equal distances are compared once.
 """
 
 from __future__ import annotations
@@ -15,54 +15,54 @@ from mlusim.verifier.boxes import Integers, alike, distinct, expand, overlap, sh
 
 Pairs = tuple[Integers, Integers]
 
-# Pairs up to which looking at all of them is cheap, and those looked at in one go: in the caches, and in little memory.
+# Number of pairs up to which comparing all is cheap, and pairs per batch: small enough for the caches.
 FEW_PAIRS = 1 << 21
-_PAIRS_AT_ONCE = 1 << 18
+_BATCH_PAIRS = 1 << 18
 _BATCH = 1 << 12
 
 
-def in_batches(accesses: Accesses, a: Integers, b: Integers, apart: Integers) -> Iterator[Integers]:
-    """As `touching`, a part at a time, for those who stop at the first: those that take no work before the others."""
+def in_batches(accesses: Accesses, a: Integers, b: Integers, delta: Integers) -> Iterator[Integers]:
+    """Like `touching`, in batches for callers that stop at the first hit: pairs that need no comparison come first."""
     whole = accesses.single_run
     certain = whole[accesses.geometry[a]] & whole[accesses.geometry[b]]
     yield np.flatnonzero(certain)
-    left = np.flatnonzero(~certain)
-    for begin in range(0, len(left), _BATCH):
-        some = left[begin : begin + _BATCH]
-        yield some[touching(accesses, a[some], b[some], apart[some])]
+    uncertain = np.flatnonzero(~certain)
+    for begin in range(0, len(uncertain), _BATCH):
+        some = uncertain[begin : begin + _BATCH]
+        yield some[touching(accesses, a[some], b[some], delta[some])]
 
 
 def touching(accesses: Accesses, a: Integers, b: Integers, delta: Any = 0) -> Integers:
-    """Of pairs whose extents overlap, the numbers of those that share a byte.
+    """Return the indices of the pairs that share a byte, out of pairs whose extents overlap.
 
     Args:
-        accesses: the table.
+        accesses: the access table.
         a, b: rows of it.
-        delta: address of the allocation of each of `a` less that of `b`, where these differ.
+        delta: address of the allocation of each of `a` minus that of `b`, if they differ.
     """
     if not len(a):
         return a
     whole = accesses.single_run
     one, other = accesses.geometry[a], accesses.geometry[b]
-    # Of two single runs the extents are all.
+    # The extents of single runs are exact.
     certain = whole[one] & whole[other]
     if certain.all():
         return np.arange(len(a))
-    apart = accesses.offset[a] - accesses.offset[b] + delta
+    delta_bytes = accesses.offset[a] - accesses.offset[b] + delta
     if certain.any():
-        left = np.flatnonzero(~certain)
-        apart_left = apart[left]
-        exact = _exactly(accesses, one[left], other[left], apart_left)
-        certain[left[exact]] = True
+        uncertain = np.flatnonzero(~certain)
+        uncertain_delta = delta_bytes[uncertain]
+        exact = _exactly(accesses, one[uncertain], other[uncertain], uncertain_delta)
+        certain[uncertain[exact]] = True
         return np.flatnonzero(certain)
-    return _exactly(accesses, one, other, apart)
+    return _exactly(accesses, one, other, delta_bytes)
 
 
 def disjoint(accesses: Accesses) -> bool:
-    """Whether no two of some accesses of one allocation share a byte; False too where that takes long to tell.
+    """Return whether no two accesses of one allocation share a byte; False also if that is expensive to determine.
 
-    Boxes of equal shapes are compared once for each distance between them, so that tiles of a tensor take little work
-    however many bytes they have.
+    Boxes of equal geometry are compared once per distance between them, so tiles of a tensor are cheap to compare,
+    whatever their size.
     """
     if any(not accesses.geometries[number].strided for number in distinct(accesses.geometry).tolist()):
         return False
@@ -74,24 +74,24 @@ def disjoint(accesses: Accesses) -> bool:
     return not any(len(touching(some, a, b)) for a, b in chunks(following, last))
 
 
-def _exactly(accesses: Accesses, one: Integers, other: Integers, apart: Integers) -> Integers:
-    """Of pairs of geometries so many bytes apart, the numbers of those that share a byte."""
-    first, kind, _ = alike(one, other, apart)
+def _exactly(accesses: Accesses, one: Integers, other: Integers, delta: Integers) -> Integers:
+    """Return the indices of the pairs of geometries, `delta` bytes apart, that share a byte."""
+    first, kind, _ = alike(one, other, delta)
     geometries = accesses.geometries
-    places = zip(one[first].tolist(), other[first].tolist(), apart[first].tolist(), strict=True)
-    hit = [overlap(geometries[mine], between, geometries[theirs], 0) for mine, theirs, between in places]
+    pairs = zip(one[first].tolist(), other[first].tolist(), delta[first].tolist(), strict=True)
+    hit = [overlap(geometries[x], distance, geometries[y], 0) for x, y, distance in pairs]
     return np.flatnonzero(np.array(hit, bool)[kind])
 
 
 def shared_bytes(accesses: Accesses, a: int, b: int, delta: int = 0) -> Pairs:
-    """Runs of bytes that two rows share, as offsets in the allocation of `a`; `delta` as in `touching`."""
+    """Return the runs of bytes that two rows share, as offsets in the allocation of `a`; `delta` as in `touching`."""
     one, offset = accesses.of(a)
     other, other_offset = accesses.of(b)
     return shared(one, offset, other, other_offset - delta)
 
 
 def chunks(first: Integers, last: Integers) -> Iterator[Pairs]:
-    """`boxes.expand`, a part of the pairs at a time."""
+    """Like `boxes.expand`, in batches of pairs."""
     counts = np.maximum(last - first, 0)
     total = np.cumsum(counts)
     if not len(total) or not total[-1]:
@@ -99,7 +99,7 @@ def chunks(first: Integers, last: Integers) -> Iterator[Pairs]:
     begin = 0
     while begin < len(counts):
         before = int(total[begin - 1]) if begin else 0
-        end = max(int(np.searchsorted(total, before + _PAIRS_AT_ONCE, side="right")), begin + 1)
+        end = max(int(np.searchsorted(total, before + _BATCH_PAIRS, side="right")), begin + 1)
         rows, index = expand(first[begin:end], last[begin:end])
         if len(rows):
             yield rows + begin, index
@@ -107,5 +107,5 @@ def chunks(first: Integers, last: Integers) -> Iterator[Pairs]:
 
 
 def earlier_first(a: Integers, b: Integers) -> Pairs:
-    """The earlier row first."""
+    """Order each pair with the earlier row first."""
     return np.minimum(a, b), np.maximum(a, b)

@@ -1,7 +1,7 @@
-"""Lost writes: bytes that are overwritten within a launch before anything reads them.
+"""Lost writes: bytes overwritten within a launch before anything reads them.
 
-A second write is no fault where it is meant to follow the first: an update reads what it replaces (an atomic, or a
-load, an addition and a store), and a fill with one value is there to be written over.
+A second write is not an error if it is an update, which reads what it replaces (an atomic, or a load, an addition and a
+store), or if it overwrites an initial fill with a constant.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from mlusim.verifier.boxes import Integers
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.order import Order
 
-# Instructions that write one value all over, in whatever memory.
+# Instructions that fill memory with one value.
 FILLS = frozenset({*SET_NAMES, "write_zero", "write_value", "fill"})
-_LOOK_BACK = 16
+_FIRST_STEP = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Overwrites:
-    """Counts overwrites in one log.
+    """Counts lost writes in one log.
 
     Attributes:
-        log, accesses, order: of the run.
+        log, accesses, order: the run.
     """
 
     log: Log
@@ -37,20 +37,20 @@ class Overwrites:
     _writes: dict[int, Integers] = field(default_factory=dict)
 
     def count(self, cells: Cells, joined: Accesses, rows: Integers, among: Flags) -> Integers:
-        """By cell, how many writes fall on bytes whose earlier write in the same launch nobody has read.
+        """By cell, count the writes to bytes whose earlier write in the same launch was never read.
 
         Args:
-            cells: of a tensor.
+            cells: the cells of a tensor.
             joined: the accesses that the cells are made of.
-            rows: of them, the accesses of the run, in the order of the log.
-            among: cells that matter.
+            rows: the rows of `joined` that are accesses of the run, in log order.
+            among: cells of interest.
         """
-        found = np.zeros(len(cells), np.int64)
-        # By cell, the record of its last write that nobody has read.
+        lost_writes = np.zeros(len(cells), np.int64)
+        # By cell, the record of its last write that has not been read.
         pending = np.full(len(cells), NONE, np.int64)
-        # An atomic reads what it replaces, whatever wrote that.
+        # An atomic reads what it replaces, so reads sort before writes of the same record.
         rows = rows[np.lexsort((joined.write[rows], joined.record[rows]))]
-        launch_of = self.order.launch[self.order.task[self.order.place[joined.record[rows]]]]
+        launch_of = self.order.launch[self.order.task[self.order.position[joined.record[rows]]]]
         for launch in np.unique(launch_of).tolist():
             pending[...] = NONE
             for row in rows[launch_of == launch].tolist():
@@ -62,22 +62,22 @@ class Overwrites:
                 record = int(joined.record[row])
                 lost = [one for one in np.unique(before).tolist() if one != NONE and not self._may_replace(one, record)]
                 if lost:
-                    found[touched] += np.isin(before, lost)
+                    lost_writes[touched] += np.isin(before, lost)
                 pending[touched] = record
-        return found
+        return lost_writes
 
     def _may_replace(self, record: int, later: int) -> bool:
-        """Whether an operation only prepares what a later one writes. Two copies of a fill are one done twice."""
+        """Return whether an operation only initialises what `later` writes. Two equal fills count as a lost write."""
         if self._name(record) in FILLS:
             return True
         return self._is_fill(record) and not self._is_fill(later)
 
     def _is_fill(self, record: int) -> bool:
-        """Whether an operation writes one value: itself, or from a buffer that such an instruction filled."""
-        known = self._fills.get(record)
-        if known is None:
-            known = self._fills[record] = self._name(record) in FILLS or self._copies_a_fill(record)
-        return known
+        """Return whether an operation writes a single value: a fill, or a copy of a buffer that a fill wrote."""
+        is_fill = self._fills.get(record)
+        if is_fill is None:
+            is_fill = self._fills[record] = self._name(record) in FILLS or self._copies_a_fill(record)
+        return is_fill
 
     def _name(self, record: int) -> str:
         return self.log.ops[self.log.records.op(record)]
@@ -90,9 +90,9 @@ class Overwrites:
             return False
         alloc, low, high = (int(column[sources[0]]) for column in (accesses.alloc, accesses.low, accesses.high))
         writes = self._writes_of(alloc)
-        stop, step = int(np.searchsorted(writes, first)), _LOOK_BACK
+        stop, step = int(np.searchsorted(writes, first)), _FIRST_STEP
         while stop:
-            # Backwards in growing steps: the last write is mostly near, and there may be a million.
+            # Search backwards in growing steps: the last write is usually near, but there may be a million.
             rows = writes[max(stop - step, 0) : stop]
             rows = rows[(accesses.low[rows] < high) & (accesses.high[rows] > low)]
             if len(rows):
@@ -103,7 +103,7 @@ class Overwrites:
         return False
 
     def _writes_of(self, alloc: int) -> Integers:
-        """The accesses that write to an allocation, in the order of the log."""
+        """Return the accesses that write to an allocation, in log order."""
         if alloc not in self._writes:
             self._writes[alloc] = np.flatnonzero((self.accesses.alloc == alloc) & self.accesses.write)
         return self._writes[alloc]

@@ -1,4 +1,4 @@
-"""A run against its plan: the planned tensor, the writer of each tile, and the NRAM of each task."""
+"""Comparison of a run with its plan: the planned tensor, the writer of each tile, and the NRAM per task."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _RULE = "the run does what its plan says"
 
 
 def is_output(record: AllocationRecord) -> bool:
-    """Whether an allocation is a tensor of the host that kernels are to write."""
+    """Return whether an allocation is a host tensor that kernels write."""
     return record.task == NONE and not (record.read_only or record.workspace)
 
 
 def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, list[Finding]]:
-    """The tensor that a plan splits, and what is wrong with it; NONE where there is no plan, or no such tensor.
+    """Find the tensor that a plan splits; NONE with a finding if ambiguous or mismatched, or without a plan.
 
-    It is the output with this name, or else the only output, or else the only one with the shape and the bytes of the
-    plan. Size alone never decides.
+    The tensor is the output named `name`; else the only output; else the only output with the shape and size of the
+    plan.
+    Size alone never decides.
     """
     outputs = [identity for identity, record in enumerate(log.allocations) if is_output(record)]
     if plan is None or not outputs or not log.launches:
@@ -36,21 +37,21 @@ def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, li
     if name:
         outputs = [identity for identity in outputs if log.allocations[identity].name == name]
     elif len(outputs) > 1:
-        alike = [
+        same_shape = [
             identity
             for identity in outputs
             if log.allocations[identity].shape == plan.output_shape and log.allocations[identity].nbytes == nbytes
         ]
-        if len(alike) != 1:
-            names = ", ".join(log.allocations[identity].name for identity in alike or outputs)
+        if len(same_shape) != 1:
+            names = ", ".join(log.allocations[identity].name for identity in same_shape or outputs)
             return NONE, [
                 _unlike(
                     f"the plan covers {_describe(plan.output_shape, plan.itemsize)} and "
-                    f"{'several outputs are so' if alike else 'no output is so'}: {names}",
+                    f"{'several outputs are so' if same_shape else 'no output is so'}: {names}",
                     "name the tensor that the plan splits: verify(..., planned='NAME')",
                 )
             ]
-        outputs = alike
+        outputs = same_shape
     if not outputs:
         return NONE, [_unlike(f"the plan splits {name}, which is no output", "planned is the name of an output")]
     record = log.allocations[outputs[0]]
@@ -69,7 +70,7 @@ def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, li
 
 
 def window_of(log: Log, identity: int) -> tuple[int, Box] | None:
-    """Offset and box of the one part of a tensor that launches were given; None where they had all of it."""
+    """Return offset and box of the one part of a tensor passed to launches; None if all of it was passed."""
     windows = log.windows.get(identity, set())
     if len(windows) != 1:
         return None
@@ -87,7 +88,7 @@ def _unlike(title: str, remedy: str) -> Finding:
 
 
 def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
-    """The tiles of a plan as writes of its output; `record` holds the task."""
+    """Return the tiles of a plan as writes to its output; the column `record` contains the task."""
     tiles = plan.tiles
     strides = contiguous_strides(plan.output_shape, plan.itemsize)
     begin = 0
@@ -118,26 +119,26 @@ def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
 
 
 def same_tiles(one: Accesses, one_task: Integers, other: Accesses, other_task: Integers) -> bool:
-    """Whether two sets of accesses are equal, task by task, each as it is and runs that touch as one."""
+    """Return whether two sets of accesses are equal per task, after merging adjacent runs."""
     kinds: dict[tuple[object, ...], int] = {}
     sides = [_tile_table(accesses, task, kinds) for accesses, task in ((one, one_task), (other, other_task))]
     return all(side is not None for side in sides) and np.array_equal(*sides)  # type: ignore[arg-type]
 
 
 def _tile_table(accesses: Accesses, task: Integers, kinds: dict[tuple[object, ...], int]) -> Integers | None:
-    """Task, kind, first and last byte of each access, sorted; None where one is not strided.
+    """Return task, kind, first and last byte of each access, sorted; None if an access is not strided.
 
     Args:
         accesses, task: the accesses, and the task of each.
-        kinds: numbers of geometries that are no single runs; added to.
+        kinds: indices of geometries that are not single runs; extended in place.
     """
     number = np.full(len(accesses.geometries), NONE, np.int64)
     for geometry in np.unique(accesses.geometry).tolist():
-        known = accesses.geometries[geometry]
-        if not known.strided:
+        shape = accesses.geometries[geometry]
+        if not shape.strided:
             return None
-        if not known.single:
-            number[geometry] = kinds.setdefault((known.run, known.loops), len(kinds))
+        if not shape.single:
+            number[geometry] = kinds.setdefault((shape.run, shape.loops), len(kinds))
     kind = number[accesses.geometry]
     order = np.lexsort((accesses.low, kind, task))
     task, kind, low, high = task[order], kind[order], accesses.low[order], accesses.high[order]
@@ -150,15 +151,15 @@ def _tile_table(accesses: Accesses, task: Integers, kinds: dict[tuple[object, ..
 def misplaced(
     cells: Cells, log: Log, task: Integers, planned: Flags, writes: Flags
 ) -> tuple[Flags, Integers, Integers]:
-    """Cells that another task writes than the plan says: which, by cell the planned task, and the writing one.
+    """Find cells written by another task than planned: a mask of the cells, the planned tasks, and the actual tasks.
 
     Args:
-        cells: of the output.
-        log: of the run.
-        task: by access, the number of its task in the log, or for a tile of the plan its task in the grid.
-        planned, writes: accesses that are tiles of the plan, and those that write.
+        cells: the cells of the output.
+        log: the log of the run.
+        task: by access, the index of its task in the log; for a tile of the plan, its task in the grid.
+        planned, writes: masks of the plan's tiles and of the writes.
 
-    A memory core writes for the cores of its cluster.
+    A memory core may write for any core of its cluster.
     """
     once = (cells.count(planned) == 1) & (cells.count(writes) == 1)
     cluster_of = np.array([record.cluster for record in log.tasks], np.int64)
@@ -178,7 +179,7 @@ def misplaced(
 
 
 def nram_beyond_plan(log: Log, plan: Plan) -> list[Finding]:
-    """The task that has the most NRAM allocated at once, where the plan gives less."""
+    """Report the task with the highest NRAM use if it exceeds the plan's budget."""
     peaks = nram_peaks(log)
     if not peaks:
         return []
@@ -195,7 +196,7 @@ def nram_beyond_plan(log: Log, plan: Plan) -> list[Finding]:
 
 
 def nram_peaks(log: Log) -> dict[int, int]:
-    """By task, the most bytes of NRAM that it has allocated at once."""
+    """By task, return its peak NRAM allocation in bytes."""
     events = []
     for record in log.allocations:
         if record.memory == "nram":
@@ -203,10 +204,10 @@ def nram_peaks(log: Log) -> dict[int, int]:
             if record.end_ps >= 0:
                 events.append((record.task, record.end_ps, 0, -record.nbytes))
     peaks: dict[int, int] = {}
-    held: dict[int, int] = {}
+    allocated: dict[int, int] = {}
     for task, _, _, nbytes in sorted(events):
-        held[task] = held.get(task, 0) + nbytes
-        peaks[task] = max(peaks.get(task, 0), held[task])
+        allocated[task] = allocated.get(task, 0) + nbytes
+        peaks[task] = max(peaks.get(task, 0), allocated[task])
     return peaks
 
 
@@ -219,7 +220,7 @@ def _tile_of(plan: Plan | None, byte: int) -> int:
 
 
 def tile_text(plan: Plan | None, byte: int) -> str:
-    """The tile of the plan that has a byte: `tile 3 of task 2`."""
+    """Name the plan's tile that contains a byte: `tile 3 of task 2`."""
     tile = _tile_of(plan, byte)
     if plan is None or tile == NONE:
         return ""
@@ -227,7 +228,7 @@ def tile_text(plan: Plan | None, byte: int) -> str:
 
 
 def describe_tile(plan: Plan | None, byte: int) -> str:
-    """The same with its box."""
+    """Name the plan's tile that contains a byte, with its box."""
     tile = _tile_of(plan, byte)
     if plan is None or tile == NONE:
         return "these bytes to no tile"

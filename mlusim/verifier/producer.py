@@ -1,4 +1,4 @@
-"""The producer of a wrong value: the operation that made the bytes of a store, and what it read."""
+"""The producer of a wrong value: the operation that computed the bytes of a store, and its operands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mlusim.verifier.flow import elementwise, is_copy
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An element that the producer read: allocation and first byte."""
+    """An element read by the producer: allocation and first byte."""
 
     alloc: int
     byte: int
@@ -22,18 +22,18 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """An operation, and the elements that it made one byte of; none where it does not work element by element."""
+    """An operation, and the elements that one byte was computed from; empty if the operation is not elementwise."""
 
     record: int
     reads: tuple[Read, ...]
 
 
 def last_writer(accesses: Accesses, alloc: int, byte: int, nbytes: int, before: int) -> int:
-    """The last record before another one that writes one of some bytes; NONE where there is none."""
-    near = (accesses.alloc == alloc) & accesses.write & (accesses.record < before)
-    near &= (accesses.low < byte + nbytes) & (accesses.high > byte)
+    """Return the last record before `before` that writes any of the bytes; NONE if there is none."""
+    candidates = (accesses.alloc == alloc) & accesses.write & (accesses.record < before)
+    candidates &= (accesses.low < byte + nbytes) & (accesses.high > byte)
     element = Geometry(0, nbytes, ())
-    for row in np.flatnonzero(near)[::-1].tolist():
+    for row in np.flatnonzero(candidates)[::-1].tolist():
         if len(shared(*accesses.of(row), element, byte)[0]):
             return int(accesses.record[row])
     return NONE
@@ -42,12 +42,12 @@ def last_writer(accesses: Accesses, alloc: int, byte: int, nbytes: int, before: 
 def producer_of(
     log: Log, columns: dict[str, Integers], accesses: Accesses, store: int, byte: int, nbytes: int
 ) -> Producer | None:
-    """The operation that made an element which a store wrote; None where it is the store itself, or unknown.
+    """Find the operation that computed an element before `store` wrote it; None if it is the store itself or unknown.
 
     Args:
-        log, columns, accesses: of the run.
+        log, columns, accesses: the run.
         store: record of the copy that wrote the element.
-        byte, nbytes: of the element, in the destination's allocation.
+        byte, nbytes: the element, in the allocation of the destination.
     """
     source = _source_byte(log, columns, store, "a", byte)
     if source is None:
@@ -55,20 +55,20 @@ def producer_of(
     alloc = int(columns["a_alloc"][store])
     if log.allocations[alloc].memory not in ("nram", "sram"):
         return None
-    made = last_writer(accesses, alloc, source, nbytes, store)
-    if made == NONE:
+    producer = last_writer(accesses, alloc, source, nbytes, store)
+    if producer == NONE:
         return None
     reads = []
     for side in ("a", "b"):
-        if columns[f"{side}_alloc"][made] != NONE:
-            first = _source_byte(log, columns, made, side, source)
-            if first is not None:
-                reads.append(Read(int(columns[f"{side}_alloc"][made]), first))
-    return Producer(made, tuple(reads))
+        if columns[f"{side}_alloc"][producer] != NONE:
+            origin = _source_byte(log, columns, producer, side, source)
+            if origin is not None:
+                reads.append(Read(int(columns[f"{side}_alloc"][producer]), origin))
+    return Producer(producer, tuple(reads))
 
 
 def _source_byte(log: Log, columns: dict[str, Integers], record: int, side: str, byte: int) -> int | None:
-    """The first byte of the source element that a byte of the destination comes from."""
+    """Return the first byte of the source element that a destination byte comes from; None if unknown."""
     name, pipe = log.ops[int(columns["op"][record])], int(columns["pipe"][record])
     if columns[f"{side}_alloc"][record] == NONE or name in BY_ROWS or pipe == SCALAR:
         return None
@@ -76,12 +76,12 @@ def _source_byte(log: Log, columns: dict[str, Integers], record: int, side: str,
         return None
     dst, src = (log.boxes[int(columns[f"{one}_box"][record])] for one in ("dst", side))
     starts = int(columns["dst_offset"][record]) + element_starts(dst)
-    hit = np.flatnonzero((starts <= byte) & (byte < starts + dst.itemsize))
-    if not len(hit):
+    containing = np.flatnonzero((starts <= byte) & (byte < starts + dst.itemsize))
+    if not len(containing):
         return None
-    position = int(hit[0])
+    position = int(containing[0])
     if is_copy(name, pipe):
-        # Bytes in order: elements may have other sizes on the two sides.
+        # Copies preserve byte order; element sizes may differ between the two sides.
         position = (position * dst.itemsize + byte - int(starts[position])) // src.itemsize
     origins = int(columns[f"{side}_offset"][record]) + element_starts(src)
     return int(origins[position]) if position < len(origins) else None

@@ -1,4 +1,4 @@
-"""The split proof as numbers of a picture: the writers of each sampled element of a tensor."""
+"""The split proof as an image: the writer of each sampled element of a tensor."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class ProofMap:
 
     Attributes:
         name, shape: the tensor.
-        split: axes before it make the rows, the others the columns.
+        split: the axes before it form the rows, the others the columns.
         rows, columns: sampled rows and columns.
-        writer: (rows, columns) task that wrote each; `NOBODY`, or `AGAIN` where more than one write did.
+        writer: (rows, columns) task that wrote each element; `NOBODY` if none, `AGAIN` if there were several writes.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ProofMap:
 
 
 def proof_maps(log: Log) -> list[ProofMap]:
-    """A map of each tensor of the host that kernels may write, and that has elements."""
+    """Return a map of each non-empty host tensor that kernels may write."""
     accesses = accesses_of(log, log.columns())
     task = log.columns()["task"]
     maps = []
@@ -58,13 +58,13 @@ def proof_maps(log: Log) -> list[ProofMap]:
         rows = _samples(math.prod(shape[:split]), MOST_ROWS)
         columns = _samples(math.prod(shape[split:]), MOST_COLUMNS)
         byte = (rows[:, None] * math.prod(shape[split:]) + columns) * dtype_of(record.dtype).itemsize
-        place = np.searchsorted(cells.cuts, byte.reshape(-1), side="right") - 1
-        maps.append(ProofMap(record.name, shape, split, rows, columns, writer[place].reshape(byte.shape)))
+        cell = np.searchsorted(cells.cuts, byte.reshape(-1), side="right") - 1
+        maps.append(ProofMap(record.name, shape, split, rows, columns, writer[cell].reshape(byte.shape)))
     return maps
 
 
 def _split(shape: tuple[int, ...]) -> int:
-    """The split nearest to a square."""
+    """Return the split that makes the image closest to square."""
     return min(
         range(len(shape)),
         key=lambda split: abs(math.log(math.prod(shape[:split])) - math.log(math.prod(shape[split:]))),

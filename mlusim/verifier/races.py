@@ -1,4 +1,4 @@
-"""Races as findings: the two operations, the bytes they share, and the sync that would order them."""
+"""Races as findings: the two operations, the shared bytes, and the sync that would order them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Races:
     """Finds the races of one log.
 
     Attributes:
-        log, columns, accesses, space, order: of the log.
+        log, columns, accesses, space, order: the run.
     """
 
     log: Log
@@ -46,10 +46,10 @@ class Races:
     order: Order
 
     def find(self) -> list[Finding]:
-        """All races, those of equal source lines as one."""
+        """Return all races, one finding per pair of source lines."""
         inside = _collect(within_tasks(self.order, self.accesses, self.space))
-        between = self._not_joined(*_collect(between_tasks(self.order, self.accesses, self.space)))
-        between = self._but_handshaken(*self._but_locked(*self._but_atomics(*between)))
+        between = self._drop_shared_copies(*_collect(between_tasks(self.order, self.accesses, self.space)))
+        between = self._drop_handshakes(*self._drop_locked(*self._drop_atomics(*between)))
         pairs = [(a, b, self._in_task(a, b, times)) for a, b, times in self._by_lines(*inside)]
         races = [Race(self._place(a), self._place(b), finding) for a, b, finding in pairs]
         within = fold_races(self.log, self.order, races)
@@ -59,82 +59,82 @@ class Races:
         )
 
     def _place(self, row: int) -> int:
-        return int(self.order.place[self.accesses.record[row]])
+        return int(self.order.position[self.accesses.record[row]])
 
     def _span_between(self, a: int, b: int) -> Span:
-        """The source lines between which one barrier would order a pair, of what passes the same barriers."""
-        places = [int(self.order.place[self.accesses.record[row]]) for row in (a, b)]
-        tasks = [int(self.order.task[place]) for place in places]
-        lines = [self.log.lines[int(self.order.line[place])] for place in places]
+        """Return the source lines between which one barrier would order a pair, and the barriers already passed."""
+        positions = [int(self.order.position[self.accesses.record[row]]) for row in (a, b)]
+        tasks = [int(self.order.task[position]) for position in positions]
+        lines = [self.log.lines[int(self.order.line[position])] for position in positions]
         jobs = {job_of(self.log, task) for task in tasks}
-        segments = sorted(int(self.order.segment[place]) for place in places)
+        segments = sorted(int(self.order.segment[position]) for position in positions)
         if len(jobs) > 1 or lines[0][0] != lines[1][0] or lines[0][1] == lines[1][1]:
-            # No barrier orders these, or none does without a look at the kernel.
+            # No barrier can order these, or the location cannot be derived from the log alone.
             return Span(("alone", a, b), 0, 1)
         first, second = sorted(line for _, line, _ in lines)
         return Span((*jobs, *segments, lines[0][0]), first, second)
 
-    def _not_joined(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
-        """Without the pairs of a copy by the memory core and what comes after another task's call of that copy."""
+    def _drop_shared_copies(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
+        """Drop pairs of a memory core's copy and an operation that another task's call of that copy orders."""
         if not self.log.joined or not len(a):
             return a, b
         copies = list(set(self.log.joined.values()))
         one, other = self.accesses.record[a], self.accesses.record[b]
         chosen = np.ones(len(a), bool)
         for row in np.flatnonzero(np.isin(one, copies) | np.isin(other, copies)).tolist():
-            first, second = int(self.order.place[one[row]]), int(self.order.place[other[row]])
+            first, second = int(self.order.position[one[row]]), int(self.order.position[other[row]])
             chosen[row] = not (self.order.before(first, second) or self.order.before(second, first))
         return a[chosen], b[chosen]
 
-    def _but_atomics(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
-        """Leave out pairs of atomics: the board orders them."""
+    def _drop_atomics(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
+        """Drop pairs of atomics: the hardware orders them."""
         atomic = np.array([name in ATOMIC_NAMES for name in self.log.ops], bool)[self.columns["op"]]
         both = atomic[self.accesses.record[a]] & atomic[self.accesses.record[b]]
         return a[~both], b[~both]
 
-    def _but_locked(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
-        """Leave out pairs that one lock protects: they exclude each other."""
+    def _drop_locked(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
+        """Drop pairs protected by a common lock: they exclude each other."""
         if "lock" not in self.log.ops or not len(a):
             return a, b
-        held = self.order.locks_held
-        one, other = (held[self.order.place[self.accesses.record[rows]]] for rows in (a, b))
+        locks = self.order.locks_held
+        one, other = (locks[self.order.position[self.accesses.record[rows]]] for rows in (a, b))
         both = (one & other) != 0
         return a[~both], b[~both]
 
-    def _but_handshaken(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
-        """Leave out pairs that a handshake by atomics orders."""
+    def _drop_handshakes(self, a: Integers, b: Integers) -> tuple[Integers, Integers]:
+        """Drop pairs ordered by a handshake through atomics."""
         if not len(a):
             return a, b
         handshakes = Handshakes(self.log, self.columns, self.accesses, self.order)
         if not handshakes:
             return a, b
-        one, other = (self.order.place[self.accesses.record[rows]] for rows in (a, b))
+        one, other = (self.order.position[self.accesses.record[rows]] for rows in (a, b))
         first, kind, _ = alike(one, other)
         pairs = zip(one[first].tolist(), other[first].tolist(), strict=True)
         ordered = np.array([handshakes.orders(x, y) or handshakes.orders(y, x) for x, y in pairs], bool)[kind]
         return a[~ordered], b[~ordered]
 
     def _by_lines(self, a: Integers, b: Integers) -> list[tuple[int, int, int]]:
-        """One pair for each two source lines and memory, the first in the log, and how many operations meet so."""
+        """Return one pair per two source lines and memory, the first in the log, and the number of occurrences."""
         if not len(a):
             return []
         accesses, line = self.accesses, self.columns["line"]
         one, other = accesses.record[a], accesses.record[b]
         memory = self._memory[accesses.alloc[a]]
-        # Of what two operations share, a read of what was written tells most, and two writes least.
-        dulness = 2 * (accesses.write[b] & accesses.write[a]) + (~accesses.write[a])
-        order = np.lexsort((dulness, other, one))
-        # lexsort is stable, so the first of each kind is the first in this order.
-        met = order[np.sort(alike(one[order], other[order], memory[order])[0])]
-        first, kind, _ = alike(line[one[met]], line[other[met]], memory[met])
-        # How often it happens: the operations that are too early, not all that they meet.
-        times = np.bincount(kind[alike(kind, one[met])[0]])
+        # Of the bytes two operations share, report a read after a write first and two writes last.
+        priority = 2 * (accesses.write[b] & accesses.write[a]) + (~accesses.write[a])
+        order = np.lexsort((priority, other, one))
+        # lexsort is stable, so the first of each kind is also the first in this order.
+        pairs = order[np.sort(alike(one[order], other[order], memory[order])[0])]
+        first, kind, _ = alike(line[one[pairs]], line[other[pairs]], memory[pairs])
+        # Count the operations that come too early, not all their conflicts.
+        times = np.bincount(kind[alike(kind, one[pairs])[0]])
         chosen = sorted(zip(first.tolist(), times.tolist(), strict=True))
-        return [(int(a[met[index]]), int(b[met[index]]), count) for index, count in chosen]
+        return [(int(a[pairs[index]]), int(b[pairs[index]]), count) for index, count in chosen]
 
     @property
     def _memory(self) -> Integers:
-        """By allocation, a number for its memory."""
+        """By allocation, an index for its memory."""
         kinds = sorted({record.memory for record in self.log.allocations})
         return np.array([kinds.index(record.memory) for record in self.log.allocations], np.int64)
 
@@ -147,7 +147,7 @@ class Races:
         return first, second
 
     def _where(self, a: int, b: int) -> tuple[str, int]:
-        """The bytes that they share, in coordinates of each buffer."""
+        """Return the shared bytes in coordinates of each buffer, and their number."""
         one, other = int(self.accesses.alloc[a]), int(self.accesses.alloc[b])
         delta = int(self.space.address[one] - self.space.address[other])
         starts, stops = shared_bytes(self.accesses, a, b, delta)
@@ -162,7 +162,7 @@ class Races:
         first, second = self._sites(a, b, ("writes" if writes[0] else "reads", "writes" if writes[1] else "reads"))
         where, nbytes = self._where(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
-        lane = int(self.order.lane[self.order.place[self.accesses.record[a]]])
+        lane = int(self.order.lane[self.order.position[self.accesses.record[a]]])
         title = {
             (True, False): f"{second.operation} reads {name} before {first.operation} is known to have written it",
             (False, True): f"{second.operation} writes {name} while {first.operation} may still read it",
@@ -191,7 +191,7 @@ class Races:
         )
 
     def _share_an_end(self, a: int, b: int) -> bool:
-        """Whether two accesses overlap and neither holds the other, as halves of a buffer that is too small do."""
+        """Return whether two accesses overlap partially, like halves of a buffer that is too small."""
         address = [int(self.space.address[int(self.accesses.alloc[row])]) for row in (a, b)]
         low = [int(self.accesses.low[row]) + at for row, at in zip((a, b), address, strict=True)]
         high = [int(self.accesses.high[row]) + at for row, at in zip((a, b), address, strict=True)]
@@ -222,8 +222,8 @@ class Races:
         )
 
     def _order_them(self, a: int, b: int, first: Site, second: Site) -> tuple[str, str, str]:
-        """The sync that would order two tasks, or none: name, rule and remedy."""
-        tasks = [int(self.order.task[self.order.place[self.accesses.record[row]]]) for row in (a, b)]
+        """Return the sync that would order two tasks, if any, with rule and remedy."""
+        tasks = [int(self.order.task[self.order.position[self.accesses.record[row]]]) for row in (a, b)]
         jobs = [job_of(self.log, task) for task in tasks]
         own_bytes = "give each task bytes of its own"
         if jobs[0][0] != jobs[1][0]:
@@ -247,7 +247,7 @@ class Races:
         barrier = f"{first.call(sync + '()')} in {all_of}, after {first.place} and before {second.place}"
         remedy = f"{barrier}\nor {own_bytes}"
         if self.accesses.write[a] and self.accesses.write[b]:
-            # A barrier alone makes one of the two writes useless.
+            # With a barrier alone, one of the two writes would still be useless.
             remedy = f"{own_bytes}: who writes last decides what stays\nor, where both are meant: {barrier}"
             if first.place == second.place and "memory core" in (first.task, second.task):
                 leaves = "if (__is_mpu()) return;" if first.is_compiled else "if core.is_memory_core: return"
@@ -260,7 +260,7 @@ class Races:
 
 
 def job_of(log: Log, task: int) -> tuple[int, ...]:
-    """The group that a task is placed with: its launch, and its union's position in the grid, or itself for BLOCK."""
+    """Return the scheduling group of a task: its launch, and its union's position in the grid, or itself for BLOCK."""
     record = log.tasks[task]
     launch = log.launches[record.launch]
     if launch.kind == "BLOCK":

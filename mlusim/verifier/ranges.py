@@ -1,4 +1,4 @@
-"""The least and the largest of numbers in ranges of an array, of many ranges at once: n log n."""
+"""Minima and maxima over many ranges of an array at once, in O(n log n)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def least_by_cell(first: Integers, last: Integers, value: Integers, cells: int) -> Integers:
-    """By cell, the least value of the ranges [first, last) that it lies in; where it lies in none, the largest int64.
+    """By cell, return the smallest value of the ranges [first, last) that contain it; int64 max if none does.
 
-    Each range is two of a power of two in length, which may overlap. From the longest on, both halves of a range take
-    what the whole has.
+    Each range is covered by two, possibly overlapping, ranges whose length is a power of two. Starting from the
+    longest,
+    each range passes its value on to its halves.
     """
     least = np.full(cells, _NEVER)
     for level, some in _by_level(first, last):
@@ -27,7 +28,7 @@ def least_by_cell(first: Integers, last: Integers, value: Integers, cells: int) 
 
 
 def most_in_ranges(values: Integers, first: Integers, last: Integers) -> Integers:
-    """The largest of `values` in each range [first, last); none is empty."""
+    """Return the largest of `values` in each non-empty range [first, last)."""
     result = np.empty(len(first), np.int64)
     most = values
     for level, some in reversed(list(_by_level(first, last))):
@@ -41,7 +42,7 @@ def most_in_ranges(values: Integers, first: Integers, last: Integers) -> Integer
 
 
 def _by_level(first: Integers, last: Integers) -> list[tuple[int, Integers]]:
-    """Levels from the largest power of two in the length of any range down to 0, with the ranges of each."""
+    """Return the levels from log2 of the longest range down to 0, with the ranges of each level."""
     if not len(first):
         return []
     level = np.frexp((last - first).astype(np.float64))[1] - 1

@@ -17,47 +17,49 @@ TRANSFERS = (IO, MOVE, MEMORY_CORE_IO)
 
 
 def in_flight(log: Log, accesses: Accesses, order: Order) -> Integers:
-    """Rows of `accesses` whose transfer nothing has waited for when their buffer is given back.
+    """Return rows of `accesses` whose transfer may be running when their buffer is released.
 
-    Only transfers count: the vector pipe is in order with what it does next to the same bytes.
+    Only transfers count: later vector instructions on the same bytes are in order with earlier ones.
     """
     released = {identity: count for identity, count in log.released.items() if log.allocations[identity].task != NONE}
     if not released or not len(accesses):
         return np.empty(0, np.int64)
-    # By allocation, the place of the first operation of its task behind the release.
-    behind = np.full(len(log.allocations), len(order.task) + 1, np.int64)
+    # By allocation, the position of the first operation of its task after the release.
+    first_after_release = np.full(len(log.allocations), len(order.task) + 1, np.int64)
     identities = np.array(list(released), np.int64)
     task = np.array([log.allocations[identity].task for identity in released], np.int64)
     records = len(order.task) + 1
     begin = np.searchsorted(order.task * records + order.record, task * records + np.array(list(released.values())))
-    behind[identities] = begin
+    first_after_release[identities] = begin
     owner = np.full(len(log.allocations), NONE, np.int64)
     owner[identities] = task
-    place = order.place[accesses.record]
-    rows = np.isin(order.lane[place], TRANSFERS) & (owner[accesses.alloc] == order.task[place])
-    rows &= (order.waiter[place] >= behind[accesses.alloc]) & (place < behind[accesses.alloc])
+    position = order.position[accesses.record]
+    rows = np.isin(order.lane[position], TRANSFERS) & (owner[accesses.alloc] == order.task[position])
+    rows &= (order.waiter[position] >= first_after_release[accesses.alloc]) & (
+        position < first_after_release[accesses.alloc]
+    )
     return np.flatnonzero(rows)
 
 
 def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
-    """Releases of buffers in flight, those of equal source lines and buffers as one."""
+    """Find releases of buffers in flight, one finding per source line and buffer."""
     rows = in_flight(log, accesses, order)
     if not len(rows):
         return []
     names = sorted({record.name for record in log.allocations})
     name = np.array([names.index(log.allocations[alloc].name) for alloc in accesses.alloc[rows].tolist()])
-    line = order.line[order.place[accesses.record[rows]]]
+    line = order.line[order.position[accesses.record[rows]]]
     first, _, times = alike(line, name)
-    found = []
+    findings = []
     for row, count in sorted(zip(rows[first].tolist(), times.tolist(), strict=True)):
         record = int(accesses.record[row])
         allocation = log.allocations[int(accesses.alloc[row])]
-        lane = int(order.lane[order.place[record]])
+        lane = int(order.lane[order.position[record]])
         writes = bool(accesses.write[row])
         site = site_of(log, record, "writes" if writes else "reads", LANES[lane])
         starts, stops = (part + int(accesses.offset[row]) for part in accesses.of(row)[0].segments())
         sync, pipe = LANE_SYNCS[lane]
-        found.append(
+        findings.append(
             Finding(
                 kind="release",
                 title=f"{allocation.name} is given back while {site.operation} may still "
@@ -71,4 +73,4 @@ def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
                 fields={"sync": sync},
             )
         )
-    return found
+    return findings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlusim.log import IO, MOVE, TENSOR, VECTOR
 from mlusim.verifier.lanes import MEMORY_CORE_IO, POSTED
 
-# By lane: the sync of a core that waits for it, and what it waits for.
+# By lane, the sync of a core that waits for it, and a description.
 LANE_SYNCS = {
     VECTOR: ("sync_compute", "the vector pipe"),
     TENSOR: ("sync_compute", "the tensor pipe"),
@@ -16,7 +16,7 @@ LANE_SYNCS = {
 }
 
 FULL_SYNC = "sync"
-# By sync, what it waits for.
+# By sync, a description of the pipes it waits for.
 SYNC_PIPES = {
     FULL_SYNC: "all pipes",
     "sync_io": "the IO pipe",

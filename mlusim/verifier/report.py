@@ -1,4 +1,4 @@
-"""`Report`: all findings and figures of a run, as text, in colour, as JSON, and as a picture."""
+"""`Report`: all findings and figures of a run, as text, ANSI-coloured text, JSON, or a picture."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Report:
         name: the kernel or operator.
         board: the board's name.
         findings: errors first, then hints.
-        tensors: the split proof, by tensor of the host.
-        balance: how even it is; None where nothing ran.
-        traffic: what each source line moved.
+        tensors: the split proof, by host tensor.
+        balance: the balance of the work; None if nothing ran.
+        traffic: the bytes moved by each source line.
         memories: bytes read and written by all operations, by memory.
         stopped: whether the run ended early.
-        records, tasks: how much was looked at.
-        outputs: result arrays by name, after `mlusim.verify`; none in a timing-only run.
-        log: of the run.
+        records, tasks: number of records and tasks checked.
+        outputs: result arrays by name, after `mlusim.verify`; empty in a timing-only run.
+        log: the log of the run.
         result: the run itself, with its time and all its figures, after `mlusim.verify`.
     """
 
@@ -55,21 +55,21 @@ class Report:
 
     @property
     def errors(self) -> tuple[Finding, ...]:
-        """Findings that make a kernel wrong."""
+        """Findings that make a kernel incorrect."""
         return tuple(finding for finding in self.findings if finding.severity == ERROR)
 
     @property
     def hints(self) -> tuple[Finding, ...]:
-        """Findings that do not."""
+        """Findings that do not make it incorrect."""
         return tuple(finding for finding in self.findings if finding.severity == HINT)
 
     @property
     def ok(self) -> bool:
-        """Whether there is no error."""
+        """True if there are no errors."""
         return not self.errors
 
     def check(self) -> Report:
-        """Itself where it is ok. Raises `VerificationError`, whose text is the report, where it is not."""
+        """Return self if `ok`. Raises `VerificationError` with the report as its text otherwise."""
         if self.errors:
             error = VerificationError(self.text())
             error.report = self
@@ -88,7 +88,7 @@ class Report:
         return report_html(self)
 
     def text(self, *, colour: bool = False, hints: bool = True) -> str:
-        """For a person; `colour` for a terminal; without `hints`, errors and figures only."""
+        """Format for the terminal; `colour` adds ANSI codes; without `hints`, only errors and figures."""
         shown = self.findings if hints else self.errors
         lines = [self._headline(colour=colour)]
         for finding in shown:
@@ -98,7 +98,7 @@ class Report:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """For a machine: JSON types only."""
+        """Return the report as JSON types."""
         moved = self.memories.items()
         return {
             "name": self.name,
@@ -118,10 +118,10 @@ class Report:
         }
 
     def draw(self, path: str | os.PathLike[str]) -> Path:
-        """Draw each output, coloured by the task that wrote it, red where nobody did, black where more than one did.
+        """Draw each output, coloured by the task that wrote it; red: never written, black: written more than once.
 
         Args:
-            path: of a .png or .svg file. Raises `InputError` for another, and where there is no log.
+            path: a .png or .svg file. Raises `InputError` for other suffixes, and if the report has no log.
         """
         from mlusim.analysis.proof_picture import draw_proof
         from mlusim.analysis.style import drawing, save

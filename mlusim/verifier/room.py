@@ -1,4 +1,4 @@
-"""The memory of the host that a check takes, compared with what is free before it starts."""
+"""The host memory needed by a check, compared with the free memory before it starts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 from mlusim.errors import InputError
 from mlusim.units import group_digits, short_bytes
 
-# Measured with copies and vector instructions: 410 to 610 B. What fits in this much is not looked at.
-BYTES_AN_OPERATION = 610
+# Measured with copies and vector instructions: 410 to 610 B. Checks that need less than _SMALL always proceed.
+BYTES_PER_OPERATION = 610
 _SMALL = 1 << 30
 _MEMINFO = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
 
 
 def check_room(records: int) -> None:
-    """Raise `InputError` where a check of so many records needs more memory than is free; unknown is enough."""
-    needed = records * BYTES_AN_OPERATION
+    """Raise `InputError` if checking this many records needs more memory than is free; does nothing if unknown."""
+    needed = records * BYTES_PER_OPERATION
     free = free_bytes() if needed > _SMALL else None
     if free is not None and needed > free:
         raise InputError(
@@ -27,7 +27,7 @@ def check_room(records: int) -> None:
 
 
 def free_bytes() -> int | None:
-    """Memory that this process can still have, on Linux; None where that is not known."""
+    """Return the memory still available to this process, on Linux; None if unknown."""
     try:
         lines = dict(line.split(":", 1) for line in _MEMINFO.read_text(encoding="ascii").splitlines())
         free = int(lines["MemAvailable"].split()[0]) << 10

@@ -1,7 +1,7 @@
-"""The bytes of operands that are not strided: rows by number, and lists of runs.
+"""Geometries that are not strided: rows by number, and lists of runs.
 
-An instruction with row numbers may have a million of them, and most are only counted. So the segments are made when
-somebody compares them.
+An instruction with row numbers may have a million of them, and most are only counted, so segments are computed on first
+comparison.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from mlusim.verifier.boxes import Geometry, Integers, distinct, geometry_of, uni
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows(Geometry):
-    """Rows by number, `stride` bytes apart, in the order of the operation; some may be equal.
+    """Rows by number, `stride` bytes apart, in the order of the operation; numbers may repeat.
 
     Attributes:
-        numbers: of the rows; at least one.
-        stride: bytes from one to the next; may be negative, or less than a row.
-        row_bytes: of each.
-        end: one behind the highest byte.
+        numbers: row numbers; at least one.
+        stride: bytes from one row to the next; may be negative, or smaller than a row.
+        row_bytes: bytes per row.
+        end: end of the highest byte.
     """
 
     numbers: Integers = field(kw_only=True)
@@ -31,17 +31,17 @@ class Rows(Geometry):
 
     @property
     def strided(self) -> bool:
-        """False: loops do not describe it."""
+        """False: loops cannot describe it."""
         return False
 
     @property
     def apart(self) -> bool:
-        """Whether rows share bytes only where their numbers are equal."""
+        """Whether rows share bytes only if their numbers are equal."""
         return abs(self.stride) >= self.row_bytes
 
     @property
     def stop(self) -> int:
-        """One behind the highest byte."""
+        """End of the highest byte."""
         return self.end
 
     @property
@@ -51,25 +51,25 @@ class Rows(Geometry):
 
     @property
     def single(self) -> bool:
-        """Whether it is one run of bytes."""
+        """Whether it is a single run of bytes."""
         if self.end - self.start > self.count * self.row_bytes:
             return False
         return len(self.segments()[0]) == 1
 
     @property
     def grain(self) -> int:
-        """Bytes that all starts and stops of rows are multiples of."""
+        """Greatest common divisor of all row boundaries, in bytes."""
         return math.gcd(self.stride, self.row_bytes)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the segments."""
+        """Distinct bytes covered by the rows."""
         starts, stops = self.segments()
         return int((stops - starts).sum())
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that an operation moves for it: a row as often as it is named."""
+        """Bytes that an operation moves: repeated rows count repeatedly."""
         return self.touched_bytes
 
     def _listed_segments(self) -> tuple[Integers, Integers]:
@@ -79,10 +79,10 @@ class Rows(Geometry):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Runs(Geometry):
-    """A list of runs of bytes, rising and apart.
+    """A list of runs of bytes, ascending and disjoint.
 
     Attributes:
-        starts, lengths: of the runs; at least one.
+        starts, lengths: the runs; at least one.
     """
 
     starts: Integers = field(kw_only=True)
@@ -90,12 +90,12 @@ class Runs(Geometry):
 
     @property
     def strided(self) -> bool:
-        """False: loops do not describe it."""
+        """False: loops cannot describe it."""
         return False
 
     @property
     def stop(self) -> int:
-        """One behind the highest byte."""
+        """End of the highest byte."""
         return int(self.starts[-1] + self.lengths[-1])
 
     @property
@@ -105,7 +105,7 @@ class Runs(Geometry):
 
     @property
     def grain(self) -> int:
-        """1: nothing is known of them."""
+        """1: the runs need not be aligned."""
         return 1
 
     @property
@@ -118,7 +118,7 @@ class Runs(Geometry):
 
 
 def geometry_of_rows(numbers: Integers, stride: int, row_bytes: int) -> Geometry | None:
-    """The bytes of rows by number, `stride` bytes apart; None where there are none."""
+    """Return the bytes of rows by number, `stride` bytes apart; None if there are no rows."""
     if not len(numbers):
         return None
     ends = int(numbers.min()) * stride, int(numbers.max()) * stride
@@ -136,12 +136,12 @@ def geometry_of_rows(numbers: Integers, stride: int, row_bytes: int) -> Geometry
 
 
 def first_rows(count: int, stride: int, row_bytes: int) -> Geometry | None:
-    """The bytes of rows 0 to `count`, `stride` bytes apart; None where there are none."""
+    """Return the bytes of rows 0 to `count`, `stride` bytes apart; None if there are no rows."""
     if count <= 0:
         return None
     return geometry_of(Box((count, row_bytes), (stride, 1), 1))
 
 
 def runs_geometry(starts: Integers, lengths: Integers) -> Geometry:
-    """The bytes of runs that rise and are apart."""
+    """Return the bytes of ascending, disjoint runs."""
     return Runs(int(starts[0]), 0, (), starts=starts, lengths=lengths)

@@ -1,4 +1,4 @@
-"""Accesses of one tensor as others that count alike: fewer, joined, or one for each repetition."""
+"""Equivalent access tables for counting: concatenated, condensed, or with one access per repetition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mlusim.verifier.rows import runs_geometry
 
 
 def join(one: Accesses, other: Accesses) -> Accesses:
-    """The rows of both, those of the first first."""
+    """Concatenate two tables."""
 
     def both(name: str) -> Any:
         return np.concatenate([getattr(one, name), getattr(other, name)])
@@ -33,7 +33,7 @@ def join(one: Accesses, other: Accesses) -> Accesses:
 
 
 def in_short(run: Accesses, nbytes: int) -> Accesses:
-    """The same counts with fewer accesses: those that have each byte of a tensor once are one access of all of it."""
+    """Condense accesses that partition a tensor into one access of all of it; the counts stay the same."""
     writes, reads = np.flatnonzero(run.write), np.flatnonzero(~run.write)
     parts = []
     for rows in (writes, reads):
@@ -49,7 +49,7 @@ def in_short(run: Accesses, nbytes: int) -> Accesses:
 
 
 def _partition(some: Accesses, nbytes: int) -> bool:
-    """Whether accesses have every byte of a tensor once."""
+    """Return whether accesses cover every byte of a tensor exactly once."""
     sizes = np.zeros(len(some.geometries), np.int64)
     for number in distinct(some.geometry).tolist():
         geometry = some.geometries[number]
@@ -60,25 +60,25 @@ def _partition(some: Accesses, nbytes: int) -> bool:
 
 
 def repeats_of(run: Accesses) -> tuple[Accesses, Integers]:
-    """Accesses of single operations that write bytes more than once, and how many times beyond the first."""
+    """Return accesses of operations that write bytes repeatedly, and the number of writes beyond the first."""
     geometries, offsets, extra = [], [], []
     written = distinct(run.geometry[run.write]).tolist()
     several = [number for number in written if run.geometries[number].touched_bytes > run.geometries[number].nbytes]
     if several:
         for row in np.flatnonzero(run.write & np.isin(run.geometry, several)).tolist():
             starts, stops, times = run.geometries[int(run.geometry[row])].repeats()
-            for many in np.unique(times).tolist():
-                mine = times == many
-                first, length = starts[mine], (stops - starts)[mine]
+            for count in np.unique(times).tolist():
+                selected = times == count
+                first, length = starts[selected], (stops - starts)[selected]
                 geometries.append(runs_geometry(first, length))
                 offsets.append(int(run.offset[row]))
-                extra.append(many)
+                extra.append(count)
     alloc = int(run.alloc[0]) if len(run) else NONE
     return accesses_from(alloc, np.array(offsets, np.int64), geometries), np.array(extra, np.int64)
 
 
 def accesses_from(alloc: int, offset: Integers, geometries: list[Geometry]) -> Accesses:
-    """One access for each geometry, of no operation."""
+    """Return one access per geometry, without an operation."""
     count = len(geometries)
     low = offset + np.array([geometry.start for geometry in geometries], np.int64)
     high = offset + np.array([geometry.stop for geometry in geometries], np.int64)

@@ -14,7 +14,7 @@ _devices: ContextVar[list[Any] | None] = ContextVar("mlusim_devices", default=No
 
 @contextmanager
 def checked(on: bool = True) -> Iterator[None]:  # noqa: FBT001, FBT002 - a switch
-    """Verify every operator that runs inside, unless its call says `check=False`. For a test suite."""
+    """Verify every operator that runs in the `with` block, unless called with `check=False`. For test suites."""
     token = _default.set(on)
     try:
         yield
@@ -23,28 +23,28 @@ def checked(on: bool = True) -> Iterator[None]:  # noqa: FBT001, FBT002 - a swit
 
 
 def is_checked(choice: bool | None) -> bool:  # noqa: FBT001
-    """The choice of a call, or the default."""
+    """Return the choice of a call, or the default if it is None."""
     return _default.get() if choice is None else choice
 
 
 @contextmanager
 def watched() -> Iterator[list[Any]]:
-    """Collect the devices that are made inside by code that is not mlusim's own, to verify them afterwards."""
-    found: list[Any] = []
-    token = _devices.set(found)
+    """Collect the devices constructed in the `with` block by code outside mlusim, to verify them afterwards."""
+    devices: list[Any] = []
+    token = _devices.set(devices)
     try:
-        yield found
+        yield devices
     finally:
         _devices.reset(token)
 
 
 def note_device(device: Any) -> bool:
-    """Add a device to those of `watched()`, where one is open and the caller of its constructor is not mlusim's own.
+    """Add a device to the list of an enclosing `watched()` if code outside mlusim constructed it.
 
-    Returns whether it was.
+    Returns whether it was added.
     """
-    found = _devices.get()
-    if found is None or str(_getframe(2).f_globals.get("__name__", "")).startswith("mlusim."):
+    devices = _devices.get()
+    if devices is None or str(_getframe(2).f_globals.get("__name__", "")).startswith("mlusim."):
         return False
-    found.append(device)
+    devices.append(device)
     return True

@@ -1,4 +1,4 @@
-"""How often each byte of the host's tensors was read and written."""
+"""Reads and writes per byte of the host's tensors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from mlusim.units import group_digits, short_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorUse:
-    """The use of one tensor of the host in a run.
+    """The use of one host tensor in a run.
 
     Attributes:
         name, shape, dtype, nbytes: the tensor.
-        is_input: the host gave its bytes, and no kernel may write them.
+        is_input: the host wrote its bytes, and no kernel may write them.
         bytes_read, bytes_written: by all operations together.
-        least_reads, most_reads: of any byte.
-        unread_bytes, unwritten_bytes: never read, never written.
-        rewritten_bytes: written again before anybody had read them.
-        updated_bytes: written more than once, each time after a read or a fill: accumulated or changed in place.
-        expected_bytes: bytes that the launches were given to write: all but the gaps of a pitch.
-        known: False where a timing-only run does not know which rows were touched: these are left out.
+        least_reads, most_reads: minimum and maximum reads over all bytes.
+        unread_bytes, unwritten_bytes: bytes never read, never written.
+        rewritten_bytes: bytes overwritten before they were read.
+        updated_bytes: bytes written more than once, each time after a read or a fill: accumulated or changed in place.
+        expected_bytes: bytes that the launches were expected to write: excludes the gaps of a pitched tensor.
+        known: False if a timing-only run does not know which rows were accessed; these accesses are left out.
     """
 
     name: str
@@ -51,7 +51,7 @@ class TensorUse:
         return self.bytes_written / self.nbytes if self.nbytes else 0.0
 
     def text(self) -> str:
-        """In one line, for a report."""
+        """Format as one line of a report."""
         if not self.known:
             return "a timing-only run does not know which rows were touched"
         if self.is_input:
@@ -71,7 +71,7 @@ class TensorUse:
 
 
 def untouched(allocation: AllocationRecord) -> TensorUse:
-    """The use of a tensor that no operation touches."""
+    """Return the use of a tensor that no operation accesses."""
     return TensorUse(
         name=allocation.name,
         shape=allocation.shape,

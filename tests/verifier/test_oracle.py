@@ -253,8 +253,12 @@ def test_races_and_unwritten_bytes_are_those_of_the_oracle(programs, apart):
             }
 
     # Pairs that a shared copy orders are left out after the search (`Races`).
-    place = order.place
-    found = {(a, b) for a, b in found if not (order.before(place[a], place[b]) or order.before(place[b], place[a]))}
+    position = order.position
+    found = {
+        (a, b)
+        for a, b in found
+        if not (order.before(position[a], position[b]) or order.before(position[b], position[a]))
+    }
     graph = Graph(log)
     operands = [bytes_of(log, record) for record in graph.records]
     reach = [graph.reach(number) for number in range(len(log))]
@@ -267,7 +271,7 @@ def test_races_and_unwritten_bytes_are_those_of_the_oracle(programs, apart):
         # A posted store is seen by what the scalar pipe does after it, without being complete.
         seen = graph.scalar(log, one) and graph.scalar(log, other) and graph.task(one) == graph.task(other)
         ordered = seen or ("begun", other) in reach[one]
-        assert order.before(int(order.place[one]), int(order.place[other])) == ordered
+        assert order.before(int(order.position[one]), int(order.position[other])) == ordered
         if common and not ordered and ("begun", one) not in reach[other]:
             racing.add((one, other))
     # Of equal accesses of a task between two barriers, pairs with other tasks name one: every race has its like.

@@ -45,7 +45,7 @@ async def again(core, out, times):
 def test_a_copied_fill_is_found_however_long_ago_its_buffer_was_written(
     monkeypatch: pytest.MonkeyPatch, look_back: int
 ) -> None:
-    monkeypatch.setattr(overwrites, "_LOOK_BACK", look_back)
+    monkeypatch.setattr(overwrites, "_FIRST_STEP", look_back)
     out = mlusim.Output((4, 64), np.float32)
     assert mlusim.verify(again, out, 2, device="mlu370-x4", kind="BLOCK", dim=4).ok  # a fill, and what replaces it
     twice = mlusim.verify(again, out, 3, device="mlu370-x4", kind="BLOCK", dim=4)
