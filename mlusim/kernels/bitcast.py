@@ -1,8 +1,8 @@
-"""Copies of bits: bitcast_convert, cast to the same type, reverse of no axis.
+"""Bitwise copies: bitcast_convert, cast to the same type, reverse of no axis.
 
-    copy_tiles   (x, out, plan): out has the bytes of x
+  copy_tiles   (x, out, plan): copy the bytes of x to out
 
-As a rule bitcast_convert moves nothing: its result is a view of the same device memory.
+bitcast_convert usually moves nothing: its result is a view of the same device memory.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
 
 
 async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
-    """Load and store tile by tile; overlapped, the next tile is loaded behind the store of the one before.
+    """Load and store tile by tile; overlapped, the next load is issued behind the store of the previous tile.
 
-    x and out are contiguous tensors in GDRAM of equally many bytes. The plan is `planning.flat.plan_flat`'s with no
-    passes, for elements as wide as those of `out`.
+    x and out are contiguous tensors in GDRAM with equally many bytes. The plan is that of `planning.flat.plan_flat`
+    with no
+    passes, for elements of the width of `out`.
     """
     if core.is_memory_core:
         return
     target = out.reshape(-1)
-    # Bytes are what is copied: x may have another element type, and a rank of 0.
+    # The copy is bytewise: x may have another element type, and rank 0.
     source = View.of(x.allocation, target.shape, out.dtype, x.offset)
     settings = plan.parameters_as(FlatParameters)
     count = 2 if settings.overlapped else 1
@@ -49,7 +50,7 @@ async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
 
 
 def plan_view(board: Board, shape: tuple[int, ...], itemsize: int, operator: str) -> Plan:
-    """The plan of an operator whose result is a view of its input: tier 0, no tiles, nothing launched."""
+    """Return the plan of an operator whose result is a view of its input: tier 0, no tiles, no launch."""
     return empty_plan(
         operator=operator,
         strategy="view",

@@ -1,4 +1,4 @@
-"""Boxes of tensors, copied by as few strided copies as the instruction's loops allow."""
+"""Copies of tensor boxes, by as few strided copies as the instruction's loops allow."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def boxed(view: View, start: Extents, stop: Extents) -> View:
-    """A box of a view; axes that it does not name stay whole."""
+    """Return a box of a view; axes beyond those of `start` stay whole."""
     return view[tuple(slice(low, high) for low, high in zip(start, stop, strict=True))]
 
 
 def front(buffer: View, shape: Extents) -> View:
-    """The front of a flat buffer in a shape."""
+    """Return the front of a flat buffer, reshaped."""
     return buffer[: math.prod(shape)].reshape(shape)
 
 
 async def copy_box(core: Core, dst: View, src: View) -> None:
-    """Copy a box of any rank and wait for it: one strided copy, or several where the instruction has too few loops."""
+    """Copy a box of any rank and wait for it: one strided copy, or several if the instruction has too few loops."""
     if _is_one_copy(*_strided(dst, src), core.board.has_3d_memcpy):
         await core.memcpy(dst, src)
         return
@@ -38,18 +38,18 @@ async def copy_box(core: Core, dst: View, src: View) -> None:
 
 @lru_cache(maxsize=4096)
 def _is_one_copy(shape: Extents, dst: Extents, src: Extents, sizes: Extents, has_3d_memcpy: bool) -> bool:  # noqa: FBT001
-    """Whether one `__memcpy` takes a box: see `copies`. Kernels ask this of the same few boxes for every tile."""
+    """Return whether one `__memcpy` can copy a box (see `copies`). Cached, as kernels test few distinct boxes."""
     loops = _loops(shape, dst, src, sizes)
     return len(loops) <= (2 if has_3d_memcpy else 1) and max(loops, default=(0, 0))[0] <= MAX_SEGMENTS
 
 
 def _strided(dst: View, src: View) -> tuple[Extents, Extents, Extents, Extents]:
-    """Shape, strides of both sides, and their element sizes."""
+    """Return the shape, the strides of both sides, and their element sizes."""
     return dst.shape, dst.strides, src.strides, (dst.itemsize, src.itemsize)
 
 
 def copy_box_async(core: Core, dst: View, src: View) -> None:
-    """Issue the copies of a box; a sync must come before its data is used."""
+    """Issue the copies of a box; a sync is required before the data is used."""
     if _is_one_copy(*_strided(dst, src), core.board.has_3d_memcpy):
         core.memcpy_async(dst, src)
         return
@@ -58,11 +58,11 @@ def copy_box_async(core: Core, dst: View, src: View) -> None:
 
 
 def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
-    """Parts of a copy that one `__memcpy` takes each: at most two loops over segments, one before arch 300 (B)."""
+    """Split a copy into parts for one `__memcpy` each: at most two loops over segments, one before arch 300 (B)."""
     loops = _loops(*_strided(dst, src))
     allowed = 2 if board.has_3d_memcpy else 1
     if len(loops) > allowed:
-        # Fewest instructions: unroll the loop of the fewest iterations.
+        # Unroll the loop with the fewest iterations, for the fewest instructions.
         _, axis = min(loops)
         for position in range(dst.shape[axis]):
             key = (slice(None),) * axis + (position,)
@@ -80,17 +80,17 @@ def copies(dst: View, src: View, board: Board) -> Iterator[tuple[View, View]]:
 
 
 def _loops(shape: Extents, dst: Extents, src: Extents, sizes: Extents) -> list[tuple[int, int]]:
-    """(iterations, first axis) of the loops over segments that a copy needs, axes that follow each other merged."""
+    """Return (iterations, first axis) of the loops over segments that a copy needs, with adjacent axes merged."""
     loops: list[tuple[int, int]] = []
     last = (0, 0)
-    for axis, (extent, to, origin) in enumerate(zip(shape, dst, src, strict=True)):
+    for axis, (extent, dst_stride, src_stride) in enumerate(zip(shape, dst, src, strict=True)):
         if extent == 1:
             continue
-        if loops and last == (extent * to, extent * origin):
+        if loops and last == (extent * dst_stride, extent * src_stride):
             loops[-1] = (loops[-1][0] * extent, loops[-1][1])
         else:
             loops.append((extent, axis))
-        last = (to, origin)
+        last = (dst_stride, src_stride)
     if loops and last == sizes:
         loops.pop()
     return loops

@@ -1,9 +1,9 @@
-"""The kernel of cast: tiles go to NRAM, the vector unit converts them, and they go back.
+"""The kernel of cast: tiles are loaded to NRAM, converted by the vector unit, and stored.
 
-    cast_tiles   (x, out, plan): a conversion, of one step or two
+  cast_tiles   (x, out, plan): a conversion in one or two steps
 
-The same element type is a copy of bits: `mlusim.kernels.bitcast.copy_tiles`. x and out are contiguous tensors in GDRAM,
-of equally many elements; the plan is that of `planning.flat.plan_flat`.
+Casts to the same element type are bitwise copies: `mlusim.kernels.bitcast.copy_tiles`. x and out are contiguous tensors
+in GDRAM with equally many elements; the plan is that of `planning.flat.plan_flat`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def clamps(source: Dtype, target: Dtype) -> tuple[tuple[str, float], ...]:
-    """The vector instructions, with their numbers, that bring elements into the finite range of an 8-bit float.
+    """Return the vector instructions, with their operands, that clamp elements to the finite range of an 8-bit float.
 
-    None for a source whose finite numbers are all within it.
+    Empty if all finite values of the source are within it.
     """
     if source in (target, BOOL) or is_complex(source):
         return ()
-    # The vector unit computes on 32 bits at most: wider elements are float32 by then.
+    # The vector unit computes on 32 bits at most: wider elements have been converted to float32.
     source = FLOAT32 if source.itemsize > FLOAT32.itemsize else source
     (_, limit), (low, high) = bounds(target), bounds(source)
     number = int if is_integer(source) else float
@@ -38,12 +38,13 @@ def clamps(source: Dtype, target: Dtype) -> tuple[tuple[str, float], ...]:
 
 
 async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool = False) -> None:  # noqa: FBT001, FBT002
-    """Convert tile by tile, overlapped or one stage after the other, as the plan says.
+    """Convert tile by tile, with overlapped or sequential stages, as the plan says.
 
-    saturate: bring the elements into the finite range of the 8-bit float that they become.
+    saturate: clamp elements to the finite range of the 8-bit float that they are converted to.
 
-    Boards of arch below 300 convert whole blocks of 128 B: the lanes behind the end of the tensor are cleared before
-    the last tile is loaded, converted with it and not stored.
+    Boards of arch below 300 convert whole blocks of 128 B: the lanes beyond the end of the tensor are cleared
+        before the
+    last tile is loaded, converted with it, and not stored.
     """
     if core.is_memory_core:
         return

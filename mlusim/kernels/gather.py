@@ -1,11 +1,11 @@
 """The kernels of gather and gather_nd: out[lookup] = x[index[lookup]].
 
-    gather_slab   loads the slab of x that a tile's index can address, and selects within NRAM
-    gather_rows   goes to GDRAM for each lookup
+  gather_slab   loads the slab of x that the index of a tile can address, and selects within NRAM
+  gather_rows   accesses GDRAM for each lookup
 
-Both take (x, index, out, plan) and follow a plan of `planning.gather`. index holds the tuples in its last axis: int32
-or int64, negative values included. Every lookup is an instruction of the counted operations, or of one `__gather`
-from arch 592 on.
+Both take (x, index, out, plan) and follow a plan of `planning.gather`. index contains the tuples in its last axis:
+int32 or int64, negative values included. A lookup is one instruction of a counted loop or, from arch 592 on, part of
+one `__gather`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Kernel = Callable[..., Coroutine[Any, None, None]]
 
 
 def kernel_of(plan: Plan) -> Kernel:
-    """The kernel that follows a plan of `plan_gather`."""
+    """Return the kernel that follows a plan of `plan_gather`."""
     return gather_rows if plan.parameters_as(LookupParameters).strategy == "rows" else gather_slab
 
 
 async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -> None:
-    """Tiers 1 and 2: the slab stays in NRAM as long as the tiles of this core need it."""
+    """Tiers 1 and 2: a slab stays in NRAM while successive tiles of the core need it."""
     if core.is_memory_core:
         return
     settings = plan.parameters_as(GatherParameters)
@@ -56,7 +56,7 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
             loaded_box = box
         target = boxed(out, tile.start, tile.stop)
         if not lookups.columns:
-            # Nothing to select: the slab is the tile, or in standard mode each of its rows.
+            # Nothing to select: the slab is the tile or, in standard mode, each of its rows.
             shared = lookups.batch_dims
             spread = slab.reshape(*slab.shape[:shared], *(1,) * (rank - shared), *slab.shape[shared:])
             await copy_box(core, target, spread.broadcast_to(*target.shape))
@@ -80,7 +80,7 @@ async def gather_slab(core: Core, x: View, index: View, out: View, plan: Plan) -
 
 
 async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -> None:
-    """Tier 3: each lookup fetches its row, or its chunk of it, from GDRAM."""
+    """Tier 3: each lookup loads its row, or its chunk of the row, from GDRAM."""
     if core.is_memory_core:
         return
     settings = plan.parameters_as(GatherParameters)
@@ -107,6 +107,6 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
 
 
 def _tuples(index: View, lookups: Lookups) -> View:
-    """The index as tuples in its last axis; one that repeats along shared axes has that shape already."""
+    """Return the index as tuples in its last axis; an index that repeats along shared axes has that shape already."""
     wanted = (*lookups.positions, lookups.columns)
     return index if index.shape == wanted or not lookups.columns else index.reshape(*wanted)

@@ -1,8 +1,8 @@
-"""index_select: its split and its kernel.
+"""index_select: its planner and its kernel.
 
-out[a, i, b] = x[a, index[i], b], with the axes before `axis` as a and those after it as b. That is a gather by tuples
-of one coordinate whose index is the same for every a: the axes before `axis` are shared, and the index repeats along
-them with a stride of 0. So the planner and the kernels of gather do it.
+out[a, i, b] = x[a, index[i], b], where a are the axes before `axis` and b those after it. This is a gather with tuples
+of one coordinate and the same index for every a: the axes before `axis` are batch axes, and the index repeats along
+them with stride 0. The planner and the kernels of gather therefore do the work.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = ["STRATEGIES", "index_select_tiles", "plan_index_select"]
 def plan_index_select(
     board: Board, shape: tuple[int, ...], axis: int, count: int, itemsize: int, index_itemsize: int, strategy: str
 ) -> Plan:
-    """Split one index_select.
+    """Plan an index_select.
 
     Args:
         board: the board's record.
-        shape: of x, rank 1 or more.
+        shape: shape of x, rank 1 or more.
         axis: in [0, rank).
-        count: indices.
+        count: number of indices.
         itemsize, index_itemsize: bytes of an element of x, of an index.
-        strategy: a name of `STRATEGIES`.
+        strategy: a key of `STRATEGIES`.
 
-    Raises `PlanError` where no tile fits in NRAM, or none of the strategy.
+    Raises `PlanError` if no tile, or none of the requested strategy, fits in NRAM.
     """
     lookups = Lookups(x_shape=shape, axes=(axis,), positions=(*shape[:axis], count), aligned=False, batch_dims=axis)
     return plan_gather(
@@ -53,7 +53,7 @@ def plan_index_select(
 
 
 async def index_select_tiles(core: Core, x: View, index: View, out: View, plan: Plan) -> None:
-    """Tile by tile as gather does it. x, index of rank 1 and out are contiguous tensors in GDRAM."""
+    """Process tile by tile, like gather. x, index (rank 1) and out are contiguous tensors in GDRAM."""
     lookups = plan.parameters_as(GatherParameters).lookups
     tuples = index.reshape(-1, 1).broadcast_to(*lookups.positions, 1)
     await kernel_of(plan)(core, x, tuples, out, plan)

@@ -1,8 +1,8 @@
 """The index on one core: its NRAM, and the row numbers that vector instructions compute from it.
 
-Before arch 592 the loops that copy work out their addresses themselves (`mlusim.memory.addresses`). From then on the
-vector pipe does, for a whole tile: convert to one width, take the columns apart, wrap negative values, multiply and
-add. What depends on the place of a lookup alone is a table in NRAM.
+Before arch 592, copy loops compute their own addresses (`mlusim.memory.addresses`). From arch 592 on, the vector pipe
+computes them for a whole tile: convert to one width, separate the columns, wrap negative values, multiply and add. The
+part of an address that depends only on the position of a lookup is a table in NRAM.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class IndexTiles:
-    """The NRAM of one core for the index tuples of a tile, and for the offsets that arch 592 makes of them.
+    """The NRAM of one core for the index tuples of a tile and, from arch 592 on, for the offsets computed from them.
 
     Args:
         core: the core.
         dtype: element type of the index.
-        lookups: the most lookups of a tile.
-        arithmetic: what has to be made of them.
+        lookups: largest number of lookups in a tile.
+        arithmetic: the address arithmetic.
     """
 
     def __init__(self, core: Core, dtype: np.dtype[Any], lookups: int, arithmetic: IndexArithmetic) -> None:
@@ -45,14 +45,15 @@ class IndexTiles:
             name: core.nram.alloc(lookups * size // width.itemsize, width, name)
             for name, size in arithmetic.buffers(core.board, dtype.itemsize).items()
         }
-        self._work = cache(self._workspace)
-        self._counted: dict[str, tuple[Extents, Extents]] = {}
+        self._workspace_of = cache(self._workspace)
+        self._table_shapes: dict[str, tuple[Extents, Extents]] = {}
 
     async def load(self, index: View) -> View:
-        """Load a box of the index; its last axis is that of the columns.
+        """Load a box of the index; its last axis is the columns.
 
-        One that repeats along its first axes, with a stride of 0, is loaded once and repeated within NRAM; a single
-        repetition is loaded, too, because on 2xx a contiguous move takes whole, aligned 128 B only (B).
+        An index that repeats along its first axes, with stride 0, is loaded once and repeated within NRAM. A single
+        repetition
+        is loaded as well, because a contiguous move on 2xx copies whole, aligned 128 B only (B).
         """
         loaded = self._loaded(index.shape)
         shared = next((axis for axis, stride in enumerate(index.strides) if stride), index.ndim)
@@ -66,53 +67,53 @@ class IndexTiles:
         return loaded
 
     def load_async(self, index: View) -> View:
-        """Issue the load of a box of the index; a sync must come before it is used."""
+        """Issue the load of a box of the index; a sync is required before it is used."""
         loaded = self._loaded(index.shape)
         copy_box_async(self._core, loaded, index)
         return loaded
 
     def offsets(self, addresses: Addresses) -> tuple[View, View | None]:
-        """Row numbers, and a mask of those within the windows, by vector instructions: what `__gather` takes.
+        """Compute row numbers (the offsets of `__gather`) and a mask of those within the windows.
 
-        They are issued; a sync must come before their result is used.
+        The vector instructions are issued; a sync is required before the results are used.
         """
         core = self._core
-        work = self._work(addresses.count)
-        if work.converted is not work.loaded:
-            core.convert(work.converted, work.loaded)
-        if len(work.planes) > 1:
-            core.transpose(work.transposed, work.converted)
-        spare, mask = work.spare, None
+        workspace = self._workspace_of(addresses.count)
+        if workspace.converted is not workspace.loaded:
+            core.convert(workspace.converted, workspace.loaded)
+        if len(workspace.planes) > 1:
+            core.transpose(workspace.transposed, workspace.converted)
+        spare, mask = workspace.spare, None
         unsigned = np.dtype(f"u{self._arithmetic.width()}")
-        for column, (axis, plane) in enumerate(zip(addresses.axes, work.planes, strict=True)):
-            # As unsigned numbers, negative values are beyond every extent: the smaller of both is the one that counts.
+        for column, (axis, plane) in enumerate(zip(addresses.axes, workspace.planes, strict=True)):
+            # As unsigned numbers, negative values exceed every extent: the minimum with value + extent wraps them.
             core.add(spare, plane, axis.extent)
             core.minequal(plane.view(unsigned), plane.view(unsigned), spare.view(unsigned))
             if axis.start:
                 core.sub(plane, plane, axis.start)
             if axis.narrowed:
-                inside = work.mask if mask is None else spare
+                inside = workspace.mask if mask is None else spare
                 core.lt(inside.view(unsigned), plane.view(unsigned), axis.stop - axis.start)
                 if mask is not None:
                     core.mul(mask, mask, inside)
-                mask = work.mask
+                mask = workspace.mask
             if axis.step != 1:
                 core.mul(plane, plane, axis.step)
             if column:
-                core.add(work.planes[0], work.planes[0], plane)
+                core.add(workspace.planes[0], workspace.planes[0], plane)
         if addresses.positional:
-            core.add(work.planes[0], work.planes[0], self._table("places", addresses.shape, addresses.steps))
+            core.add(workspace.planes[0], workspace.planes[0], self._table("places", addresses.shape, addresses.steps))
         if addresses.base:
-            core.add(work.planes[0], work.planes[0], addresses.base)
-        return work.planes[0], mask
+            core.add(workspace.planes[0], workspace.planes[0], addresses.base)
+        return workspace.planes[0], mask
 
     def numbers(self, addresses: Addresses) -> tuple[View, View]:
-        """Row numbers by vector instructions, which are issued, and a scratch of as many and as wide."""
+        """Issue the vector instructions that compute row numbers; return them with a scratch buffer of equal size."""
         rows, _ = self.offsets(addresses)
-        return rows, self._work(addresses.count).spare
+        return rows, self._workspace_of(addresses.count).spare
 
     def _workspace(self, count: int) -> _Workspace:
-        """The buffers as as many lookups use them."""
+        """Return views of the buffers for `count` lookups."""
         columns, width = self._arithmetic.columns, np.dtype(f"i{self._arithmetic.width()}")
         flat = self._index[: count * columns]
         loaded = flat.reshape(count, columns)
@@ -132,38 +133,42 @@ class IndexTiles:
         return _Workspace(loaded, converted, transposed, tuple(transposed), spare, mask)
 
     async def lists(self, addresses: Addresses) -> tuple[View, View, int]:
-        """The row numbers of the lookups within the windows, the positions of those lookups, and their count."""
+        """Return the row numbers of the lookups within the windows, the positions of these lookups, and their count."""
         core = self._core
-        work = self._work(addresses.count)
+        workspace = self._workspace_of(addresses.count)
         rows, mask = self.offsets(addresses)
         if mask is None:
             raise PlanError("a window that leaves nothing out has no need of lists: take the offsets as they are")
         positions = self._table("turns", (self._lookups,), (1,))[: addresses.count]
-        count = await core.collect(work.spare, rows, mask, known=addresses)
+        count = await core.collect(workspace.spare, rows, mask, known=addresses)
         if count:
-            # The row numbers are in the list: their place is free.
+            # The row numbers have been copied to the list, so their buffer is free.
             await core.collect(rows, positions, mask, known=addresses)
-        return work.spare[:count], rows[:count], count
+        return workspace.spare[:count], rows[:count], count
 
     def _table(self, name: str, shape: Extents, steps: Extents) -> View:
-        """Of a place the sum of its coordinates times steps, made once for a shape: by doubling."""
+        """Return a table of sum(coordinate * step) by position; computed once per shape, by doubling."""
         core, table = self._core, self._buffers[name]
-        if self._counted.get(name) != (shape, steps):
-            self._counted[name] = (shape, steps)
+        if self._table_shapes.get(name) != (shape, steps):
+            self._table_shapes[name] = (shape, steps)
             core.fill(table[:1], 0)
             inner = 1
             for extent, step in zip(reversed(shape), reversed(steps), strict=True):
-                done = 1
-                while done < extent:
-                    more = min(done, extent - done)
-                    core.add(table[done * inner : (done + more) * inner], table[: more * inner], done * step)
-                    done += more
+                filled = 1
+                while filled < extent:
+                    step_count = min(filled, extent - filled)
+                    core.add(
+                        table[filled * inner : (filled + step_count) * inner],
+                        table[: step_count * inner],
+                        filled * step,
+                    )
+                    filled += step_count
                 inner *= extent
         return table[: math.prod(shape)]
 
 
 class _Workspace(NamedTuple):
-    """Views of an index tile on its way to offsets; planes are the rows of `transposed`, one for each column."""
+    """Views of an index tile for computing offsets; planes are the rows of `transposed`, one per column."""
 
     loaded: View
     converted: View

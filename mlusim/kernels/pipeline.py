@@ -1,8 +1,8 @@
-"""The order in which a task's tiles pass through load, compute and store.
+"""The schedule of a task's tiles through load, compute and store.
 
-Overlapped, the stages of three tiles stand between two syncs: tile i - 1 is stored while tile i is computed and tile
-i + 1 is loaded. Loads and stores share the one IO pipe of a core, so what this hides is the compute and the start-up of
-the copies, not the loads behind the stores. One after the other, a tile needs fewer buffers, so it can be larger.
+Overlapped, the stages of three tiles run between two syncs: tile i - 1 is stored while tile i is computed and tile
+i + 1 is loaded. Loads and stores share the core's one IO pipe, so this hides the compute and the start-up of copies,
+but not loads behind stores. Sequential stages need fewer buffers, so tiles can be larger.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ async def run_stages(
     """Pass every tile through its stages, with the syncs that order them.
 
     Args:
-        core: the core that runs it.
-        tiles: in the order in which they are handled.
-        load, compute, store: called with the tile's position in `tiles` and the tile. They issue; what they issue for
-            a tile is complete when its next stage is called. Plain functions where they wait for nothing, which a
-            store never does. None: nothing to compute.
-        overlapped: the stages of successive tiles stand between the same two syncs. Then no two of load(i + 1),
-            compute(i) and store(i - 1) may use one buffer; without a compute, no two of load(i + 1) and store(i).
+        core: the core that runs the stages.
+        tiles: the tiles, in processing order.
+        load, compute, store: called with the tile's index in `tiles` and the tile. They issue operations, which are
+            complete when the tile's next stage is called. Plain functions unless they have to wait; stores never do.
+            None:
+            nothing to compute.
+        overlapped: stages of successive tiles run between the same two syncs. Then load(i + 1), compute(i) and
+            store(i - 1) must use different buffers; without a compute stage, load(i + 1) and store(i).
     """
     if not overlapped and compute is None:
-        # The one IO pipe takes loads and stores in the order in which they are issued: they need no sync between them.
+        # The IO pipe executes loads and stores in issue order, so they need no sync between them.
         for position, tile in enumerate(tiles):
             if waits := load(position, tile):
                 await waits
@@ -54,11 +55,11 @@ async def run_stages(
             await core.sync()
         return
     count = len(tiles)
-    behind = 1 if compute is None else 2
-    for step in range(count + behind):
-        if step >= behind:
-            # Ahead of the load, so that the start-up of the load passes while the store moves its bytes.
-            store(step - behind, tiles[step - behind])
+    delay = 1 if compute is None else 2
+    for step in range(count + delay):
+        if step >= delay:
+            # Issue the store before the load, so that the start-up of the load overlaps the store.
+            store(step - delay, tiles[step - delay])
         if step < count and (waits := load(step, tiles[step])):
             await waits
         if compute is not None and 1 <= step <= count and (waits := compute(step - 1, tiles[step - 1])):

@@ -1,9 +1,10 @@
-"""The kernel of reverse: tiles come from the mirrored position in GDRAM and are mirrored by copies or on chip.
+"""The kernel of reverse: tiles are loaded from the mirrored position in GDRAM, and reversed by the copy or on chip.
 
-    reverse_tiles   (x, out, plan): out[i] = x[j], j counted from the end on the axes reversed
+  reverse_tiles   (x, out, plan): out[i] = x[j], where j counts from the end along the reversed axes
 
-x and out are contiguous tensors of equally many elements in GDRAM; the plan is that of `planning.reverse.plan_reverse`,
-which explains its groups, pivot and method. Address arithmetic and loops are not charged to the scalar pipe.
+x and out are contiguous tensors with equally many elements in GDRAM; the plan is that of
+`planning.reverse.plan_reverse`, which explains groups, pivot and method. Address arithmetic and loops are not charged
+to the scalar pipe.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ _FORWARD = slice(None)
 async def reverse_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     """Reverse tile by tile, as the plan says.
 
-    On boards of arch below 300 a vector operand of no whole 128 B ends where its allocation ends, so tiles of such a
-    size have buffers of just that size; the plan puts tiles of one size next to each other.
+    On boards of arch below 300, a vector operand that is not a multiple of 128 B has to end at the end of its
+    allocation,
+    so tiles of such sizes get buffers of exactly that size; the plan makes tiles of equal size adjacent.
     """
     if core.is_memory_core:
         return
@@ -57,9 +59,9 @@ async def reverse_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
 async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, elements: int, tiles: list[Tile]) -> None:
     """Reverse tiles that fit in buffers of `elements`.
 
-    Between two syncs tile i + 1 is loaded, tile i mirrored and tile i - 1 stored. An odd number of mirrors leaves the
-    result in the other of a tile's two buffers. An even number leaves it where it was loaded, so that three of these
-    take turns, around one for what is in between.
+    Between two syncs, tile i + 1 is loaded, tile i mirrored and tile i - 1 stored. An odd number of mirrors leaves the
+    result in the other of a tile's two buffers. An even number leaves it where it was loaded, so three load buffers
+    rotate, with one spare buffer for intermediate results.
     """
     settings = plan.parameters_as(ReverseParameters)
     overlapped, method = settings.overlapped, settings.method
@@ -89,7 +91,7 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
         buffer = spare[position % spares] if odd else loaded[position % buffers]
         core.memcpy_async(target[first : first + count], buffer[:count])
 
-    # Tiles have few sizes: the views of the buffers are made once.
+    # Tiles have few distinct sizes, so the views of the buffers are cached.
     @cache
     def shaped(number: int, shape: tuple[int, ...]) -> View:
         return loaded[number][: math.prod(shape)].reshape(shape)
@@ -107,9 +109,9 @@ async def _reverse_equal_tiles(core: Core, x: View, out: View, plan: Plan, eleme
 
 
 def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
-    """Maps a tile to its source, a view of x in the order in which the elements lie in NRAM.
+    """Return a function from a tile to its source, a view of x whose elements are in NRAM order.
 
-    The last axis is a contiguous segment. The axes before it are loops over segments, backward where they are reversed.
+    The last axis is a contiguous segment. The axes before it are loops over segments, backward if reversed.
     """
     settings = plan.parameters_as(ReverseParameters)
     groups, method, pivot = settings.groups, settings.method, settings.pivot
@@ -133,7 +135,7 @@ def mirrored_source(x: View, plan: Plan) -> Callable[[Tile], View]:
 
 
 def mirror_widths(plan: Plan, rows: int) -> list[int]:
-    """Elements of the rows that each mirror instruction reverses, in a tile of `rows` of the pivot."""
+    """Return the row length reversed by each mirror instruction, in a tile of `rows` coordinates of the pivot."""
     settings = plan.parameters_as(ReverseParameters)
     groups, pivot = settings.groups, settings.pivot
     return [
@@ -143,9 +145,9 @@ def mirror_widths(plan: Plan, rows: int) -> list[int]:
 
 
 def copies(dst: View, src: View, loops: int) -> Iterator[tuple[View, View]]:
-    """The copies that it takes where one `__memcpy` has that many loops, of at most 65536 segments each.
+    """Split a copy for a `__memcpy` with `loops` loops of at most 65536 segments each.
 
-    dst and src have one shape, whose last axis is contiguous on both sides.
+    dst and src have the same shape, and their last axis is contiguous.
     """
     if dst.ndim - 1 > loops:
         for index in range(dst.shape[0]):

@@ -1,9 +1,9 @@
 """The kernel of reverse_sequence: the first L rows of each batch entry are reversed, the others copied.
 
-    reverse_sequence_tiles   (x, lengths, out, plan): out[b, s] = x[b, L - 1 - s] for s < L, else x[b, s]
+  reverse_sequence_tiles   (x, lengths, out, plan): out[b, s] = x[b, L - 1 - s] for s < L, else x[b, s]
 
-L is lengths[b], between 0 and the rows of an entry: less is 0, more is all of them. x and out are contiguous tensors of
-equally many elements in GDRAM, lengths an int32 or int64 tensor there. The plan is that of
+L is lengths[b], clamped to 0 and the rows of an entry. x and out are contiguous tensors with equally many elements in
+GDRAM, lengths an int32 or int64 tensor there. The plan is that of
 `planning.reverse_sequence.plan_reverse_sequence`, which explains entries and rows. Each task loads each length that it
 needs once. Address arithmetic and loops are not charged to the scalar pipe.
 """
@@ -27,7 +27,7 @@ _BACKWARD = slice(None, None, -1)
 
 
 async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, plan: Plan) -> None:
-    """Reverse tile by tile: on the way to NRAM, or by moves within it, as the plan says."""
+    """Reverse tile by tile: while loading to NRAM, or by moves within it, as the plan says."""
     if core.is_memory_core:
         return
     settings = plan.parameters_as(SequenceParameters)
@@ -36,7 +36,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
     entries = layout.by_entry(source)
     buffers = 2 if settings.overlapped else 1
     staged = settings.staged
-    # On arch below 300 a contiguous move takes whole 128 B only (B), so what is behind the tile is moved with it.
+    # On arch below 300 a contiguous move copies whole 128 B only (B), so bytes beyond the tile are moved with it.
     block = plan.board.vector_alignment_bytes // x.itemsize if core.board.needs_aligned_vectors else 1
     elements = round_up(settings.elements, block)
     results = [core.nram.alloc(elements, x.dtype, f"result {buffer}") for buffer in range(buffers)]
@@ -48,7 +48,7 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
         for buffer in loaded:
             core.write_zero(buffer)
         await core.sync_compute()
-    known = Lengths(core, lengths, layout)
+    batch_lengths = Lengths(core, lengths, layout)
 
     async def load(position: int, tile: Tile) -> None:
         if staged and plan.tier == 1:
@@ -57,16 +57,16 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
         buffer = layout.by_entry(shaped(loaded[position % buffers], tile.shape))[0]
         outer, first, start, left = layout.ordered(tile.start)
         _, last, stop, right = layout.ordered(tile.stop)
-        await known.load(first, last)
+        await batch_lengths.load(first, last)
         for index in range(last - first):
             entry = entries[outer, first + index, :, left:right]
-            length = known.of(first + index)
-            turned = min(max(length - start, 0), stop - start)
-            if turned:
-                rows = entry[length - start - turned : length - start]
-                core.memcpy_async(buffer[index, :turned], rows if staged else rows[_BACKWARD])
-            if turned < stop - start:
-                core.memcpy_async(buffer[index, turned:], entry[start + turned : stop])
+            length = batch_lengths.of(first + index)
+            reversed_rows = min(max(length - start, 0), stop - start)
+            if reversed_rows:
+                rows = entry[length - start - reversed_rows : length - start]
+                core.memcpy_async(buffer[index, :reversed_rows], rows if staged else rows[_BACKWARD])
+            if reversed_rows < stop - start:
+                core.memcpy_async(buffer[index, reversed_rows:], entry[start + reversed_rows : stop])
 
     async def reverse(position: int, tile: Tile) -> None:
         count = math.prod(tile.shape)
@@ -76,12 +76,12 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
         after = layout.by_entry(shaped(results[position % buffers], tile.shape))[0]
         _, first, start, _ = layout.ordered(tile.start)
         _, last, stop, _ = layout.ordered(tile.stop)
-        await known.load(first, last)
+        await batch_lengths.load(first, last)
         for index in range(last - first):
-            turned = min(max(known.of(first + index) - start, 0), stop - start)
-            # One row is the same either way round. The Move pipe is in order: this comes after the move of all rows.
-            if turned > 1:
-                core.move(after[index, :turned], before[index, :turned][_BACKWARD])
+            reversed_rows = min(max(batch_lengths.of(first + index) - start, 0), stop - start)
+            # A single row needs no reversal. The Move pipe is in order: this follows the move of all rows.
+            if reversed_rows > 1:
+                core.move(after[index, :reversed_rows], before[index, :reversed_rows][_BACKWARD])
 
     def store(position: int, tile: Tile) -> None:
         core.memcpy_async(box(target, tile), shaped(results[position % buffers], tile.shape))
@@ -90,40 +90,40 @@ async def reverse_sequence_tiles(core: Core, x: View, lengths: View, out: View, 
 
 
 class Lengths:
-    """The lengths that one task has loaded, between 0 and the rows of an entry.
+    """The lengths that one task has loaded, clamped to 0 and the rows of an entry.
 
     Args:
         core: the core.
-        lengths: one for each place along the batch axis, in GDRAM.
-        layout: which entry belongs to which place.
+        lengths: one length per batch coordinate, in GDRAM.
+        layout: maps entries to batch coordinates.
     """
 
     def __init__(self, core: Core, lengths: View, layout: Layout) -> None:
         self._core = core
         self._lengths = lengths
         self._layout = layout
-        self._known: dict[int, int] = {}
+        self._loaded: dict[int, int] = {}
 
     async def load(self, first: int, last: int) -> None:
-        """Load the lengths of entries [first, last), where they are not known: one scalar load each."""
-        places = {self._layout.batch_of(entry) for entry in range(first, min(last, first + self._layout.period))}
-        missing = places - self._known.keys()
+        """Load the lengths of entries [first, last) that are not loaded yet: one scalar load each."""
+        coordinates = {self._layout.batch_of(entry) for entry in range(first, min(last, first + self._layout.period))}
+        missing = coordinates - self._loaded.keys()
         if missing:
             start, stop = min(missing), max(missing) + 1
             values = await self._core.load_array(self._lengths[start:stop])
-            for place, value in enumerate(values.tolist(), start):
-                self._known[place] = min(max(value, 0), self._layout.rows)
+            for coordinate, value in enumerate(values.tolist(), start):
+                self._loaded[coordinate] = min(max(value, 0), self._layout.rows)
 
     def of(self, entry: int) -> int:
-        """The length of an entry that was loaded."""
-        return self._known[self._layout.batch_of(entry)]
+        """Return the length of an entry; it must have been loaded."""
+        return self._loaded[self._layout.batch_of(entry)]
 
 
 def box(tensor: View, tile: Tile) -> View:
-    """A tile of a tensor."""
+    """Return the part of a tensor covered by a tile."""
     return tensor[tuple(map(slice, tile.start, tile.stop))]
 
 
 def shaped(buffer: View, shape: tuple[int, ...]) -> View:
-    """The front of a flat buffer in another shape."""
+    """Return the front of a flat buffer, reshaped."""
     return buffer[: math.prod(shape)].reshape(shape)

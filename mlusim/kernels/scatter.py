@@ -1,13 +1,13 @@
-"""The kernels of scatter and scatter_nd: a copy of x in which updates replace what the index names.
+"""The kernels of scatter and scatter_nd: a copy of x in which updates replace the elements addressed by the index.
 
-    scatter_slab   updates boxes of the output within NRAM and stores each once
-    scatter_rows   copies x to the output, then goes to GDRAM for each update
+  scatter_slab   updates boxes of the output within NRAM and stores each once
+  scatter_rows   copies x to the output, then accesses GDRAM for each update
 
-and `scatter_bins`, which sorts the updates first, in a launch of its own.
+`scatter_bins` first sorts the updates, in a launch of its own.
 
-They take (x, index, src, out, plan) and follow a plan of `planning.scatter`. Of several updates of one place the last
-in row-major order stays: all that reach a place are the work of one core, which takes them in that order. index holds
-the tuples in its last axis: int32 or int64, negative values included. src may be larger than the index.
+The kernels take (x, index, src, out, plan) and follow a plan of `planning.scatter`. Of several updates of an element,
+the last in row-major order wins: one core applies all updates of an element, in that order. index contains the tuples
+in its last axis: int32 or int64, negative values included. src may be larger than the index.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Kernel = Callable[..., Coroutine[Any, None, None]]
 
 
 def kernels_of(plan: Plan) -> tuple[Kernel, ...]:
-    """The kernels that follow a plan of `plan_scatter`, in the order of their launches."""
+    """Return the kernels that follow a plan of `plan_scatter`, in launch order."""
     strategy = plan.parameters_as(LookupParameters).strategy
     if strategy == BINS:
         return scatter_sort, scatter_regions
@@ -69,12 +69,12 @@ async def scatter_slab(core: Core, x: View, index: View, src: View, out: View, p
 
 
 def _whole(rows: View, _: Box) -> View:
-    """All rows of a slab have all that a chunk of values has of them."""
+    """Return all rows of a slab, which is as wide as a chunk of values."""
     return rows
 
 
 async def scatter_rows(core: Core, x: View, index: View, src: View, out: View, plan: Plan) -> None:
-    """Tier 3: copy the regions of this core, then let each of their updates happen in GDRAM."""
+    """Tier 3: copy the regions of this core, then apply each of their updates in GDRAM."""
     if core.is_memory_core:
         return
     settings = plan.parameters_as(ScatterParameters)
@@ -96,9 +96,9 @@ class Updates:
 
     Args:
         core: the core.
-        index, src: in GDRAM.
-        settings: of a plan of `plan_scatter`.
-        chunk: what is taken at once.
+        index, src: tensors in GDRAM.
+        settings: parameters of a plan of `plan_scatter`.
+        chunk: the updates handled at once.
     """
 
     def __init__(self, core: Core, index: View, src: View, settings: ScatterParameters, chunk: Chunk) -> None:
@@ -114,12 +114,12 @@ class Updates:
             self._values = core.nram.alloc(self._chunk.values_at_once * self._chunk.row, src.dtype, "values")
 
     async def apply(self, window: Box, counted: Box, rows_for: Callable[[Box], View]) -> None:
-        """Let the updates of a box of the output happen, in order.
+        """Apply the updates of a box of the output, in order.
 
         Args:
             window: the box.
-            counted: the box whose rows are counted.
-            rows_for: gives these rows, or the part of them that a chunk of values has.
+            counted: the box in which rows are numbered.
+            rows_for: returns these rows, or the part of them that a chunk of values covers.
         """
         core, lookups = self._core, self._lookups
         rank = len(lookups.positions)
@@ -151,14 +151,14 @@ class Updates:
                 await self._copy(rows, values, addresses, None)
 
     async def _copy(self, rows: View, values: View, to: Addresses | View, positions: View | None) -> None:
-        """Copy values to rows of NRAM or GDRAM, one after the other."""
+        """Copy values to rows of NRAM or GDRAM, one after another."""
         if self._method == SCALAR:
             await self._core.scalar_copy(rows, values, to, positions)
         else:
             await self._core.memcpy_rows(rows, values, to, positions, blocking=False)
 
     async def _fetch(self, rows: View, source: View, addresses: Addresses) -> None:
-        """Copy the listed rows of src to those of NRAM, or through NRAM to those of GDRAM."""
+        """Copy the listed rows of src to rows of NRAM, or through NRAM to rows of GDRAM."""
         core = self._core
         to, positions, count = await self._reader.lists(addresses)
         if not self._chunk.values_at_once:
@@ -172,7 +172,7 @@ class Updates:
             await core.memcpy_rows(rows, values, to[part], None, blocking=False)
 
     def _rows_of_src(self, start: Extents, stop: Extents) -> View:
-        """The rows of src that a chunk of lookups has: these follow each other, their inner axes being whole."""
+        """Return the rows of src for a chunk of lookups; they are contiguous, as the chunk's inner axes are whole."""
         lookups = self._lookups
         rank = len(lookups.positions)
         rows = self._src.reshape(math.prod(lookups.positions), -1)
@@ -187,11 +187,11 @@ class Updates:
 
 
 def _chunks(lookups: Lookups, values: Box, sizes: Extents) -> Iterator[Box]:
-    """Boxes of the values: for each part of the tied axes all of the free ones, in row-major order.
+    """Yield boxes of the values: for each part of the shared axes all parts of the gathered ones, in row-major order.
 
-    Updates of one place have the tied coordinates in common, so each place sees its updates in row-major order.
+    Updates of one element have the same shared coordinates, so each element receives its updates in row-major order.
     """
-    axes = (*lookups.tied, *lookups.free)
+    axes = (*lookups.shared_axes, *lookups.gathered_axes)
     starts = [range(values[0][axis], values[1][axis], sizes[axis]) for axis in axes]
     for corner in product(*starts):
         start = [0] * len(sizes)
@@ -202,14 +202,14 @@ def _chunks(lookups: Lookups, values: Box, sizes: Extents) -> Iterator[Box]:
 
 
 def _replaced(lookups: Lookups, tile: Tile, src: View) -> View | None:
-    """The part of src that a tile ends up with where an index without columns addresses everything alike."""
+    """Return the part of src that replaces a tile if the index has no columns, and so addresses everything alike."""
     start, stop = lookups.values_of(tile.start, tile.stop)
     if any(low >= high for low, high in zip(start, stop, strict=True)) or lookups.columns:
         return None
     return src[
         tuple(
-            # Of lookups that all replace the same, the last stays.
+            # All lookups replace the same elements: the last one wins.
             slice(start[axis], stop[axis]) if to is not None else stop[axis] - 1
-            for axis, to in enumerate(lookups.tied_to)
+            for axis, to in enumerate(lookups.x_axes)
         )
     ]

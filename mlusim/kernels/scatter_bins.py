@@ -1,10 +1,10 @@
-"""The two kernels of scatter by strategy "bins"; `planning.scatter_bins` explains the two launches.
+"""The two kernels of scatter with strategy "bins"; `planning.scatter_bins` explains the two launches.
 
-    scatter_sort     deals the updates out to bins, one for each region of x
-    scatter_regions  lets the updates of each region happen within NRAM
+  scatter_sort     sorts the updates into bins, one per region of x
+  scatter_regions  applies the updates of each region within NRAM
 
-Both take (x, index, src, out, starts, *updates, plan). The workspace: where the bins of each chunk begin, and the
-updates by chunk and bin, rows and values as one tensor where they are equally wide.
+Both take (x, index, src, out, starts, *updates, plan). The workspace contains the start of each bin of each chunk, and
+the updates by chunk and bin; rows and values are one tensor if they are equally wide.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mlusim.planning.scatter_bins import BinsParameters
 if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
-# First update in the workspace, and how many follow each other.
+# Index of the first update in the workspace, and number of updates.
 Run = tuple[int, int]
 
 
@@ -51,7 +51,7 @@ async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, s
         addresses = lookups.addresses((start, stop), target, tile, origin)
         numbers, mask = reader.numbers(addresses)
         count = addresses.count
-        found = await core.collect_bins(
+        bin_starts = await core.collect_bins(
             updates.rows[:count],
             updates.values[:count],
             numbers,
@@ -62,7 +62,7 @@ async def scatter_sort(core: Core, x: View, index: View, src: View, out: View, s
             known=addresses,
         )
         updates.store(first, count)
-        core.store_array(starts[core.task_id + step * core.task_dim], found)
+        core.store_array(starts[core.task_id + step * core.task_dim], bin_starts)
     await core.sync()
 
 
@@ -97,9 +97,9 @@ async def scatter_regions(core: Core, x: View, index: View, src: View, out: View
 async def _apply(
     core: Core, region: View, lists: list[_Updates], batches: Iterator[list[Run]], *, by_instruction: bool
 ) -> None:
-    """Let updates happen, in order, in a region that is on its way: those of one list while the other is loaded.
+    """Apply updates, in order, to a region that is still being loaded: update from one list while loading the other.
 
-    The last of them may still run at the end; a blocking copy of the region waits for them.
+    The last updates may still be running on return; a blocking copy of the region waits for them.
     """
     ready = 0
     for step, batch in enumerate(batches):
@@ -113,30 +113,32 @@ async def _apply(
 
 
 class _Updates:
-    """A list of updates in NRAM, row numbers and values, and where it comes from or goes to in the workspace."""
+    """A list of updates in NRAM, row numbers and values, and its tensors in the workspace."""
 
     def __init__(self, core: Core, stored: list[View], room: int, dtype: np.dtype[Any]) -> None:
         self._core = core
-        # Both as one tensor of two planes, or each by itself: the last axis is that of the updates.
-        self._sides = [(core.nram.alloc((*side.shape[:-1], room), side.dtype, "updates"), side) for side in stored]
-        near = [here for here, _ in self._sides]
-        self.rows, self.values = near if len(near) > 1 else (near[0][0], near[0][1].view(dtype))
+        # One tensor of two planes, or two tensors: the last axis indexes the updates.
+        self._sides = [
+            (core.nram.alloc((*tensor.shape[:-1], room), tensor.dtype, "updates"), tensor) for tensor in stored
+        ]
+        buffers = [buffer for buffer, _ in self._sides]
+        self.rows, self.values = buffers if len(buffers) > 1 else (buffers[0][0], buffers[0][1].view(dtype))
 
     def store(self, first: int, count: int) -> None:
-        """Issue the stores of the first updates to the workspace, from the place of update `first` on."""
-        for here, there in self._sides:
-            self._core.memcpy_async(_part(there, first, count), _part(here, 0, count))
+        """Issue the stores of the first `count` updates to the workspace, starting at update `first`."""
+        for buffer, stored in self._sides:
+            self._core.memcpy_async(_part(stored, first, count), _part(buffer, 0, count))
 
     def load(self, batch: list[Run]) -> None:
-        """Issue the loads of runs of the workspace, one behind the other."""
+        """Issue back-to-back loads of runs of the workspace."""
         at = 0
         for first, count in batch:
-            for here, there in self._sides:
-                self._core.memcpy_async(_part(here, at, count), _part(there, first, count))
+            for buffer, stored in self._sides:
+                self._core.memcpy_async(_part(buffer, at, count), _part(stored, first, count))
             at += count
 
     async def update(self, region: View, count: int, *, by_instruction: bool) -> None:
-        """Let the first updates happen in a region."""
+        """Apply the first `count` updates to a region."""
         rows, values = self.rows[:count], self.values[:count]
         if by_instruction:
             self._core.scatter(region, values, rows)
@@ -150,15 +152,15 @@ def _part(updates: View, first: int, count: int) -> View:
 
 
 def _batches(runs: Iterable[Run], updates_at_once: int) -> Iterator[list[Run]]:
-    """Runs in lists of up to `updates_at_once` updates; a run that does not fit is cut."""
+    """Group runs into batches of up to `updates_at_once` updates, splitting runs that do not fit."""
     batch: list[Run] = []
     room = updates_at_once
     for start, length in runs:
-        first, left = start, length
-        while left:
-            count = min(left, room)
+        first, remaining = start, length
+        while remaining:
+            count = min(remaining, room)
             batch.append((first, count))
-            first, left, room = first + count, left - count, room - count
+            first, remaining, room = first + count, remaining - count, room - count
             if not room:
                 yield batch
                 batch, room = [], updates_at_once

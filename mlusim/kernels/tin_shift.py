@@ -1,17 +1,16 @@
 """The kernels of tin_shift: each group of channels moves along time by its own shift, and zeros move in.
 
-The shift is applied while rows go from GDRAM to NRAM; what lies in NRAM then goes back to GDRAM as it is. Row t of the
-output is row t - shift of the input where there is one, else zeros. Four kernels follow the plans of
-`planning.tin_shift`:
+The shift is applied while rows are loaded to NRAM; NRAM is then stored as it is. Row t of the output is row t - shift
+of the input if that exists, else zeros. Four kernels follow the plans of `planning.tin_shift`:
 
-    tin_shift_segments        tiers 1 and 2 of documented and shipped: clear, load, store
-    tin_shift_tight_segments  tiers 1 and 2 of tight and batched: only vacated rows are cleared, while the others load
-    tin_shift_row_chunks      tier 3 of these four: one core walks a row in chunks
-    tin_shift_pingpong        all tiers, with two buffers
+  tin_shift_segments        tiers 1 and 2 of documented and shipped: clear, load, store
+  tin_shift_tight_segments  tiers 1 and 2 of tight and batched: only vacated rows are cleared, while the others load
+  tin_shift_row_chunks      tier 3 of these four: one core processes a row in chunks
+  tin_shift_pingpong        all tiers, with two buffers
 
 All take (x, shifts, out, plan, sign): x and out (N, T, C, HW) of one element type and shifts (N, G) int32, in GDRAM;
-sign 1, or -1 for the adjoint. A shift is clamped to T before its sign is applied: INT_MIN has no opposite in int32.
-Charged to the scalar pipe are the loads of the shifts; address arithmetic and loops are not modelled.
+sign 1, or -1 for the adjoint. A shift is clamped to T before its sign is applied, as INT_MIN cannot be negated in
+int32. Loads of the shifts are charged to the scalar pipe; address arithmetic and loops are not modelled.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Kernel = Callable[..., Coroutine[Any, None, None]]
 
 
 def kernel_of(plan: Plan) -> Kernel:
-    """The kernel that follows a plan of `plan_tin_shift`."""
+    """Return the kernel that follows a plan of `plan_tin_shift`."""
     settings = plan.parameters_as(ShiftParameters)
     if settings.buffers > 1:
         return tin_shift_pingpong
@@ -63,7 +62,7 @@ async def tin_shift_segments(core: Core, x: View, shifts: View, out: View, plan:
 
 
 async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
-    """Tiers 1 and 2, one or more channels of one group at a time: clear what the shift vacates while the rest loads."""
+    """Tiers 1 and 2, one or more channels of a group at a time: clear vacated rows while the others load."""
     if core.is_memory_core:
         return
     _, time, channels, hw = x.shape
@@ -79,7 +78,7 @@ async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View,
         first, last = kept_rows(source, end - begin, time)
         vacated = last - first < end - begin
         if vacated and rounds_out:
-            # What is cleared may reach into rows that the load fills, so the load comes after it.
+            # Aligned clearing may reach into rows to be loaded, so the load has to follow it.
             core.write_zero(vacated_part(core.board, block, first, last))
             await core.sync_compute()
         if first < last:
@@ -90,7 +89,7 @@ async def tin_shift_tight_segments(core: Core, x: View, shifts: View, out: View,
 
 
 async def tin_shift_row_chunks(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
-    """Tier 3: a row does not fit, and one core walks it in chunks. For a vacated row the buffer is cleared once."""
+    """Tier 3: a row does not fit, and one core processes it in chunks. The buffer is cleared once per vacated row."""
     if core.is_memory_core:
         return
     _, time, channels, _ = x.shape
@@ -116,9 +115,11 @@ async def tin_shift_row_chunks(core: Core, x: View, shifts: View, out: View, pla
 async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan: Plan, sign: int) -> None:
     """All tiers with two buffers: while one is stored, the other is cleared and its load starts up.
 
-    Loads and stores share the IO pipe, so they never move bytes at once; hidden are the clearing, the load of the next
-    shift, and the start-up of every load. One sync a tile orders everything: the load and the clearing of the tile that
-    is stored next, and the store that still reads the other buffer.
+    Loads and stores share the IO pipe, so they never transfer at the same time; the clearing, the load of the next
+    shift,
+    and the start-up of every load are hidden. One sync per tile orders everything: the load and the clearing of the
+    tile
+    that is stored next, and the store that still reads the other buffer.
     """
     if core.is_memory_core:
         return
@@ -149,17 +150,18 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
 
 
 def kept_rows(source: int, rows: int, time: int) -> tuple[int, int]:
-    """The range of `rows` rows that the input fills, when the first is row `source` of the input, inside it or not.
+    """Return the range of `rows` rows that the input fills, where the first one corresponds to input row `source`.
 
-    The other rows are vacated: some at the front for a shift to later times, some at the back for one to earlier times.
-    The border lies on that of the segment, inside it, or the segment lies wholly on one side: with the short last
-    segment, these are the document's three cases for both signs.
+    The other rows are vacated: at the front for a shift to later times, at the back for one to earlier times. The
+        boundary
+    is at an end of the segment, inside it, or the segment is entirely on one side: with the shorter last segment, these
+    are the document's three cases for both signs.
     """
     return min(max(-source, 0), rows), max(min(time - source, rows), 0)
 
 
 def slices_of(buffer: View) -> Callable[[int, int], View]:
-    """Gives rows [first, last) of a buffer, each slice made once."""
+    """Return a function that slices rows [first, last) of a buffer, with a cache."""
 
     @cache
     def rows(first: int, last: int) -> View:
@@ -169,7 +171,7 @@ def slices_of(buffer: View) -> Callable[[int, int], View]:
 
 
 def blocks_in(buffer: View) -> Callable[[int, int, int], View]:
-    """Gives the front of a flat buffer in any shape (rows, channels, elements), each made once."""
+    """Return a function that reshapes the front of a flat buffer to (rows, channels, elements), with a cache."""
 
     @cache
     def block(rows: int, channels: int, elements: int) -> View:
@@ -179,9 +181,10 @@ def blocks_in(buffer: View) -> Callable[[int, int, int], View]:
 
 
 def vacated_part(board: Board, block: View, first: int, last: int) -> View:
-    """The parts of a block at the front of its buffer to clear when only rows [first, last) are loaded.
+    """Return the part of a block to clear when only rows [first, last) are loaded.
 
-    Exactly the other rows, or, on the boards whose vector operands are aligned, these rounded out in the buffer.
+    The other rows exactly or, on boards with aligned vector operands, rounded out to the alignment. The block is at the
+    front of its buffer.
     """
     rows = block[:first] if first else block[last:]
     if not board.needs_aligned_vectors:

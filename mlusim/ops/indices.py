@@ -189,7 +189,7 @@ def check_values(operator: str, name: str, index: Array, lookups: Lookups) -> No
     if not index.size:
         return
     tuples = index if index.ndim > len(lookups.positions) else index[..., None]
-    for column, (axis, extent) in enumerate(zip(lookups.axes, lookups.chosen, strict=True)):
+    for column, (axis, extent) in enumerate(zip(lookups.axes, lookups.indexed_extents, strict=True)):
         values: Any = tuples[..., column]
         if int(values.min()) >= -extent and int(values.max()) < extent:
             continue

@@ -1,1 +1,1 @@
-"""Planners: plans, tiles, splits and predicted times. Independent of cores."""
+"""Planners: plans, tiles, splits and predicted times. Independent of cores and data."""

@@ -1,4 +1,4 @@
-"""What operations cost by the board's own cost functions: the terms that every prediction is made of."""
+"""Costs of operations by the board's cost functions: the terms of every prediction."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from mlusim.units import PS_PER_S, ceil_div
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Time that operations take of a task, and of what tasks share, in picoseconds.
+    """The time that operations take in a task, and their use of shared resources, in picoseconds.
 
     Attributes:
-        own_ps: start-ups of copies, and work within the core. What other tasks do does not change it.
-        transfer_ps: transfers, with nobody else on the board.
-        read_ps, write_ps: of the ports of the cluster, which its cores share.
-        dram_ps: of the DRAM, which all cores share.
+        own_ps: start-ups of copies, and work within the core; independent of other tasks.
+        transfer_ps: transfer time on an otherwise idle board.
+        read_ps, write_ps: time on the ports of the cluster, which its cores share.
+        dram_ps: time on the DRAM, which all cores share.
     """
 
     own_ps: float = 0.0
@@ -32,7 +32,7 @@ class Cost:
 
     @property
     def alone_ps(self) -> float:
-        """All of it with nobody else on the board."""
+        """Total time on an otherwise idle board."""
         return self.own_ps + self.transfer_ps
 
     def __add__(self, other: Cost) -> Cost:
@@ -54,23 +54,23 @@ class Cost:
         )
 
     def beside(self, own_ps: float) -> Cost:
-        """The same operations while the core works for `own_ps`: whatever takes longer."""
+        """Return the cost with the transfers overlapped by `own_ps` of work in the core: the longer one counts."""
         return replace(self, transfer_ps=max(self.transfer_ps, own_ps - self.own_ps))
 
     def with_dram_of(self, other: Cost) -> Cost:
-        """The same time of a task, where the DRAM has another amount to do: tasks are not equal."""
+        """Return the cost with the DRAM time of `other`, for tasks whose load differs from the average."""
         return replace(self, dram_ps=other.dram_ps)
 
 
 def load_cost(board: Board, segment_bytes: int, loops: Loops = (), *, copies: float = 1, behind: bool = False) -> Cost:
-    """Equal copies from GDRAM to NRAM, issued one behind the other: only the first shows its start-up.
+    """Return the cost of equal back-to-back copies from GDRAM to NRAM: only the first start-up is exposed.
 
     Args:
         board: the board's record.
-        segment_bytes: of each contiguous segment.
-        loops: over the segments in GDRAM, (count, stride in bytes), the outermost first.
-        copies: how many, on average.
-        behind: whether they are issued behind other copies, so that all start-ups pass unseen.
+        segment_bytes: bytes of each contiguous segment.
+        loops: loops over the segments in GDRAM, (count, stride in bytes), outermost first.
+        copies: number of copies, on average.
+        behind: the copies are issued behind other copies, so that every start-up is hidden.
     """
     bus = read_bus_bytes(0, segment_bytes, loops, board.dram_unit_bytes)
     shape = _shape(Direction.GDRAM2NRAM, segment_bytes, loops, bus, 0)
@@ -78,14 +78,14 @@ def load_cost(board: Board, segment_bytes: int, loops: Loops = (), *, copies: fl
 
 
 def store_cost(board: Board, segment_bytes: int, loops: Loops = ()) -> Cost:
-    """A copy from NRAM to GDRAM; arguments as `load_cost`."""
+    """Return the cost of a copy from NRAM to GDRAM; arguments as in `load_cost`."""
     bus_read, bus_write = write_bus_bytes(0, segment_bytes, loops, board.dram_unit_bytes)
     shape = _shape(Direction.NRAM2GDRAM, segment_bytes, loops, bus_read, bus_write)
     return transferred(board, copy_cost(board, shape, memory_core=False))
 
 
 def transferred(board: Board, cost: CopyCost, copies: float = 1, *, behind: bool = False) -> Cost:
-    """Copies of a known cost; `copies` and `behind` as `load_cost`."""
+    """Return the cost of copies with a known `CopyCost`; `copies` and `behind` as in `load_cost`."""
     issue_ps = copies * board.cycles_ps(board.issue_cycles)
     if not cost.work:
         return Cost(issue_ps + copies * cost.alone_ps)
@@ -100,13 +100,13 @@ def transferred(board: Board, cost: CopyCost, copies: float = 1, *, behind: bool
 
 
 def vector_ps(board: Board, nbytes: int, passes: int = 1) -> int:
-    """Time of `passes` vector instructions, each on operands of up to `nbytes`."""
+    """Return the time of `passes` vector instructions, each on operands of up to `nbytes`."""
     cycles = board.vector_startup_cycles + max(1, ceil_div(nbytes, board.vector_bytes_per_cycle))
     return board.cycles_ps(passes * cycles)
 
 
 def move_ps(board: Board, nbytes: int, moves: int = 1) -> int:
-    """Time of `moves` copies inside a core that move `nbytes` in all."""
+    """Return the time of `moves` copies inside a core that move `nbytes` in total."""
     cycles = moves * board.move_startup_cycles + ceil_div(nbytes, board.move_bytes_per_cycle)
     return board.cycles_ps(cycles)
 

@@ -1,8 +1,8 @@
-"""The planner of elementwise work: cast, and copies of bits.
+"""The planner of elementwise operations: casts and bitwise copies.
 
-The tensor is one row of elements in C order. Its unit is what one core has to do. Tier 1: that fits in NRAM at once;
-tier 2: it is cut into tiles of as many elements as fit. There is no third tier, because a row of single elements can be
-cut anywhere.
+The tensor is one row of elements in C order. The unit is the share of one core. Tier 1: the share fits in NRAM at once;
+tier 2: it is cut into tiles of as many elements as fit. There is no tier 3, because a row of single elements can be cut
+anywhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mlusim.planning.split import MORE_NRAM, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
 from mlusim.units import PS_PER_US, ceil_div, group_digits
 
-# Whole vectors (G 5.3: 128 B in a cycle, and on arch below 300 no other length) and whole units of the DRAM bus.
+# Whole vectors (G 5.3: 128 B per cycle, and the only length on arch below 300) and whole units of the DRAM bus.
 BLOCK_BYTES = 128
 
 STRATEGIES: dict[str, str] = {
@@ -31,12 +31,12 @@ STRATEGIES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatParameters:
-    """What the kernels of elementwise operators need in addition to the tiles.
+    """Parameters of the elementwise kernels besides the tiles.
 
     Attributes:
-        overlapped: whether successive tiles are in different stages at once.
-        elements: of the largest tile.
-        block: tiles begin at multiples of as many elements.
+        overlapped: whether successive tiles are in different stages at the same time.
+        elements: elements of the largest tile.
+        block: tiles begin at multiples of this many elements.
     """
 
     overlapped: bool
@@ -54,18 +54,19 @@ class _Split:
 def plan_flat(
     board: Board, count: int, read_bytes: int, written_bytes: int, passes: int, strategy: str, operator: str
 ) -> Plan:
-    """Split an elementwise operator.
+    """Plan an elementwise operator.
 
     Args:
         board: the board's record.
-        count: elements; may be 0.
-        read_bytes, written_bytes: bytes of an element of the input and of the output.
-        passes: passes of the vector unit over a tile; 0: bits are copied, and one buffer is both input and output.
-        strategy: a name of `STRATEGIES`.
-        operator: what the plan calls itself.
+        count: number of elements; may be 0.
+        read_bytes, written_bytes: bytes per element of the input and of the output.
+        passes: passes of the vector unit over a tile; 0 for bitwise copies, whose input and output share a buffer.
+        strategy: a key of `STRATEGIES`.
+        operator: name of the operator in the plan.
 
-    The plan covers the output as one axis of `count` elements. Raises `PlanError` where the NRAM of the board does not
-    hold the buffers of one block of 128 B.
+    The plan covers the output as one axis of `count` elements. Raises `PlanError` if the buffers of one block of 128 B
+    do
+    not fit in NRAM.
     """
     unit = f"the share of one core, {read_bytes} B read and {written_bytes} B written for each element"
     if not count:
@@ -92,15 +93,15 @@ def plan_flat(
     ]
     fastest = best_by_strategy(choices)
     candidate = next(iter(fastest.values()))
-    chosen = candidate.split
-    starts, stops = (bounds * block for bounds in cut_evenly(blocks, chosen.tiles))
+    split = candidate.split
+    starts, stops = (bounds * block for bounds in cut_evenly(blocks, split.tiles))
     stops[-1] = count
-    largest = ceil_div(blocks, chosen.tiles) * block
-    nram_bytes = (1 + chosen.overlapped) * tile_bytes * largest
-    each = ceil_div(chosen.tiles, chosen.tasks)
+    largest = ceil_div(blocks, split.tiles) * block
+    nram_bytes = (1 + split.overlapped) * tile_bytes * largest
+    each = ceil_div(split.tiles, split.tasks)
     usable = _n(board.nram_usable_bytes)
-    share = ceil_div(count, chosen.tasks)
-    fitting = fitting_blocks[chosen.overlapped] * block
+    share = ceil_div(count, split.tasks)
+    fitting = fitting_blocks[split.overlapped] * block
     return Plan(
         operator=operator,
         strategy=candidate.strategy,
@@ -111,25 +112,25 @@ def plan_flat(
             f"{', '.join(f'{name} {one.predicted_ps / PS_PER_US:.2f} us' for name, one in fastest.items())} predicted"
         ),
         arithmetic=(
-            f"{usable} B of NRAM // ({1 + chosen.overlapped} x {tile_bytes} B) = {_n(fitting)} elements",
-            f"{_n(count)} elements = {_n(blocks)} blocks = {_n(chosen.tiles)} tiles of up to {_n(largest)} elements",
+            f"{usable} B of NRAM // ({1 + split.overlapped} x {tile_bytes} B) = {_n(fitting)} elements",
+            f"{_n(count)} elements = {_n(blocks)} blocks = {_n(split.tiles)} tiles of up to {_n(largest)} elements",
         ),
         unit=unit,
         unit_bytes=share * (read_bytes + written_bytes),
         kind="BLOCK",
-        dim=(chosen.tasks, 1, 1),
+        dim=(split.tasks, 1, 1),
         output_shape=(count,),
         itemsize=written_bytes,
-        tiles=Tiles(in_runs(chosen.tiles, chosen.tasks), starts[:, None], stops[:, None], nram_bytes),
+        tiles=Tiles(in_runs(split.tiles, split.tasks), starts[:, None], stops[:, None], nram_bytes),
         nram_bytes=nram_bytes,
-        parameters=FlatParameters(overlapped=chosen.overlapped, elements=largest, block=block),
+        parameters=FlatParameters(overlapped=split.overlapped, elements=largest, block=block),
         predicted_ps=candidate.predicted_ps,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Costs:
-    """Predicts splits of one operator on one board."""
+    """Predicted times of splits of one operator on one board."""
 
     board: Board
     block: int
@@ -139,17 +140,17 @@ class _Costs:
     passes: int
 
     def candidates(self, name: str, fitting_blocks: int, *, overlapped: bool) -> list[Candidate[_Split]]:
-        """A few numbers of tasks, and for each a few numbers of tiles: fewer are larger, more overlap better."""
-        found: list[Candidate[_Split]] = []
+        """Return candidates with a few task and tile counts: fewer tiles are larger, more tiles overlap better."""
+        candidates: list[Candidate[_Split]] = []
         for tasks in task_counts(self.board, self.blocks):
             share = ceil_div(self.blocks, tasks)
-            least = ceil_div(share, fitting_blocks)
-            found += [
-                self._predict(name, tasks, min(tasks * each, self.blocks), overlapped=overlapped)
-                for each in (*range(least, least + 5), 2 * least, 3 * least, 4 * least)
-                if each <= share
+            fewest = ceil_div(share, fitting_blocks)
+            candidates += [
+                self._predict(name, tasks, min(tasks * per_task, self.blocks), overlapped=overlapped)
+                for per_task in (*range(fewest, fewest + 5), 2 * fewest, 3 * fewest, 4 * fewest)
+                if per_task <= share
             ]
-        return found
+        return candidates
 
     def _predict(self, name: str, tasks: int, tiles: int, *, overlapped: bool) -> Candidate[_Split]:
         board = self.board

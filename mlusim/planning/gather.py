@@ -1,12 +1,12 @@
 """The planner of gather and gather_nd.
 
-slab   A core loads the slab of x that a tile's index can address and selects within NRAM. Tier 1 where a unit, that is
-       the slab and the lookups of one coordinate of the leading tied axes, goes whole; tier 2 where it is cut, along
-       the lookups or along tied axes further in, which makes the slab smaller.
-rows   A core goes to GDRAM for each lookup: for its row, as long as it is contiguous, or its one element. Tier 3, and
-       the only one where the indexed axes by themselves are larger than NRAM.
+slab   A core loads the slab of x that the index of a tile can address, and selects within NRAM. Tier 1 if a unit (the
+       slab and lookups of one coordinate of the leading shared axes) stays whole; tier 2 if it is cut, along the
+       lookups or along inner shared axes, which makes the slab smaller.
+rows   A core accesses GDRAM for each lookup: its row, as far as it is contiguous, or its one element. Tier 3, and the
+       only strategy if the indexed axes alone exceed NRAM.
 
-Which it is, is decided by predicted time (`mlusim.planning.lookup_cost`).
+Predicted time decides (`mlusim.planning.lookup_cost`).
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ STRATEGIES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherParameters(LookupParameters):
-    """What the kernels of gather need in addition to the tiles.
+    """Parameters of the gather kernels besides the tiles.
 
     Attributes:
-        slab, values, lookups_at_once: elements of the largest slab and of the values of a tile, and its lookups.
+        slab, values: elements of the largest slab, and of the values of a tile.
+        lookups_at_once: lookups of a tile.
     """
 
     slab: int = 0
@@ -69,9 +70,9 @@ class GatherParameters(LookupParameters):
 
 
 def plan_gather(job: Job) -> Plan:
-    """Split one gather. The index values play no part: the kernel reads them on the board.
+    """Plan a gather. The plan does not depend on index values: the kernel reads them on the board.
 
-    Raises `PlanError` where neither way fits in the NRAM of the board, or not the one requested.
+    Raises `PlanError` if no strategy, or not the requested one, fits in NRAM.
     """
     lookups, board = job.lookups, job.board
     shape = lookups.value_shape
@@ -108,34 +109,34 @@ def plan_gather(job: Job) -> Plan:
 def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
     lookups, board = job.lookups, job.board
     shape = lookups.value_shape
-    tied_extents = tuple(shape[axis] for axis in lookups.tied)
-    free_extents = tuple(shape[axis] for axis in lookups.free)
+    shared_extents = tuple(shape[axis] for axis in lookups.shared_axes)
+    gathered_extents = tuple(shape[axis] for axis in lookups.gathered_axes)
     each = max(lookups.slab_elements * job.itemsize, 1)
-    placed = bool(lookups.tied_positions)
+    placed = bool(lookups.shared_positions)
     beside = job.itemsize + (
         sum(job.arithmetic(positional=True).buffer_bytes(board, job.index_itemsize)) if placed else 0
     )
-    # As much as fits beside a quarter for the lookups, and as much as fits with all lookups of the slab.
+    # Slabs that fit with a quarter of NRAM left for lookups, and slabs that fit together with all their lookups.
     most = [
         limit
         for room in rooms(board.nram_usable_bytes)
-        for limit in (room * 3 // 4 // each, room // (each + math.prod(free_extents) * beside))
+        for limit in (room * 3 // 4 // each, room // (each + math.prod(gathered_extents) * beside))
     ]
-    tied = {
+    shared = {
         sizes
-        for limit in counts_to_hold(math.prod(tied_extents), most, board.cores)
-        if (sizes := _tied_sizes_that_fit(job, tied_extents, limit)) is not None
+        for limit in counts_to_hold(math.prod(shared_extents), most, board.cores)
+        if (sizes := _shared_sizes_that_fit(job, shared_extents, limit)) is not None
     }
-    # Sizes at most a limit are rounded down, which may leave a slab more than there are cores; these are rounded up.
-    tied |= {sizes for sizes in spread(tied_extents, max(*most, 1), board.cores) if _room_beside(job, sizes)}
-    for tied_sizes in sorted(tied):
-        slabs = math.prod(ceil_div(extent, size) for extent, size in zip(tied_extents, tied_sizes, strict=True))
-        for sizes in sorted(spread(free_extents, _room_beside(job, tied_sizes), ceil_div(board.cores, slabs))):
-            yield _slab_candidate(job, tied_sizes, sizes)
+    # Sizes limited by `limit` are rounded down, which may leave one slab more than cores; these are rounded up.
+    shared |= {sizes for sizes in spread(shared_extents, max(*most, 1), board.cores) if _room_beside(job, sizes)}
+    for shared_sizes in sorted(shared):
+        slabs = math.prod(ceil_div(extent, size) for extent, size in zip(shared_extents, shared_sizes, strict=True))
+        for sizes in sorted(spread(gathered_extents, _room_beside(job, shared_sizes), ceil_div(board.cores, slabs))):
+            yield _slab_candidate(job, shared_sizes, sizes)
 
 
-def _tied_sizes_that_fit(job: Job, extents: Extents, limit: int) -> Extents | None:
-    """Sizes of at most `limit` coordinates, or of half as many and so on, until lookups fit beside the slab."""
+def _shared_sizes_that_fit(job: Job, extents: Extents, limit: int) -> Extents | None:
+    """Return sizes of at most `limit` coordinates, halving the limit until lookups fit beside the slab."""
     while limit:
         sizes = sizes_of_at_most(extents, limit)
         if _room_beside(job, sizes):
@@ -144,61 +145,61 @@ def _tied_sizes_that_fit(job: Job, extents: Extents, limit: int) -> Extents | No
     return None
 
 
-def _tied_positions(job: Job, tied_sizes: Extents) -> int:
-    """Coordinates of a tile on the tied axes that are axes of the index."""
+def _shared_positions(job: Job, shared_sizes: Extents) -> int:
+    """Return the coordinates of a tile on the shared axes that are axes of the index."""
     lookups = job.lookups
     return math.prod(
-        size for axis, size in zip(lookups.tied, tied_sizes, strict=True) if axis in lookups.tied_positions
+        size for axis, size in zip(lookups.shared_axes, shared_sizes, strict=True) if axis in lookups.shared_positions
     )
 
 
-def _arithmetic(job: Job, tied_sizes: Extents) -> IndexArithmetic:
-    """Within a slab the place of a lookup counts where a tile has several coordinates of tied axes of the index."""
-    return job.arithmetic(positional=_tied_positions(job, tied_sizes) > 1)
+def _arithmetic(job: Job, shared_sizes: Extents) -> IndexArithmetic:
+    """Return the address arithmetic; positional if a tile spans several coordinates of shared index axes."""
+    return job.arithmetic(positional=_shared_positions(job, shared_sizes) > 1)
 
 
 def _buffers(job: Job, arithmetic: IndexArithmetic, values: int, lookups_at_once: int) -> list[int]:
-    """Buffers of a tile: its values and what becomes of its index."""
+    """Return the buffer sizes of a tile in bytes: its values and the buffers of index arithmetic."""
     each = arithmetic.buffer_bytes(job.board, job.index_itemsize)
     return [values * job.itemsize, *(lookups_at_once * nbytes for nbytes in each)] if job.lookups.columns else []
 
 
-def _room_beside(job: Job, tied_sizes: Extents) -> int:
-    """Coordinates of the free axes that a tile may have beside its slab; 0: none fits."""
+def _room_beside(job: Job, shared_sizes: Extents) -> int:
+    """Return how many coordinates of the gathered axes fit beside the slab of a tile; 0 if none."""
     lookups, board = job.lookups, job.board
-    slab_bytes = nram_bytes(board, [lookups.slab_elements * math.prod(tied_sizes) * job.itemsize])
+    slab_bytes = nram_bytes(board, [lookups.slab_elements * math.prod(shared_sizes) * job.itemsize])
     if slab_bytes > board.nram_usable_bytes:
         return 0
     if not lookups.columns:
         return max(math.prod(lookups.positions), 1)
-    lookups_at_once = _tied_positions(job, tied_sizes)
-    each = _buffers(job, _arithmetic(job, tied_sizes), math.prod(tied_sizes), lookups_at_once)
+    lookups_at_once = _shared_positions(job, shared_sizes)
+    each = _buffers(job, _arithmetic(job, shared_sizes), math.prod(shared_sizes), lookups_at_once)
     rounding = len(each) * (board.vector_alignment_bytes - 1)
     return max(board.nram_usable_bytes - slab_bytes - rounding, 0) // sum(each)
 
 
-def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> LookupCandidate:
+def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) -> LookupCandidate:
     lookups, board = job.lookups, job.board
     shape, itemsize = lookups.value_shape, job.itemsize
-    slabs = math.prod(ceil_div(shape[axis], size) for axis, size in zip(lookups.tied, tied_sizes, strict=True))
-    free_extents = tuple(shape[axis] for axis in lookups.free)
-    size_of = dict(zip((*lookups.tied, *lookups.free), (*tied_sizes, *free_sizes), strict=True))
+    slabs = math.prod(ceil_div(shape[axis], size) for axis, size in zip(lookups.shared_axes, shared_sizes, strict=True))
+    gathered_extents = tuple(shape[axis] for axis in lookups.gathered_axes)
+    size_of = dict(zip((*lookups.shared_axes, *lookups.gathered_axes), (*shared_sizes, *gathered_sizes), strict=True))
     sizes = tuple(size_of[axis] for axis in range(len(shape)))
     positions = sizes[: len(lookups.positions)]
-    arithmetic = _arithmetic(job, tied_sizes)
+    arithmetic = _arithmetic(job, shared_sizes)
     values, lookups_at_once = math.prod(sizes), math.prod(positions)
     row = values // lookups_at_once
     slab_box = lookups.slab_of((0,) * len(shape), sizes)[1]
     rank = len(lookups.positions)
     even = all(extent % size == 0 for extent, size in zip(shape[rank:], sizes[rank:], strict=True))
     method = selection_method(board, row, itemsize, arithmetic, even=even)
-    parts = math.prod(ceil_div(extent, size) for extent, size in zip(free_extents, free_sizes, strict=True))
+    parts = math.prod(ceil_div(extent, size) for extent, size in zip(gathered_extents, gathered_sizes, strict=True))
     tiles = slabs * parts
     tasks = min(board.cores, tiles)
     each_task = ceil_div(tiles, tasks)
     costs = Costs(board)
     load = costs.box(LOAD, lookups.x_shape, slab_box, itemsize)
-    # The first tile of each task has to load a slab, and each of the others some part of one, on average.
+    # The first tile of each task loads a whole slab; later tiles load a fraction of one, on average.
     most, loads = _slab_loads(tiles, tasks, parts)
     stages = [(load * ((most - 1) / each_task)).with_dram_of(load * ((loads - tasks) / tiles))]
     if lookups.columns:
@@ -234,7 +235,7 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Looku
             tier=1 if whole else 2,
             sizes=sizes,
             nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
-            order=(*lookups.tied, *lookups.free),
+            order=(*lookups.shared_axes, *lookups.gathered_axes),
             words=words,
             parameters=GatherParameters(
                 lookups=lookups,
@@ -250,9 +251,11 @@ def _slab_candidate(job: Job, tied_sizes: Extents, free_sizes: Extents) -> Looku
 
 
 def _slab_loads(tiles: int, tasks: int, parts: int) -> tuple[int, int]:
-    """Slabs that a task with the most tiles loads, at most, and that all tasks load.
+    """Return the slabs loaded by a task with the most tiles, at most, and by all tasks.
 
-    Tasks take runs of tiles, and `parts` tiles in a row have the same slab. A task that begins within one loads it.
+    Tasks handle runs of tiles, and `parts` successive tiles share a slab. A task that begins within such a group loads
+    the
+    slab again.
     """
     runs = run_lengths(tiles, tasks)
     stop = np.cumsum(runs)
@@ -261,7 +264,7 @@ def _slab_loads(tiles: int, tasks: int, parts: int) -> tuple[int, int]:
 
 
 def _index_stages(job: Job, costs: Costs, sizes: Extents) -> list[Cost]:
-    """The index of a tile comes into NRAM; where it repeats it is loaded once, and repeated there."""
+    """Return the cost of loading the index of a tile; an index that repeats is loaded once and repeated in NRAM."""
     lookups, columns = job.lookups, job.lookups.columns
     shared = lookups.batch_dims if job.repeats else 0
     load = costs.box(LOAD, (*lookups.positions[shared:], columns), (*sizes[shared:], columns), job.index_itemsize)
@@ -274,11 +277,11 @@ def _index_stages(job: Job, costs: Costs, sizes: Extents) -> list[Cost]:
 
 def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
-    arithmetic = job.arithmetic(positional=lookups.aligned or bool(lookups.tied_positions))
+    arithmetic = job.arithmetic(positional=lookups.aligned or bool(lookups.shared_positions))
     each = arithmetic.buffer_bytes(board, job.index_itemsize)
     room = board.nram_usable_bytes - (len(each) + 1) * (board.vector_alignment_bytes - 1)
     most, positions = max((room - sum(each)) // itemsize, 1), math.prod(lookups.positions)
-    # Fewer lookups than cores leave cores to parts of a row.
+    # With fewer lookups than cores, rows are cut to occupy the remaining cores.
     fewest = [board.cores * rounds // positions for rounds in ROUNDS if positions < board.cores]
     parts = {count for least in fewest for count in (least, least + 1)}
     evenly = {ceil_div(math.prod(lookups.row_shape), count) for count in parts}

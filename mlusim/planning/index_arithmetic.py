@@ -1,4 +1,4 @@
-"""Address arithmetic on index tuples: its NRAM and its vector cycles."""
+"""Address arithmetic on index tuples: the NRAM and vector cycles it needs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import dataclass
 
 from mlusim.hardware import Board
 
-# An index that repeats is loaded as often, up to here; more repetitions are made within NRAM.
+# A repeating index is loaded again up to this often; beyond that it is repeated within NRAM.
 LOADED_REPEATS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexArithmetic:
-    """The address arithmetic on index tuples, which decides the NRAM they take.
+    """The address arithmetic on index tuples, which determines their NRAM.
 
     Attributes:
-        columns: index values of a lookup.
-        positional: whether the row depends on the place of the lookup, too.
-        narrowed: columns of which a window is left.
+        columns: index values per lookup.
+        positional: whether the row also depends on the position of the lookup.
+        narrowed: number of columns restricted to a window.
         wide: whether row numbers need 64 bits.
-        binned: whether lookups are sorted into bins by vector instructions.
+        binned: whether vector instructions sort the lookups into bins.
     """
 
     columns: int
@@ -29,24 +29,24 @@ class IndexArithmetic:
     binned: bool = False
 
     def width(self) -> int:
-        """Bytes of a row number."""
+        """Return the bytes of a row number."""
         return 8 if self.wide else 4
 
     def lists(self, board: Board) -> bool:
-        """Whether lookups outside the window are left out by vector instructions, which give a list of the others.
+        """Return whether vector instructions filter lookups by window, and return a list of those inside it.
 
-        On 2xx they would need aligned operands; there the scalar loop that copies compares each.
+        Boards of arch 2xx would need aligned operands; there the scalar copy loop compares each lookup.
         """
         return self.narrowed > 0 and not board.needs_aligned_vectors
 
     def buffers(self, board: Board, index_itemsize: int) -> dict[str, int]:
-        """Bytes for each lookup of the buffers beside the index that vector instructions take, by name."""
+        """Return, by name, the bytes per lookup of the buffers that vector instructions need besides the index."""
         if not (board.has_gather or self.lists(board) or self.binned):
             return {}
         width = self.width()
         sizes = {"converted": self.columns * width} if index_itemsize != width else {}
         if index_itemsize <= width:
-            # An index of 64 bits that goes on with 32 leaves the other half of its buffer free for these.
+            # A 64-bit index converted to 32 bits leaves the other half of its buffer free for these.
             sizes["spare"] = width
             if self.narrowed:
                 sizes["mask"] = width
@@ -59,13 +59,13 @@ class IndexArithmetic:
         return sizes
 
     def buffer_bytes(self, board: Board, index_itemsize: int) -> tuple[int, ...]:
-        """Bytes for each lookup of every buffer of NRAM that `IndexTiles` takes on a board."""
+        """Return the bytes per lookup of every NRAM buffer that `IndexTiles` allocates on a board."""
         if not self.columns:
             return ()
         return (self.columns * index_itemsize, *self.buffers(board, index_itemsize).values())
 
     def vector_cycles(self, board: Board, lookups: int) -> int:
-        """Cycles of the vector instructions that make row numbers, or lists, of as many lookups."""
+        """Return the cycles of the vector instructions that compute the row numbers, or lists, of `lookups` lookups."""
         instructions = 4 * self.columns + 2 * self.narrowed + 2 * self.positional + 2
         if self.lists(board):
             instructions += 4

@@ -1,4 +1,4 @@
-"""The common part of the planners of gather and scatter: the job, the candidates, and the choice."""
+"""The common part of the planners of gather and scatter: the request, the candidates, and the choice."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _WIDE = 1 << 31
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The job of a planner of gather or scatter.
+    """A gather or scatter to plan.
 
     Attributes:
         board: the board's record.
         lookups: the geometry.
         itemsize, index_itemsize: bytes of an element of x, of an index value.
         strategy, operator: names.
-        repeats: whether the index is the same at every place of the axes that it shares with x (`Lookups.batch_dims`).
+        repeats: whether the index is constant along the axes that it shares with x (`Lookups.batch_dims`).
     """
 
     board: Board
@@ -40,21 +40,21 @@ class Job:
     repeats: bool = False
 
     def arithmetic(self, *, positional: bool, narrowed: int = 0) -> IndexArithmetic:
-        """The address arithmetic on the index."""
-        # Row numbers, and the extents that negative values wrap by, may need more than 32 bits.
+        """Return the address arithmetic on the index."""
+        # Row numbers, and the extents added to negative values, may need more than 32 bits.
         wide = math.prod(self.lookups.x_shape) >= _WIDE
         return IndexArithmetic(columns=self.lookups.columns, positional=positional, narrowed=narrowed, wide=wide)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupParameters:
-    """What every kernel of gather and scatter needs in addition to the tiles.
+    """Parameters of every gather and scatter kernel besides the tiles.
 
     Attributes:
         lookups: the geometry.
-        strategy: of the plan, or "none" where nothing is launched.
-        arithmetic: what a core makes of the index; None where it looks nothing up.
-        method: how rows are copied within NRAM; empty where they are not.
+        strategy: of the plan, or "none" if nothing is launched.
+        arithmetic: the address arithmetic of a core; None if there are no lookups.
+        method: the method of copying rows within NRAM; empty if not used.
     """
 
     lookups: Lookups
@@ -64,7 +64,7 @@ class LookupParameters:
 
     @property
     def index_arithmetic(self) -> IndexArithmetic:
-        """The address arithmetic of a kernel that looks something up."""
+        """The address arithmetic; raises `PlanError` if the plan has no lookups."""
         if self.arithmetic is None:
             raise PlanError(f"strategy {self.strategy}: a plan without lookups has no address arithmetic")
         return self.arithmetic
@@ -72,15 +72,15 @@ class LookupParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupSplit:
-    """What a plan of gather or scatter is made of.
+    """The split of a gather or scatter plan.
 
     Attributes:
-        tier: of the plan.
-        sizes: of a tile, along each axis of what the tiles cover.
+        tier: tier of the plan.
+        sizes: extents of a tile along each axis that the tiles cover.
         nram_bytes: NRAM that a core allocates.
-        order: the axes as nested loops run over the tiles of a gather, the outermost first.
-        words: gives the numbers that lead to it, for people.
-        parameters: what the kernel needs.
+        order: loop order over the tiles of a gather, outermost axis first.
+        words: returns the arithmetic behind the split as text.
+        parameters: parameters of the kernel.
     """
 
     tier: int
@@ -94,25 +94,25 @@ class LookupSplit:
 LookupCandidate = Candidate[LookupSplit]
 
 
-def choose(job: Job, found: Sequence[LookupCandidate]) -> tuple[LookupCandidate, str]:
-    """The fastest candidate of those that the strategy allows, and why, with the times of the others."""
-    fastest = best_by_strategy(found)
+def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandidate, str]:
+    """Choose the fastest candidate that the strategy allows, with a reason that compares the others' times."""
+    fastest = best_by_strategy(candidates)
     usable = group_digits(job.board.nram_usable_bytes)
-    # Where there is nothing to look up, x is copied, whatever the strategy.
-    allowed = [one for one in fastest.values() if job.strategy in ("auto", one.strategy) or not job.lookups.columns]
-    if not allowed:
+    # Without lookups x is copied, whatever the strategy.
+    eligible = [one for one in fastest.values() if job.strategy in ("auto", one.strategy) or not job.lookups.columns]
+    if not eligible:
         smallest = _n(job.lookups.slab_elements * job.itemsize)
         raise PlanError(
             f"{job.operator}, strategy {job.strategy}: "
             + (
                 f"the {smallest} B of x that an index can address and one lookup do not fit in the {usable} B of "
                 f"usable NRAM of {job.board.name}; take strategy 'rows' or 'auto'"
-                if job.strategy == "slab" and found
+                if job.strategy == "slab" and candidates
                 else f"not one lookup of {_n(job.itemsize)} B fits in the {usable} B of usable NRAM of "
                 f"{job.board.name}; {MORE_NRAM}"
             )
         )
-    chosen = allowed[0]
+    chosen = eligible[0]
     if not job.lookups.columns:
         return chosen, "an index without columns chooses nothing: x is copied"
     what = {1: "a unit fits whole", 2: "a unit is cut", 3: "each lookup goes to GDRAM"}[chosen.split.tier]
@@ -126,7 +126,7 @@ def choose(job: Job, found: Sequence[LookupCandidate]) -> tuple[LookupCandidate,
 
 
 def nothing_to_do(job: Job, shape: Extents) -> Plan:
-    """The plan of a gather or scatter whose output has no elements."""
+    """Return the plan of a gather or scatter whose output has no elements."""
     return empty_plan(
         operator=job.operator,
         strategy=job.strategy,
@@ -140,52 +140,52 @@ def nothing_to_do(job: Job, shape: Extents) -> Plan:
 
 
 def leading(lookups: Lookups) -> Extents:
-    """The tied axes of x before all indexed ones: each of their coordinates has a contiguous slab of its own."""
+    """Return the shared axes of x before all indexed axes: each of their coordinates has a contiguous slab."""
     return tuple(range(min(lookups.axes))) if lookups.axes else ()
 
 
 def unit_elements(lookups: Lookups) -> int:
-    """Elements of x that one coordinate of the leading tied axes spans."""
+    """Return the elements of x spanned by one coordinate of the leading shared axes."""
     first = len(leading(lookups))
     return math.prod(lookups.slab_of((0,) * len(lookups.value_shape), lookups.value_shape)[1][first:])
 
 
 def unit_words(lookups: Lookups) -> str:
-    """A unit, for people."""
+    """Describe a unit."""
     first = len(leading(lookups))
     return f"what one index can address: axes {first} to {len(lookups.x_shape) - 1} of x {list(lookups.x_shape)}"
 
 
 def counts_to_hold(coordinates: int, most: Sequence[int], cores: int) -> list[int]:
-    """How many of some coordinates a tile may hold: what fits, by several measures, or what spreads over the cores.
+    """Return tile sizes to try, in coordinates: the largest that fit, and those that spread over the cores.
 
     Args:
-        coordinates: in all.
-        most: as many fit, by each measure; where none does, one is tried all the same.
-        cores: to spread over.
+        coordinates: total number of coordinates.
+        most: capacities by several measures; a capacity of 0 still tries one coordinate.
+        cores: number of cores.
     """
     limits = {min(max(limit, 1), coordinates) for limit in most}
     largest = max(limits)
     evenly = {ceil_div(coordinates, cores * rounds) for rounds in ROUNDS}
-    # Clusters start one after the other, so that a small tensor is done sooner by a few cores.
+    # Clusters start one after another, so a small tensor may finish sooner on few cores.
     evenly |= {ceil_div(coordinates, count) for count in FEW if count < cores}
-    # As many tiles for each core as the limit leaves, and these of one size.
+    # Equal tiles for the number of rounds that the limit implies.
     evenly |= {ceil_div(coordinates, ceil_div(ceil_div(coordinates, limit), cores) * cores) for limit in limits}
     return sorted(limits | {size for size in evenly if size <= largest})
 
 
 def nram_bytes(board: Board, buffers: Sequence[int]) -> int:
-    """Bytes of NRAM that buffers of these sizes take, each rounded up to the alignment of allocations."""
+    """Return the NRAM that buffers of these sizes need, each rounded up to the alignment of allocations."""
     return sum(round_up(max(buffer, 1), board.vector_alignment_bytes) for buffer in buffers)
 
 
 def whole_nram_bytes(board: Board) -> int:
-    """Bytes of the largest buffer that NRAM takes, which is rounded up to the alignment of allocations."""
+    """Return the size of the largest possible NRAM buffer, rounded down to the alignment of allocations."""
     return board.nram_usable_bytes // board.vector_alignment_bytes * board.vector_alignment_bytes
 
 
 def us(time_ps: int) -> str:
-    """A time for people."""
+    """Format a time in microseconds."""
     return f"{time_ps / PS_PER_US:.1f} us"
 
 

@@ -1,4 +1,4 @@
-"""What the operations of gather and scatter cost: boxes of a tensor, rows by index, rows selected within NRAM."""
+"""Costs of the operations of gather and scatter: boxes of a tensor, rows by index, rows selected within NRAM."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from mlusim.units import round_up
 
 LOAD, STORE, INSIDE = Direction.GDRAM2NRAM, Direction.NRAM2GDRAM, Direction.NRAM2NRAM
 
-# How rows are copied within NRAM.
+# Methods of copying rows within NRAM.
 SCALAR, MOVES, INSTRUCTION = "a scalar loop", "a move for each row", "the instruction of arch 592"
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs of operations on a board."""
+    """Costs of operations on one board."""
 
     board: Board
 
     def cycles(self, cycles: int) -> Cost:
-        """Work within the core."""
+        """Return the cost of scalar or vector cycles within the core."""
         return Cost(self.board.cycles_ps(cycles))
 
     def box(self, direction: Direction, shape: Extents, box: Extents, itemsize: int) -> Cost:
-        """A box of a contiguous tensor of GDRAM, its first element on a bus unit."""
+        """Return the cost of copying a box of a contiguous GDRAM tensor, starting on a bus unit."""
         run, count = segments(shape, box)
         shaped = _rows_shape(self.board, direction, run * itemsize, count)
         return transferred(self.board, copy_cost(self.board, shaped, memory_core=False))
 
     def rows(self, direction: Direction, row_bytes: int, count: int, *, iterations: int = 0, address: int = 0) -> Cost:
-        """Rows of GDRAM, by a queued copy each."""
+        """Return the cost of rows of GDRAM copied one by one, queued."""
         return self._rows(direction, row_bytes, count, "queued", iterations=iterations, address=address)
 
     def rows_at_once(self, direction: Direction, row_bytes: int, count: int, arithmetic: IndexArithmetic) -> Cost:
-        """Rows of GDRAM, by one `__gather` or `__scatter` and the vector instructions that make its offsets."""
+        """Return the cost of rows of GDRAM copied by one `__gather` or `__scatter`, including its offsets."""
         offsets = self.cycles(arithmetic.vector_cycles(self.board, count))
         return offsets + self._rows(direction, row_bytes, count, "instruction")
 
     def select(
         self, method: str, row_elements: int, itemsize: int, iterations: int, selected: int, address: int
     ) -> Cost:
-        """`selected` rows within NRAM, by `SCALAR` or `MOVES`, in a loop of `iterations`."""
+        """Return the cost of copying `selected` rows within NRAM by `SCALAR` or `MOVES`, in a loop of `iterations`."""
         if method == MOVES:
             return self._rows(
                 INSIDE, row_elements * itemsize, selected, "queued", iterations=iterations, address=address
@@ -56,7 +56,7 @@ class Costs:
         return self.cycles(scalar_copy_cycles(self.board, iterations, selected, row_elements, address))
 
     def select_at_once(self, row_elements: int, itemsize: int, iterations: int, arithmetic: IndexArithmetic) -> Cost:
-        """Rows within NRAM by `INSTRUCTION`, and the vector instructions that make its offsets."""
+        """Return the cost of copying rows within NRAM by `INSTRUCTION`, including its offsets."""
         offsets = self.cycles(arithmetic.vector_cycles(self.board, iterations))
         return offsets + self._rows(INSIDE, row_elements * itemsize, iterations, "instruction")
 
@@ -76,16 +76,16 @@ class Costs:
 
 
 def scalar_address(board: Board, arithmetic: IndexArithmetic) -> int:
-    """Scalar cycles to work out the address of one lookup."""
+    """Return the scalar cycles that compute the address of one lookup."""
     return address_cycles(board, arithmetic.columns, arithmetic.narrowed, positional=arithmetic.positional)
 
 
 def selection_method(
     board: Board, row_elements: int, itemsize: int, arithmetic: IndexArithmetic, *, even: bool = True
 ) -> str:
-    """The fastest way to copy rows within NRAM on a board. On 2xx a move takes multiples of 128 B only (B).
+    """Return the fastest method of copying rows within NRAM. On 2xx a move needs multiples of 128 B (B).
 
-    even: whether all tiles have rows of this size; a row that is cut may leave a shorter one.
+    even: whether all tiles have rows of this size; cutting a row may leave a shorter one.
     """
     if board.has_gather and not arithmetic.lists(board):
         return INSTRUCTION

@@ -1,13 +1,14 @@
-"""The geometry of gather and scatter: which lookup reaches which element of x.
+"""The geometry of gather and scatter: the mapping between lookups and elements of x.
 
-A *lookup* is one tuple of the index; a *value* is one element of what a gather gives or a scatter takes. Both modes of
-the operators come down to one picture:
+A *lookup* is one tuple of the index; a *value* is one element of a gather's output or of a scatter's source. Both modes
+of the operators reduce to one model:
 
-    aligned    lookups lie where the values do, and where x does but for the indexed axes: one lookup, one value
-    standard   the index chooses on the first axes of x, and a lookup stands for a row: all that follow
+  aligned    index, values and x have the same axes, apart from the extents of the indexed ones: one value per lookup
+  standard   the index selects on the first axes of x, and a lookup stands for a row: all remaining axes
 
-An axis of the values is *tied* where its coordinate is x's too, and *free* where x's comes from the index. A box of
-values then reaches one box of x, its slab: the tied axes cut as the values are, the indexed ones whole.
+An axis of the values is *shared* if its coordinate is also a coordinate of x, and *gathered* if x's coordinate comes
+from the index. A box of values therefore reaches one box of x, its slab: cut like the values along the shared axes,
+whole along the indexed ones.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class Lookups:
     """The geometry of one gather or scatter.
 
     Attributes:
-        x_shape: of x, and of what a scatter gives.
-        axes: the axis of x that each column of the index chooses on; in standard mode 0, 1, 2, ...
-        positions: shape of the index without its last axis, that of the columns.
+        x_shape: shape of x, and of a scatter's output.
+        axes: the axis of x indexed by each column of the index; 0, 1, 2, ... after the batch axes in standard mode.
+        positions: shape of the index without its last axis, the columns.
         aligned: the mode.
-        batch_dims: leading axes that x and the positions share, in standard mode.
+        batch_dims: leading axes common to x and the positions, in standard mode.
     """
 
     x_shape: Extents
@@ -44,65 +45,65 @@ class Lookups:
 
     @property
     def columns(self) -> int:
-        """Index values of one lookup."""
+        """Index values per lookup."""
         return len(self.axes)
 
     @cached_property
     def value_shape(self) -> Extents:
-        """Shape of the values: positions, and in standard mode the rows."""
+        """Shape of the values: the positions and, in standard mode, the row."""
         return self.positions + self.row_shape
 
     @cached_property
-    def tied_to(self) -> tuple[int | None, ...]:
-        """For each axis of the values the axis of x that it is tied to; None: free."""
+    def x_axes(self) -> tuple[int | None, ...]:
+        """By axis of the values, the axis of x that it shares; None for a gathered axis."""
         if self.aligned:
             return tuple(None if axis in self.axes else axis for axis in range(len(self.positions)))
         shared = tuple(range(self.batch_dims))
-        free = (None,) * (len(self.positions) - self.batch_dims)
-        return shared + free + tuple(range(self.batch_dims + self.columns, len(self.x_shape)))
+        gathered = (None,) * (len(self.positions) - self.batch_dims)
+        return shared + gathered + tuple(range(self.batch_dims + self.columns, len(self.x_shape)))
 
     @property
-    def tied(self) -> Extents:
-        """The tied axes of the values."""
-        return tuple(axis for axis, to in enumerate(self.tied_to) if to is not None)
+    def shared_axes(self) -> Extents:
+        """The shared axes of the values."""
+        return tuple(axis for axis, to in enumerate(self.x_axes) if to is not None)
 
     @property
-    def free(self) -> Extents:
-        """The free axes of the values."""
-        return tuple(axis for axis, to in enumerate(self.tied_to) if to is None)
+    def gathered_axes(self) -> Extents:
+        """The gathered axes of the values."""
+        return tuple(axis for axis, to in enumerate(self.x_axes) if to is None)
 
     @property
-    def tied_positions(self) -> Extents:
-        """The tied axes of the values that are axes of the positions: within a slab their place counts."""
-        return tuple(axis for axis in self.tied if axis < len(self.positions))
+    def shared_positions(self) -> Extents:
+        """The shared axes of the values that are axes of the positions: there, an address depends on the position."""
+        return tuple(axis for axis in self.shared_axes if axis < len(self.positions))
 
     @property
     def row_shape(self) -> Extents:
-        """The values of one lookup: () where it is one."""
+        """Shape of the values of one lookup; () for a single value."""
         return () if self.aligned else self.x_shape[self.batch_dims + self.columns :]
 
     @property
-    def chosen(self) -> Extents:
+    def indexed_extents(self) -> Extents:
         """Extents of the indexed axes, by column."""
         return tuple(self.x_shape[axis] for axis in self.axes)
 
     @property
     def slab_elements(self) -> int:
-        """Elements of x that one coordinate of the tied axes leaves to the index: all of the indexed axes."""
-        return math.prod(self.chosen)
+        """Elements of x that the index can select from at one coordinate of the shared axes."""
+        return math.prod(self.indexed_extents)
 
     def slab_of(self, start: Extents, stop: Extents) -> Box:
-        """The box of x that a box of values can reach."""
+        """Return the box of x that a box of values can reach."""
         low, high = [0] * len(self.x_shape), list(self.x_shape)
-        for axis, to in enumerate(self.tied_to):
+        for axis, to in enumerate(self.x_axes):
             if to is not None:
                 low[to], high[to] = start[axis], stop[axis]
         return tuple(low), tuple(high)
 
     def values_of(self, start: Extents, stop: Extents) -> Box:
-        """The box of values that can reach a box of x; where none can, it is empty."""
+        """Return the box of values that can reach a box of x; empty if none can."""
         low, high = [0] * len(self.value_shape), list(self.value_shape)
-        for axis, to in enumerate(self.tied_to):
+        for axis, to in enumerate(self.x_axes):
             if to is not None:
                 low[axis], high[axis] = min(start[to], high[axis]), min(stop[to], high[axis])
         return tuple(low), tuple(high)
@@ -116,26 +117,26 @@ class Lookups:
         *,
         window: Box | None = None,
     ) -> Addresses:
-        """The rows of a contiguous box of x, in elements where rows are, that the lookups of a box of values address.
+        """Return the row numbers, within a contiguous box of x, that the lookups of a box of values address.
 
         Args:
             values: the box of values.
-            target: the box of x whose rows are counted.
-            index, origin: the tuples, in NRAM and where they came from.
-            window: the part of x that the loop works on, by default all of the target; other lookups are left out.
+            target: the box of x in which rows are numbered; in aligned mode a row is an element.
+            index, origin: the index tuples in NRAM, and their source.
+            window: the part of x to access, by default all of the target; lookups outside it are left out.
 
-        Not for an index without columns, which addresses nothing.
+        Requires an index with at least one column.
         """
         first, last = target
         low, high = window or target
         strides = contiguous_strides(tuple(b - a for a, b in zip(first, last, strict=True)), 1)
         row = 1 if self.aligned else strides[self.batch_dims + self.columns - 1]
         rank = len(self.positions)
-        tied = [(axis, to) for axis, to in enumerate(self.tied_to[:rank]) if to is not None]
+        shared = [(axis, to) for axis, to in enumerate(self.x_axes[:rank]) if to is not None]
         steps = [0] * rank
-        for axis, to in tied:
+        for axis, to in shared:
             steps[axis] = strides[to] // row
-        base = sum((values[0][axis] - first[to]) * strides[to] // row for axis, to in tied)
+        base = sum((values[0][axis] - first[to]) * strides[to] // row for axis, to in shared)
         base += sum((low[axis] - first[axis]) * strides[axis] // row for axis in self.axes)
         return Addresses(
             tuple(b - a for a, b in zip(values[0][:rank], values[1][:rank], strict=True)),
@@ -150,7 +151,7 @@ class Lookups:
         )
 
     def rows_of(self, x: View, values: Box) -> View:
-        """All rows of x, in standard mode the contiguous part of them that a box of values has; else its elements."""
+        """Return all rows of x, restricted in standard mode to the contiguous part that a box of values covers."""
         if self.aligned:
             return x.reshape(-1)
         start, stop = (side[len(self.positions) :] for side in values)
@@ -163,7 +164,7 @@ class Lookups:
 
 
 def segments(shape: Extents, box: Extents) -> tuple[int, int]:
-    """(elements of each contiguous run, runs) of a box of a contiguous tensor."""
+    """Return the elements per contiguous run, and the number of runs, of a box of a contiguous tensor."""
     run = 1
     for axis in reversed(range(len(shape))):
         run *= box[axis]
@@ -173,9 +174,9 @@ def segments(shape: Extents, box: Extents) -> tuple[int, int]:
 
 
 def blocks(extents: Extents, limit: int) -> Extents:
-    """Sizes of the largest blocks of at most `limit` elements that are contiguous: inner axes whole, outer ones cut.
+    """Return the sizes of the largest contiguous blocks of at most `limit` elements: inner axes whole, outer ones cut.
 
-    The axis that is cut is cut evenly.
+    The cut axis is divided evenly.
     """
     sizes = []
     for extent in reversed(extents):
@@ -187,7 +188,7 @@ def blocks(extents: Extents, limit: int) -> Extents:
 
 
 def sizes_of_at_most(extents: Extents, limit: int) -> Extents:
-    """As `blocks`, but the axis that is cut is not cut evenly: its blocks are as large as `limit` allows."""
+    """Like `blocks`, but the cut axis is not divided evenly: its blocks are as large as `limit` allows."""
     sizes = []
     for extent in reversed(extents):
         size = max(min(limit, extent), 1)
@@ -197,16 +198,16 @@ def sizes_of_at_most(extents: Extents, limit: int) -> Extents:
 
 
 def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
-    """Sizes of blocks to try: the largest that `blocks` gives, and those that give each core one to six blocks.
+    """Return block sizes to try: the largest allowed, and those that give each core one to six blocks.
 
     Args:
-        extents: what is cut; none is 0.
-        most: elements of a block, at most.
-        cores: blocks that are wanted at once.
+        extents: the extents to cut; none is 0.
+        most: maximum elements per block.
+        cores: number of blocks that run at once.
 
-    Cut one element too small, a block more than there are cores costs as much as all of them: so sizes are rounded up.
+    Sizes are rounded up: rounding down could leave one block more than cores, which costs as much as a full round.
     """
-    found = [blocks(extents, min(most, math.ceil(math.prod(extents) / cores)))]
+    candidates = [blocks(extents, min(most, math.ceil(math.prod(extents) / cores)))]
     for rounds in ROUNDS:
         outer = 1
         for axis, extent in enumerate(extents):
@@ -214,10 +215,10 @@ def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
             if 1 <= parts <= extent:
                 sizes = (1,) * axis + (math.ceil(extent / parts), *extents[axis + 1 :])
                 if math.prod(sizes) <= most:
-                    found.append(sizes)
+                    candidates.append(sizes)
             outer *= extent
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(candidates))
 
 
-# Tiles for each core that are tried; `FEW` of `pivot` where there are more cores than tiles.
+# Tiles per core to try. If there are more cores than tiles, `pivot.FEW` is tried instead.
 ROUNDS = (1, 2, 3, 4, 5, 6)

@@ -1,8 +1,8 @@
-"""`Plan`: a split as data. It says which task writes which box of the output, when, in how much NRAM, and why.
+"""`Plan`: a split as data: which task writes which box of the output, in which order, in how much NRAM, and why.
 
-Planners make it, kernels follow it, and everyone else prints, draws, proves or compares it. A *unit* is what one core
-would best hold at once. Three tiers, for all operators: whole units; a unit cut along its outer axis; a row cut in
-chunks.
+Planners create plans, kernels follow them, and other code prints, draws, checks or compares them. A *unit* is the
+amount of data that one core would ideally process at once. All operators have three tiers: whole units; a unit cut
+along its outer axis; a row cut into chunks.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ Parameters = TypeVar("Parameters")
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The split of one operator on one shape and one board.
+    """The split of one operator for one shape on one board.
 
     Attributes:
-        operator, strategy: names; strategy is what the user may choose.
+        operator, strategy: names; users may choose the strategy.
         board: the board's record.
         tier: 1 whole units, 2 unit split, 3 row split, 0 nothing to do.
-        reason: why this tier (and, where times decide, the predicted times of the others).
-        arithmetic: lines of numbers that lead to it.
-        unit, unit_bytes: what one core would best hold at once.
+        reason: why this tier, with the predicted times of the alternatives where time decides.
+        arithmetic: the calculation behind the split, as lines of text.
+        unit, unit_bytes: description and size of a unit.
         kind, dim: task type and grid of the launch.
-        output_shape, itemsize: of the tensor that the tiles cover.
-        tiles: who writes what.
+        output_shape, itemsize: shape and element size of the tensor that the tiles cover.
+        tiles: the boxes that each task writes.
         nram_bytes: NRAM that a core allocates.
-        parameters: what the kernel needs in addition to the tiles: a record of its operator's own, or, in a plan
-            of your own, a mapping.
-        predicted_ps: estimate by the board's cost functions, where the planner made one.
-        nram_limit_bytes: the most NRAM of a core that the planner was allowed, where that is not all usable of it.
+        parameters: parameters of the kernel besides the tiles: a record of the operator or, in user-defined plans, a
+            mapping.
+        predicted_ps: time predicted by the board's cost functions, if the planner predicts one.
+        nram_limit_bytes: NRAM per core that the planner was allowed to use, if less than all usable NRAM.
     """
 
     operator: str
@@ -79,17 +79,17 @@ class Plan:
         dim: tuple[int, int, int] | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> Plan:
-        """A plan of your own, from its tiles and what they cover.
+        """Create a user-defined plan from its tiles and the shape that they cover.
 
         Args:
-            tiles: who writes what, in how much NRAM.
+            tiles: the boxes that each task writes, and their NRAM.
             shape, dtype: of the output.
             device: a preset's name, a TOML file, or a board.
-            name, strategy, tier, reason: what `explain` and messages say of it.
-            kind, dim: of the launch; by default a task for every core.
-            parameters: what the kernel needs in addition.
+            name, strategy, tier, reason: descriptions for `explain` and messages.
+            kind, dim: of the launch; by default one task per core.
+            parameters: parameters of the kernel besides the tiles.
 
-        Nothing is proved here: `check` does that, and `mlusim.verify` does both.
+        Nothing is checked here: see `check` and `mlusim.verify`.
         """
         on = board(device)
         itemsize = dtype_of(dtype).itemsize
@@ -114,11 +114,11 @@ class Plan:
         )
 
     def __repr__(self) -> str:
-        how = f"strategy {self.strategy}, tier {self.tier}, {len(self.tiles)} tile{'s' * (len(self.tiles) != 1)}"
-        return f"<plan of {self.operator} on {self.board.name}: {how}>"
+        summary = f"strategy {self.strategy}, tier {self.tier}, {len(self.tiles)} tile{'s' * (len(self.tiles) != 1)}"
+        return f"<plan of {self.operator} on {self.board.name}: {summary}>"
 
     def parameters_as(self, kind: type[Parameters]) -> Parameters:
-        """The parameters, of the type that a kernel takes. Raises `PlanError` where they are another kernel's."""
+        """Return the parameters as the type that a kernel expects. Raises `PlanError` for those of another kernel."""
         if not isinstance(self.parameters, kind):
             raise PlanError(
                 f"a plan of {self.operator} has {type(self.parameters).__name__}, and this kernel takes "
@@ -128,28 +128,28 @@ class Plan:
 
     @property
     def named_parameters(self) -> dict[str, Any]:
-        """The parameters by name."""
+        """The parameters as a dict."""
         if isinstance(self.parameters, Mapping):
             return dict(self.parameters)
         return {item.name: getattr(self.parameters, item.name) for item in fields(self.parameters)}
 
     @property
     def rewrites(self) -> bool:
-        """Whether the kernel writes parts of the output again, by intent."""
+        """Whether the kernel writes parts of the output more than once, on purpose."""
         return bool(self.named_parameters.get("rewrites"))
 
     @property
     def allowed_nram_bytes(self) -> int:
-        """NRAM of a core that the plan may use: the limit, or all that is usable on the board."""
+        """NRAM per core that the plan may use: the limit, or all usable NRAM of the board."""
         return self.board.nram_usable_bytes if self.nram_limit_bytes is None else self.nram_limit_bytes
 
     @property
     def tasks(self) -> int:
-        """Tasks of the launch."""
+        """Number of tasks of the launch."""
         return self.dim[0] * self.dim[1] * self.dim[2]
 
     def tiles_of(self, task: int) -> Iterator[Tile]:
-        """The tiles of one task, in order: what a kernel iterates over."""
+        """Return the tiles of one task, in order. Kernels iterate over them."""
         return self.tiles.of_task(task)
 
     def elements_by_task(self) -> Integers:
@@ -157,10 +157,11 @@ class Plan:
         return np.bincount(self.tiles.task, self.tiles.elements(), minlength=self.tasks).astype(np.int64)
 
     def check(self) -> None:
-        """Prove the split before anything runs.
+        """Check the split without running it.
 
-        Raises `PlanError` where tiles leave the output, overlap, miss a part of it, or do not fit in NRAM. In tier 0
-        there are no tiles: the output has no elements, or is a view of the input.
+        Raises `PlanError` if tiles exceed the output, overlap, leave gaps, or do not fit in NRAM. Plans of tier 0 have
+        no
+        tiles: the output has no elements, or is a view of the input.
         """
         if not self.tier and not len(self.tiles):
             return
@@ -179,11 +180,11 @@ class Plan:
         check_cover(self.tiles, self.output_shape)
 
     def to_json(self, *, boxes: bool = True) -> dict[str, Any]:
-        """The plan for programs: numbers in the unit that ends their key. `boxes`: with every tile."""
+        """Return the plan as JSON types; the unit of a number is the suffix of its key. `boxes`: include every tile."""
         return plan_text.to_json(self, boxes=boxes)
 
     def explain(self) -> str:
-        """The plan in words: unit, tier, arithmetic, launch, tiles per task, balance."""
+        """Describe the plan: unit, tier, arithmetic, launch, tiles per task, balance."""
         return plan_text.explain(self)
 
 
@@ -200,9 +201,9 @@ def empty_plan(  # noqa: PLR0913 - all but the first five have defaults
     unit_bytes: int = 0,
     parameters: Any = None,
 ) -> Plan:
-    """The plan of a call that launches nothing: tier 0, no tiles.
+    """Return the plan of a call that launches nothing: tier 0, no tiles.
 
-    shape: of the output, as the planner's tiles would cover it.
+    shape: shape of the output as covered by the planner's tiles.
     """
     rank = len(shape)
     return Plan(

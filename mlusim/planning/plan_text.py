@@ -1,4 +1,4 @@
-"""A plan in words for people, and as plain values for programs."""
+"""A plan as text, and as JSON types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIER_NAMES = {0: "nothing to do", 1: "whole units", 2: "unit split", 3: "row spl
 
 
 def explain(plan: Plan) -> str:
-    """The plan in words: unit, tier, arithmetic, launch, tiles per task, balance."""
+    """Describe the plan: unit, tier, arithmetic, launch, tiles per task, balance."""
     usable = plan.board.nram_usable_bytes
     limit = "" if plan.nram_limit_bytes is None else f", limited to {format_bytes(plan.nram_limit_bytes)}"
     lines = [
@@ -51,8 +51,8 @@ def explain(plan: Plan) -> str:
 
 
 def to_json(plan: Plan, *, boxes: bool) -> dict[str, Any]:
-    """The plan for programs: numbers in the unit that ends their key. `boxes`: with every tile."""
-    found: dict[str, Any] = {
+    """Return the plan as JSON types; the unit of a number is the suffix of its key. `boxes`: include every tile."""
+    values: dict[str, Any] = {
         "strategy": plan.strategy,
         "tier": plan.tier,
         "tier_name": TIER_NAMES.get(plan.tier, "unknown"),
@@ -71,4 +71,4 @@ def to_json(plan: Plan, *, boxes: bool) -> dict[str, Any]:
         "nram_allowed_bytes": plan.allowed_nram_bytes,
         "predicted_ps": plan.predicted_ps,
     }
-    return found | {"boxes": [tile._asdict() for tile in plan.tiles]} if boxes else found
+    return values | {"boxes": [tile._asdict() for tile in plan.tiles]} if boxes else values

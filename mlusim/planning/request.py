@@ -1,4 +1,4 @@
-"""`Request`: the arguments of an operator, to plan it again on another board, and to save it."""
+"""`Request`: the arguments of an operator, for planning it again on another board, and for saving it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mlusim.dtypes import Dtype, dtype_name, dtype_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A call of an operator without its data: a plan depends on nothing else but the board.
+    """A call of an operator without its data: together with the board it determines the plan.
 
     Attributes:
         operator: its name, as in `mlusim.ops`.
-        strategy: what was requested; the plan has what came of it.
+        strategy: the strategy requested; the plan contains the one chosen.
         tensors: name, shape and element type of each input.
-        attributes: axes, modes, element types by name: integers, texts, None, and tuples of them.
-        nram_limit_bytes: the most NRAM of a core that the plan may use; None: all that is usable.
+        attributes: axes, modes, element types by name: integers, strings, None, and tuples of them.
+        nram_limit_bytes: NRAM per core that the plan may use; None for all usable NRAM.
     """
 
     operator: str
@@ -36,7 +36,7 @@ class Request:
         tensors: Iterable[tuple[str, tuple[int, ...], Dtype]],
         attributes: Mapping[str, Any],
     ) -> Request:
-        """From what an operator was called with."""
+        """Create a request from the arguments of an operator."""
         return cls(
             operator=operator,
             strategy=strategy,

@@ -1,14 +1,15 @@
 """The planner of reverse, and the method by which each axis is reversed.
 
-The axes are merged to groups, reversed and not in turn (`reverse_groups`). A tile is a range of one group, the pivot,
-with all of the groups inside it: contiguous in the output, and contiguous in the input, at the mirrored place.
+Axes are merged into groups, alternately reversed and not (`reverse_groups`). A tile is a range of one group, the pivot,
+including all groups inside it: contiguous in the output, and contiguous in the input at the mirrored position.
 
-The unit is the slice from the outermost reversed group on. Tier 1: whole slices fit in NRAM; tier 2: a slice is cut
-along an outer group; tier 3: a row, the innermost group, is cut into chunks, each loaded from its mirrored place.
+The unit is the slice that starts at the outermost reversed group. Tier 1: whole slices fit in NRAM; tier 2: a slice is
+cut along an outer group; tier 3: a row, the innermost group, is cut into chunks, each loaded from its mirrored
+position.
 
-Inside a tile a group is reversed on chip or on the way. On chip a mirror instruction reverses everything from one group
-inwards at once, so each group whose neighbour goes the other way costs one mirror. On the way a negative source stride
-costs a segment of the copy for each of its elements.
+Within a tile, a group is reversed either on chip or by the copy. On chip, a mirror instruction reverses everything from
+one group inwards at once, so each change of direction between neighbouring groups costs one mirror. In the copy, a
+negative source stride costs one segment per element of the group.
 """
 
 from __future__ import annotations
@@ -38,20 +39,20 @@ STRATEGIES: dict[str, str] = {
     "mixed": "axes before the last by negative source strides, the last axis by a mirror instruction",
 }
 
-# On boards of arch below 300 vector operands are a multiple of this (B).
+# On boards of arch below 300, sizes of vector operands are multiples of this (B).
 VECTOR_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReverseParameters:
-    """What the kernel of reverse needs in addition to the tiles.
+    """Parameters of the reverse kernel besides the tiles.
 
     Attributes:
-        groups: the axes of the tensor, merged.
-        pivot: the group that tiles are ranges of.
-        method: how the groups inside a tile are reversed.
-        overlapped: whether successive tiles are in different stages at once.
-        elements: of the largest tile.
+        groups: the merged axes of the tensor.
+        pivot: the group that is cut into tiles.
+        method: the method of reversing the groups inside a tile.
+        overlapped: whether successive tiles are in different stages at the same time.
+        elements: elements of the largest tile.
     """
 
     groups: tuple[Group, ...]
@@ -63,7 +64,7 @@ class ReverseParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Split:
-    """How tiles are reversed, and how the tensor is cut into them."""
+    """The method of reversing tiles, and the cut of the tensor into tiles."""
 
     method: Method
     overlapped: bool
@@ -78,18 +79,19 @@ _Tier = tuple[int, str]
 def plan_reverse(
     board: Board, shape: Sequence[int], axes: Sequence[int], itemsize: int, strategy: str, operator: str = "reverse"
 ) -> Plan:
-    """Split one reverse.
+    """Plan a reverse.
 
     Args:
         board: the board's record.
-        shape: extents; any rank, any may be 0.
-        axes: axes to reverse, in [0, rank), each once; none is a copy.
-        itemsize: bytes of an element.
-        strategy: a name of `STRATEGIES`.
-        operator: what the plan calls itself.
+        shape: extents; any rank, any extent may be 0.
+        axes: axes to reverse, in [0, rank), distinct; an empty list is a copy.
+        itemsize: bytes per element.
+        strategy: a key of `STRATEGIES`.
+        operator: name of the operator in the plan.
 
-    The plan covers the output as [outer, pivot, inner]: the groups outside the pivot as one axis, the pivot, and those
-    inside it as one axis. Raises `PlanError` where the NRAM of the board does not hold one element in each buffer.
+    The plan covers the output as [outer, pivot, inner]: the groups outside the pivot as one axis, the pivot, and the
+    groups
+    inside it as one axis. Raises `PlanError` if one element per buffer does not fit in NRAM.
     """
     words = f"{list(shape)} reversed along {list(axes) or 'no axis'}"
     if 0 in shape:
@@ -132,28 +134,28 @@ def _plan(
         )
     groups, fastest = work
     candidate = next(iter(fastest.values()))
-    chosen = candidate.split
-    cut = chosen.cut
+    split = candidate.split
+    cut = split.cut
     first = next((index for index, group in enumerate(groups) if group.flipped), len(groups) - 1)
     unit_elements = math.prod(group.extent for group in groups[first:])
-    buffers = _buffers(chosen.method, overlapped=chosen.overlapped)
+    buffers = _buffers(split.method, overlapped=split.overlapped)
     outer = np.arange(cut.outer)
     start, stop = boxes(((outer, outer + 1), cut.bounds(), (np.array([0]), np.array([cut.inner]))), order=(0, 1, 2))
     sizes = (stop[:, 1] - start[:, 1]) * cut.inner
-    # Tiles of one size follow each other in a task, so that its buffers change their size once.
+    # Tiles of equal size are adjacent in a task, so that its buffers change size only once.
     order = np.argsort(-sizes, kind="stable")
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
     tier, why = _tier(groups, first, cut, unit_elements, itemsize, buffer_bytes(board, buffers))
     return Plan(
         operator=operator,
-        strategy=chosen.method.name,
+        strategy=split.method.name,
         board=board,
         tier=tier,
         reason=f"{why}; {_comparison(fastest, groups)}",
         arithmetic=(
             words,
             tiles_in_words(board, cut, buffers),
-            _method_in_words(chosen, groups),
+            _method_in_words(split, groups),
         ),
         unit=f"a slice of {_n(unit_elements)} elements of {itemsize} B",
         unit_bytes=unit_elements * itemsize,
@@ -166,8 +168,8 @@ def _plan(
         parameters=ReverseParameters(
             groups=groups,
             pivot=cut.pivot,
-            method=chosen.method,
-            overlapped=chosen.overlapped,
+            method=split.method,
+            overlapped=split.overlapped,
             elements=cut.elements,
         ),
         predicted_ps=candidate.predicted_ps,
@@ -175,18 +177,23 @@ def _plan(
 
 
 def _without_repeats(candidates: list[_Candidate]) -> list[_Candidate]:
-    """Strategies that come to the same on this tensor are one: the first."""
+    """Drop candidates of strategies that are equivalent on this tensor, keeping the first."""
     seen: dict[tuple[object, ...], str] = {}
-    found = []
-    for each in candidates:
-        same = (each.split.cut, each.split.overlapped, each.split.method.segment, each.split.method.passes)
-        if seen.setdefault(same, each.strategy) == each.strategy:
-            found.append(each)
-    return found
+    unique = []
+    for candidate in candidates:
+        key = (
+            candidate.split.cut,
+            candidate.split.overlapped,
+            candidate.split.method.segment,
+            candidate.split.method.passes,
+        )
+        if seen.setdefault(key, candidate.strategy) == candidate.strategy:
+            unique.append(candidate)
+    return unique
 
 
 def _buffers(method: Method, *, overlapped: bool) -> int:
-    """NRAM buffers that a task needs: for the load and the store of two tiles, and for the results of mirrors."""
+    """Return the number of NRAM buffers per task: for load and store of two tiles, and for results of mirrors."""
     if not method.passes:
         return 1 + overlapped
     return 4 if overlapped else 2
@@ -195,10 +202,10 @@ def _buffers(method: Method, *, overlapped: bool) -> int:
 def _candidates(
     board: Board, groups: tuple[Group, ...], itemsize: int, name: str, *, overlapped: bool
 ) -> list[_Candidate]:
-    # Whole bus units and, for the old boards' vector unit, whole vectors.
+    # Whole bus units and, for the vector unit of old boards, whole vectors.
     whole = VECTOR_BYTES if board.needs_aligned_vectors else board.dram_unit_bytes
     extents = [group.extent for group in groups]
-    found = []
+    candidates = []
     for pivot in range(len(groups)):
         method = method_of(groups, pivot, name)
         capacity = buffer_bytes(board, _buffers(method, overlapped=overlapped))
@@ -209,10 +216,10 @@ def _candidates(
                 grid = Grid(board=board, tiles=cut.tiles, tasks=cut.tasks)
                 predicted = predict_ps(grid, cost, overlapped=overlapped, queued=queued)
                 split = _Split(method=method, overlapped=overlapped, cut=cut)
-                found.append(
+                candidates.append(
                     Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, tiles=cut.tiles, split=split)
                 )
-    return found
+    return candidates
 
 
 def _tile_cost(
@@ -234,12 +241,12 @@ def _tile_cost(
 
 
 def max_loops(board: Board) -> int:
-    """Loops over segments that one `__memcpy` has."""
+    """Return the number of loops over segments that one `__memcpy` supports."""
     return 2 if board.has_3d_memcpy else 1
 
 
 def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int, capacity: int) -> _Tier:
-    """The axis that is cut, and the reason: it does not fit, or cores would be idle."""
+    """Return the tier and its reason: the unit does not fit, or cutting it occupies more cores."""
     unit = f"a slice of {_n(unit_elements * itemsize)} B"
     if cut.pivot < first or (cut.pivot == first and cut.parts == 1):
         return 1, f"{unit} fits, up to {_n(cut.elements // unit_elements)} in a tile"
@@ -264,7 +271,7 @@ def _method_in_words(chosen: _Split, groups: tuple[Group, ...]) -> str:
 
 
 def _comparison(fastest: dict[str, _Candidate], groups: tuple[Group, ...]) -> str:
-    """The fastest that each strategy can be."""
+    """Describe the fastest candidate of each strategy."""
     words = []
     for name, candidate in fastest.items():
         method = candidate.split.method

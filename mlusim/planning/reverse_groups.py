@@ -1,7 +1,7 @@
-"""The axes of a reverse in groups, and the method by which each group is reversed.
+"""The axes of a reverse as groups, and the method by which each group is reversed.
 
-Axes of one element go away, and adjacent axes that are both reversed, or both not, are one: reversing two is reversing
-the merged one. What is left are groups, reversed and not in turn.
+Axes of extent 1 are dropped, and adjacent axes that are both reversed, or both not, are merged: reversing both is
+reversing the merged axis. The resulting groups alternate between reversed and not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Group(NamedTuple):
-    """Adjacent axes that are all reversed or all not, as one."""
+    """Adjacent axes, all reversed or all not, merged into one."""
 
     extent: int
     flipped: bool
@@ -24,8 +24,9 @@ class Method:
 
     Attributes:
         name: the strategy.
-        segment: first group of a contiguous segment of the load, `len(groups)` for single elements. Groups from the
-            pivot to it are loops over segments, by a negative stride where they are reversed.
+        segment: first group of a contiguous segment of the load; `len(groups)` for single elements. Groups from the
+            pivot
+            up to it are loops over segments, with a negative stride if reversed.
         passes: first group of each mirror instruction, which reverses everything from there inwards.
     """
 
@@ -35,11 +36,11 @@ class Method:
 
 
 def coalesce(shape: Sequence[int], axes: Sequence[int]) -> tuple[Group, ...]:
-    """The groups of a tensor without zero extents; one group of one element where every axis has one.
+    """Return the groups of a tensor without zero extents; a single group of extent 1 if every axis has extent 1.
 
     Args:
         shape: extents.
-        axes: axes to reverse, in [0, rank), each once.
+        axes: axes to reverse, in [0, rank), distinct.
     """
     groups: list[Group] = []
     for axis, extent in enumerate(shape):
@@ -54,26 +55,26 @@ def coalesce(shape: Sequence[int], axes: Sequence[int]) -> tuple[Group, ...]:
 
 
 def method_of(groups: tuple[Group, ...], pivot: int, name: str) -> Method:
-    """The methods of a strategy for the groups from the pivot on."""
+    """Return the method of a strategy for the groups from the pivot inwards."""
     last = len(groups) - 1
     if name == "mirror":
         segment = pivot
     elif name == "mixed":
-        # The group before the last, which stays, is contiguous with it until the mirror.
+        # The last group but one, if not reversed, stays contiguous with the last until the mirror.
         segment = last - groups[last].flipped
     else:
         segment = last + groups[last].flipped
     segment = max(segment, pivot)
-    passes, before = [], False
+    passes, flipped = [], False
     for group in range(segment, len(groups)):
-        if groups[group].flipped != before:
+        if groups[group].flipped != flipped:
             passes.append(group)
-        before = groups[group].flipped
+        flipped = groups[group].flipped
     return Method(name=name, segment=segment, passes=tuple(passes))
 
 
 def mirrored_index(index: int, groups: tuple[Group, ...]) -> int:
-    """The index, over all groups as one axis, of the element that comes to `index`."""
+    """Return the source of the element at `index` of the output; both index the flattened groups."""
     source, stride = 0, 1
     for extent, flipped in reversed(groups):
         index, coordinate = divmod(index, extent)

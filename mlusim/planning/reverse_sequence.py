@@ -1,9 +1,9 @@
-"""The planner of reverse_sequence, one batch entry at a time.
+"""The planner of reverse_sequence, which works on batch entries.
 
-An *entry* is one place along the batch axis and along the axes that lie between it and the sequence axis or, where the
-batch axis comes first, before it: S rows of Q elements, the first L of which are reversed. Tier 1: whole entries fit in
-NRAM; tier 2: an entry is cut along the sequence; tier 3: a row is cut into chunks. The lengths play no part here: the
-kernel reads them on the board, and times are predicted for lengths that are spread evenly.
+An *entry* is one coordinate of the batch axis and of the axes between it and the sequence axis (or before it, if the
+batch axis comes first): S rows of Q elements, the first L of which are reversed. Tier 1: whole entries fit in NRAM;
+tier 2: an entry is cut along the sequence; tier 3: a row is cut into chunks. The plan does not depend on the lengths,
+which the kernel reads on the board; times are predicted for evenly distributed lengths.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class Layout:
     """A tensor as entries.
 
     Attributes:
-        outer: elements of the axes before the sequence axis where the batch axis comes after it; else 1.
-        entries: entries that follow each other in the tensor.
+        outer: elements of the axes before the sequence axis if the batch axis comes after it; else 1.
+        entries: number of adjacent entries.
         rows: S, elements along the sequence axis.
         row: Q, elements of the axes after both.
         batch: elements along the batch axis.
-        each: how many entries in a row belong to the same place along the batch axis.
-        sequence_first: whether a row holds all entries, [outer, S, entries, Q]; else they are [outer, entries, S, Q].
+        each: adjacent entries with the same batch coordinate.
+        sequence_first: whether each row contains all entries, [outer, S, entries, Q]; else [outer, entries, S, Q].
     """
 
     outer: int
@@ -55,39 +55,39 @@ class Layout:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """The tensor as it lies in memory."""
+        """Shape of the tensor in memory order."""
         if self.sequence_first:
             return self.outer, self.rows, self.entries, self.row
         return self.outer, self.entries, self.rows, self.row
 
     @property
     def period(self) -> int:
-        """As many entries in a row have every place along the batch axis among them."""
+        """Number of adjacent entries that cover every batch coordinate."""
         return self.each * self.batch
 
     def batch_of(self, entry: int) -> int:
-        """The place along the batch axis of an entry."""
+        """Return the batch coordinate of an entry."""
         return entry // self.each % self.batch
 
     def ordered(self, corner: tuple[int, ...]) -> tuple[int, ...]:
-        """A corner of a box of `shape` as (outer, entry, row, element), and back."""
+        """Convert a corner of a box of `shape` to (outer, entry, row, element), and back."""
         outer, second, third, element = corner
         return (outer, third, second, element) if self.sequence_first else corner
 
     def by_entry(self, view: View) -> View:
-        """A view of four axes in the order of `shape` as one of [outer, entries, S, Q]."""
+        """Permute a view with the axes of `shape` to [outer, entries, S, Q]."""
         return view.transpose(0, 2, 1, 3) if self.sequence_first else view
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceParameters:
-    """What the kernel of reverse_sequence needs in addition to the tiles.
+    """Parameters of the reverse_sequence kernel besides the tiles.
 
     Attributes:
         layout: the tensor as entries.
-        staged: whether entries are moved within NRAM, instead of loaded by a negative stride.
-        overlapped: whether successive tiles are in different stages at once.
-        elements: of the largest tile.
+        staged: whether entries are reversed by moves within NRAM, instead of loads with a negative stride.
+        overlapped: whether successive tiles are in different stages at the same time.
+        elements: elements of the largest tile.
     """
 
     layout: Layout
@@ -103,7 +103,7 @@ class _Split:
 
 
 def layout_of(shape: Sequence[int], sequence_axis: int, batch_axis: int) -> Layout:
-    """A tensor as entries; axes are in [0, rank) and differ."""
+    """Return a tensor as entries; axes are in [0, rank) and differ."""
     first, second = sorted((sequence_axis, batch_axis))
     before, between = math.prod(shape[:first]), math.prod(shape[first + 1 : second])
     after = math.prod(shape[second + 1 :])
@@ -123,17 +123,16 @@ def layout_of(shape: Sequence[int], sequence_axis: int, batch_axis: int) -> Layo
 def plan_reverse_sequence(
     board: Board, shape: Sequence[int], sequence_axis: int, batch_axis: int, itemsize: int, strategy: str
 ) -> Plan:
-    """Split one reverse_sequence.
+    """Plan a reverse_sequence.
 
     Args:
         board: the board's record.
-        shape: extents; rank 2 or more, any may be 0.
+        shape: extents; rank 2 or more, any extent may be 0.
         sequence_axis, batch_axis: in [0, rank), different.
-        itemsize: bytes of an element.
-        strategy: a name of `STRATEGIES`.
+        itemsize: bytes per element.
+        strategy: a key of `STRATEGIES`.
 
-    The plan covers the output as `Layout.shape`. Raises `PlanError` where the NRAM of the board does not hold one
-    element in each buffer.
+    The plan covers the output as `Layout.shape`. Raises `PlanError` if one element per buffer does not fit in NRAM.
     """
     layout = layout_of(shape, sequence_axis, batch_axis)
     words = (
@@ -164,9 +163,9 @@ def plan_reverse_sequence(
         )
     fastest = best_by_strategy(choices)
     candidate = next(iter(fastest.values()))
-    chosen, cut = candidate.split, candidate.split.cut
+    split, cut = candidate.split, candidate.split.cut
     start, stop = _boxes(layout, cut)
-    buffers = _buffers(candidate.strategy, overlapped=chosen.overlapped)
+    buffers = _buffers(candidate.strategy, overlapped=split.overlapped)
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
     entry_bytes = layout.rows * layout.row * itemsize
     tier = cut.pivot
@@ -198,7 +197,7 @@ def plan_reverse_sequence(
         parameters=SequenceParameters(
             layout=layout,
             staged=candidate.strategy == "staged",
-            overlapped=chosen.overlapped,
+            overlapped=split.overlapped,
             elements=cut.elements,
         ),
         predicted_ps=candidate.predicted_ps,
@@ -206,15 +205,15 @@ def plan_reverse_sequence(
 
 
 def _buffers(name: str, *, overlapped: bool) -> int:
-    """The number of buffers: two where entries are moved within NRAM, since load and store differ there."""
+    """Return the number of buffers: twice as many if entries are moved within NRAM, as load and store differ there."""
     return (2 if name == "staged" else 1) * (1 + overlapped)
 
 
 def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overlapped: bool) -> list[Candidate[_Split]]:
     capacity = buffer_bytes(board, _buffers(name, overlapped=overlapped))
-    found = []
+    candidates = []
     extents = (layout.outer, layout.entries, layout.rows, layout.row)
-    for found_cut in pivot_cuts(
+    for inner_cut in pivot_cuts(
         board,
         extents,
         itemsize,
@@ -223,12 +222,12 @@ def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overl
         limits=(1, layout.entries, MAX_SEGMENTS, layout.row),
         outermost=1,
     ):
-        cut = _outward(found_cut, extents)
+        cut = _outward(inner_cut, extents)
         queued = not overlapped and name == "strided"
         grid = Grid(board=board, tiles=cut.tiles, tasks=cut.tasks)
         sizes = {cut.rows}
         if layout.sequence_first:
-            # A smaller tile may take longer: its rows are segments, and those shorter than a bus unit cost more.
+            # A smaller tile may take longer: its rows are segments, and segments below a bus unit cost more.
             starts, stops = cut.bounds()
             sizes.add(int((stops - starts).min()))
         predicted = max(
@@ -241,12 +240,14 @@ def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overl
             for rows in sizes
         )
         split = _Split(overlapped=overlapped, cut=cut)
-        found.append(Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, tiles=cut.tiles, split=split))
-    return found
+        candidates.append(
+            Candidate(strategy=name, predicted_ps=predicted, tasks=cut.tasks, tiles=cut.tiles, split=split)
+        )
+    return candidates
 
 
 def _outward(cut: Cut, extents: Sequence[int]) -> Cut:
-    """The same tiles, cut along an axis further out: where the pivot is whole, each tile is one of the axis before."""
+    """Return the same tiles as a cut along an outer axis: tiles that span the pivot are rows of the axis before."""
     while cut.parts == 1 and cut.pivot > 1:
         axis = cut.pivot - 1
         extent = extents[axis]
@@ -264,15 +265,18 @@ def _outward(cut: Cut, extents: Sequence[int]) -> Cut:
 
 
 def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged: bool) -> TileCost:
-    """One tile, lengths taken to be spread evenly over 0 to S: half of the rows are reversed, on average.
+    """Return the cost of one tile.
 
-    Strided, the part of an entry in a tile is one load, or two where the reversed rows end within it. Staged, a tile of
-    whole entries is one load, and a tile is one move; each entry with more than one row to reverse is one more move.
+    Lengths are assumed evenly distributed over 0 to S: on average, half of the rows are reversed. Strided: the part
+        of an
+    entry in a tile is one load, or two if the reversed rows end within it. Staged: a tile of whole entries is one load
+    and
+    one move; each entry with more than one row to reverse adds a move.
     """
     sizes = (cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows)
     entries, rows, row = sizes[cut.pivot - 1]
     nbytes = cut.elements * itemsize
-    # Tasks take runs of tiles, and a task loads a length that several of its entries or tiles share once.
+    # Tasks handle runs of tiles, and load a length shared by several of their entries or tiles only once.
     each = ceil_div(cut.tiles, cut.tasks)
     run = entries * each if cut.pivot == 1 else ceil_div(each, cut.tiles // (layout.outer * layout.entries))
     lengths_ps = min(ceil_div(run, layout.each), layout.batch) * board.scalar_gdram_latency_ps // each
@@ -280,7 +284,7 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
     store = store_cost(board, *as_it_lies)
     loads = entries * (1 + (rows - 1) / (layout.rows + 1))
     if staged:
-        # A part of an entry is loaded from where it goes and from where it stays.
+        # A part of an entry is loaded from its mirrored and from its own position.
         copies = 1 if cut.pivot == 1 else loads
         reversals = ceil_div(entries * (layout.rows + rows - 2), 2 * (layout.rows + 1))
         moved = nbytes + nbytes // 2 if layout.rows > 1 else nbytes
@@ -288,7 +292,7 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
         part = as_it_lies if cut.pivot == 1 else _as_it_lies(layout, entries, math.ceil(rows / copies), row, itemsize)
         load = load_cost(board, *part, copies=copies)
         return TileCost(load=load, store=store, move_ps=moving_ps, scalar_ps=lengths_ps)
-    # Half of the loads are of reversed rows, half of rows that stay, as many in each.
+    # Half of the loads are of reversed rows, half of the others, with equally many rows in each.
     part_rows = math.ceil(rows * entries / loads)
     segment, loops = _as_it_lies(layout, 1, part_rows, row, itemsize)
     stride = layout.row * itemsize * (layout.entries if layout.sequence_first else 1)
@@ -301,14 +305,14 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
 def _as_it_lies(
     layout: Layout, entries: int, rows: int, row: int, itemsize: int
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Segment and loops of a tile in GDRAM."""
+    """Return segment and loops of a tile in GDRAM."""
     if not layout.sequence_first or rows == 1 or entries == layout.entries:
         return entries * rows * row * itemsize, ()
     return entries * row * itemsize, ((rows, layout.entries * layout.row * itemsize),)
 
 
 def _boxes(layout: Layout, cut: Cut) -> tuple[Integers, Integers]:
-    """Tiles as boxes of `Layout.shape`."""
+    """Return the tiles as boxes of `Layout.shape`."""
     extents = (layout.outer, layout.entries, layout.rows, layout.row)
     cuts = [cut_evenly(extent, extent if axis < cut.pivot else 1) for axis, extent in enumerate(extents)]
     cuts[cut.pivot] = cut.bounds()

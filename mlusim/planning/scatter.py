@@ -1,16 +1,16 @@
-"""The planner of scatter and scatter_nd. It splits the output, so that one core keeps the last update of each element.
+"""The planner of scatter and scatter_nd. It splits the output, so that one core applies all updates of an element.
 
-slab   A core loads a box of x, lets the updates that reach it happen in NRAM, and stores it. Tier 1 where a unit, that
-       is all of the indexed axes at one coordinate of the leading tied ones, stays whole; tier 2 where it is cut.
-rows   A core copies its region of x to the output and lets each update happen in GDRAM. Tier 3.
-bins   Updates are sorted by region of x first (`mlusim.planning.scatter_bins`). Tier 1 or 2.
+slab   A core loads a box of x, applies the updates that reach it in NRAM, and stores it. Tier 1 if a unit (all of the
+       indexed axes at one coordinate of the leading shared ones) stays whole; tier 2 if it is cut.
+rows   A core copies its region of x to the output and applies each update in GDRAM. Tier 3.
+bins   Updates are first sorted by region of x (`mlusim.planning.scatter_bins`). Tier 1 or 2.
 
-Boxes and regions are parts of tied axes, and windows of indexed axes where those are too few or too large. A core with
-a window reads all the index that may concern it and leaves out what does not: from arch 300 on by vector instructions,
-which give lists of the updates for it, before in the scalar loop. In standard mode it may then fetch the rows that are
-listed, instead of all.
+Boxes and regions are parts of the shared axes, and windows of the indexed axes if those are too few or too large. A
+core with a window reads every index value that may fall in it and filters: from arch 300 on by vector instructions,
+which list the updates to apply, before that in the scalar loop. In standard mode it can then fetch only the listed
+rows.
 
-Which it is, is decided by predicted time (`mlusim.planning.lookup_cost`), index values taken to be spread evenly.
+Predicted time decides (`mlusim.planning.lookup_cost`), assuming evenly distributed index values.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
 from mlusim.planning.tiles import Tiles
 from mlusim.units import ceil_div, group_digits
 
-# Chunks of updates are tried in these parts of the NRAM that they could have.
-_CHUNK_PARTS = (2, 3, 4, 6, 8, 16)
+# Chunks of updates are tried at these fractions (1/n) of the NRAM available to them.
+_CHUNK_FRACTIONS = (2, 3, 4, 6, 8, 16)
 
 STRATEGIES: dict[str, str] = {
     "auto": "what is predicted to be fastest",
@@ -63,13 +63,13 @@ STRATEGIES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScatterParameters(LookupParameters):
-    """What the kernels of strategies "slab" and "rows" need in addition to the tiles.
+    """Parameters of the kernels of strategies "slab" and "rows" besides the tiles.
 
     Attributes:
-        regions: the boxes of the output whose updates are one task's.
+        regions: the boxes of the output whose updates belong to one task.
         tile: elements of the largest tile.
-        chunk: what a core takes of the updates at once; None where there are none.
-        rewrites: the rows of x are stored first, and those that are looked up again over them.
+        chunk: the updates that a core handles at once; None if there are none.
+        rewrites: the rows of x are stored first, and updated rows are stored again.
     """
 
     regions: Tiles
@@ -80,7 +80,7 @@ class ScatterParameters(LookupParameters):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Split(LookupSplit):
-    """`regions`: sizes of the boxes of the output whose updates are one task's."""
+    """The split of strategies "slab" and "rows"; `regions`: sizes of the boxes whose updates belong to one task."""
 
     regions: Extents
     tile: int
@@ -88,9 +88,9 @@ class _Split(LookupSplit):
 
 
 def plan_scatter(job: Job) -> Plan:
-    """Split one scatter. The index values play no part: the kernel reads them on the board.
+    """Plan a scatter. The plan does not depend on index values: the kernel reads them on the board.
 
-    Raises `PlanError` where neither way fits in the NRAM of the board, or not the one requested.
+    Raises `PlanError` if no strategy, or not the requested one, fits in NRAM.
     """
     lookups, board = job.lookups, job.board
     shape = lookups.x_shape
@@ -154,13 +154,13 @@ def plan_scatter(job: Job) -> Plan:
 
 
 def _grid(shape: Extents, sizes: Extents) -> tuple[Integers, Integers]:
-    """Boxes of these sizes, in row-major order."""
+    """Return boxes of these sizes, in row-major order."""
     cuts = [cut(extent, size) for extent, size in zip(shape, sizes, strict=True)]
     return boxes(cuts, range(len(shape)))
 
 
 def _region_of(start: Integers, shape: Extents, regions: Extents) -> Integers:
-    """The region that each tile lies in, by the place of its first corner."""
+    """Return the index of the region that contains each tile, by its first corner."""
     number = np.zeros(len(start), np.int64)
     for axis, (extent, size) in enumerate(zip(shape, regions, strict=True)):
         number = number * ceil_div(extent, size) + start[:, axis] // size
@@ -168,7 +168,7 @@ def _region_of(start: Integers, shape: Extents, regions: Extents) -> Integers:
 
 
 def _copy_candidate(job: Job) -> LookupCandidate:
-    """No address to work out: tiles that fill NRAM, or one for each core."""
+    """Return the candidate without lookups: tiles that fill NRAM, or one per core."""
     board, shape = job.board, job.lookups.x_shape
     elements = math.prod(shape)
     limit = min(whole_nram_bytes(board) // job.itemsize, ceil_div(elements, board.cores))
@@ -195,19 +195,19 @@ def _copy_candidate(job: Job) -> LookupCandidate:
 
 def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
     lookups, board = job.lookups, job.board
-    tied, indexed = _axes(job)
-    coordinates, each = math.prod(tied), lookups.slab_elements
+    shared, indexed = _axes(job)
+    coordinates, each = math.prod(shared), lookups.slab_elements
     most = max(board.nram_usable_bytes * 3 // 4 // job.itemsize, 1)
     limits = [room // each for room in rooms(most)]
     tried = set[tuple[Extents, Extents]]()
-    for tied_limit in counts_to_hold(coordinates, limits, board.cores):
-        fewest = ceil_div(each * tied_limit, most)
-        regions = ceil_div(coordinates, tied_limit)
+    for shared_limit in counts_to_hold(coordinates, limits, board.cores):
+        fewest = ceil_div(each * shared_limit, most)
+        regions = ceil_div(coordinates, shared_limit)
         spare = ceil_div(board.cores, regions)
         for windows in sorted({fewest, *(max(fewest, rounds * spare) for rounds in (1, 2))}):
-            tied_left, indexed_left = tied_limit, ceil_div(each, windows)
-            while tied_left:
-                sizes = sizes_of_at_most(tied, tied_left), blocks(indexed, indexed_left)
+            shared_left, indexed_left = shared_limit, ceil_div(each, windows)
+            while shared_left:
+                sizes = sizes_of_at_most(shared, shared_left), blocks(indexed, indexed_left)
                 if sizes in tried:
                     break
                 found = list(_slab_candidate(job, _sizes(job, *sizes)))
@@ -216,23 +216,23 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
                     tried.add(sizes)
                     break
                 # Halve the box of x until a lookup fits beside it.
-                tied_left, indexed_left = (
-                    (tied_left // 2, indexed_left) if tied_left > 1 else (int(indexed_left > 1), indexed_left // 2)
+                shared_left, indexed_left = (
+                    (shared_left // 2, indexed_left) if shared_left > 1 else (int(indexed_left > 1), indexed_left // 2)
                 )
 
 
 def _smaller_chunks(job: Job, fastest: Mapping[str, LookupCandidate]) -> Iterator[LookupCandidate]:
-    """The fastest splits with smaller chunks of updates: after the first chunk cores are out of step."""
+    """Yield the fastest splits with smaller chunks of updates: after the first chunk, cores are out of step."""
     for strategy, candidate_of in (("slab", _slab_candidate), ("rows", _row_candidate)):
         if strategy in fastest:
             split = fastest[strategy].split
             assert isinstance(split, _Split)  # noqa: S101 - for the type checker
-            for parts in _CHUNK_PARTS:
+            for parts in _CHUNK_FRACTIONS:
                 yield from candidate_of(job, split.regions, parts)
 
 
 def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[LookupCandidate]:
-    """Boxes of x of these sizes, beside which updates have one of `parts` parts of the NRAM that is left."""
+    """Yield candidates with boxes of x of these sizes, and 1/`parts` of the remaining NRAM for updates."""
     board, itemsize, lookups = job.board, job.itemsize, job.lookups
     shape = lookups.x_shape
     slab_bytes = math.prod(sizes) * itemsize
@@ -275,21 +275,21 @@ def _slab_words(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str
 
 def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     board = job.board
-    tied, indexed = _axes(job)
-    coordinates, each = math.prod(tied), math.prod(indexed)
-    for tied_limit in counts_to_hold(coordinates, [coordinates], board.cores):
-        most = min(ceil_div(board.cores, ceil_div(coordinates, tied_limit)), each)
+    shared, indexed = _axes(job)
+    coordinates, each = math.prod(shared), math.prod(indexed)
+    for shared_limit in counts_to_hold(coordinates, [coordinates], board.cores):
+        most = min(ceil_div(board.cores, ceil_div(coordinates, shared_limit)), each)
         windows = 1
         while windows < 2 * most:
             indexed_limit = ceil_div(each, min(windows, most))
             yield from _row_candidate(
-                job, _sizes(job, sizes_of_at_most(tied, tied_limit), blocks(indexed, indexed_limit))
+                job, _sizes(job, sizes_of_at_most(shared, shared_limit), blocks(indexed, indexed_limit))
             )
             windows *= 2
 
 
 def _row_candidate(job: Job, regions: Extents, parts: int = 1) -> Iterator[LookupCandidate]:
-    """Regions of x of these sizes, whose updates have one of `parts` parts of NRAM at once."""
+    """Yield candidates with regions of x of these sizes, and 1/`parts` of NRAM for updates."""
     board, itemsize, lookups = job.board, job.itemsize, job.lookups
     shape = lookups.x_shape
     arithmetic = _arithmetic(job, regions, in_whole=True)
@@ -323,12 +323,12 @@ def _row_candidate(job: Job, regions: Extents, parts: int = 1) -> Iterator[Looku
 
 
 def _grid_of(board: Board, regions: int) -> Grid:
-    """The launch of as many regions."""
+    """Return the launch for a number of regions."""
     return Grid(board=board, tiles=regions, tasks=min(board.cores, regions), union=True)
 
 
 def _copied(job: Job, sizes: Extents) -> tuple[Cost, Cost]:
-    """A box of x into NRAM and out again."""
+    """Return the cost of loading and storing a box of x."""
     costs, shape, itemsize = Costs(job.board), job.lookups.x_shape, job.itemsize
     return costs.box(LOAD, shape, sizes, itemsize), costs.box(STORE, shape, sizes, itemsize)
 
@@ -336,10 +336,10 @@ def _copied(job: Job, sizes: Extents) -> tuple[Cost, Cost]:
 def _updates(
     job: Job, strategy: str, grid: Grid, chunk: Chunk, arithmetic: IndexArithmetic, sizes: Extents, method: str
 ) -> list[Cost]:
-    """A chunk of the updates of a box of x: of the busiest task, while the DRAM has those of an average one to do.
+    """Return the cost of a chunk of updates for the busiest task, with the DRAM load of an average one.
 
-    Index values that are spread evenly are not spread equally. A window selects some number of updates at random, and
-    the largest of k such numbers with mean m is about m + sqrt(2 m ln k).
+    Evenly distributed index values still vary in number per window. The largest of k random counts with mean m is about
+    m + sqrt(2 m ln k).
     """
     shape = job.lookups.x_shape
     part = math.prod(sizes[axis] / shape[axis] for axis in job.lookups.axes)
@@ -350,7 +350,7 @@ def _updates(
 
 
 def _axes(job: Job) -> tuple[Extents, Extents]:
-    """Extents of the tied and of the indexed axes of x, in its order."""
+    """Return the extents of the shared and of the indexed axes of x, in its order."""
     shape, indexed = job.lookups.x_shape, set(job.lookups.axes)
     return (
         tuple(extent for axis, extent in enumerate(shape) if axis not in indexed),
@@ -358,18 +358,20 @@ def _axes(job: Job) -> tuple[Extents, Extents]:
     )
 
 
-def _sizes(job: Job, tied_sizes: Extents, indexed_sizes: Extents) -> Extents:
-    """Sizes along the axes of x from those of its tied and its indexed axes."""
-    tied, indexed = iter(tied_sizes), iter(indexed_sizes)
+def _sizes(job: Job, shared_sizes: Extents, indexed_sizes: Extents) -> Extents:
+    """Merge sizes of the shared and of the indexed axes into sizes along the axes of x."""
+    shared, indexed = iter(shared_sizes), iter(indexed_sizes)
     chosen = set(job.lookups.axes)
-    return tuple(next(indexed if axis in chosen else tied) for axis in range(len(job.lookups.x_shape)))
+    return tuple(next(indexed if axis in chosen else shared) for axis in range(len(job.lookups.x_shape)))
 
 
 def _arithmetic(job: Job, sizes: Extents, *, in_whole: bool = False) -> IndexArithmetic:
-    """The address arithmetic for boxes of these sizes; `in_whole`: addressed in all of x."""
+    """Return the address arithmetic for boxes of these sizes; `in_whole`: rows are numbered in all of x."""
     lookups = job.lookups
-    tied = any(to is not None and (in_whole or sizes[to] > 1) for to in lookups.tied_to[: len(lookups.positions)])
-    return job.arithmetic(positional=tied, narrowed=sum(sizes[axis] < lookups.x_shape[axis] for axis in lookups.axes))
+    positional = any(to is not None and (in_whole or sizes[to] > 1) for to in lookups.x_axes[: len(lookups.positions)])
+    return job.arithmetic(
+        positional=positional, narrowed=sum(sizes[axis] < lookups.x_shape[axis] for axis in lookups.axes)
+    )
 
 
 _n: Callable[[int], str] = group_digits

@@ -1,15 +1,15 @@
-"""The planner of scatter by strategy "bins": sort the updates by region of x, then apply them region by region.
+"""The planner of scatter with strategy "bins": sort the updates by region of x, then apply them region by region.
 
-Two launches, the end of the first being the barrier between all cores. x and the output are flat.
+There are two launches; the end of the first is the barrier between all cores. x and the output are flat.
 
-bin     The lookups are dealt out in chunks. A core makes row numbers of a chunk, sorts rows and values into bins, one
-        for each region of x, and leaves them in a workspace of GDRAM, with where each bin begins.
-apply   A core loads a region of x, takes the updates of its bin from all chunks, in order, and stores the region.
+bin     The lookups are dealt out in chunks. A core computes the row numbers of a chunk, sorts rows and values into
+        bins, one per region of x, and stores them in a GDRAM workspace together with the start of each bin.
+apply   A core loads a region of x, applies the updates of its bin from all chunks, in order, and stores the region.
 
-So each update is loaded and stored by one core, instead of looked at by all that have a window. Of several updates of
-one place the last stays: chunks are in order, and sorting keeps the order within a bin.
+Each update is therefore loaded and stored by one core, instead of being read by every core with a window. The last of
+several updates of an element wins: chunks are in order, and sorting is stable.
 
-It is for updates of single elements, on boards whose vector instructions take any length (3xx on).
+Supports updates of single elements, on boards whose vector instructions accept any length (3xx on).
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from mlusim.units import ceil_div, group_digits, round_up
 
 BINS = "bins"
 # Bin numbers have 16 bits.
-_MOST_BINS = 1 << 16
-# Of the NRAM of a core that applies updates, the part that its region may take.
+_MAX_BINS = 1 << 16
+# Fraction of NRAM that a region may occupy on a core that applies updates.
 _REGION_PART = 15 / 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binning:
-    """The common sizes of both launches.
+    """The parameters common to both launches.
 
     Attributes:
-        size, bins: rows of a region, and regions.
-        sizes: lookups of a chunk along each axis of their positions, at most.
-        lookups_at_once, chunks: lookups of a chunk, at most, and chunks.
-        updates_at_once: updates that a list of the second launch takes; there are two.
+        size, bins: rows per region, and number of regions.
+        sizes: largest extents of a chunk along the axes of the positions.
+        lookups_at_once, chunks: largest number of lookups in a chunk, and number of chunks.
+        updates_at_once: capacity of an update list in the second launch; there are two lists.
         width: bytes of a row number.
     """
 
@@ -72,7 +72,7 @@ class Binning:
     width: int
 
     def boxes(self, lookups: Lookups) -> tuple[Integers, Integers, Integers]:
-        """The chunks, which follow each other as lookups do: first lookup, and start and stop of the box."""
+        """Return the chunks in order of lookups: first lookup, start and stop of the box."""
         axes = range(len(lookups.positions))
         cuts = [cut(extent, size) for extent, size in zip(lookups.positions, self.sizes, strict=True)]
         start, stop = boxes(cuts, axes)
@@ -82,12 +82,12 @@ class Binning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinsParameters(LookupParameters):
-    """What both kernels need in addition to the tiles.
+    """Parameters of both kernels besides the tiles.
 
     Attributes:
-        binning: what both launches work with.
+        binning: the parameters common to both launches.
         regions: sizes of the regions.
-        rewrites: never: each region is stored once.
+        rewrites: always False: each region is stored once.
     """
 
     binning: Binning
@@ -96,7 +96,7 @@ class BinsParameters(LookupParameters):
 
 
 def refusal(job: Job) -> str:
-    """Why a scatter cannot be split by bins; empty where it can, as far as NRAM goes."""
+    """Return why bins do not apply to a scatter; empty if they do. Ignores NRAM."""
     lookups, board = job.lookups, job.board
     if board.needs_aligned_vectors:
         return (
@@ -110,17 +110,17 @@ def refusal(job: Job) -> str:
 
 
 def no_bins(job: Job) -> PlanError:
-    """The error where "bins" was requested and there is no candidate."""
+    """Return the error for a request of "bins" without a candidate."""
     board = job.board
     why = refusal(job) or (
         f"{_n(board.nram_usable_bytes)} B of usable NRAM of {board.name} do not take a region of x with an update, or "
-        f"leave more than {_n(_MOST_BINS)} regions"
+        f"leave more than {_n(_MAX_BINS)} regions"
     )
     return PlanError(f"{job.operator}, strategy {BINS}: {why}; take strategy 'rows' or 'auto'")
 
 
 def bin_candidates(job: Job) -> list[LookupCandidate]:
-    """Splits by bins with their predicted times; none where it does not apply or NRAM is too small."""
+    """Return the candidates of strategy "bins"; none if it does not apply or NRAM is too small."""
     if refusal(job):
         return []
     board = job.board
@@ -130,7 +130,7 @@ def bin_candidates(job: Job) -> list[LookupCandidate]:
     whole = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, job.itemsize)
     found: dict[int, LookupCandidate] = {}
     for parts in sorted({fewest, *(round_up(fewest, board.cores) * rounds for rounds in (1, 2, 3))}):
-        # Regions begin on a bus unit where that is possible.
+        # Regions begin on a bus unit if possible.
         size = min(round_up(ceil_div(elements, parts), whole), elements)
         size = size if size <= most else most // whole * whole or most
         candidate = None
@@ -145,14 +145,16 @@ def bin_candidates(job: Job) -> list[LookupCandidate]:
 
 def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
-    if bins > _MOST_BINS:
+    if bins > _MAX_BINS:
         return None
-    tied = any(to is not None and extent > 1 for to, extent in zip(lookups.tied_to, lookups.positions, strict=False))
+    positional = any(
+        to is not None and extent > 1 for to, extent in zip(lookups.x_axes, lookups.positions, strict=False)
+    )
     arithmetic = IndexArithmetic(
         columns=lookups.columns,
-        positional=tied,
+        positional=positional,
         narrowed=0,
-        wide=job.arithmetic(positional=tied).wide,
+        wide=job.arithmetic(positional=positional).wide,
         binned=True,
     )
     width = arithmetic.width()
@@ -212,7 +214,7 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
 
 
 def _sorting_ps(job: Job, binning: Binning, arithmetic: IndexArithmetic) -> int:
-    """Time of the first launch."""
+    """Predict the time of the first launch."""
     board, lookups = job.board, job.lookups
     costs = Costs(board)
     lookups_at_once = binning.lookups_at_once
@@ -233,17 +235,17 @@ def _sorting_ps(job: Job, binning: Binning, arithmetic: IndexArithmetic) -> int:
 
 
 def _grid_of(board: Board, parts: int) -> Grid:
-    """A launch whose tasks take as many parts."""
+    """Return a launch with a number of parts dealt out to its tasks."""
     return Grid(board=board, tiles=parts, tasks=min(board.cores, parts), union=True)
 
 
 def _applying_ps(job: Job, binning: Binning, method: str) -> int:
-    """Time of the second launch, index values taken to be spread evenly."""
+    """Predict the time of the second launch, assuming evenly distributed index values."""
     board, itemsize = job.board, job.itemsize
     costs = Costs(board)
     count = ceil_div(math.prod(job.lookups.positions), binning.bins)
     part = max(ceil_div(count, binning.chunks), 1)
-    # Copies behind each other hide their start-up.
+    # Back-to-back copies hide their start-up.
     loaded = sum((load_cost(board, part * width, behind=True) for width in (binning.width, itemsize)), Cost())
     loaded *= binning.chunks
     if method == SCALAR:
@@ -251,7 +253,7 @@ def _applying_ps(job: Job, binning: Binning, method: str) -> int:
     else:
         updated_ps = board.cycles_ps(board.move_startup_cycles + count * board.scalar_nram_cycles)
     table_ps = 2 * binning.chunks * board.scalar_gdram_latency_ps
-    # The updates of one list happen while the next is loaded, but for the first and the last.
+    # The updates of one list are applied while the next is loaded, except for the first and the last.
     lists = ceil_div(count, binning.updates_at_once)
     hidden_ps = (lists - 1) / lists * min(loaded.alone_ps, updated_ps)
     region = (binning.size,)
@@ -265,7 +267,7 @@ def _applying_ps(job: Job, binning: Binning, method: str) -> int:
 
 
 def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:
-    """The plan of a candidate: its tiles are the regions."""
+    """Return the plan of a candidate: its tiles are the regions."""
     elements = math.prod(job.lookups.x_shape)
     chosen = candidate.split
     assert isinstance(chosen.parameters, BinsParameters)  # noqa: S101 - for the type checker
@@ -294,9 +296,9 @@ def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:
 
 
 def workspaces(plan: Plan, dtype: np.dtype[Any]) -> dict[str, tuple[Extents, np.dtype[Any], bool]]:
-    """Shape and element type of each tensor of the workspace by name, and whether scalar code reads it.
+    """Return shape and element type of each workspace tensor by name, and whether scalar code reads it.
 
-    Row numbers and values of equal width are one tensor, so that one copy with a stride takes both.
+    Row numbers and values of equal width form one tensor, so that a single strided copy transfers both.
     """
     settings = plan.parameters_as(BinsParameters)
     binning = settings.binning

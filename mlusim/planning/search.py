@@ -1,8 +1,8 @@
-"""The search of all planners: they list candidates, each with its predicted time, and the fastest is taken.
+"""The search of all planners: they list candidates with predicted times, and the fastest is chosen.
 
-A planner lists one candidate for each strategy, tile size and grid worth a thought: with all of the NRAM that there is,
-and with parts of it (`rooms`), because smaller tiles overlap better and spread more evenly. Predicted times are those
-of `mlusim.planning.prediction`.
+A planner lists one candidate per strategy, tile size and grid worth trying, both with all available NRAM and with
+fractions of it (`rooms`), because smaller tiles overlap better and spread more evenly. Times are predicted by
+`mlusim.planning.prediction`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from mlusim.hardware import Board
 
 Split = TypeVar("Split")
 
-# Predictions that differ by less do not tell which split is faster: then the most tasks, and the fewest tiles, decide.
+# Predictions within this ratio count as equal: then more tasks and fewer tiles decide.
 NEAR = 1.005
 
-# Parts of the NRAM that tiles are tried in.
+# Fractions (1/n) of NRAM to try for tiles.
 _PARTS = (1, 2, 3, 4, 6, 8, 16)
 
 
@@ -27,10 +27,10 @@ class Candidate(Generic[Split]):
     """One way to split a call.
 
     Attributes:
-        strategy: the name by which a user may choose it.
+        strategy: the name of its strategy.
         predicted_ps: its predicted time.
-        tasks, tiles: how many share the work, and what there is to handle, tiles and chunks.
-        split: what the planner makes a plan of.
+        tasks, tiles: number of tasks, and of tiles and chunks to handle.
+        split: the planner's data for building the plan.
     """
 
     strategy: str
@@ -41,14 +41,14 @@ class Candidate(Generic[Split]):
 
 
 def best(candidates: Sequence[Candidate[Split]]) -> Candidate[Split]:
-    """The fastest of some candidates; of those within `NEAR` of it, most tasks, then fewest tiles."""
+    """Return the fastest candidate; among those within `NEAR` of it, prefer more tasks, then fewer tiles."""
     limit = NEAR * min(candidate.predicted_ps for candidate in candidates)
     near = [candidate for candidate in candidates if candidate.predicted_ps <= limit]
     return min(near, key=lambda candidate: (-candidate.tasks, candidate.tiles, candidate.predicted_ps))
 
 
 def best_by_strategy(candidates: Iterable[Candidate[Split]]) -> dict[str, Candidate[Split]]:
-    """The best of each strategy that has a candidate, the fastest strategy first."""
+    """Return the best candidate of each strategy, the fastest strategy first."""
     groups: dict[str, list[Candidate[Split]]] = {}
     for candidate in candidates:
         groups.setdefault(candidate.strategy, []).append(candidate)
@@ -57,12 +57,12 @@ def best_by_strategy(candidates: Iterable[Candidate[Split]]) -> dict[str, Candid
 
 
 def rooms(nbytes: int) -> tuple[int, ...]:
-    """Bytes of NRAM to try where there are `nbytes`, the most first."""
+    """Return the amounts of NRAM to try out of `nbytes`, in descending order."""
     return tuple(nbytes // part for part in _PARTS if nbytes >= part)
 
 
 def task_counts(board: Board, most: int) -> tuple[int, ...]:
-    """Numbers of tasks to try where there is work for `most`: powers of two, whole clusters, and all cores."""
+    """Return task counts to try for `most` pieces of work: powers of two, whole clusters, and all cores."""
     limit = min(board.cores, most)
     by_cluster = (board.clusters * each for each in range(1, board.cores_per_cluster + 1))
     return tuple(sorted({count for count in (*(1 << k for k in range(8)), *by_cluster, limit) if count <= limit}))

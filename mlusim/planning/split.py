@@ -1,7 +1,7 @@
-"""The parts of every planner: tiers, shares of the tasks, grids, and boxes as columns.
+"""The common parts of planners: tiers, distribution to tasks, grids, and boxes as columns.
 
-A *unit* is what one core would best hold at once; it has rows, and a row has elements. A planner says how many bytes
-each of these takes, and gets back what fits in a buffer of NRAM, in numbers and in words.
+A *unit* is the amount of data that one core would ideally process at once; it consists of rows, and rows of elements.
+`choose_tier` computes from their sizes what fits in an NRAM buffer, with an explanation.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from mlusim.units import ceil_div, group_digits
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Cuts = tuple[Integers, Integers]
 
-# The remedy where NRAM is too small; who set a limit for a call raises that instead.
+# The remedy if NRAM is too small. A caller who set an NRAM limit should raise that limit instead.
 MORE_NRAM = "give the board more nram_bytes or fewer nram_reserved_bytes"
-# segnum is the number of segments minus one (B), so one strided copy takes this many rows.
+# segnum is the number of segments minus one (B), so one strided copy transfers up to this many rows.
 MAX_SEGMENTS = MAX_SEGNUM + 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """The size of one NRAM buffer.
+    """The contents of one NRAM buffer.
 
     Attributes:
         tier: 1 whole units, 2 a unit cut into segments of rows, 3 a row cut into chunks of elements.
         units: whole units that fit at once; 0 in tiers 2 and 3.
-        rows: rows of a unit in one tile, at most; 1 in tier 3.
-        elements: elements of a row in one tile, at most.
+        rows: most rows of a unit in one tile; 1 in tier 3.
+        elements: most elements of a row in one tile.
         reason: why this tier.
-        arithmetic: the divisions that lead to it.
+        arithmetic: the calculation, as lines of text.
     """
 
     tier: int
@@ -48,7 +48,7 @@ class Fit:
 
 
 def buffer_bytes(board: Board, buffers: int = 1) -> int:
-    """Bytes of each of `buffers` equal NRAM buffers: the usable NRAM, rounded down to the alignment of allocations."""
+    """Return the bytes of each of `buffers` equal NRAM buffers, rounded down to the alignment of allocations."""
     alignment = board.vector_alignment_bytes
     return board.nram_usable_bytes // buffers // alignment * alignment
 
@@ -62,17 +62,17 @@ def choose_tier(
     buffers: int = 1,
     max_rows: int = MAX_SEGMENTS,
 ) -> Fit:
-    """The first tier whose tile fits in one of `buffers` NRAM buffers.
+    """Return the first tier whose tile fits in one of `buffers` NRAM buffers.
 
     Args:
         board: the board's record.
-        rows: rows of a unit.
-        row_elements: elements of a row.
-        itemsize: bytes of an element.
+        rows: rows per unit.
+        row_elements: elements per row.
+        itemsize: bytes per element.
         buffers: equal parts that the usable NRAM is divided into.
-        max_rows: rows that one copy takes; a unit of more is cut like one that does not fit.
+        max_rows: most rows per copy; units with more are cut as if they did not fit.
 
-    Raises `PlanError` where a buffer does not hold one element.
+    Raises `PlanError` if not one element fits in a buffer.
     """
     capacity = buffer_bytes(board, buffers)
     row_bytes = row_elements * itemsize
@@ -135,16 +135,17 @@ def choose_tier(
 
 
 def union1_launch(board: Board, units: int) -> tuple[str, tuple[int, int, int]]:
-    """Task type and grid: one task for every core, but no more clusters than `units` can occupy."""
+    """Return task type and grid: one task per core, on no more clusters than `units` can occupy."""
     clusters = min(board.clusters, max(ceil_div(units, board.cores_per_cluster), 1))
     return "UNION1", (board.cores_per_cluster, clusters, 1)
 
 
 def in_turn(sizes: Integers, tasks: int) -> Integers:
-    """The task of each item where tasks take items in turn, larger ones first.
+    """Deal out items to tasks in turn, larger ones first; return the task of each item.
 
-    Of equal sizes, item k goes to task k modulo `tasks`. Short items come last, so that they do not all fall to the
-    same tasks: no two tasks differ by more than the largest item.
+    Items of equal size go to task k modulo `tasks`. Short items come last and thus spread over tasks: no two tasks
+    differ
+    by more than the largest item.
     """
     task = np.empty(len(sizes), np.int64)
     task[np.argsort(-np.asarray(sizes), kind="stable")] = np.arange(len(sizes)) % tasks
@@ -152,34 +153,34 @@ def in_turn(sizes: Integers, tasks: int) -> Integers:
 
 
 def in_runs(count: int, tasks: int) -> Integers:
-    """The task of each of `count` items where each task takes one contiguous run; runs differ by at most one item."""
+    """Divide `count` items into one contiguous run per task, as evenly as possible; return the task of each item."""
     return np.repeat(np.arange(tasks), run_lengths(count, tasks))
 
 
 def run_lengths(count: int, tasks: int) -> Integers:
-    """The items of each task's run in `in_runs`."""
+    """Return the length of each task's run in `in_runs`."""
     each, more = divmod(count, tasks)
     return np.where(np.arange(tasks) < more, each + 1, each)
 
 
 def cut(extent: int, size: int) -> Cuts:
-    """Starts and stops of parts of `size`, the last one as short as it comes."""
+    """Cut an extent into parts of `size`, the last one possibly shorter; return starts and stops."""
     starts = np.arange(0, extent, size, dtype=np.int64)
     return starts, np.minimum(starts + size, extent)
 
 
 def cut_evenly(extent: int, parts: int) -> Cuts:
-    """Starts and stops of `parts` parts that differ by at most one."""
+    """Cut an extent into `parts` parts that differ by at most one; return starts and stops."""
     bounds = np.arange(parts + 1, dtype=np.int64) * extent // parts
     return bounds[:-1], bounds[1:]
 
 
 def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integers]:
-    """Every combination of the parts of each axis: starts and stops, each (boxes, rank).
+    """Return every combination of the parts of each axis: starts and stops, each (boxes, rank).
 
     Args:
         cuts: the parts of each axis.
-        order: the axes as nested loops would run over them, the outermost first.
+        order: loop order of the axes, outermost first.
     """
     parts = [len(cuts[axis][0]) for axis in order]
     count = int(np.prod(parts))

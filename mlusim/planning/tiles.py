@@ -1,4 +1,4 @@
-"""The tiles of a plan: which task writes which box of the output, when, in how much NRAM; and the proof of a cover."""
+"""The tiles of a plan: the boxes of the output that each task writes; and the check that they cover the output."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Tile(NamedTuple):
 
 
 class Tiles:
-    """All tiles of a plan, in columns.
+    """All tiles of a plan, by column.
 
     Args:
-        task: (tiles,) the task that writes each.
-        start, stop: (tiles, rank) the box.
-        nram_bytes: (tiles,) NRAM in use while it is handled, or one number for all.
+        task: (tiles,) the task that writes each tile.
+        start, stop: (tiles, rank) its box.
+        nram_bytes: (tiles,) NRAM in use while it is processed, or one number for all tiles.
 
-    Iterations count the tiles of a task in the order given. Raises `PlanError` for columns of different lengths.
+    Iterations number the tiles of a task in the order given. Raises `PlanError` for columns of different lengths.
     """
 
     def __init__(self, task: Any, start: Any, stop: Any, nram_bytes: Any) -> None:
@@ -53,7 +53,7 @@ class Tiles:
         self._first_of_task = np.searchsorted(sorted_tasks, np.arange(int(sorted_tasks[-1]) + 2)) if count else None
 
     def freeze(self) -> None:
-        """Make the columns read-only: the plan serves more calls than one."""
+        """Make the columns read-only: a plan may be shared by several calls."""
         for column in (self.task, self.start, self.stop, self.iteration):
             column.setflags(write=False)
 
@@ -67,14 +67,14 @@ class Tiles:
         return self._order[first[task] : first[task + 1]]
 
     def of_task(self, task: int) -> Iterator[Tile]:
-        """The tiles of one task, in the order in which it writes them."""
+        """Iterate over the tiles of one task, in the order in which it writes them."""
         rows = self._rows(task)
         starts = map(tuple, self.start[rows].tolist())
         stops = map(tuple, self.stop[rows].tolist())
         return map(Tile, repeat(task), count(), starts, stops, self.nram_bytes[rows].tolist())
 
     def __iter__(self) -> Iterator[Tile]:
-        """All tiles, task by task."""
+        """Iterate over all tiles, task by task."""
         for task in np.unique(self.task).tolist():
             yield from self.of_task(task)
 
@@ -84,7 +84,7 @@ class Tiles:
 
 
 def _corners(bounds: Any, count: int) -> Integers:
-    """As (tiles, rank); where there are no tiles, an array of rank 2 still says the rank."""
+    """Return bounds as (tiles, rank); without tiles, a 2-D array still determines the rank."""
     array: Integers = np.asarray(bounds, np.int64)
     if array.ndim == 2 and len(array) != count:  # noqa: PLR2004
         raise PlanError(f"{count} tasks for {len(array)} boxes: each tile has one of both")
@@ -126,10 +126,10 @@ def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:
 
 
 def _times_covered(tiles: Tiles, shape: Sequence[int]) -> tuple[Integers, list[Integers]]:
-    """The number of tiles over each cell, on the grid of all cuts between tiles."""
+    """Count the tiles that cover each cell of the grid formed by all tile boundaries."""
     rank = len(shape)
     cuts = [np.unique(np.concatenate([tiles.start[:, d], tiles.stop[:, d], [0, shape[d]]])) for d in range(rank)]
-    # A difference array: +1 and -1 at the corners of each box, then sums along each axis.
+    # Difference array: +1 and -1 at the corners of each box, then cumulative sums along each axis.
     grid = np.zeros([len(cut) for cut in cuts], np.int64)
     low = [np.searchsorted(cuts[d], tiles.start[:, d]) for d in range(rank)]
     high = [np.searchsorted(cuts[d], tiles.stop[:, d]) for d in range(rank)]

@@ -1,7 +1,7 @@
 """The planner of tin_shift: the three tiers of its design document, and four variants.
 
-A unit is one channel of one batch entry, T rows of HW elements. Tier 1: a core holds whole units; tier 2: a unit is
-cut along time into segments of as many rows as fit, the last one short; tier 3: one core walks a row in chunks.
+A unit is one channel of one batch entry, T rows of HW elements. Tier 1: a core holds whole units; tier 2: a unit is cut
+along time into segments of as many rows as fit, the last one shorter; tier 3: one core processes a row in chunks.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ Shape = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """One way to do it.
+    """A strategy of tin_shift.
 
     Attributes:
-        summary: what sets it apart, for people.
-        buffers: equal NRAM buffers; two take turns.
-        clears: "buffer": the whole buffer for every item; "vacated": only the rows that the shift leaves empty.
-        whole_nram: the buffer is all of the usable NRAM, however small the tile.
-        batches: several channels of one group in one copy.
-        floors: dim.y is the number of tasks over the cores of a cluster, rounded down, as mlu-ops does it.
+        summary: description for users.
+        buffers: equal NRAM buffers; two alternate.
+        clears: "buffer": the whole buffer for every item; "vacated": only the rows vacated by the shift.
+        whole_nram: the buffer takes all usable NRAM, however small the tile.
+        batches: one copy may transfer several channels of a group.
+        floors: dim.y is the number of tasks divided by the cores of a cluster, rounded down, as in mlu-ops.
     """
 
     summary: str
@@ -74,11 +74,11 @@ STRATEGIES: dict[str, Strategy] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShiftParameters:
-    """What the kernels of tin_shift need in addition to the tiles.
+    """Parameters of the tin_shift kernels besides the tiles.
 
     Attributes:
         clears, buffers: of the strategy.
-        rows: of a unit in one tile, at most.
+        rows: most rows of a unit in one tile.
     """
 
     clears: str
@@ -89,21 +89,21 @@ class ShiftParameters:
 def plan_tin_shift(
     board: Board, shape: Shape, groups: int, dtype: Dtype, strategy: str, operator: str = "tin_shift_forward"
 ) -> Plan:
-    """Split one tin_shift. The shifts themselves play no part: the kernel reads them on the board.
+    """Plan a tin_shift. The plan does not depend on the shifts: the kernel reads them on the board.
 
     Args:
         board: the board's record.
         shape: (N, T, C, HW), all positive but T, which may be 0.
         groups: G, a divisor of C.
         dtype: element type.
-        strategy: a name of `STRATEGIES`.
-        operator: what the plan calls itself.
+        strategy: a key of `STRATEGIES`.
+        operator: name of the operator in the plan.
 
-    Raises `PlanError` where the NRAM of the board does not hold one element.
+    Raises `PlanError` if not one element fits in NRAM.
     """
     if strategy == "auto":
         return choose(lambda name: plan_tin_shift(board, shape, groups, dtype, name, operator))
-    chosen = STRATEGIES[strategy]
+    settings = STRATEGIES[strategy]
     batch, time, channels, hw = shape
     itemsize = dtype.itemsize
     unit = f"one channel of {time} x {hw} elements of {itemsize} B"
@@ -116,25 +116,25 @@ def plan_tin_shift(
             itemsize=itemsize,
             reason="T is 0: the output has no elements and nothing is launched",
             unit=unit,
-            parameters=ShiftParameters(clears=chosen.clears, buffers=chosen.buffers, rows=0),
+            parameters=ShiftParameters(clears=settings.clears, buffers=settings.buffers, rows=0),
         )
-    fit = choose_tier(board, rows=time, row_elements=hw, itemsize=itemsize, buffers=chosen.buffers)
+    fit = choose_tier(board, rows=time, row_elements=hw, itemsize=itemsize, buffers=settings.buffers)
     channel_cuts, row_cuts = cut(channels, 1), cut(time, fit.rows)
     batching: tuple[str, ...] = ()
-    if fit.tier < 3 and (chosen.batches or chosen.buffers > 1):  # noqa: PLR2004 - the tiers are numbered
-        segments, blocks = best_cut(board, shape, groups, itemsize, chosen.buffers)
+    if fit.tier < 3 and (settings.batches or settings.buffers > 1):  # noqa: PLR2004 - the tiers are numbered
+        segments, blocks = best_cut(board, shape, groups, itemsize, settings.buffers)
         row_cuts, channel_cuts, batching = _cut(shape, groups, segments, blocks)
         fit = _as_cut(fit, time, segments)
-    # Items are nested as batch, channel, time; the chunks of a row are one item, because one core walks it.
+    # Items are nested as batch, channel, time; the chunks of a row form one item, processed by one core.
     chunks = cut(hw, fit.elements)
     start, stop = boxes((cut(batch, 1), row_cuts, channel_cuts, chunks), order=(0, 2, 1, 3))
     per_item = len(chunks[0])
     items = len(start) // per_item
-    deal = _deal_with_floor if chosen.floors else _deal
+    deal = _deal_with_floor if settings.floors else _deal
     kind, dim, task, dealing = deal(board, np.prod((stop - start)[::per_item, :3], axis=1))
     tile_bytes = int(np.prod(stop - start, axis=1).max()) * itemsize
-    nram_bytes = chosen.buffers * round_up(tile_bytes, board.vector_alignment_bytes)
-    if chosen.whole_nram:
+    nram_bytes = settings.buffers * round_up(tile_bytes, board.vector_alignment_bytes)
+    if settings.whole_nram:
         nram_bytes = buffer_bytes(board)
     return Plan(
         operator=operator,
@@ -151,7 +151,7 @@ def plan_tin_shift(
         itemsize=itemsize,
         tiles=Tiles(np.repeat(task, per_item), start, stop, nram_bytes),
         nram_bytes=nram_bytes,
-        parameters=ShiftParameters(clears=chosen.clears, buffers=chosen.buffers, rows=fit.rows),
+        parameters=ShiftParameters(clears=settings.clears, buffers=settings.buffers, rows=fit.rows),
     )
 
 
@@ -165,7 +165,7 @@ def _deal(board: Board, sizes: Integers) -> _Launch:
 
 
 def _deal_with_floor(board: Board, sizes: Integers) -> _Launch:
-    """mlu-ops' own: dim.y is tasks // cores of a cluster, so that 7 items run on 4 tasks; items in their own order."""
+    """Deal as mlu-ops does: dim.y = tasks // cores of a cluster, so 7 items run on 4 tasks; items are not sorted."""
     wanted = min(len(sizes), board.cores)
     dim = (board.cores_per_cluster, max(wanted // board.cores_per_cluster, 1), 1)
     tasks = dim[0] * dim[1]
@@ -174,7 +174,7 @@ def _deal_with_floor(board: Board, sizes: Integers) -> _Launch:
 
 
 def _cut(shape: Shape, groups: int, segments: int, blocks: int) -> tuple[Cuts, Cuts, tuple[str, ...]]:
-    """Rows in segments, and the channels of each group in blocks, as even as can be; and that in words."""
+    """Cut rows into segments, and the channels of each group into blocks, evenly; with a line of explanation."""
     _, time, channels, _ = shape
     per_group = channels // groups
     starts, stops = cut_evenly(per_group, blocks)
@@ -187,7 +187,7 @@ def _cut(shape: Shape, groups: int, segments: int, blocks: int) -> tuple[Cuts, C
 
 
 def _as_cut(fit: Fit, time: int, segments: int) -> Fit:
-    """The fit of a unit that is cut into that many segments, because it has to be or to occupy more cores."""
+    """Return the fit of a unit cut into `segments`, either by necessity or to occupy more cores."""
     if segments == 1 or fit.tier > 1:
         return replace(fit, rows=ceil_div(time, segments))
     reason = f"{fit.reason}, and is cut into {segments} segments to occupy the cores"

@@ -1,4 +1,4 @@
-"""The choice of tin_shift's fastest strategy on a board: strategy "auto"."""
+"""Strategy "auto" of tin_shift: the choice of the fastest strategy on a board."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from mlusim.planning.search import Candidate, best
 from mlusim.planning.split import MAX_SEGMENTS, buffer_bytes
 from mlusim.units import PS_PER_US, ceil_div
 
-# Of the five these can be fastest: what one of them leaves out, the other three do for nothing.
+# Of the five strategies only these can be fastest: the other three do unnecessary work in comparison.
 CANDIDATES = ("batched", "pingpong")
 
-# The part of the rows that is loaded; zeros move into the others. A planner does not see the shifts. ASSUMED: they are
+# Fraction of the rows that is loaded; zeros fill the others. Planners do not know the shifts. ASSUMED: shifts are
+# distributed evenly over +-T/2, as drawn by `mlusim run --shape`, so a quarter of the rows is vacated on average.
 # spread evenly over half of the time both ways, as `mlusim run --shape` draws them: a quarter of it on average.
 LOADED = 3 / 4
 
 
 def choose(plan_of: Callable[[str], Plan]) -> Plan:
-    """The plan that the board's cost functions say is fastest, its reason saying so; the first one of equals.
+    """Return the plan that is predicted to be fastest, the first among equals; its reason lists the times.
 
     Args:
-        plan_of: gives the plan of a strategy, or raises `PlanError` where it does not fit.
+        plan_of: returns the plan of a strategy, or raises `PlanError` if it does not fit.
 
-    Raises the `PlanError` of the first where none fits.
+    Raises the `PlanError` of the first strategy if none fits.
     """
     first, *others = CANDIDATES
     plans = {first: plan_of(first)}
@@ -50,7 +51,7 @@ def choose(plan_of: Callable[[str], Plan]) -> Plan:
 
 
 def predict_tin_shift_ps(plan: Plan) -> int:
-    """Time of a plan of tin_shift by its largest tile and how far tasks are even."""
+    """Predict the time of a tin_shift plan from its largest tile and the balance of its tasks."""
     if not len(plan.tiles):
         return 0
     _, rows, wide, elements = (plan.tiles.stop - plan.tiles.start).max(axis=0).tolist()
@@ -83,12 +84,12 @@ def tile_cost(
     busiest: float = 1.0,
     mean: float = 1.0,
 ) -> TileCost:
-    """The cost of a tile of (rows, channels, elements).
+    """Return the cost of a tile of (rows, channels, elements).
 
     Args:
-        board, shape, tile, itemsize: as they say.
-        shifts: tiles for each shift that is loaded.
-        busiest, mean: elements of a tile of the busiest task, and of any task, on average, over those of this one.
+        board, shape, tile, itemsize: the board, the input's shape, the tile's extents, and bytes per element.
+        shifts: tiles per loaded shift.
+        busiest, mean: average tile size of the busiest task, and of all tasks, relative to this tile.
     """
     rows, wide, elements = tile
     segment = wide * elements * itemsize
@@ -102,19 +103,21 @@ def tile_cost(
 
 
 def _uneven(cost: Cost, busiest: float, mean: float) -> Cost:
-    """A copy of the busiest task, where the DRAM has on average less to do."""
+    """Scale the cost of a copy to the busiest task, and its DRAM time to the mean task."""
     return Cost(
         cost.own_ps, cost.transfer_ps * busiest, cost.read_ps * busiest, cost.write_ps * busiest, cost.dram_ps * mean
     )
 
 
 def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, buffers: int) -> tuple[int, int]:
-    """Segments of time, and blocks of the channels of a group, that are predicted to be fastest.
+    """Return the segments of time and the blocks of channels per group that are predicted to be fastest.
 
-    Adjacent channels lie next to each other in every row, so a block is one strided copy of longer segments. Larger
-    tiles mean fewer latencies; smaller ones spread more evenly over the cores, and few tiles start fewer clusters.
-    Tried are the fewest segments, up to eight, and as many as occupy the cores; for each as few blocks as fit, and as
-    many as make some number of tiles up to four for each core. With two buffers tiles are of one channel.
+    Adjacent channels are adjacent in every row, so a block is one strided copy with longer segments. Larger tiles mean
+    fewer latencies; smaller ones spread more evenly over the cores, and few tiles start fewer clusters. Candidates are
+    the
+    fewest segments, up to eight, and enough to occupy the cores; for each, the fewest blocks that fit, and enough for
+    up to
+    four tiles per core. With two buffers, tiles have one channel.
     """
     batch, time, channels, hw = shape
     per_group = channels // groups
@@ -123,15 +126,15 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
     occupied = ceil_div(board.cores, batch * groups)
     counts = {*(count for count in FEW if count < board.cores), *(board.cores * rounds for rounds in range(1, 5))}
     found: list[Candidate[tuple[int, int]]] = []
-    for segments in sorted({fewest, *range(fewest, _MOST_SEGMENTS + 1), occupied}):
+    for segments in sorted({fewest, *range(fewest, _MAX_SEGMENTS + 1), occupied}):
         if not fewest <= segments <= time:
             continue
         rows = ceil_div(time, segments)
         most = 1 if buffers > 1 else max(capacity // rows, 1)
-        least = ceil_div(per_group, min(most, per_group))
+        fewest_blocks = ceil_div(per_group, min(most, per_group))
         each = batch * groups * segments
-        for blocks in sorted({least, *(ceil_div(count, each) for count in counts)}):
-            if not least <= blocks <= per_group:
+        for blocks in sorted({fewest_blocks, *(ceil_div(count, each) for count in counts)}):
+            if not fewest_blocks <= blocks <= per_group:
                 continue
             tiles = each * blocks
             tasks = min(board.cores, tiles)
@@ -144,4 +147,4 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
     return best(found).split
 
 
-_MOST_SEGMENTS = 8
+_MAX_SEGMENTS = 8

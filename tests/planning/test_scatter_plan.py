@@ -90,13 +90,13 @@ def check_updates(plan):
         assert len(taken) <= chunk.count
         together = np.concatenate([some.reshape(-1) for some in taken]) if taken else np.empty(0, int)
         assert np.array_equal(np.sort(together), np.sort(wanted.reshape(-1)))
-        # Values of one place have the tied coordinates in common: seen one after the other they only grow.
+        # Values of one place have the shared coordinates in common: seen one after the other they only grow.
         last = {}
         for value in together.tolist():
             place = np.unravel_index(value, lookups.value_shape)
-            tied = tuple(int(place[axis]) for axis in lookups.tied)
-            assert last.get(tied, -1) < value
-            last[tied] = value
+            shared = tuple(int(place[axis]) for axis in lookups.shared_axes)
+            assert last.get(shared, -1) < value
+            last[shared] = value
 
 
 @st.composite
