@@ -19,8 +19,9 @@ from mlusim.log import AllocationRecord, Log
 from mlusim.memory.allocation import Allocation, Bytes, Memory
 from mlusim.memory.clock import Clock
 from mlusim.memory.kinds import MemoryKind
-from mlusim.memory.link import Link
+from mlusim.memory.link import LinkLimits
 from mlusim.memory.loaded_link import dram_link
+from mlusim.memory.quick_link import QuickLink
 from mlusim.units import PS_PER_S
 
 MEMORY_CORE_ID = 0x80
@@ -37,11 +38,8 @@ class Cluster:
     def __init__(self, chip: Chip, index: int) -> None:
         board = chip.board
         self.index = index
-        self.sram_link = Link(
-            chip.environment,
-            board.sram_bandwidth_bytes_per_s / PS_PER_S,
-            [board.sram_bandwidth_bytes_per_s / PS_PER_S],
-        )
+        sram_rate = board.sram_bandwidth_bytes_per_s / PS_PER_S
+        self.sram_link = QuickLink(chip.environment, LinkLimits(sram_rate, [sram_rate]))
         self.sram = Memory(
             MemoryKind.SRAM,
             sram_name(board.name, index),
@@ -90,13 +88,15 @@ class Chip:
         ports = [board.cluster_read_bandwidth_bytes_per_s, board.cluster_write_bandwidth_bytes_per_s] * board.clusters
         self.dram = dram_link(
             self.environment,
-            board.dram_bandwidth_bytes_per_s / PS_PER_S,
-            [rate / PS_PER_S for rate in ports],
-            board.dram_mixed_efficiency,
-            board.dram_latency_growth,
-            board.dram_mixing_ps,
-            board.dram_mixing_reach,
-            board.dram_share_spread,
+            LinkLimits(
+                rate=board.dram_bandwidth_bytes_per_s / PS_PER_S,
+                port_rates=[rate / PS_PER_S for rate in ports],
+                mixed_factor=board.dram_mixed_efficiency,
+                mixing_ps=board.dram_mixing_ps,
+                mixing_reach=board.dram_mixing_reach,
+                spread=board.dram_share_spread,
+                latency_growth=board.dram_latency_growth,
+            ),
         )
         self.gdram = Memory(
             MemoryKind.GDRAM,

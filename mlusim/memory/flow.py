@@ -1,4 +1,4 @@
-"""Transfers on a link, and their shares of a full one."""
+"""A transfer in flight on a link, and its weight when the link is full."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mlusim.memory.contention import RateClock
+    from mlusim.memory.link import RateClock
 
 READ, WRITE, READ_AND_WRITE = 1, 2, 3
 
@@ -15,12 +15,12 @@ class Flow:
     """One transfer on a link.
 
     Attributes:
-        work: bytes of link time it needs.
-        limit: work per picosecond that its own port allows.
+        work: bytes of link time that the transfer needs.
+        limit: work per picosecond that the transfer's own port allows.
         ratio: bytes of work per byte through the port, 1 or more.
-        port: index of the shared (cluster) port that it passes.
-        traffic: READ, WRITE or both.
-        weight: its share of a full link, of those of all its transfers.
+        port: index of the shared (cluster) port.
+        traffic: READ, WRITE or READ_AND_WRITE.
+        weight: share of a full link, relative to the other flows.
     """
 
     __slots__ = (
@@ -37,7 +37,7 @@ class Flow:
         "work",
     )
 
-    # With `callbacks`, what SimPy needs of an event: a flow can be its own alarm.
+    # Together with `callbacks`, what SimPy requires of an event: a flow can be scheduled itself.
     _ok = True
 
     def __init__(self, work: float, limit: float, ratio: float, port: int, traffic: int) -> None:
@@ -54,32 +54,32 @@ class Flow:
         self.callbacks: Any = ()
 
     def done(self, now: int) -> None:
-        """Called when it is complete, at time `now`."""
+        """Called once, at time `now`, when the transfer is complete."""
         raise NotImplementedError
 
 
-# A prime: cores that join one after the other, round by round, do not meet the same weights again.
+# The number of weights is prime, so that cores which join round-robin do not meet the same weights in every round.
 WEIGHTS = 1021
-_GOLDEN = (5**0.5 - 1) / 2
-_EXACT = 1 << 12  # weights are multiples of 1 / _EXACT, so that sums of them are exact
+_GOLDEN_RATIO = (5**0.5 - 1) / 2
+_STEPS = 1 << 12  # weights are multiples of 1 / _STEPS, so that their sums are exact
 
 
 @cache
 def weights(spread: float) -> tuple[float, ...]:
-    """Weights of successive transfers of a full link, within `spread` around 1.
+    """Weights of successive transfers on a full link, within `spread` of 1.
 
-    Multiples of the golden ratio modulo 1: any few neighbours of the sequence are spread evenly, so that the time of a
-    kernel does not depend on which transfers happened to get which.
+    They are multiples of the golden ratio modulo 1. Any few neighbours of that sequence are evenly distributed, so the
+    time of a kernel does not depend on which transfer gets which weight.
     """
-    parts = (2 * (n * _GOLDEN % 1) - 1 for n in range(WEIGHTS))
-    return tuple(1 + round(spread * part * _EXACT) / _EXACT for part in parts)
+    offsets = (2 * (n * _GOLDEN_RATIO % 1) - 1 for n in range(WEIGHTS))
+    return tuple(1 + round(spread * offset * _STEPS) / _STEPS for offset in offsets)
 
 
 def port_rate(flow: Flow) -> float:
-    """Bytes per picosecond that it would take of its port."""
+    """Sort key: bytes per picosecond that the flow alone moves through its port."""
     return flow.limit / flow.ratio
 
 
 def order_of(flow: Flow) -> int:
-    """Its place among all that have joined."""
+    """Sort key: the order in which flows joined the link."""
     return flow.order

@@ -1,76 +1,134 @@
 """Bandwidth shared by the transfers in flight: processor sharing, max-min fair.
 
-A link is a chip's DRAM or a cluster's SRAM. A transfer (`Flow`) never goes faster than its own port, nor than its
-fair share of its cluster's port, nor than its fair share of the link. While the transfers in flight want no more than
-link and ports have, each goes at its own limit, and its end is known when it begins: one event of the simulation for
-each. Who joins beyond that begins a contention (`mlusim.memory.contention`), which lasts until the link is half empty.
-`tests/memory/test_link.py` compares both, and every change from one to the other, with a plain fluid simulation.
+A link is a chip's DRAM or a cluster's SRAM. A transfer (`Flow`) never runs faster than its own port, nor than its fair
+share of its cluster's port, nor than its fair share of the link. `tests/memory/test_link.py` compares this with a
+plain fluid simulation.
 
-Work is counted in bytes of DRAM time: a transfer that uses the DRAM at efficiency e has 1/e bytes of work a byte.
+Work is counted in bytes of DRAM time: a transfer that uses the DRAM at efficiency e has 1/e bytes of work per byte.
 
-Arbitration on a board is not exactly fair, and that matters: under exact sharing, equal cores stay in step for ever,
-and a kernel of blocking loads and stores leaves the link idle whenever all of them compute. So a transfer that joins a
-link or a port where its like cannot all go at full speed has a weight, up to `spread` more or less than 1, and link
-and port are shared by weight. The weights are a fixed sequence: runs repeat. The link carries what it carries under
-fair sharing; a transfer alone is exact. Not modelled: the weight stays with a transfer that the link, once less full,
-no longer holds back, and then goes past its port by as much.
+**Virtual clocks.** Rates change only when a flow joins or leaves. All flows with the same limit run at the same rate,
+so they share one virtual clock, and a flow is complete when its clock has advanced by the flow's work. Joining and
+leaving touch the flows of one cluster and a handful of clocks, never all flows: that keeps thousands of copies by 64
+cores cheap. The start-up time of a transfer is known in advance, so joining needs no event: flows that have joined
+since the last completion are admitted at the next one, each at its own time, and the timer for that completion looks
+ahead to the flows that will join before it.
+
+**Weights.** Arbitration on a board is not exactly fair, and that matters: under exactly fair sharing equal cores stay
+in lockstep for ever, and a kernel of blocking loads and stores leaves the link idle whenever all cores compute. So a
+flow that joins a link or a port that cannot serve all of its flows at full speed gets a weight, up to `spread` more or
+less than 1, and link and port are shared by weight. The weights are a fixed sequence, so runs repeat. The total rate
+of a full link is that of fair sharing, and a flow that is alone is exact. Not modelled: a flow keeps its weight when
+the link is no longer full, and may then exceed its port by that weight.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from heapq import heappush
+from heapq import heappop, heappush
 from math import ceil
-from operator import le
+from typing import Any, NamedTuple
 
 from mlusim.memory.clock import Alarm, Clock
-from mlusim.memory.contention import Contention
-from mlusim.memory.flow import READ, READ_AND_WRITE, WEIGHTS, WRITE, Flow, order_of, weights
+from mlusim.memory.flow import READ, READ_AND_WRITE, WEIGHTS, WRITE, Flow, order_of, port_rate, weights
 from mlusim.units import TICK_TOLERANCE
 
-__all__ = ["READ", "READ_AND_WRITE", "WRITE", "Flow", "Link", "weights"]
+__all__ = ["INFINITE", "READ", "READ_AND_WRITE", "WRITE", "Flow", "Link", "LinkLimits", "RateClock", "weights"]
 
-_INFINITE = float("inf")
+INFINITE = float("inf")
+_TWO_TICKS = 2 * TICK_TOLERANCE
 
 
-class Link(Contention):
-    """A shared link on a clock.
+class LinkLimits(NamedTuple):
+    """What a link can carry.
+
+    Attributes:
+        rate: bytes of work per picosecond.
+        port_rates: for each shared port, bytes per picosecond of all its flows together.
+        mixed_factor: part of `rate` that is left while reads and writes are in flight together.
+        mixing_ps: for this long after the last flow of one kind has ended, reads and writes still count as together.
+        mixing_reach: but no longer than this many times the link time of the flows that have just ended: two bytes do
+            not mix with megabytes.
+        spread: how much weights of a full link differ from 1.
+        latency_growth: how much latency grows with utilisation; see `mlusim.memory.loaded_link`.
+    """
+
+    rate: float
+    port_rates: list[float]
+    mixed_factor: float = 1.0
+    mixing_ps: int = 0
+    mixing_reach: float = INFINITE
+    spread: float = 0.0
+    latency_growth: float = 0.0
+
+
+class RateClock:
+    """The virtual clock of all flows with one limit: bytes of work that each has had, over its weight."""
+
+    __slots__ = ("flows", "heap", "limit", "rate", "served", "weight")
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.rate = 0.0
+        self.served = 0.0
+        self.flows = 0
+        self.weight = 0.0
+        self.heap: list[tuple[float, int, Flow]] = []
+
+
+class Link:
+    """A shared link, driven by the events of a simulated clock.
 
     Args:
         environment: simulated time.
-        rate: bytes of work per picosecond.
-        port_rates: for each shared port, bytes per picosecond that its transfers have together.
-        mixed_factor: what is left of `rate` while reads and writes are in flight together.
-        mixing_ps: reads and writes count as together, too, for this long after the last of one kind has ended.
-        mixing_reach: but no longer than this many times the link's time for the work of those that have ended lately:
-            two bytes do not mix with megabytes.
-        spread: by how much, as a part of 1, shares of a full link differ from fair ones.
+        limits: what the link can carry; `latency_growth` is for `LoadedLink` only.
     """
 
-    # Whether transfers go at their own limits while they want no more than the link and its ports have.
-    _can_be_free = True
-
-    def __init__(
-        self,
-        environment: Clock,
-        rate: float,
-        port_rates: list[float],
-        mixed_factor: float = 1.0,
-        mixing_ps: int = 0,
-        mixing_reach: float = _INFINITE,
-        spread: float = 0.0,
-    ) -> None:
-        super().__init__(environment, rate, port_rates, mixed_factor, mixing_ps, mixing_reach)
-        self._weights = weights(spread)
+    def __init__(self, environment: Clock, limits: LinkLimits) -> None:
+        rate, port_rates = limits.rate, limits.port_rates
+        self._environment = environment
+        self._alarm = Alarm(self._ring)
+        self._schedule: Any = environment.schedule
+        self._armed_ps = -1
+        self._completing = False
+        # Capacity.
+        self._rate = rate
+        self._mixed_rate = rate * limits.mixed_factor
+        self._port_rates = port_rates
+        self._weights = weights(limits.spread)
         self._weighted = 0
+        # Mixing of reads and writes: until when ended flows of each kind count as in flight, and when mixing ends
+        # because one kind has ended.
+        self._mixing_ps = limits.mixing_ps if limits.mixed_factor < 1 else 0
+        self._reach_ps = limits.mixing_reach / rate  # per byte of work that has ended
+        self._reads_until = -1
+        self._writes_until = -1
+        self._mixed_until = INFINITE
+        # Flows in flight, and those still to join: (time, order, flow), sorted.
         self._order = 0
-        # While nobody hinders anybody: who is done when.
-        self._free = self._can_be_free
-        self._due: dict[int, list[Flow]] = {}
-        self._due_alarm = Alarm(self._ring_free)
+        self._flows = 0
+        self._weight = 0.0
+        self._readers = 0
+        self._writers = 0
+        self._arrivals: list[tuple[int, int, Flow]] = []
+        self._port_flows: list[list[Flow]] = [[] for _ in port_rates]
+        self._port_joined = [0] * len(port_rates)  # in flight or still to join
+        # The rates that the flows in flight would have without contention, of the link and of each port.
+        self._demand = 0.0
+        self._port_demand = [0.0] * len(port_rates)
+        # Virtual clocks, by limit.
+        self._clocks: dict[float, RateClock] = {}
+        self._least_limit = INFINITE
+        self._common_rate = 0.0  # of all clocks where they share one, because the link is full; else 0
+        self._updated_ps = 0
+        # Whether a flow has changed its clock: heaps may then contain it twice.
+        self._moved = False
+        # Ports whose flows may have a wrong limit. That does not matter while the link is so full that no flow reaches
+        # `_port_floor`, the least rate that any of these ports gives a flow.
+        self._unsettled: set[int] = set()
+        self._port_floor = INFINITE
 
     def restart(self) -> None:
-        """A launch begins: it takes the time that it takes on a new device."""
+        """Reset at the start of a launch, so that it takes the same time as on a new device."""
         self._weighted = 0
         self._reads_until = self._writes_until = -1
 
@@ -90,99 +148,320 @@ class Link(Contention):
         else:
             flow.weight = 1.0
         insort(arrivals, (ready_ps, flow.order, flow))
-        if self._free:
-            self._expect(flow, flow.work / flow.weight, ready_ps, now)
-            return
-        # The timer stands where it rings first; and those who are told of an end share once, after all of them.
-        if not (self._telling or now <= self._armed_ps <= ready_ps):
+        self._joined(flow, ready_ps, now)
+
+    def _joined(self, _flow: Flow, ready_ps: int, now: int) -> None:
+        """Set the timer anew where a flow that joins at `ready_ps` matters before it rings."""
+        # Flows that join while others complete are shared out once, after all of them.
+        if not (self._completing or now <= self._armed_ps <= ready_ps):
             self._admit(now)
             self._serve(now)
             self._arm(now)
 
-    def _expect(self, flow: Flow, work: float, since_ps: int, now: int) -> None:
-        """Have the end of a transfer known: `work`, over its weight, is left at `since_ps`, and nobody hinders it."""
-        flow.finish = work
-        flow.since_ps = since_ps
-        # As units.ceil_ps, inlined for performance.
-        due_ps = since_ps + ceil(work / flow.limit - TICK_TOLERANCE)
-        if due_ps < now:
-            due_ps = now
-        together = self._due.get(due_ps)
-        if together is not None:
-            together.append(flow)
-            return
-        self._due[due_ps] = [flow]
-        self._schedule(self._due_alarm, 1, due_ps - now)
+    def _leave(self, flow: Flow, now: int) -> None:
+        """Take a completed flow off the link and its port."""
+        port = flow.port
+        flows = self._port_flows[port]
+        flows.remove(flow)
+        self._port_joined[port] -= 1
+        self._flows -= 1
+        # Reset empty sums to exactly 0, so that rounding errors do not accumulate.
+        self._demand = self._demand - flow.limit * flow.weight if self._flows else 0.0
+        self._port_demand[port] = self._port_demand[port] - flow.limit / flow.ratio if flows else 0.0
+        traffic = flow.traffic
+        if traffic & 1:
+            self._reads_until = self._mixes_until(flow, self._reads_until, now)
+        if traffic >> 1:
+            self._writes_until = self._mixes_until(flow, self._writes_until, now)
 
-    def _ring_free(self, _: object) -> None:
-        """Transfers that nobody has hindered are done, unless somebody has joined since who does."""
-        now = self._environment.now
-        done = self._due.pop(now, None)
-        if done is None:
-            return
-        arrivals = self._arrivals
-        while arrivals and arrivals[0][0] <= now:
-            joined_ps, _, flow = arrivals[0]
-            port = flow.port
-            demand = self._demand + flow.limit * flow.weight
-            wanted = self._port_demand[port] + flow.limit / flow.ratio
-            if demand > self._mixed_rate or wanted > self._port_rates[port]:
-                self._contend(joined_ps)
-                self._ring_now(now)
-                return
-            del arrivals[0]
-            self._demand = demand
-            self._port_demand[port] = wanted
-            self._port_flows[port].append(flow)
-            self._flows += 1
-        if len(done) > 1:
-            done.sort(key=order_of)
-        for flow in done:
-            self._leave(flow, now)
-        for flow in done:
-            flow.done(now)
+    def _mixes_until(self, flow: Flow, until_ps: int, now: int) -> int:
+        """Until when flows of a kind that has ended mix with the other kind."""
+        latest_ps = now + self._mixing_ps
+        reach_ps = flow.work * self._reach_ps + (until_ps if until_ps > now else now)
+        return latest_ps if reach_ps > latest_ps else ceil(reach_ps)
 
-    def _contend(self, now: int) -> None:
-        """From `now` on transfers hinder each other: clocks serve them."""
-        self._free = False
-        self._due.clear()
+    def _serve(self, now: int) -> None:
+        """Advance the virtual clocks to `now`."""
+        mixed_until = self._mixed_until
+        if mixed_until < now:
+            # Contention that is found late began before reads and writes ceased to mix.
+            self._serve(int(mixed_until))
+            self._share(int(mixed_until))
+        elapsed = now - self._updated_ps
+        if not elapsed:
+            return
         self._updated_ps = now
-        for port, flows in enumerate(self._port_flows):
-            for flow in flows:
-                limit, weight = flow.limit, flow.weight
+        rate = self._common_rate
+        if rate:
+            served = rate * elapsed
+            for clock in self._clocks.values():
+                clock.served += served
+        else:
+            for clock in self._clocks.values():
+                clock.served += clock.rate * elapsed
+
+    def _admit(self, now: int) -> None:
+        """Admit the flows that have joined by `now`, each at its own time; the clocks stop at the last of these."""
+        arrivals = self._arrivals
+        clocks = self._clocks
+        while arrivals and arrivals[0][0] <= now:
+            joined_ps, order, flow = arrivals.pop(0)
+            self._serve(joined_ps)
+            limit = flow.limit
+            if limit not in clocks:
+                self._add_clock(limit)
+            clock = flow.clock = clocks[limit]
+            weight = flow.weight
+            clock.flows += 1
+            clock.weight += weight
+            flow.finish = finish = clock.served + flow.work / weight
+            heappush(clock.heap, (finish, order, flow))
+            self._flows += 1
+            self._weight += weight
+            traffic = flow.traffic
+            self._readers += traffic & 1
+            self._writers += traffic >> 1
+            port = flow.port
+            flows = self._port_flows[port]
+            flows.append(flow)
+            self._demand += limit * weight
+            self._port_demand[port] += limit / flow.ratio
+            self._unsettled.add(port)
+            floor = self._port_rates[port] / len(flows)
+            if floor < self._port_floor:
+                self._port_floor = floor
+            self._share(joined_ps)
+
+    def _add_clock(self, limit: float) -> None:
+        self._clocks[limit] = RateClock(limit)
+        if limit < self._least_limit:
+            self._least_limit = limit
+
+    def _drop_clock(self, clock: RateClock) -> None:
+        del self._clocks[clock.limit]
+        if clock.limit == self._least_limit:
+            self._least_limit = min(self._clocks, default=INFINITE)
+
+    def _share(self, now: int) -> None:
+        """Set the rate of every clock."""
+        # `_capacity`, inlined for performance: reads and writes are usually both in flight.
+        if self._readers and self._writers:
+            capacity = self._mixed_rate
+            self._mixed_until = INFINITE
+        else:
+            capacity = self._capacity(now)
+        rate = capacity / self._weight
+        if rate <= self._port_floor and rate <= self._least_limit:
+            self._common_rate = rate
+            return
+        self._common_rate = 0.0
+        level = self._level(capacity)
+        for limit, clock in self._clocks.items():
+            clock.rate = limit if limit < level else level
+
+    def _capacity(self, now: int) -> float:
+        """Work per picosecond that the link does now; sets when mixing ends by itself."""
+        self._mixed_until = INFINITE
+        if self._readers:
+            if self._writers:
+                return self._mixed_rate
+            if now < self._writes_until:
+                self._mixed_until = self._writes_until
+                return self._mixed_rate
+        elif now < self._reads_until:
+            self._mixed_until = self._reads_until
+            return self._mixed_rate
+        return self._rate
+
+    def _level(self, left: float) -> float:
+        """The rate at which flows that no port limits share what the others leave of the link."""
+        for port in self._unsettled:
+            flows = self._port_flows[port]
+            if flows:
+                self._settle(self._port_rates[port], flows)
+        self._unsettled.clear()
+        self._port_floor = INFINITE
+        weight_left = self._weight
+        for limit in sorted(self._clocks):
+            if limit * weight_left >= left:
+                return left / weight_left
+            clock_weight = self._clocks[limit].weight
+            left -= limit * clock_weight
+            weight_left -= clock_weight
+        return INFINITE
+
+    def _settle(self, left: float, flows: list[Flow]) -> None:
+        """Share a port, max-min fair in bytes, and move each of its flows to the clock of its new limit."""
+        waiting = len(flows)
+        if waiting > 1:
+            flows = sorted(flows, key=port_rate)
+        for flow in flows:
+            rate = min(flow.limit / flow.ratio, left / waiting)
+            left -= rate
+            waiting -= 1
+            limit = min(rate * flow.ratio, flow.limit)
+            clock = flow.clock
+            assert clock is not None  # noqa: S101 - for the type checker
+            if clock.limit != limit:
+                self._moved = True
+                remaining = flow.finish - clock.served
+                clock.flows -= 1
+                clock.weight -= flow.weight
+                if not clock.flows:
+                    self._drop_clock(clock)
                 if limit not in self._clocks:
                     self._add_clock(limit)
                 clock = flow.clock = self._clocks[limit]
                 clock.flows += 1
-                clock.weight += weight
-                flow.finish = clock.served + flow.finish - limit * (now - flow.since_ps)
+                clock.weight += flow.weight
+                flow.finish = clock.served + remaining
                 heappush(clock.heap, (flow.finish, flow.order, flow))
-                self._weight += weight
-                self._readers += flow.traffic & 1
-                self._writers += flow.traffic >> 1
-            if flows:
-                self._unsettled.add(port)
-                self._port_floor = min(self._port_floor, self._port_rates[port] / len(flows))
 
-    def _ends(self, now: int) -> bool:
-        # At half of the link, so that it does not change with every other transfer.
-        if not (self._can_be_free and self._demand <= self._mixed_rate / 2):
-            return False
-        if not all(map(le, self._port_demand, self._port_rates)):
-            return False
-        self._free = True
-        for flows in self._port_flows:
-            for flow in flows:
-                clock = flow.clock
-                assert clock is not None  # noqa: S101 - for the type checker
-                flow.clock = None
-                self._expect(flow, flow.finish - clock.served, now, now)
+    def _arm(self, now: int) -> None:
+        """Set the timer for the next completion; it may ring too early, never too late."""
+        if not self._flows:
+            if self._arrivals:
+                self._ring_after(self._arrivals[0][0] - now, now)
+            return
+        if self._moved:
+            self._drop_moved()
+        soonest = INFINITE
+        rate = self._common_rate
+        for clock in self._clocks.values():
+            due = (clock.heap[0][0] - clock.served) / (rate or clock.rate)
+            if due < soonest:
+                soonest = due
+        arrivals = self._arrivals
+        if arrivals and arrivals[0][0] - now < soonest:
+            soonest = self._look_ahead(soonest, now)
+        if self._mixed_until - now < soonest:
+            # Rates rise when mixing ends.
+            soonest = self._mixed_until - now
+        self._ring_after(soonest, now)
+
+    def _ring_after(self, delay: float, now: int) -> None:
+        # units.ceil_ps, inlined for performance.
+        due_ps = now + ceil(delay - TICK_TOLERANCE)
+        # A timer that rings too early is set again, so only one that would ring too late has to be replaced.
+        if self._armed_ps < now or due_ps < self._armed_ps:
+            if due_ps < now:
+                due_ps = now
+            self._armed_ps = due_ps
+            self._schedule(self._alarm, 1, due_ps - now)
+
+    def _drop_moved(self) -> None:
+        """Remove flows that have moved to another clock from the top of each heap."""
+        for clock in self._clocks.values():
+            heap = clock.heap
+            finish, order, flow = heap[0]
+            while flow.clock is not clock or flow.order != order or flow.finish != finish:
+                heappop(heap)
+                finish, order, flow = heap[0]
+
+    def _look_ahead(self, soonest: float, now: int) -> float:
+        """Time from `now` to the next completion, given the flows that join before it; a lower bound.
+
+        On a full link the bound is exact. Otherwise it assumes that joining flows slow down no other.
+        """
+        rate = self._common_rate
+        weight = self._weight
+        added = 0
         for ready_ps, _, flow in self._arrivals:
-            self._expect(flow, flow.work / flow.weight, ready_ps, now)
-        self._clocks.clear()
-        self._least_limit = self._port_floor = self._mixed_until = _INFINITE
-        self._moved = False
-        self._common_rate = self._weight = 0.0
-        self._readers = self._writers = 0
-        self._unsettled.clear()
-        return True
+            ahead = ready_ps - now
+            if ahead >= soonest:
+                break
+            work = flow.work / flow.weight
+            if not rate:
+                # At best the flow has the link to itself.
+                alone = ahead + work / self._alone(flow, self._rate)
+                if alone < soonest:
+                    soonest = alone
+                continue
+            added += 1
+            slower = rate * weight / (weight + flow.weight)
+            weight += flow.weight
+            port = flow.port
+            if slower > flow.limit or slower * (len(self._port_flows[port]) + added) > self._port_rates[port]:
+                # The port limits this flow and leaves more to the others: share anew when it joins.
+                return ahead
+            left = (soonest - ahead) * rate
+            if work < left:
+                left = work
+            rate = slower
+            soonest = ahead + left / rate
+        return soonest
+
+    def _alone(self, flow: Flow, rate: float) -> float:
+        """Work per picosecond and weight of a flow that has a link of `rate` to itself."""
+        share = rate / flow.weight
+        return flow.limit if flow.limit < share else share
+
+    def _ring(self, _: object) -> None:
+        now = self._environment.now
+        # The event of a timer that has been replaced is ignored.
+        if now == self._armed_ps:
+            self._ring_now(now)
+
+    def _ring_now(self, now: int) -> None:
+        """Complete what is due, share the link anew and set the timer."""
+        self._armed_ps = -1
+        self._admit(now)
+        self._serve(now)
+        done = self._pop_due()
+        if done:
+            self._complete(done, now)
+            if self._arrivals and self._arrivals[0][0] <= now:
+                self._admit(now)
+            elif self._end_contention(now):
+                return
+            elif self._flows:
+                self._share(now)
+            else:
+                self._common_rate = 0.0
+                self._mixed_until = INFINITE
+        elif now >= self._mixed_until:
+            self._share(now)
+        self._arm(now)
+
+    def _pop_due(self) -> list[Flow]:
+        """Take the flows that are complete off their heaps."""
+        done: list[Flow] = []
+        rate = self._common_rate
+        for clock in self._clocks.values():
+            heap = clock.heap
+            # Flows due within the tolerance are due now, or the timer would ring at this time for ever.
+            horizon = clock.served + (rate or clock.rate) * _TWO_TICKS
+            while heap and heap[0][0] <= horizon:
+                finish, order, flow = heappop(heap)
+                if flow.clock is clock and flow.order == order and flow.finish == finish:
+                    done.append(flow)
+                    # A flow that left this clock and came back is in its heap twice.
+                    flow.finish = INFINITE
+        return done
+
+    def _complete(self, done: list[Flow], now: int) -> None:
+        """Let flows leave the link, and call their `done`."""
+        if len(done) > 1:
+            done.sort(key=order_of)
+        for flow in done:
+            clock = flow.clock
+            flow.clock = None
+            assert clock is not None  # noqa: S101 - for the type checker
+            clock.flows -= 1
+            clock.weight -= flow.weight
+            self._weight -= flow.weight
+            if not clock.flows:
+                self._drop_clock(clock)
+            self._unsettled.add(flow.port)
+            self._readers -= flow.traffic & 1
+            self._writers -= flow.traffic >> 1
+            self._leave(flow, now)
+        # Completed transfers often begin the next one: the link is shared once, after all of them.
+        self._completing = True
+        for flow in done:
+            flow.done(now)
+        self._completing = False
+
+    def _end_contention(self, now: int) -> bool:  # noqa: ARG002 - a hook for `QuickLink`
+        """Leave the virtual clocks where a subclass can do without them; true where it does."""
+        return False

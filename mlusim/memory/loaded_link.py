@@ -3,7 +3,7 @@
 A core has a bounded number of requests in flight, so its rate is that number of bytes over their latency. Where the
 latency grows with the utilisation u of the link, L(u) = L0 (1 + g u / (1 - u)), as a queue's waiting time does, every
 transfer goes at the same part of its unloaded rate, and the link carries less than its capacity long before the demand
-reaches it. With g = 0 nobody waits until the link is full: that is `Link`, max-min fair.
+reaches it. With g = 0 no transfer waits until the link is full: that is `Link`, max-min fair.
 
 hard_sigmoid on MLU290 asks for this: its rate per task falls from 4 to 32 to 64 tasks though the total stays below two
 thirds of nominal, which no limit of core, cluster and chip together gives.
@@ -14,7 +14,8 @@ from __future__ import annotations
 from math import sqrt
 
 from mlusim.memory.clock import Clock
-from mlusim.memory.link import Flow, Link
+from mlusim.memory.link import Flow, Link, LinkLimits
+from mlusim.memory.quick_link import QuickLink
 
 
 def carried(offered: float, capacity: float, growth: float) -> float:
@@ -31,26 +32,14 @@ def carried(offered: float, capacity: float, growth: float) -> float:
 
 
 class LoadedLink(Link):
-    """A `Link` on which every transfer slows down with the load. `growth` is g above; the rest as `Link` has it."""
+    """A `Link` on which every transfer slows down with the load, by `limits.latency_growth`, g above."""
 
-    _can_be_free = False
-
-    def __init__(
-        self,
-        environment: Clock,
-        rate: float,
-        port_rates: list[float],
-        mixed_factor: float,
-        mixing_ps: int,
-        growth: float,
-        mixing_reach: float = float("inf"),
-        spread: float = 0.0,
-    ) -> None:
-        super().__init__(environment, rate, port_rates, mixed_factor, mixing_ps, mixing_reach, spread)
-        self._growth = growth
-        # Ports that hold some of their transfers below their own limit.
+    def __init__(self, environment: Clock, limits: LinkLimits) -> None:
+        super().__init__(environment, limits)
+        self._growth = limits.latency_growth
+        # Ports that hold some of their flows below their own limit.
         self._full: set[int] = set()
-        # The fastest that any transfer so far could pass its port.
+        # The fastest rate so far at which a flow could pass its port.
         self._fastest = 0.0
 
     def join(self, flow: Flow, ready_ps: int, now: int) -> None:
@@ -58,7 +47,7 @@ class LoadedLink(Link):
         alone = flow.limit / flow.ratio
         if alone > self._fastest:
             self._fastest = alone
-        Link.join(self, flow, ready_ps, now)
+        super().join(flow, ready_ps, now)
 
     def _alone(self, flow: Flow, rate: float) -> float:
         return carried(flow.limit * flow.weight, rate, self._growth) / flow.weight
@@ -86,7 +75,7 @@ class LoadedLink(Link):
         offered = 0.0
         for limit, clock in clocks.items():
             offered += limit * clock.weight
-        # As `carried`, inlined for performance.
+        # `carried`, inlined for performance.
         demand = offered / self._capacity(now)
         linear = 1 + demand
         part = 2 / (linear + sqrt(max(linear * linear + 4 * (self._growth - 1) * demand, 0.0)))
@@ -94,17 +83,6 @@ class LoadedLink(Link):
             clock.rate = limit * part
 
 
-def dram_link(
-    environment: Clock,
-    rate: float,
-    port_rates: list[float],
-    mixed_factor: float = 1.0,
-    growth: float = 0.0,
-    mixing_ps: int = 0,
-    mixing_reach: float = float("inf"),
-    spread: float = 0.0,
-) -> Link:
-    """The link for a board whose latency grows with the load, or does not."""
-    if growth:
-        return LoadedLink(environment, rate, port_rates, mixed_factor, mixing_ps, growth, mixing_reach, spread)
-    return Link(environment, rate, port_rates, mixed_factor, mixing_ps, mixing_reach, spread)
+def dram_link(environment: Clock, limits: LinkLimits) -> Link:
+    """The link that models a board's DRAM: `LoadedLink` where latency grows with the load, else `QuickLink`."""
+    return LoadedLink(environment, limits) if limits.latency_growth else QuickLink(environment, limits)

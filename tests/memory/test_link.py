@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim.memory.clock import Clock
-from mlusim.memory.link import READ, READ_AND_WRITE, WRITE, Flow, Link
+from mlusim.memory.link import READ, READ_AND_WRITE, WRITE, Flow, Link, LinkLimits
 from mlusim.memory.loaded_link import dram_link
+from mlusim.memory.quick_link import QuickLink
 
 
 @dataclass
@@ -49,7 +50,7 @@ def run(
 ) -> dict[int, int]:
     """When each transfer is done on the link of a board."""
     clock = Clock()
-    link = dram_link(clock, rate, ports, mixed, mixing_ps=mixing_ps, growth=growth)
+    link = dram_link(clock, LinkLimits(rate, ports, mixed, mixing_ps, latency_growth=growth))
     ended: dict[int, int] = {}
 
     def join(flow: Flow) -> Any:
@@ -291,7 +292,7 @@ def test_mixing_lasts_a_while_after_the_last_of_a_kind() -> None:
 
 def test_one_end_begins_the_next_transfer_at_once() -> None:
     clock = Clock()
-    link = Link(clock, 1.0, [1.0])
+    link = QuickLink(clock, LinkLimits(1.0, [1.0]))
     ended: dict[int, int] = {}
     flows = [Recorded(link, number, wish(100), ended) for number in range(5)]
     for one, two in pairwise(flows):
@@ -324,12 +325,6 @@ def test_one_transfer_is_never_slower_with_more_bandwidth(wishes: list[Wish], mo
     assert after[0] <= before[0]
 
 
-class Hindered(Link):
-    """The plain version: clocks serve every transfer, contended or not."""
-
-    _can_be_free = False
-
-
 @given(
     rate=st.sampled_from([0.3, 1.2, 2.0]),
     port_rate=st.sampled_from([0.064, 0.1, 0.5, 10.0]),
@@ -349,7 +344,7 @@ class Hindered(Link):
     cores=st.sampled_from([1, 4, 16, 32]),
 )
 @settings(max_examples=60, deadline=None)
-def test_who_is_not_hindered_ends_when_the_clocks_say_so(
+def test_the_shortcut_for_uncontended_transfers_changes_no_time(
     rate: float,
     port_rate: float,
     mixed: float,
@@ -359,9 +354,9 @@ def test_who_is_not_hindered_ends_when_the_clocks_say_so(
     cores: int,
 ) -> None:
     ends = []
-    for kind in (Link, Hindered):
+    for kind in (Link, QuickLink):
         clock = Clock()
-        link = kind(clock, rate, [port_rate, port_rate], mixed, mixing_ps, 4.0, 0.3)
+        link = kind(clock, LinkLimits(rate, [port_rate, port_rate], mixed, mixing_ps, 4.0, 0.3))
         ended: dict[int, int] = {}
         last: dict[int, Recorded] = {}
         for number, (work, limit, traffic, think_ps) in enumerate(copies):

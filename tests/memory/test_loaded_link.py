@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim.memory.clock import Clock
-from mlusim.memory.link import READ, WRITE, Flow, Link
+from mlusim.memory.link import READ, WRITE, Flow, LinkLimits
 from mlusim.memory.loaded_link import LoadedLink, carried, dram_link
+from mlusim.memory.quick_link import QuickLink
 
 rates = st.floats(1e-3, 1e3)
 
@@ -29,7 +30,7 @@ class Recorded(Flow):
 def run(flows: list[tuple[int, Any]], rate: float, ports: list[float], growth: float, mixed: float = 1.0) -> list[int]:
     """When each flow, (start, (work, limit, ratio, port, traffic)), is done."""
     clock = Clock()
-    link = dram_link(clock, rate, ports, mixed, growth)
+    link = dram_link(clock, LinkLimits(rate, ports, mixed, latency_growth=growth))
     ended: dict[int, int] = {}
 
     def join(flow: Flow) -> Any:
@@ -103,5 +104,5 @@ def test_a_newcomer_makes_nobody_faster(flows: list[Any], newcomer: Any, growth:
 
 
 def test_a_board_without_growth_has_the_plain_link() -> None:
-    assert type(dram_link(Clock(), 1.0, [1.0])) is Link
-    assert type(dram_link(Clock(), 1.0, [1.0], growth=0.1)) is LoadedLink
+    assert type(dram_link(Clock(), LinkLimits(1.0, [1.0]))) is QuickLink
+    assert type(dram_link(Clock(), LinkLimits(1.0, [1.0], latency_growth=0.1))) is LoadedLink

@@ -11,7 +11,8 @@ from mlusim.cores.core import Core
 from mlusim.hardware import board
 from mlusim.host.device import Device
 from mlusim.memory.clock import Clock
-from mlusim.memory.link import READ, WRITE, Flow, Link, weights
+from mlusim.memory.link import READ, WRITE, Flow, Link, LinkLimits, weights
+from mlusim.memory.quick_link import QuickLink
 from mlusim.memory.view import View
 from mlusim.units import KIB
 
@@ -38,15 +39,15 @@ def run(link: Link, clock: Clock, flows: list[Recorded]) -> list[int]:
 @settings(deadline=None, max_examples=60)
 def test_a_full_link_carries_what_it_carries_under_fair_sharing(works: list[int], spread: float) -> None:
     clock = Clock()
-    link = Link(clock, 0.02, [1e9], spread=spread)
+    link = QuickLink(clock, LinkLimits(0.02, [1e9], spread=spread))
     ends = run(link, clock, [Recorded(100.0 * work) for work in works])
     assert max(ends) == pytest.approx(sum(works) * 100 / 0.02, abs=len(works) + 1)
 
 
 def test_a_transfer_alone_is_exact_and_together_they_differ() -> None:
     alone, many = Clock(), Clock()
-    assert run(Link(alone, 0.02, [1e9], spread=0.3), alone, [Recorded(1000)]) == [50_000]
-    ends = run(Link(many, 0.02, [1e9], spread=0.3), many, [Recorded(1000) for _ in range(8)])
+    assert run(QuickLink(alone, LinkLimits(0.02, [1e9], spread=0.3)), alone, [Recorded(1000)]) == [50_000]
+    ends = run(QuickLink(many, LinkLimits(0.02, [1e9], spread=0.3)), many, [Recorded(1000) for _ in range(8)])
     assert len(set(ends)) == 8
 
 
@@ -62,7 +63,7 @@ def test_two_bytes_do_not_mix_with_megabytes() -> None:
     ends = {}
     for nbytes in (2, 10_000):
         clock = Clock()
-        link = Link(clock, 1.0, [1e9], mixed_factor=0.5, mixing_ps=10**9, mixing_reach=4.0)
+        link = QuickLink(clock, LinkLimits(1.0, [1e9], mixed_factor=0.5, mixing_ps=10**9, mixing_reach=4.0))
         run(link, clock, [Recorded(nbytes)])
         start = clock.now
         ends[nbytes] = run(link, clock, [Recorded(20_000, WRITE)])[0] - start

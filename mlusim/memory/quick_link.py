@@ -1,0 +1,127 @@
+"""A link that needs one event per transfer while transfers do not contend.
+
+Most transfers meet a link with bandwidth to spare. As long as the flows in flight together demand no more than the
+link and its ports have, each runs at its own limit, and its end is known when it joins. `QuickLink` schedules that end
+and does nothing else. When a flow joins that exceeds a capacity, all flows move to the virtual clocks of `Link`; they
+move back once the demand has fallen to half of the link. Both ways give the same times: `tests/memory/test_link.py`
+compares them, and every transition between them.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush
+from math import ceil
+from operator import le
+
+from mlusim.memory.clock import Alarm, Clock
+from mlusim.memory.flow import Flow, order_of
+from mlusim.memory.link import INFINITE, Link, LinkLimits
+from mlusim.units import TICK_TOLERANCE
+
+# Contention ends at this part of the link's capacity, and not at all of it: else it would begin and end all the time.
+_UNCONTENDED_DEMAND = 0.5
+
+
+class QuickLink(Link):
+    """A `Link` with a shortcut for uncontended transfers. Arguments and times are those of `Link`."""
+
+    def __init__(self, environment: Clock, limits: LinkLimits) -> None:
+        super().__init__(environment, limits)
+        self._contended = False
+        # While uncontended: the flows that end at each time.
+        self._ends: dict[int, list[Flow]] = {}
+        self._end_alarm = Alarm(self._ring_end)
+
+    def _joined(self, flow: Flow, ready_ps: int, now: int) -> None:
+        if self._contended:
+            super()._joined(flow, ready_ps, now)
+        else:
+            self._schedule_end(flow, flow.work / flow.weight, ready_ps, now)
+
+    def _schedule_end(self, flow: Flow, work: float, since_ps: int, now: int) -> None:
+        """Schedule the end of a flow that runs at its own limit, with `work` (over its weight) left at `since_ps`."""
+        flow.finish = work
+        flow.since_ps = since_ps
+        # units.ceil_ps, inlined for performance.
+        end_ps = since_ps + ceil(work / flow.limit - TICK_TOLERANCE)
+        if end_ps < now:
+            end_ps = now
+        flows = self._ends.get(end_ps)
+        if flows is not None:
+            flows.append(flow)
+            return
+        self._ends[end_ps] = [flow]
+        self._schedule(self._end_alarm, 1, end_ps - now)
+
+    def _ring_end(self, _: object) -> None:
+        """Complete the flows that end now, unless a flow that has joined meanwhile exceeds a capacity."""
+        now = self._environment.now
+        # None where contention has begun since the event was scheduled.
+        done = self._ends.pop(now, None)
+        if done is None:
+            return
+        arrivals = self._arrivals
+        while arrivals and arrivals[0][0] <= now:
+            joined_ps, _, flow = arrivals[0]
+            port = flow.port
+            demand = self._demand + flow.limit * flow.weight
+            port_demand = self._port_demand[port] + flow.limit / flow.ratio
+            if demand > self._mixed_rate or port_demand > self._port_rates[port]:
+                self._begin_contention(joined_ps)
+                self._ring_now(now)
+                return
+            del arrivals[0]
+            self._demand = demand
+            self._port_demand[port] = port_demand
+            self._port_flows[port].append(flow)
+            self._flows += 1
+        if len(done) > 1:
+            done.sort(key=order_of)
+        for flow in done:
+            self._leave(flow, now)
+        for flow in done:
+            flow.done(now)
+
+    def _begin_contention(self, now: int) -> None:
+        """Move all flows in flight to the virtual clocks."""
+        self._contended = True
+        self._ends.clear()
+        self._updated_ps = now
+        for port, flows in enumerate(self._port_flows):
+            for flow in flows:
+                limit, weight = flow.limit, flow.weight
+                if limit not in self._clocks:
+                    self._add_clock(limit)
+                clock = flow.clock = self._clocks[limit]
+                clock.flows += 1
+                clock.weight += weight
+                flow.finish = clock.served + flow.finish - limit * (now - flow.since_ps)
+                heappush(clock.heap, (flow.finish, flow.order, flow))
+                self._weight += weight
+                self._readers += flow.traffic & 1
+                self._writers += flow.traffic >> 1
+            if flows:
+                self._unsettled.add(port)
+                self._port_floor = min(self._port_floor, self._port_rates[port] / len(flows))
+
+    def _end_contention(self, now: int) -> bool:
+        if self._demand > self._mixed_rate * _UNCONTENDED_DEMAND:
+            return False
+        if not all(map(le, self._port_demand, self._port_rates)):
+            return False
+        self._contended = False
+        for flows in self._port_flows:
+            for flow in flows:
+                clock = flow.clock
+                assert clock is not None  # noqa: S101 - for the type checker
+                flow.clock = None
+                self._schedule_end(flow, flow.finish - clock.served, now, now)
+        for ready_ps, _, flow in self._arrivals:
+            self._schedule_end(flow, flow.work / flow.weight, ready_ps, now)
+        self._clocks.clear()
+        self._least_limit = self._port_floor = self._mixed_until = INFINITE
+        self._moved = False
+        self._common_rate = self._weight = 0.0
+        self._readers = self._writers = 0
+        self._unsettled.clear()
+        return True
