@@ -50,7 +50,7 @@ def row_bytes_of(name: str, view: View) -> int:
     """Bytes of one row of a view. Raises `CopyError` where it has none, or its rows have gaps."""
     if not view.shape:
         raise CopyError(f"{name} of {view!r}: it needs an axis of rows")
-    row = view.layout.row()
+    row = view.layout.row
     if not row.is_contiguous:
         raise CopyError(f"{name} of {view!r} with strides {list(view.strides)}: each row must be contiguous")
     return row.nbytes

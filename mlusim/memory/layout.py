@@ -1,13 +1,14 @@
 """How elements lie in an allocation: shape, strides and element type, one object for each combination.
 
-A kernel slices the same few ways for millions of operations. So a layout is made once and found again by its values,
-what follows from it is worked out once, and caches take the object itself as their key: layouts compare by identity.
-Two equal layouts may be two objects where the first has been forgotten; a cache then works out the same again.
+A kernel slices in the same few ways for millions of operations. So a layout is made once and looked up by its values,
+properties derived from it are computed once, and caches use the object itself as their key: layouts compare by
+identity. Equal layouts may be two objects where the first has been evicted; a cache then computes its entry again.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 
 class Layout:
-    """Shape, strides and element type, and what follows from them. Made by `layout_of` alone.
+    """Shape, strides and element type, and what follows from them. Made by `layout_of` only.
 
     Attributes:
         shape: elements along each axis.
@@ -25,17 +26,21 @@ class Layout:
         size: number of elements.
         nbytes: bytes of the elements.
         is_contiguous: whether elements follow each other in C order without gaps.
+        row: the layout without the first axis; of rank 0 the layout itself.
+        parts: by count, the layout with so many elements along the first axis.
+        cuts: by counts, the layout with so many elements along the first axes; -1 drops an axis.
+        reshaped: by shape, the layout of the same contiguous elements in another shape.
     """
 
     __slots__ = (
-        "_cuts",
-        "_parts",
-        "_reshaped",
-        "_row",
+        "cuts",
         "dtype",
         "is_contiguous",
         "itemsize",
         "nbytes",
+        "parts",
+        "reshaped",
+        "row",
         "shape",
         "size",
         "strides",
@@ -49,43 +54,37 @@ class Layout:
         self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
         self.is_contiguous = is_contiguous(shape, strides, dtype.itemsize)
-        self._row: Layout | None = None
-        self._cuts: dict[tuple[int, ...], Layout] = {}
-        self._parts: dict[int, Layout] = {}
-        self._reshaped: dict[tuple[int, ...], Layout] = {}
+        self.row = layout_of(shape[1:], strides[1:], dtype) if shape else self
+        self.parts: dict[int, Layout] = _Derived(self._part)
+        self.cuts: dict[tuple[int, ...], Layout] = _Derived(self._cut)
+        self.reshaped: dict[tuple[int, ...], Layout] = _Derived(self._reshape)
 
-    def row(self) -> Layout:
-        """What is left without the first axis."""
-        row = self._row
-        if row is None:
-            row = self._row = layout_of(self.shape[1:], self.strides[1:], self.dtype)
-        return row
+    def _part(self, count: int) -> Layout:
+        return layout_of((count, *self.shape[1:]), self.strides, self.dtype)
 
-    def part(self, count: int) -> Layout:
-        """The same with `count` elements along the first axis."""
-        part = self._parts.get(count)
-        if part is None:
-            part = self._parts[count] = layout_of((count, *self.shape[1:]), self.strides, self.dtype)
-        return part
+    def _cut(self, counts: tuple[int, ...]) -> Layout:
+        rest = len(counts)
+        axes = [axis for axis, count in enumerate(counts) if count >= 0]
+        shape = (*(counts[axis] for axis in axes), *self.shape[rest:])
+        strides = (*(self.strides[axis] for axis in axes), *self.strides[rest:])
+        return layout_of(shape, strides, self.dtype)
 
-    def cut(self, counts: tuple[int, ...]) -> Layout:
-        """`counts` elements along the first axes; -1 where one is chosen, and the axis goes."""
-        cut = self._cuts.get(counts)
-        if cut is None:
-            rest = len(counts)
-            left = [axis for axis, count in enumerate(counts) if count >= 0]
-            shape = (*(counts[axis] for axis in left), *self.shape[rest:])
-            strides = (*(self.strides[axis] for axis in left), *self.strides[rest:])
-            cut = self._cuts[counts] = layout_of(shape, strides, self.dtype)
-        return cut
+    def _reshape(self, shape: tuple[int, ...]) -> Layout:
+        return layout_of(shape, contiguous_strides(shape, self.itemsize), self.dtype)
 
-    def reshaped(self, shape: tuple[int, ...]) -> Layout:
-        """As many contiguous elements in another shape."""
-        found = self._reshaped.get(shape)
-        if found is None:
-            found = layout_of(shape, contiguous_strides(shape, self.itemsize), self.dtype)
-            self._reshaped[shape] = found
-        return found
+
+class _Derived(dict[Any, Layout]):
+    """Layouts derived from another, made at the first look-up. A look-up of a known one costs no call in Python."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[Any], Layout]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: Any) -> Layout:
+        layout = self[key] = self._make(key)
+        return layout
 
 
 @lru_cache(maxsize=65536)

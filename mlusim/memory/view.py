@@ -145,12 +145,12 @@ class View(NoNumbers):
         if key.__class__ is int:
             if shape and 0 <= key < shape[0]:
                 offset += key * strides[0]
-                part = layout.row()
+                part = layout.row
         elif key.__class__ is slice and key.step is None and shape:
             start, stop = 0 if key.start is None else key.start, key.stop
             if start.__class__ is stop.__class__ is int and 0 <= start < stop <= shape[0]:
                 offset += start * strides[0]
-                part = layout.part(stop - start)
+                part = layout.parts[stop - start]
         elif key.__class__ is tuple and len(key) <= len(shape):
             at = offset
             counts = []
@@ -167,7 +167,7 @@ class View(NoNumbers):
                 at += start * stride
                 counts.append(stop - start)
             else:
-                offset, part = at, layout.cut(tuple(counts))
+                offset, part = at, layout.cuts[tuple(counts)]
         if part is None:
             offset, part = self._sliced(key)
         view = _new(View)
@@ -237,7 +237,7 @@ class View(NoNumbers):
         view = _new(View)
         view.allocation = self.allocation
         view.offset = self.offset
-        view.layout = layout.reshaped(tuple(wanted))
+        view.layout = layout.reshaped[tuple(wanted)]
         # Where its array has been made, that of the new view is made from it.
         array = self.elements
         view.elements = array.reshape(wanted) if array is not None and wanted else None

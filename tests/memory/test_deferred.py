@@ -85,8 +85,8 @@ def run(x: np.ndarray[Any, Any], plan: list[Step], least: int, board: str) -> tu
     """The output, what the kernel saw, and the log, with loads of `least` bytes or more deferred."""
     seen: list[bytes] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlusim.cores.copies.LEAST_BYTES", least)
-        patch.setattr("mlusim.cores.copies.LEAST_SEGMENT_BYTES", 1)
+        patch.setattr("mlusim.cores.copy_geometry.LEAST_BYTES", least)
+        patch.setattr("mlusim.cores.copy_geometry.LEAST_SEGMENT_BYTES", 1)
         patch.setattr("mlusim.cores.unmoved.LEAST_BYTES", least)
         device = mlusim.Device(board)
         source = device.upload(x, "x")
