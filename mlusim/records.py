@@ -276,7 +276,7 @@ class Records:
 
         Raises `ValueError` for another shape, and for numbers that a record has no room for.
         """
-        if table.ndim != 2 or table.shape[1] != len(COLUMNS):  # noqa: PLR2004
+        if table.ndim != 2 or table.shape[1] != len(COLUMNS):
             raise ValueError(f"a log of shape {list(table.shape)}")
         rows = np.zeros(max(len(table), 1), _LAYOUT)
         for name in (*_NUMBERS[1:-1], *_TIMES):

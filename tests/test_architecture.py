@@ -264,3 +264,15 @@ def test_modules_that_docstrings_name_exist() -> None:
             if not file.exists() or not re.search(rf"\b{last}\b", file.read_text(encoding="utf-8")):
                 missing.append(f"{path.relative_to(PACKAGE)}: {match[0]}")
     assert not missing
+
+
+def test_what_a_linter_is_told_to_ignore_has_a_reason() -> None:
+    """`# noqa: CODE - reason`."""
+    comments = [
+        f"{path.relative_to(PACKAGE)}: {line.strip()}"
+        for path in FILES
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "# noqa" in line
+    ]
+    assert comments
+    assert not [comment for comment in comments if not re.search(r"# noqa: [A-Z0-9, ]+ - \S", comment)]

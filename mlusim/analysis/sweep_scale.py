@@ -59,7 +59,7 @@ class Scale:
     def label(self, axes: Axes) -> None:
         """The axis' own words, under it."""
         axes.set_xlabel(axis_words(self._column))
-        if not self.numeric and sum(len(str(value)) for value in self._values) > 90:  # noqa: PLR2004
+        if not self.numeric and sum(len(str(value)) for value in self._values) > 90:
             axes.tick_params(axis="x", labelrotation=20)
 
 

@@ -197,7 +197,7 @@ def us_text(time_ps: int) -> str:
 
 def percent(share: float) -> str:
     """A share for a person: `51.3 %`; what is not nothing does not look like it."""
-    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"  # noqa: PLR2004
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
 def to_json(result: Result) -> dict[str, Any]:

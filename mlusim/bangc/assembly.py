@@ -101,7 +101,7 @@ def _fuse(
 def _chain(result: View, source: View, chain: list[tuple[Callable[..., Any], Any]]) -> None:
     """All steps in the next wider float, or in the integers' own type; comparisons give 1 or 0."""
     dtype = result.dtype
-    wide = dtype if dtype.kind in "iu" else np.dtype(np.float64 if dtype.itemsize > 2 else np.float32)  # noqa: PLR2004
+    wide = dtype if dtype.kind in "iu" else np.dtype(np.float64 if dtype.itemsize > 2 else np.float32)
     values: Array = source.typed().astype(wide)
     with np.errstate(all="ignore"):
         for operation, operand in chain:

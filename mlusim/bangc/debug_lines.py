@@ -112,9 +112,9 @@ def _files(program: Any, unit: Any) -> dict[int, str]:
     top = unit.get_top_DIE().attributes.get("DW_AT_comp_dir")
     home = _text(top.value) if top is not None else ""
     names: dict[int, str] = {}
-    for number, entry in enumerate(header["file_entry"], start=0 if version >= 5 else 1):  # noqa: PLR2004
+    for number, entry in enumerate(header["file_entry"], start=0 if version >= 5 else 1):
         index = entry.dir_index
-        if version >= 5:  # noqa: PLR2004
+        if version >= 5:
             folder = folders[index] if index < len(folders) else ""
         else:
             folder = folders[index - 1] if index else home

@@ -81,7 +81,7 @@ def _reducing(operation: str) -> Handler:
             target = _strided(bridge, codes[0], values[0], count, ((outer, to_outer), (inner, to_inner)))
             source = _strided(bridge, codes[1], values[1], count, ((outer, from_outer), (inner, from_inner)))
             return atomic(bridge.issuer, line, operation, target, source)
-        size = int(values[2]) if len(values) == 3 and not swaps else 1  # noqa: PLR2004
+        size = int(values[2]) if len(values) == 3 and not swaps else 1
         target = bridge.view(codes[0], values[0], (size,))
         given = [_operand(bridge, codes[place], values[place], (size,)) for place in range(1, 3 if swaps else 2)]
         compare = given.pop(0) if swaps else None
@@ -97,7 +97,7 @@ def _setting(name: str, *, blocking: bool) -> Handler:
         address, count, value, *loops = values
         # The board has no double: a literal such as 0.5 is a float.
         code = _POINTER | (_FLOAT if codes[2] == _DOUBLE else codes[2])
-        if len(loops) == 4:  # noqa: PLR2004 - stride0, iter1, stride1, iter2
+        if len(loops) == 4:
             dst = _strided(bridge, code, address, count, ((loops[3], loops[2]), (loops[1], loops[0])))
         elif loops:
             dst = _strided(bridge, code, address, count, ((loops[1], loops[0]),))

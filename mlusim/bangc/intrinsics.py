@@ -217,7 +217,7 @@ def _sync_pipes(bridge: Bridge, line: int, codes: list[int], values: list[Any]) 
     """Six arguments name who waits and who is waited for, by pipe; the task itself waits for all of them here."""
     del codes
     flags = [bool(value) for value in values] or [True] * 3
-    if len(flags) == 6:  # noqa: PLR2004
+    if len(flags) == 6:
         flags = [any(pair) for pair in zip(flags[:3], flags[3:], strict=True)]
     pipes = IO_PIPE * flags[0] | MOVE_PIPE * flags[1] | COMPUTE_PIPES * flags[2]
     return syncs.sync(bridge.issuer, line, "sync_io_move_compute", pipes)

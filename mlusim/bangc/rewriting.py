@@ -128,7 +128,7 @@ def _scope(source: Source, position: int) -> tuple[str, str]:
     words = [token.text for token in source.tokens[source.start_of_statement(position) : position]]
     if "namespace" in words:
         return _NAMESPACE, "".join(words[words.index("namespace") + 1 :])
-    if words[:1] == ["extern"] and len(words) == 2 and words[1].startswith('"'):  # noqa: PLR2004
+    if words[:1] == ["extern"] and len(words) == 2 and words[1].startswith('"'):
         return _NAMESPACE, _LINKAGE
     if any(word in ("class", "struct", "union", "enum") for word in words) and "(" not in words and "=" not in words:
         return _CLASS, ""

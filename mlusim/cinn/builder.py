@@ -49,7 +49,7 @@ class NetBuilder:
         self._inputs: list[Variable] = []
         self._instructions: list[Instruction] = []
 
-    def create_input(self, type: object, shape: Sequence[int], name: str | None = None) -> Variable:  # noqa: A002
+    def create_input(self, type: object, shape: Sequence[int], name: str | None = None) -> Variable:  # noqa: A002 - its name in CINN
         """A tensor that is given when the net is executed.
 
         Args:

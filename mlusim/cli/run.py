@@ -332,7 +332,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     )
 
 
-def finish(  # noqa: PLR0913
+def finish(  # noqa: PLR0913 - most are keywords
     result: Result,
     *,
     target: Path | None,

@@ -166,7 +166,7 @@ class Chip:
         for queue in self.queues:
             queue.place()
 
-    def allocate(  # noqa: PLR0913
+    def allocate(  # noqa: PLR0913 - most are keywords
         self,
         memory: Memory,
         nbytes: int,

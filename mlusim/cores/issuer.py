@@ -72,7 +72,7 @@ class Issuer:
             check_end(self)
         task.now_ps += self.issue_ps
 
-    def record(  # noqa: PLR0913
+    def record(  # noqa: PLR0913 - most are keywords
         self,
         op: str,
         pipe: int,

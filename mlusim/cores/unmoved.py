@@ -51,7 +51,7 @@ def done_unmoved(
             effect()
         return True
     source = operands[1]
-    if len(operands) > 2 or result.nbytes < LEAST_BYTES or not isinstance(source, View):  # noqa: PLR2004
+    if len(operands) > 2 or result.nbytes < LEAST_BYTES or not isinstance(source, View):
         return False
     owed = deferred.find(*_span(source), source.shape, source.dtype)
     if owed is None:

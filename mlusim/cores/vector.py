@@ -313,10 +313,10 @@ def _enqueue(
         detail=size,
         dst=operands[0],
         a=operands[1] if len(operands) > 1 else NO_OPERAND,
-        b=operands[2] if len(operands) > 2 else NO_OPERAND,  # noqa: PLR2004
+        b=operands[2] if len(operands) > 2 else NO_OPERAND,
         waited_for=waited_for,
     )
-    if len(operands) > 3:  # noqa: PLR2004
+    if len(operands) > 3:
         issuer.log.more_operands[record] = operands[3:]
     unit.vector_free_ps = end_ps
     unit.vector_record = record

@@ -21,7 +21,7 @@ from mlusim.ops.common import check_choice
 _LAUNCH = ("dim", "kind", "theory_ops")
 
 
-def axes_of(  # noqa: PLR0913
+def axes_of(  # noqa: PLR0913 - most are keywords
     operation: str | Callable[..., Any],
     *,
     shape: Any,
@@ -45,7 +45,7 @@ def axes_of(  # noqa: PLR0913
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; give at least one")
     as_count("seed", seed, least=0)
-    check_steady(steady, data=data)
+    check_steady(steady=steady, data=data)
     operation = by_name(operation)
     if isinstance(operation, str) and not is_kernel(operation):
         if arguments:

@@ -128,8 +128,9 @@ def absolute(arguments: Sequence[str]) -> tuple[str, ...]:
         one = parse_argument(text)
         if isinstance(one.value, FileInput):
             path, key = split_key(one.value.path)
-            text = f"{f'{one.name}=' if one.name else ''}{path.resolve()}{f':{key}' if key else ''}"  # noqa: PLW2901
-        found.append(text)
+            found.append(f"{f'{one.name}=' if one.name else ''}{path.resolve()}{f':{key}' if key else ''}")
+        else:
+            found.append(text)
     return tuple(found)
 
 
@@ -140,8 +141,9 @@ def contents(arguments: Sequence[str]) -> list[str]:
         one = parse_argument(text)
         if isinstance(one.value, FileInput):
             path, key = split_key(one.value.path)
-            text = f"{one.name}={_sha256(path)}:{key}"  # noqa: PLW2901
-        found.append(text)
+            found.append(f"{one.name}={_sha256(path)}:{key}")
+        else:
+            found.append(text)
     return found
 
 

@@ -320,7 +320,7 @@ def _described(function: Function, name: str, version: str, **source: str) -> Us
         raise InputError(f"{name}: {alone[0]} is a setting, because it is keyword-only: give it a default")
     if not launches and all(one.kind in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in parameters):
         raise InputError(f"{name} takes no core, the first parameter of a kernel: write async def {name}(core, ...)")
-    if launches and len(required) != 3:  # noqa: PLR2004
+    if launches and len(required) != 3:
         raise InputError(
             f"{name}({', '.join(required)}) is a plain function, and such a one is called as {name}(device, shape, "
             "dtype, **settings): it uploads, allocates and launches; a kernel is an `async def`"

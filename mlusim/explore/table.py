@@ -50,7 +50,7 @@ def check_table(text: str | Path) -> Path:
         raise InputError(f"{path}: a table is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}: name it so")
     if path.suffix.lower() == ".parquet":
         try:
-            import pyarrow.parquet  # noqa: F401
+            import pyarrow.parquet  # noqa: F401 - only whether it is there
         except ImportError:
             raise InputError(f"{path}: Parquet needs pyarrow: pip install pyarrow, or name a .csv") from None
     if path.is_dir() or not path.absolute().parent.is_dir():

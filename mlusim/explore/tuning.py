@@ -102,7 +102,7 @@ class Tuning:
         }
 
 
-def tune(  # noqa: PLR0913
+def tune(  # noqa: PLR0913 - most are keywords
     operator: str | Callable[..., Any],
     *,
     shape: Any = None,

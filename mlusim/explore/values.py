@@ -11,7 +11,7 @@ A number without a unit is in that of the parameter.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from itertools import product
 
@@ -142,10 +142,13 @@ def text_of(name: str, value: object) -> str:
     """A value for people, with the largest unit that leaves a short number; `numbers` reads it back."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
-    spelled: Callable[[float], str] = lambda number: f"{number:.6g}"  # noqa: E731
+
+    def spelled(number: float) -> str:
+        return f"{number:.6g}"
+
     known = [(unit, size) for unit, size in units_of(name).items() if unit != "KB"]
     for unit, size in sorted(known, key=lambda item: -item[1]):
-        if value >= size > 1 and float(spelled(value / size)) * size == value and len(spelled(value / size)) <= 6:  # noqa: PLR2004
+        if value >= size > 1 and float(spelled(value / size)) * size == value and len(spelled(value / size)) <= 6:
             return f"{spelled(value / size)}{unit}"
     unit = next((unit for unit, size in known if size == 1), "")
     return f"{value}{unit}" if isinstance(value, int) else f"{spelled(value)}{unit}"

@@ -231,22 +231,22 @@ class Board:
     @property
     def has_3d_memcpy(self) -> bool:
         """3-D `__memcpy` exists from arch 300 on (B)."""
-        return self.arch >= 300  # noqa: PLR2004 - the architecture numbers are the vendor's own words
+        return self.arch >= 300
 
     @property
     def has_independent_move(self) -> bool:
         """IO-DMA and Move-DMA are independent from the 3xx series on (G)."""
-        return self.arch >= 300  # noqa: PLR2004
+        return self.arch >= 300
 
     @property
     def has_gather(self) -> bool:
         """`__gather` and `__scatter` exist from arch 592 on (B)."""
-        return self.arch >= 592  # noqa: PLR2004
+        return self.arch >= 592
 
     @property
     def needs_aligned_vectors(self) -> bool:
         """1xx and 2xx: vector operands 64 B aligned and a multiple of 128 B long (B)."""
-        return self.arch < 300  # noqa: PLR2004
+        return self.arch < 300
 
     def cycles_ps(self, cycles: int) -> int:
         """Time of `cycles` of the core clock in picoseconds, rounded up."""

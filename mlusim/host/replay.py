@@ -298,7 +298,7 @@ class Replay:
             found.sort(key=lambda event: event[0])
         return events
 
-    def _buffer_event(self, issuer: Issuer, identity: int, frees: bool) -> None:  # noqa: FBT001
+    def _buffer_event(self, issuer: Issuer, identity: int, frees: bool) -> None:  # noqa: FBT001 - unpacked from a log's event
         if self._held[identity] is None:
             self._hold(issuer, identity)
         if frees:
@@ -351,7 +351,7 @@ def _byte_strides(dst: View, src: View) -> tuple[int, ...]:
     """The stride arguments of a copy in the byte form, from what the log has of its sides."""
     if dst.ndim == 1:
         return ()
-    if dst.ndim == 2:  # noqa: PLR2004
+    if dst.ndim == 2:
         return dst.strides[0], src.strides[0], dst.shape[0] - 1
     sides = []
     for view in (dst, src):

@@ -37,7 +37,7 @@ class Uploaded(NamedTuple):
     outputs: dict[str, View]
 
 
-def run(  # noqa: PLR0913
+def run(  # noqa: PLR0913 - most are keywords
     kernel: Kernel,
     *arguments: Any,
     device: str | Path | Board = "mlu370-x4",
@@ -74,10 +74,10 @@ def run(  # noqa: PLR0913
     with `check` `VerificationError`.
     """
     check_operations(theory_ops)
-    check_steady(steady, data=data, check=check)
+    check_steady(steady=steady, data=data, check=check)
     names = parameter_names(kernel, len(arguments))
 
-    def launched(dry: bool) -> tuple[Device, Uploaded]:  # noqa: FBT001
+    def launched(*, dry: bool) -> tuple[Device, Uploaded]:
         on = Device(
             device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress, dry=dry
         )
@@ -94,7 +94,7 @@ def run(  # noqa: PLR0913
         return on, uploaded
 
     if steady:
-        on, log = timed(lambda dry: launched(dry)[0])
+        on, log = timed(lambda dry: launched(dry=dry)[0])
         return Result(
             operator=getattr(kernel, "__name__", ""),
             output=None,
@@ -103,7 +103,7 @@ def run(  # noqa: PLR0913
             log=log,
             theory_ops=theory_ops,
         )
-    on, uploaded = launched(False)
+    on, uploaded = launched(dry=False)
     outputs = {name: on.download(view) for name, view in uploaded.outputs.items()} if data else {}
     result = on.result(getattr(kernel, "__name__", ""), theory_ops=theory_ops)
     result.outputs = outputs

@@ -31,7 +31,7 @@ Kernel = Callable[..., Any]
 Reference = Array | Callable[..., Any] | Mapping[str, Array] | None
 
 
-def verify(  # noqa: PLR0913
+def verify(  # noqa: PLR0913 - most are keywords
     kernel: Kernel,
     *arguments: Any,
     device: str | Path | Board = "mlu370-x4",

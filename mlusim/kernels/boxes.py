@@ -28,7 +28,7 @@ def front(buffer: View, shape: Extents) -> View:
 
 async def copy_box(core: Core, dst: View, src: View) -> None:
     """Copy a box of any rank and wait for it: one strided copy, or several if the instruction has too few loops."""
-    if _is_one_copy(*_strided(dst, src), core.board.has_3d_memcpy):
+    if _is_one_copy(*_strided(dst, src), has_3d_memcpy=core.board.has_3d_memcpy):
         await core.memcpy(dst, src)
         return
     for piece in copies(dst, src, core.board):
@@ -37,7 +37,7 @@ async def copy_box(core: Core, dst: View, src: View) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _is_one_copy(shape: Extents, dst: Extents, src: Extents, sizes: Extents, has_3d_memcpy: bool) -> bool:  # noqa: FBT001
+def _is_one_copy(shape: Extents, dst: Extents, src: Extents, sizes: Extents, *, has_3d_memcpy: bool) -> bool:
     """Return whether one `__memcpy` can copy a box (see `copies`). Cached, as kernels test few distinct boxes."""
     loops = _loops(shape, dst, src, sizes)
     return len(loops) <= (2 if has_3d_memcpy else 1) and max(loops, default=(0, 0))[0] <= MAX_SEGMENTS
@@ -50,7 +50,7 @@ def _strided(dst: View, src: View) -> tuple[Extents, Extents, Extents, Extents]:
 
 def copy_box_async(core: Core, dst: View, src: View) -> None:
     """Issue the copies of a box; a sync is required before the data is used."""
-    if _is_one_copy(*_strided(dst, src), core.board.has_3d_memcpy):
+    if _is_one_copy(*_strided(dst, src), has_3d_memcpy=core.board.has_3d_memcpy):
         core.memcpy_async(dst, src)
         return
     for piece in copies(dst, src, core.board):

@@ -37,7 +37,7 @@ def clamps(source: Dtype, target: Dtype) -> tuple[tuple[str, float], ...]:
     return upper + ((("maxequal", -number(limit)),) if low < -limit else ())
 
 
-async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool = False) -> None:  # noqa: FBT001, FBT002
+async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool = False) -> None:  # noqa: FBT001, FBT002 - launched by position
     """Convert tile by tile, with overlapped or sequential stages, as the plan says.
 
     saturate: clamp elements to the finite range of the 8-bit float that they are converted to.

@@ -36,7 +36,7 @@ def kernel_of(plan: Plan) -> Kernel:
     settings = plan.parameters_as(ShiftParameters)
     if settings.buffers > 1:
         return tin_shift_pingpong
-    if plan.tier == 3:  # noqa: PLR2004 - the tiers are numbered in the document
+    if plan.tier == 3:
         return tin_shift_row_chunks
     return tin_shift_segments if settings.clears == "buffer" else tin_shift_tight_segments
 

@@ -273,7 +273,7 @@ def _coalesce(
         if dst < 0:
             dst_phase += (count - 1) * dst
             src_phase += (count - 1) * src
-            dst, src = -dst, -src  # noqa: PLW2901
+            dst, src = -dst, -src  # noqa: PLW2901 - the loop's own copies
         if loops and loops[-1][1] == count * dst and loops[-1][2] == count * src:
             loops[-1] = (loops[-1][0] * count, dst, src)
         else:
@@ -282,7 +282,7 @@ def _coalesce(
 
 
 @lru_cache(maxsize=65536)
-def _finish(  # noqa: PLR0913, PLR0917
+def _finish(  # noqa: PLR0913, PLR0917 - by value and position, for the cache
     direction: Direction | None,
     segment: int,
     dst_loops: Loops,

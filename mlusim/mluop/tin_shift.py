@@ -31,7 +31,7 @@ _INPUT_RANK, _SHIFTS_RANK = 4, 2
 def mluOpTinShiftForward(
     handle: mluOpHandle | None,
     input_desc: mluOpTensorDescriptor | None,
-    input: DevicePointer | None,  # noqa: A002
+    input: DevicePointer | None,  # noqa: A002 - its name in mlu-ops
     shifts_desc: mluOpTensorDescriptor | None,
     shifts: DevicePointer | None,
     output_desc: mluOpTensorDescriptor | None,

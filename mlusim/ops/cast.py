@@ -91,13 +91,13 @@ def _infer(x: Tensor, *, dtype: Dtype, saturate: bool) -> tuple[tuple[int, ...],
     return x.shape, dtype
 
 
-def _passes(source: Dtype, target: Dtype, saturate: bool) -> int:  # noqa: FBT001
+def _passes(source: Dtype, target: Dtype, *, saturate: bool) -> int:
     return len(steps(source, target)) + (len(clamps(source, target)) if saturate else 0)
 
 
 def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object, saturate: bool = False) -> Plan:
     target = dtype_of(dtype)
-    passes = _passes(x.dtype, target, saturate)
+    passes = _passes(x.dtype, target, saturate=saturate)
     if saturate and x.dtype == BFLOAT16 and on.needs_aligned_vectors:
         raise InputError(
             f"cast: saturate=True from bfloat16 on {on.name}: the vector unit of arch {on.arch} does not compute on "
@@ -108,7 +108,7 @@ def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object, saturate: bool 
 
 def _call(chosen: Plan, x: Input, *, dtype: object, saturate: bool = False) -> Call:
     source, target = dtype_of(x.array.dtype), dtype_of(dtype)
-    passes = _passes(source, target, saturate)
+    passes = _passes(source, target, saturate=saturate)
     return Call(
         kernel=cast_tiles if passes else copy_tiles,
         plan=chosen,

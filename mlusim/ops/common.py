@@ -141,9 +141,9 @@ def run(
     `VerificationError`.
     """
     plan = call.plan
-    check_steady(steady, data=data, check=bool(check))
+    check_steady(steady=steady, data=data, check=bool(check))
 
-    def launched(dry: bool) -> tuple[Device, View]:  # noqa: FBT001
+    def launched(*, dry: bool) -> tuple[Device, View]:
         device = Device(plan.board, data=data, dma=dma, progress=progress, max_operations=max_operations, dry=dry)
         inputs = [device.upload(value.array, value.name, keep_data=value.keep_data) for value in call.inputs]
         output = call.view(inputs[0]) if call.view else device.alloc(plan.output_shape, call.output_dtype)
@@ -155,9 +155,9 @@ def run(
 
     if steady:
         tiles = int(np.bincount(plan.tiles.task).max()) if len(plan.tiles) else 0
-        device, log = timed(lambda dry: launched(dry)[0], too_few(tiles))
+        device, log = timed(lambda dry: launched(dry=dry)[0], too_few(tiles))
     else:
-        device, output = launched(False)
+        device, output = launched(dry=False)
         log = device.log
     array = None
     if data:

@@ -275,7 +275,7 @@ def tensor_of(value: Input) -> Tensor:
     return Tensor(value.name, value.array.shape, dtype_of(value.array.dtype))
 
 
-def apply_on_device(  # noqa: PLR0913
+def apply_on_device(  # noqa: PLR0913 - most are keywords
     operator: Operator,
     device: Device,
     tensors: Sequence[tuple[str, View]],

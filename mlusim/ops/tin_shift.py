@@ -116,7 +116,7 @@ def check_tin_shift(
             f"{name} has shape {list(shape)}, rank {len(shape)}: tin_shift takes [N, T, C, HW]; "
             f"reshape it, H and W as one axis"
         )
-    if len(shifts_shape) != 2:  # noqa: PLR2004
+    if len(shifts_shape) != 2:
         raise InputError(
             f"shifts has shape {list(shifts_shape)}, rank {len(shifts_shape)}: it is [N, G], one shift for each batch "
             "entry and group; shifts.reshape(N, -1)"

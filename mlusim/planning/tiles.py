@@ -86,9 +86,9 @@ class Tiles:
 def _corners(bounds: Any, count: int) -> Integers:
     """Return bounds as (tiles, rank); without tiles, a 2-D array still determines the rank."""
     array: Integers = np.asarray(bounds, np.int64)
-    if array.ndim == 2 and len(array) != count:  # noqa: PLR2004
+    if array.ndim == 2 and len(array) != count:
         raise PlanError(f"{count} tasks for {len(array)} boxes: each tile has one of both")
-    return array if array.ndim == 2 else array.reshape(count, array.size // max(count, 1))  # noqa: PLR2004
+    return array if array.ndim == 2 else array.reshape(count, array.size // max(count, 1))
 
 
 def check_cover(tiles: Tiles, shape: Sequence[int]) -> None:

@@ -121,7 +121,7 @@ def plan_tin_shift(
     fit = choose_tier(board, rows=time, row_elements=hw, itemsize=itemsize, buffers=settings.buffers)
     channel_cuts, row_cuts = cut(channels, 1), cut(time, fit.rows)
     batching: tuple[str, ...] = ()
-    if fit.tier < 3 and (settings.batches or settings.buffers > 1):  # noqa: PLR2004 - the tiers are numbered
+    if fit.tier < 3 and (settings.batches or settings.buffers > 1):
         segments, blocks = best_cut(board, shape, groups, itemsize, settings.buffers)
         row_cuts, channel_cuts, batching = _cut(shape, groups, segments, blocks)
         fit = _as_cut(fit, time, segments)

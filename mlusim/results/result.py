@@ -50,7 +50,7 @@ class Result(RunFigures):
         made_by: what made the run, where that is known: `command`, `date`, `seed`.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(  # noqa: PLR0913 - most are keywords
         self,
         *,
         operator: str,

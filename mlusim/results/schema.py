@@ -125,10 +125,7 @@ def check_log(log: Log) -> None:
         check_fields(*records)
     checks = {
         "a task of its log is of no launch": all(0 <= task.launch < len(log.launches) for task in log.tasks),
-        "a launch of its log has no grid": all(
-            len(launch.dim) == 3 and min(launch.dim) > 0  # noqa: PLR2004
-            for launch in log.launches
-        ),
+        "a launch of its log has no grid": all(len(launch.dim) == 3 and min(launch.dim) > 0 for launch in log.launches),
         "an operand of its log has no geometry": all(
             len(box.shape) == len(box.strides) <= MAX_RANK and box.itemsize > 0 and min(box.shape, default=0) >= 0
             for box in log.boxes

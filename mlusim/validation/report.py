@@ -69,7 +69,7 @@ def validate(only: Sequence[str] = (), workers: int | None = None) -> Iterator[O
     rows = chosen(only)
     if workers is None:
         workers = os.cpu_count() or 1 if len(rows) > _FEW else 1
-    if workers < 2:  # noqa: PLR2004
+    if workers < 2:
         yield from map(_outcome, rows)
         return
     with ProcessPoolExecutor(min(workers, len(rows))) as pool:

@@ -130,7 +130,7 @@ def _leave_out_unknown(log: Log, table: tuple[Integers, Integers, Integers], cho
     if not unread:
         return frozenset()
     record, alloc, side = table
-    dropped = np.isin(record, unread) & (side < 2)  # noqa: PLR2004
+    dropped = np.isin(record, unread) & (side < 2)
     chosen[dropped] = NONE
     return frozenset(alloc[dropped].tolist())
 
@@ -149,7 +149,7 @@ def _narrow_to_rows(
     collect = log.ops.index(COLLECT) if COLLECT in log.ops else NONE
     record, box, side = table
     cached: dict[tuple[int, int], int] = {}
-    for row in np.flatnonzero(np.isin(columns["op"][record], codes) & (side < 2)).tolist():  # noqa: PLR2004
+    for row in np.flatnonzero(np.isin(columns["op"][record], codes) & (side < 2)).tolist():
         shape, strides, itemsize = (getattr(log.boxes[box[row]], name) for name in ("shape", "strides", "itemsize"))
         row_bytes = itemsize * int(np.prod(shape[1:], dtype=np.int64))
         if not row_bytes:

@@ -186,7 +186,7 @@ def element_starts(box: Box) -> Integers:
 
 def distinct(rows: Integers) -> Integers:
     """Return the distinct row numbers, ascending; avoids sorting if they are ascending already or densely packed."""
-    if len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()):  # noqa: PLR2004
+    if len(rows) < 2 or bool((rows[1:] > rows[:-1]).all()):
         return rows
     low, high = int(rows.min()), int(rows.max())
     if high - low <= _MAX_SPREAD * len(rows):
@@ -199,7 +199,7 @@ def distinct(rows: Integers) -> Integers:
 def sorted_distinct(numbers: Integers) -> Integers:
     """Like `np.unique`, which hashes: sorting is several times faster if most numbers differ."""
     ordered = np.sort(numbers)
-    if len(ordered) < 2:  # noqa: PLR2004
+    if len(ordered) < 2:
         return ordered
     first = np.ones(len(ordered), bool)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])

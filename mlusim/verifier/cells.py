@@ -113,7 +113,7 @@ class Cells:
             return self._step * int(np.sum(values, dtype=np.int64))
         return int(values @ np.diff(self.cuts))
 
-    def count(self, weight: Any = True) -> Integers:  # noqa: FBT002
+    def count(self, weight: Any = True) -> Integers:  # noqa: FBT002 - a weight of one
         """By cell, sum the weights of the accesses that touch it; `weight` is a scalar or one value per access."""
         values = np.broadcast_to(np.asarray(weight), (self.accesses,))
         if self._step:

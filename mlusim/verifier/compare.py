@@ -71,7 +71,7 @@ def differs(
 
 
 def _unequal(result: Array, expected: Array, tolerance: float) -> Array:
-    raw = f"V{result.dtype.itemsize}" if result.dtype.itemsize > 8 else f"u{result.dtype.itemsize}"  # noqa: PLR2004
+    raw = f"V{result.dtype.itemsize}" if result.dtype.itemsize > 8 else f"u{result.dtype.itemsize}"
     with np.errstate(all="ignore"):
         unequal: Array = np.asarray(result.reshape(result.shape or (1,)).copy().view(raw)) != np.asarray(
             expected.reshape(expected.shape or (1,)).copy().view(raw)

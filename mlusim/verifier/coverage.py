@@ -173,7 +173,7 @@ class Coverage:
         launch = np.full(len(joined), NONE, np.int64)
         launch[chosen] = self.order.launch[self.order.task[self.order.position[joined.record[chosen]]]]
         launches = np.unique(launch[chosen]).tolist()
-        if len(launches) < 2 or writes.max() < 2:  # noqa: PLR2004
+        if len(launches) < 2 or writes.max() < 2:
             return writes
         most = np.zeros_like(writes)
         for one in launches:
@@ -230,7 +230,7 @@ class Coverage:
         return Finding(
             kind="written-again",
             title=f"{format_bytes(int((stops - starts).sum()))} of {allocation.name} are written "
-            f"{'twice' if writes.max() == 2 else f'up to {int(writes.max())} times'}, first by "  # noqa: PLR2004
+            f"{'twice' if writes.max() == 2 else f'up to {int(writes.max())} times'}, first by "
             f"{by}{' both times' if len(names) == 1 and len(who) > 1 else ''}",
             where=describe(allocation, starts, stops),
             nbytes=int((stops - starts).sum()),

@@ -210,7 +210,7 @@ class Flow:
                     result = np.maximum.reduce([one.reshape(-1) for one in marked]).reshape(box.shape)
                 elif copies:
                     result = self._reshaped(sources[0], box)
-                elif name == "transpose" and marked[0].ndim == 2 and marked[0].shape[::-1] == box.shape:  # noqa: PLR2004
+                elif name == "transpose" and marked[0].ndim == 2 and marked[0].shape[::-1] == box.shape:
                     result = marked[0].T
                 elif _by_channel(name, marked[0], box):
                     result = np.broadcast_to(marked[0].reshape(-1, box.shape[-1]).max(axis=0), box.shape)

@@ -197,7 +197,7 @@ def find_left(log: Log) -> list[Finding]:
         return []
     count = "1 allocation" if len(left) == 1 else f"{len(left)} allocations"
     names = ", ".join(f"{record.name} ({format_bytes(record.nbytes)})" for record in left[:4])
-    more = f" and {len(left) - 4} more" if len(left) > 4 else ""  # noqa: PLR2004
+    more = f" and {len(left) - 4} more" if len(left) > 4 else ""
     return [
         Finding(
             kind="left",

@@ -22,7 +22,7 @@ def checked(on: bool = True) -> Iterator[None]:  # noqa: FBT001, FBT002 - a swit
         _default.reset(token)
 
 
-def is_checked(choice: bool | None) -> bool:  # noqa: FBT001
+def is_checked(choice: bool | None) -> bool:  # noqa: FBT001 - the one argument
     """Return the choice of a call, or the default if it is None."""
     return _default.get() if choice is None else choice
 

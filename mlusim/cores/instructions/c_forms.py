@@ -206,7 +206,7 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> int:
         return int(values[node.id])
     if isinstance(node, ast.BinOp):
         return _OPERATORS[type(node.op)](_value(node.left, values), _value(node.right, values))
-    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name), ast.dump(node)  # noqa: PT018, S101
+    assert isinstance(node, ast.Call) and isinstance(node.func, ast.Name), ast.dump(node)  # noqa: PT018, S101 - for the type checker
     argument, width = _value(node.args[0], values), int(values["itemsize"])
     if node.func.id == "bits":
         return -(-argument // (8 * width))

@@ -145,7 +145,7 @@ def wrong_attributes(attributes: Mapping[str, Any]) -> str:
     rounding = attributes.get("rounding")
     if rounding is not None and rounding not in ROUNDINGS:
         return f"rounding {rounding!r} is unknown: the modes are None, {', '.join(ROUNDINGS)}"
-    if abs(int(attributes.get("position", 0))) > 127:  # noqa: PLR2004
+    if abs(int(attributes.get("position", 0))) > 127:
         return "position is from -127 to 127"
     return ""
 

@@ -143,7 +143,7 @@ def sign(a: Array) -> Array:
 
 def _round(a: Array) -> Array:
     whole = np.trunc(a)
-    return np.asarray(whole + np.copysign(np.abs(a - whole) >= 0.5, a).astype(a.dtype))  # noqa: PLR2004
+    return np.asarray(whole + np.copysign(np.abs(a - whole) >= 0.5, a).astype(a.dtype))
 
 
 def _compare(result: Array, a: Array, b: Array, *, mode: str) -> None:

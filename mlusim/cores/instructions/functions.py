@@ -33,7 +33,7 @@ _CUBIC = 0.044715
 
 def wide(array: Array) -> Array:
     """The type to compute a function in: float32 for narrower floats, else the type itself."""
-    return array if array.dtype.itemsize >= 4 and array.dtype.kind == "f" else array.astype(np.float32)  # noqa: PLR2004
+    return array if array.dtype.itemsize >= 4 and array.dtype.kind == "f" else array.astype(np.float32)
 
 
 def _in_wide(operation: Callable[[Array], Array]) -> Callable[..., None]:

@@ -90,7 +90,7 @@ def _pad(
 
 def _padded(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     result, source = operands[0].shape, operands[1].shape
-    if len(source) != 3:  # noqa: PLR2004
+    if len(source) != 3:
         return "src is (height, width, channel)"
     pads = [int(attributes[f"pad_{side}"]) for side in ("top", "bottom", "left", "right")]
     if min(pads) < 0:
@@ -116,7 +116,7 @@ def _reshape_filter(result: Array, source: Array) -> None:
 def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     result, source = operands
-    if len(source.shape) < 2 or source.shape[0] % LANES:  # noqa: PLR2004
+    if len(source.shape) < 2 or source.shape[0] % LANES:
         return "src is (n, height, width, channel) with n a multiple of 64"
     return "" if result.size == source.size else "dst and src have as many elements"
 
@@ -138,7 +138,7 @@ def _table_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> s
 def _fill(result: Array, *, value: Any) -> None:
     with np.errstate(all="ignore"):
         element = np.asarray(value).astype(result.dtype)
-    bits = f"u{result.dtype.itemsize}" if result.dtype.itemsize <= 8 else f"V{result.dtype.itemsize}"  # noqa: PLR2004
+    bits = f"u{result.dtype.itemsize}" if result.dtype.itemsize <= 8 else f"V{result.dtype.itemsize}"
     result.view(bits).fill(element.view(bits)[()])
 
 

@@ -50,7 +50,7 @@ def pooled_shape(shape: Shape, attributes: Mapping[str, Any]) -> Shape:
 
 
 def _complaint(shape: Shape, attributes: Mapping[str, Any]) -> str:
-    if len(shape) != 3:  # noqa: PLR2004
+    if len(shape) != 3:
         return "a pool takes (height, width, channel)"
     high, wide, down, across = strides_of(attributes)
     if min(high, wide, down, across) < 1:
@@ -85,7 +85,7 @@ def _backward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
         return f"src is {list(expected)}"
     if attributes.get("overlap", "ACC") not in {"ACC", "COVER"}:
         return "overlap is ACC or COVER"
-    return "" if len(operands) < 3 or operands[2].size == operands[1].size else "mask has as many elements as src"  # noqa: PLR2004
+    return "" if len(operands) < 3 or operands[2].size == operands[1].size else "mask has as many elements as src"
 
 
 def windows(source: Array, attributes: Mapping[str, Any]) -> Array:
@@ -106,7 +106,7 @@ def _window_size(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
 def _wide(values: Array) -> Array:
     if values.dtype.kind in "iu":
         return values
-    return values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32)  # noqa: PLR2004
+    return values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32)
 
 
 def _sums(source: Array, attributes: Mapping[str, Any]) -> Array:

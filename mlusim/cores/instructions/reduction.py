@@ -37,7 +37,7 @@ def total(values: Array) -> Any:
     """The sum: in float64 for float32, in float32 for 16-bit floats, rounded once; integers wrap."""
     if values.dtype.kind in "iu":
         return np.add.reduce(values, dtype=values.dtype)
-    wider = values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32)  # noqa: PLR2004
+    wider = values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32)
     with np.errstate(all="ignore"):
         return wider.sum().astype(values.dtype)
 

@@ -81,7 +81,7 @@ def _maskmove(choose: Callable[[Array, int], Array]) -> Callable[..., None]:
 
 
 def _mask_select(result: Array, mask: Array, a: Array, b: Array) -> None:
-    width = f"u{result.dtype.itemsize}" if result.dtype.itemsize <= 8 else f"V{result.dtype.itemsize}"  # noqa: PLR2004
+    width = f"u{result.dtype.itemsize}" if result.dtype.itemsize <= 8 else f"V{result.dtype.itemsize}"
     chosen = mask.reshape(-1) != 0
     np.copyto(result.reshape(-1).view(width), np.where(chosen, a.reshape(-1).view(width), b.reshape(-1).view(width)))
 

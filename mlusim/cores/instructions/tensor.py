@@ -149,7 +149,7 @@ def _conv_plus(result: Array, source: Array, weight: Array, addend: Array, **att
 def _matmul_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     result, source = operands[0].shape, operands[1].shape
-    if len(result) != 2 or len(source) != 2 or result[0] != source[0]:  # noqa: PLR2004
+    if len(result) != 2 or len(source) != 2 or result[0] != source[0]:
         return "dst is (m, n) and src (m, k)"
     if result[1] % LANES:
         return "n is a multiple of 64, the lanes of WRAM"
@@ -170,7 +170,7 @@ def _mlp_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str
 
 def _conv_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     result, source = operands[0].shape, operands[1].shape
-    if len(source) != 3 or len(result) != 3:  # noqa: PLR2004
+    if len(source) != 3 or len(result) != 3:
         return "dst is (height, width, channel_output) and src (height, width, channel_input)"
     if int(attributes["channel_input"]) != source[2]:
         return f"channel_input is src's last axis, {source[2]}"

@@ -95,7 +95,7 @@ def _without_loops(log: Log) -> str:
     return f"its tasks repeat no loop more than {WARM + MEASURED + LEFT} times"
 
 
-def check_steady(steady: bool, *, data: bool, check: bool = False) -> None:  # noqa: FBT001
+def check_steady(*, steady: bool, data: bool, check: bool = False) -> None:
     """Raise `InputError` where a run is to be timed by its steady state and cannot be."""
     if steady and data:
         raise InputError(
