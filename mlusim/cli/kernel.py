@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ from mlusim.cli.options import (
     output_options,
     report_option,
     save_run_option,
+    sensitivity_option,
     steady_option,
 )
 from mlusim.errors import InputError
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mlusim.explore.kernel_call import KernelCall
-    from mlusim.results.result import Result
+    from mlusim.ops.sensitivity import Sensitivity
 
 from mlusim.cli.kernel_arguments import call_of, is_kernel, kernel_command
 from mlusim.cli.kernel_completion import complete_reference
@@ -37,6 +39,15 @@ max_operations_option = click.option(
     help="Operations that one task may issue before it counts as endless. [default: 5000000]",
 )
 
+out_option = click.option(
+    "--out",
+    "--output",
+    "-o",
+    multiple=True,
+    metavar="[NAME=]FILE",
+    help="Write an output there, as .npy; by name where there are several.",
+)
+
 
 def make_run(kernel_name: str) -> click.Command:
     """`mlusim run FILE.py:KERNEL`."""
@@ -46,25 +57,19 @@ def make_run(kernel_name: str) -> click.Command:
         "A kernel of your own.",
         "mlusim run add.py:add --arg x=x.npy --arg y=y.npy --arg out=float32:1000000 --report report/",
         sections={
-            "What is done": ("check", "no_data", "steady", "dma", "max_operations"),
+            "What is done": ("check", "sensitivity", "no_data", "steady", "dma", "max_operations"),
             "Output": ("out", "report", "save_run", "operations", "as_json", "quiet"),
         },
     )
     for option in (
         device_option,
         click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what."),
+        sensitivity_option,
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
         steady_option,
         dma_option,
         max_operations_option,
-        click.option(
-            "--out",
-            "--output",
-            "-o",
-            multiple=True,
-            metavar="[NAME=]FILE",
-            help="Write an output there, as .npy; by name where there are several.",
-        ),
+        out_option,
         report_option,
         save_run_option,
         csv_option,
@@ -79,6 +84,7 @@ def _run(  # noqa: PLR0913 - the options of the command
     *,
     device: Any,
     check: bool,
+    sensitivity: bool,
     no_data: bool,
     steady: bool,
     dma: str,
@@ -97,6 +103,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         call,
         device,
         check=check,
+        sensitivity=sensitivity,
         no_data=no_data,
         steady=steady,
         dma=dma,
@@ -108,8 +115,13 @@ def _run(  # noqa: PLR0913 - the options of the command
         as_json=as_json,
         quiet=quiet,
         title=f"{call.kernel.name} of {kernel_name} on {device.name}\n",
-        inputs=[kernel_name, *(text.partition("=")[2] or text for text in own["arg"])],
+        inputs=inputs_of(kernel_name, own["arg"]),
     )
+
+
+def inputs_of(kernel_name: str, arguments: Sequence[str]) -> list[str]:
+    """The files that a kernel's command reads."""
+    return [kernel_name, *(text.partition("=")[2] or text for text in arguments)]
 
 
 def finish_kernel(  # noqa: PLR0913 - the options of the command
@@ -117,6 +129,7 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     device: Any,
     *,
     check: bool,
+    sensitivity: bool = False,
     no_data: bool,
     steady: bool = False,
     dma: str,
@@ -131,9 +144,8 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     operations: str | None = None,
 ) -> int:
     """Run a kernel with its arguments, write what is requested, print the summary; 1 where verification failed."""
-    from mlusim.cli.files import check_file, write_array
+    from mlusim.cli.files import check_file
     from mlusim.cli.run import finish
-    from mlusim.dtypes import dtype_name
 
     saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
     table = check_file("--csv", operations, inputs) if operations is not None else None
@@ -146,11 +158,7 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     if max_operations is not None:
         options["max_operations"] = max_operations
     result = call.run(device, data=not no_data, progress=not quiet, **options)
-    written = []
-    for name, path in targets.items():
-        array = _output(result, name)
-        write_array("--out", path, array)
-        written.append({"file": str(path), "dtype": dtype_name(array.dtype), "shape": list(array.shape)})
+    written = _write_outputs(targets, result.outputs)
     finish(
         result,
         target=None,
@@ -160,13 +168,38 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
         as_json=as_json,
         quiet=quiet,
         checked=check,
+        sensitivity=partial(_sensitivity, call, device, data=not no_data) if sensitivity else None,
         title=title,
         more={"outputs": written} if written else None,
     )
     if not (as_json or quiet):
-        for one in written:
-            show.print_text(f"wrote {one['file']}: {one['dtype']} {one['shape']}")
+        _print_outputs(written)
     return 0 if result.report is None or result.report.ok else 1
+
+
+def _sensitivity(call: KernelCall, device: Any, *, data: bool) -> list[Sensitivity]:
+    """How the time of a kernel moves with the uncertain parameters of the board."""
+    from mlusim.ops.sensitivity import sensitivity_of
+
+    return sensitivity_of(device, lambda board: call.run(board, data=data).time_ps)
+
+
+def _write_outputs(targets: Mapping[str, Path], outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Write the outputs of `--out`; what was written, for JSON."""
+    from mlusim.cli.files import write_array
+    from mlusim.dtypes import dtype_name
+
+    written = []
+    for name, path in targets.items():
+        array = _output(outputs, name)
+        write_array("--out", path, array)
+        written.append({"file": str(path), "dtype": dtype_name(array.dtype), "shape": list(array.shape)})
+    return written
+
+
+def _print_outputs(written: Sequence[Mapping[str, Any]]) -> None:
+    for one in written:
+        show.print_text(f"wrote {one['file']}: {one['dtype']} {one['shape']}")
 
 
 def _targets(out: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
@@ -185,15 +218,15 @@ def _targets(out: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def _output(result: Result, name: str) -> Any:
-    known = list(result.outputs)
+def _output(outputs: Mapping[str, Any], name: str) -> Any:
+    known = list(outputs)
     if not known:
         raise InputError("--out: the kernel has no output; give one as --arg out=float32:2,8,64")
     if not name and len(known) > 1:
         raise InputError(f"--out: the kernel has several outputs; name one, as in --out {known[0]}=FILE.npy")
     if name and name not in known:
         raise InputError(f"--out {name}: the kernel has no such output; it has {', '.join(known)}")
-    return result.outputs[name or known[0]]
+    return outputs[name or known[0]]
 
 
 def make_verify(kernel_name: str) -> click.Command:
@@ -205,7 +238,7 @@ def make_verify(kernel_name: str) -> click.Command:
         "mlusim verify add.py:add --shape 1000000 --reference add.py:expected",
         sections={
             "Verification": ("reference", "tolerance", "dma", "rewrites", "max_operations"),
-            "Output": ("as_json", "quiet"),
+            "Output": ("out", "report", "save_run", "operations", "as_json", "quiet"),
         },
     )
     for option in (
@@ -215,7 +248,8 @@ def make_verify(kernel_name: str) -> click.Command:
             type=FILE,
             shell_complete=complete_reference,
             metavar="FILE",
-            help="What the output should be: an .npy file, or FILE.py:FUNCTION, a function of the inputs.",
+            help="What the output should be: an .npy file (of several outputs an .npz file of their names), or "
+            "FILE.py:FUNCTION, a function of the inputs.",
         ),
         click.option(
             "--tolerance",
@@ -227,6 +261,10 @@ def make_verify(kernel_name: str) -> click.Command:
         click.option("--rewrites", multiple=True, metavar="NAME", help="An output that may be written more than once."),
         dma_option,
         max_operations_option,
+        out_option,
+        report_option,
+        save_run_option,
+        csv_option,
         output_options,
     ):
         option(command)
@@ -242,19 +280,37 @@ def _verify(  # noqa: PLR0913 - the options of the command
     rewrites: Sequence[str],
     dma: str,
     max_operations: int | None,
+    out: Sequence[str],
+    report: str | None,
+    save_run: str | None,
+    operations: str | None,
     as_json: bool,
     quiet: bool,
     **own: Any,
 ) -> int:
+    from mlusim.cli.files import check_file
+    from mlusim.cli.run import finish
+
+    check_directory("--report", report)
     call = call_of(kernel_name, **own)
+    inputs = inputs_of(kernel_name, own["arg"])
+    saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
+    table = check_file("--csv", operations, inputs) if operations is not None else None
+    targets = _targets(out, inputs)
     wanted = None if reference is None else _reference(reference)
     more = {} if max_operations is None else {"max_operations": max_operations}
-    report = call.verify(device, reference=wanted, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma, **more)
+    found = call.verify(device, reference=wanted, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma, **more)
+    written = [] if found.stopped else _write_outputs(targets, found.outputs)
+    if found.result is not None and (report or saved or table):
+        finish(found.result, target=None, report=report, saved=saved, operations=table, as_json=False, quiet=True)
     if as_json:
-        show.print_json(_without_folders(report.to_json()))
+        show.print_json(_without_folders(found.to_json()))
     elif not quiet:
-        show.print_text(report.text())
-    return 0 if report.ok else 1
+        show.print_text(found.text())
+        _print_outputs(written)
+        for name in filter(None, (save_run, operations, report)):
+            show.print_text(f"wrote {name}")
+    return 0 if found.ok else 1
 
 
 def _without_folders(value: Any) -> Any:
@@ -275,6 +331,6 @@ def _reference(text: str) -> Any:
         from mlusim.explore.sources import function_of
 
         return function_of(text)
-    from mlusim.cli.files import read_array
+    from mlusim.host.array_files import read_arrays
 
-    return read_array("--reference", text)
+    return read_arrays("--reference", text)

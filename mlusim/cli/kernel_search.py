@@ -93,13 +93,12 @@ def _calls(
     launches: dict[str, list[Any]] = {"dim": list(dim)} if dim else {}
     if kind:
         launches["kind"] = kind.upper().split(",")
+    lists = [*axes.items(), *launches.items()]  # a setting may be called dim or kind, too
     found = []
-    for values in product(*axes.values(), *launches.values()):
-        chosen = dict(zip((*axes, *launches), values, strict=True))
-        label = ", ".join(f"{name}={value}" for name, value in chosen.items() if len((axes | launches)[name]) > 1)
-        setting = {name: value for name, value in chosen.items() if name in axes}
-        launch = {name: value for name, value in chosen.items() if name in launches}
-        found.append((label, replace(base, settings=setting, launch=launch)))
+    for values in product(*(several for _, several in lists)):
+        pairs = [(name, value) for (name, _), value in zip(lists, values, strict=True)]
+        label = ", ".join(f"{name}={value}" for (name, value), (_, of) in zip(pairs, lists, strict=True) if len(of) > 1)
+        found.append((label, replace(base, settings=dict(pairs[: len(axes)]), launch=dict(pairs[len(axes) :]))))
     return found
 
 
@@ -151,7 +150,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
         from mlusim.cli.files import check_file
 
         check_file("--db", db)
-    options: dict[str, Any] = settings_of(kernel_of(kernel_name), settings)
+    options: dict[str, Any] = {}
     if dim:
         options["dim"] = list(dim)
     if kind:
@@ -169,6 +168,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
         db=db,
         workers=workers,
         progress=not (quiet or as_json),
+        settings=settings_of(kernel_of(kernel_name), settings),
         **options,
     )
     print_tuning(found, show_all=show_all, full=full, as_json=as_json, quiet=quiet)

@@ -337,6 +337,12 @@ def save_run_option(function: Function) -> Function:
     return click.option("--save-run", type=NEW_FILE, metavar="FILE", help=SAVE_RUN)(function)
 
 
+def sensitivity_option(function: Function) -> Function:
+    """--sensitivity."""
+    text = "Show how the time moves with each uncertain parameter, 20 % each way."
+    return click.option("--sensitivity", is_flag=True, help=text)(function)
+
+
 def csv_option(function: Function) -> Function:
     """--csv."""
     return click.option(

@@ -87,7 +87,9 @@ def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:
             raise InputError(f"{option} {text} is an input, and inputs are never overwritten: name another file")
     force = context is not None and context.meta.get(_FORCE, False)
     if option != "--db" and not force and path.is_file() and path.stat().st_size and not is_ours(path):
-        raise InputError(f"{option} {text} is there, and mlusim did not write it: name another file, or add --force")
+        # An .npy file does not say who wrote it.
+        state = "is there already" if path.suffix == ".npy" else "is there, and mlusim did not write it"
+        raise InputError(f"{option} {text} {state}: name another file, or add --force")
 
 
 def is_through(path: Path) -> bool:

@@ -27,6 +27,7 @@ from mlusim.cli.options import (
     output_options,
     report_option,
     save_run_option,
+    sensitivity_option,
     steady_option,
 )
 from mlusim.cli.provenance import made_by
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from mlusim.hardware import Board
     from mlusim.ops.commands import Command
-    from mlusim.ops.common import Call
     from mlusim.ops.sensitivity import Sensitivity
     from mlusim.results.result import Result
 
@@ -221,9 +221,7 @@ def make_operator(command: Command) -> click.Command:
         ),
         click.option("--dry-run", is_flag=True, help="Plan only: print the plan, and run nothing."),
         click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what."),
-        click.option(
-            "--sensitivity", is_flag=True, help="Show how the time moves with each uncertain parameter, 20 % each way."
-        ),
+        sensitivity_option,
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
         steady_option,
         click.option(
@@ -315,6 +313,7 @@ def _run(  # noqa: PLR0913 - the options of the command
             show.print_json({"operator": record.name, "board": device.name, "plan": call.plan.to_json()})
         return
     from mlusim.ops.common import run as run_call
+    from mlusim.ops.sensitivity import sensitivity as sensitivity_of
 
     result = run_call(call, data=not no_data, progress=not quiet, check=check or None, steady=steady)
     finish(
@@ -327,7 +326,7 @@ def _run(  # noqa: PLR0913 - the options of the command
         quiet=quiet,
         spaced=explain,
         checked=check,
-        call=call if sensitivity else None,
+        sensitivity=partial(sensitivity_of, call) if sensitivity else None,
         more={"plan": call.plan.to_json()} if explain else None,
     )
 
@@ -343,7 +342,7 @@ def finish(  # noqa: PLR0913 - most are keywords
     operations: Path | None = None,
     spaced: bool = False,
     checked: bool = False,
-    call: Call | None = None,
+    sensitivity: Callable[[], list[Sensitivity]] | None = None,
     title: str = "",
     more: Mapping[str, Any] | None = None,
 ) -> None:
@@ -377,10 +376,8 @@ def finish(  # noqa: PLR0913 - most are keywords
         written["verification"] = result.report.to_json()
         lines.append(f"\n{result.report.text()}")
     moved: list[Sensitivity] = []
-    if call is not None:
-        from mlusim.ops.sensitivity import sensitivity
-
-        moved = sensitivity(call)
+    if sensitivity is not None:
+        moved = sensitivity()
         written["sensitivity"] = [one._asdict() for one in moved]
     if as_json:
         show.print_json(to_json(result) | written)
@@ -390,7 +387,7 @@ def finish(  # noqa: PLR0913 - most are keywords
         if title:
             show.print_text(title)
         show.print_summary(result, rows(result))
-        if call is not None:
+        if sensitivity is not None:
             show.print_text("\nTime with one parameter 20 % smaller and larger:")
             show.print_columns(
                 ("parameter", "-20 %", "+20 %", "source"),

@@ -169,7 +169,6 @@ def _sweep_kernel(
 
     kernel = named(kernel, options)
     values: dict[str, Any] = {"dtype": _flat(element_type)} if element_type else {}
-    values |= settings_of(kernel_of(kernel), settings)
     if dim:
         values["dim"] = list(dim)
     if kind:
@@ -180,7 +179,8 @@ def _sweep_kernel(
     for name, text in _pairs("--vary", options["vary"]):
         if name in own:
             raise InputError(f"--vary {name}={text}: {name} is a parameter of the kernel; write --set {name}={text}")
-    _sweep(kernel, values, nram_limit=None, strategy=(), arguments=arg, **options)
+    chosen = settings_of(kernel_of(kernel), settings)
+    _sweep(kernel, values, settings=chosen, nram_limit=None, strategy=(), arguments=arg, **options)
 
 
 def _flat(value: Any) -> Any:
@@ -205,6 +205,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     own: dict[str, Any],
     *,
     arguments: Sequence[str] = (),
+    settings: dict[str, Any] | None = None,
     shape: Any,
     device: str,
     strategy: Sequence[str],
@@ -259,6 +260,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
         seed=seed,
         steady=steady,
         options=own,
+        settings=settings,
         kernel_version=kernel_version,
         arguments=arguments,
     )

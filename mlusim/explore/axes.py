@@ -36,12 +36,14 @@ def axes_of(  # noqa: PLR0913 - most are keywords
     seed: int,
     steady: bool = False,
     options: Mapping[str, Any],
+    settings: Mapping[str, Any] | None = None,
     kernel_version: str = "",
     arguments: Sequence[str] = (),
 ) -> Axes:
     """The axes of what `sweep` takes, checked. Raises `InputError` and `BoardError`."""
     own = {name: several(value) for name, value in options.items()}
-    empty = [name for name, values in own.items() if not values]
+    of_kernel = {name: several(value) for name, value in (settings or {}).items()}
+    empty = [name for name, values in (*own.items(), *of_kernel.items()) if not values]
     if empty:
         raise InputError(f"nothing to sweep: {' and '.join(empty)} has no values; give at least one")
     as_count("seed", seed, least=0)
@@ -52,11 +54,13 @@ def axes_of(  # noqa: PLR0913 - most are keywords
             raise InputError(
                 f"{operation} is an operator: arguments are for kernels of your own; give shape and options"
             )
+        if of_kernel:
+            raise InputError(f"{operation} is an operator: settings are for kernels of your own; give options by name")
         subject = _operator(operation, own, shape=shape, dtype=dtype, strategy=strategy)
     else:
         kernel = kernel_of(operation, kernel_version)
         _check_arguments(kernel, arguments, shape)
-        subject = _own_kernel(kernel, own, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
+        subject = _own_kernel(kernel, own, of_kernel, dtype=dtype, strategy=strategy, nram_limit_bytes=nram_limit_bytes)
     return Axes(
         operator=subject.name,
         kernel=subject.kernel,
@@ -119,15 +123,23 @@ def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtyp
 
 
 def _own_kernel(
-    kernel: UserKernel, settings: dict[str, list[Any]], *, dtype: Any, strategy: Any, nram_limit_bytes: Any
+    kernel: UserKernel,
+    options: dict[str, list[Any]],
+    named: dict[str, list[Any]],
+    *,
+    dtype: Any,
+    strategy: Any,
+    nram_limit_bytes: Any,
 ) -> _Subject:
+    """What runs a kernel: `options` are its launch and its settings; `named` are settings, whatever they are called."""
     name = kernel.name
     if "strategy" in kernel.settings and strategy is not None:
-        settings["strategy"], strategy = several(strategy), None
+        named = {"strategy": several(strategy), **named}
+        strategy = None
     if strategy is not None or nram_limit_bytes is not None:
         which = "strategy" if strategy is not None else "nram_limit_bytes"
         raise InputError(f"{which}: {name} is a function of your own, which no planner splits: leave it off")
-    launch = {key: settings.pop(key) for key in _LAUNCH if key in settings}
+    launch = {key: options.pop(key) for key in _LAUNCH if key in options}
     if "dim" in launch:
         launch["dim"] = [_grid(dim) for dim in launch["dim"]]
     for operations in launch.get("theory_ops", ()):
@@ -136,6 +148,7 @@ def _own_kernel(
     if of_the_launch and kernel.launches:
         which = " and ".join(of_the_launch)
         raise InputError(f"{which}: {name} launches its kernels itself: make it a setting of {name}")
+    settings = {**options, **named}
     unknown = [key for key in settings if key not in kernel.settings]
     if unknown:
         has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"

@@ -16,7 +16,7 @@ import numpy as np
 
 from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError, nearest
-from mlusim.explore.point import Point, plain
+from mlusim.explore.point import FIGURES, PLAN_FIGURES, Point, plain
 from mlusim.explore.sources import UserKernel
 from mlusim.explore.store import IMPOSSIBLE, Outcome
 from mlusim.hardware import Board, board
@@ -25,6 +25,12 @@ from mlusim.hardware import Board, board
 MAX_POINTS = 1_000_000
 
 _COLUMN_OF_NRAM = "nram_usable_bytes"
+# Columns of every table, but that of a strategy, which only operators have.
+_COLUMNS = frozenset(
+    {*FIGURES, *PLAN_FIGURES, "operator", "device", "arguments", "shape", "elements", "dtype", "nram_limit_bytes"}
+    | {"cores", "clusters", "dram_bandwidth_bytes_per_s", "dim", "kind", "theory_ops", "status", "message"}
+    | {_COLUMN_OF_NRAM, "extrapolated_us", "bound_us"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +78,14 @@ class Axes:
             **self.vary,
             "strategy": self.strategies,
             "nram_limit_bytes": self.nram_limits,
-            **self.options,
+            **{self.column(name): values for name, values in self.options.items()},
             **self.launch,
         }
+
+    def column(self, option: str) -> str:
+        """The column of an option: its name; of a kernel's setting that is called as another column, `set_NAME`."""
+        taken = self.kernel is not None and (option in _COLUMNS or option in self.vary or option.startswith("shape_"))
+        return f"set_{option}" if taken else option
 
     def columns(self) -> list[str]:
         """The axes that have several values, as columns of the table."""
@@ -131,7 +142,8 @@ class Axes:
         for strategy, limit, options, launch in product(self.strategies, self.nram_limits, option_sets, launches):
             more = {"strategy": strategy} if strategy is not None else {}
             more |= {"nram_limit_bytes": limit} if limit is not None else {}
-            shown = {name: _cell(value) for name, value in {**options, **launch}.items() if value is not None}
+            own = {self.column(name): value for name, value in options.items()}
+            shown = {name: _cell(value) for name, value in {**own, **launch}.items() if value is not None}
             yield Point(
                 operator=self.operator,
                 kernel=self.kernel,

@@ -25,6 +25,14 @@ from mlusim.verifier.report import Report
 
 Array = np.ndarray[Any, Any]
 
+# Parameters of `run`, `verify` and `Device.launch`: a kernel's own of such a name are given in the kernel.
+OF_A_RUN = frozenset(
+    name
+    for function in (run_kernel, verify, Device.launch)
+    for name, one in inspect.signature(function).parameters.items()
+    if one.kind is one.KEYWORD_ONLY
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class KernelCall:
@@ -66,16 +74,18 @@ class KernelCall:
         chosen = {**self.settings, **read}
         return {one.name: chosen.get(one.name, one.default) for one in parameters if one.kind not in VARIABLE}
 
-    def _call(self, board: Board, *, data: bool = True) -> tuple[Any, list[Any]]:
-        """The kernel and its arguments in order; what is keyword-only is in the kernel already."""
+    def _call(self, board: Board, *, data: bool = True) -> tuple[Any, list[Any], dict[str, Any]]:
+        """The kernel, its arguments in order, and those that are keyword-only."""
         function = self.kernel.function
         values = self.values(board, data=data)
         parameters = inspect.signature(function).parameters
         only = {name: values.pop(name) for name in [*values] if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY}
-        if only:
-            function = partial(function, **only)
+        # What a run itself calls so cannot go by name.
+        taken = {name: only.pop(name) for name in [*only] if name in OF_A_RUN}
+        if taken:
+            function = partial(function, **taken)
             function.__name__ = self.kernel.name  # type: ignore[attr-defined]
-        return function, list(values.values())
+        return function, list(values.values()), only
 
     def run(self, board: Board, *, data: bool = True, progress: bool = False, **options: Any) -> Result:
         """Run it on a device of its own. Raises `InputError`, and what the run raises.
@@ -95,19 +105,20 @@ class KernelCall:
                     )
                 limits = {name: value for name, value in options.items() if name == "max_operations"}
                 return self._launched(Device(board, data=data, progress=progress, **limits))
-            function, values = self._call(board, data=data)
+            function, values, only = self._call(board, data=data)
             launch = {**self.launch, "theory_ops": self.theory_ops}
-            return run_kernel(function, *values, device=board, data=data, progress=progress, **launch, **options)
+            more = {**launch, **options, **only}
+            return run_kernel(function, *values, device=board, data=data, progress=progress, **more)
 
     def verify(self, board: Board, *, reference: Reference = None, tolerance: float = 0.0, **options: Any) -> Report:
         """Verify it on a device of its own; see `mlusim.verify`. Raises `InputError`."""
         if self.kernel.launches:
             raise InputError(f"{self.kernel.name} is a plain function that launches kernels: verify runs one kernel")
         with beside(self.kernel.file if self.kernel.text else ""):
-            function, values = self._call(board)
+            function, values, only = self._call(board)
             launch = {**self.launch, "theory_ops": self.theory_ops}
             return verify(
-                function, *values, device=board, reference=reference, tolerance=tolerance, **launch, **options
+                function, *values, device=board, reference=reference, tolerance=tolerance, **launch, **options, **only
             )
 
     def _launched(self, device: Device) -> Result:

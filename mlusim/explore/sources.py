@@ -27,7 +27,7 @@ from mlusim.bangc.kernel_files import SUFFIX, description, digest, is_kernel_fil
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.fingerprint import fingerprint, installed
 from mlusim.files import read_text
-from mlusim.host.arguments import ParameterType
+from mlusim.host.arguments import ParameterType, Role
 from mlusim.inputs import as_path
 
 Function = Callable[..., Any]
@@ -41,6 +41,7 @@ MODEL = (
     *("explore/grid.py", "explore/kernel_call.py", "explore/point.py"),
 )
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_NUMBERS = (int, float, "int", "float")  # text, where the file postpones annotations
 _LOADED: dict[str, Function] = {}
 _LOADING: list[str] = []
 
@@ -87,9 +88,14 @@ class UserKernel:
 
     @property
     def types(self) -> dict[str, ParameterType]:
-        """Declared types of its parameters, by name; a Python kernel has none."""
-        parameters = inspect.signature(self.function).parameters
-        return {name: one.annotation for name, one in parameters.items() if isinstance(one.annotation, ParameterType)}
+        """Declared types of its parameters, by name; of a Python kernel those that it annotates as numbers."""
+        found = {}
+        for name, one in inspect.signature(self.function).parameters.items():
+            if isinstance(one.annotation, ParameterType):
+                found[name] = one.annotation
+            elif isinstance(one.annotation, type | str) and one.annotation in _NUMBERS and one.default is one.empty:
+                found[name] = ParameterType(Role.NUMBER, None)
+        return found
 
     def payload(self) -> dict[str, Any]:
         """As plain values, without what another process needs."""
@@ -225,8 +231,8 @@ def _from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
         what = "is not UTF-8 text, so it is no Python file" if isinstance(error, UnicodeDecodeError) else "is no path"
         raise InputError(f"{path} {what}") from None
     name = name or _only_kernel(path, text)
-    path = path.resolve()
-    return _execute(path, text, name), name, {"file": str(path), "text": text}
+    whole = path.resolve()
+    return _execute(whole, text, name, file), name, {"file": str(whole), "text": text}
 
 
 def _only_kernel(path: Path, text: str) -> str:
@@ -242,10 +248,12 @@ def _only_kernel(path: Path, text: str) -> str:
     return names[0]
 
 
-def _execute(path: Path, text: str, name: str) -> Function:
-    """The function of that name in a module made of the text."""
+def _execute(path: Path, text: str, name: str, shown: str = "") -> Function:
+    """The function of that name in a module made of the text; `shown` is what messages call the file."""
+    shown = shown or str(path)
     module = types.ModuleType(f"mlusim_kernel_{path.stem}")
     module.__file__ = str(path)
+    module.__package__, _ = _package(path)
     # Messages and reports show the lines that run, also where the file is not on this machine.
     linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
     sys.modules[module.__name__] = module
@@ -258,14 +266,16 @@ def _execute(path: Path, text: str, name: str) -> Function:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise InputError(f"{path}: cannot be loaded: {where_in(error, path)}{type(error).__name__}: {error}") from error
+        raise InputError(
+            f"{shown}: cannot be loaded: {where_in(error, path)}{type(error).__name__}: {error}"
+        ) from error
     finally:
         _LOADING.pop()
     function = module.__dict__.get(name)
     if not callable(function):
         own = [key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")]
         has = f"it has {', '.join(own)}" if own else "it has no functions"
-        raise InputError(f"{path} has no function {name!r}: {has}")
+        raise InputError(f"{shown} has no function {name!r}: {has}")
     return function  # type: ignore[no-any-return]
 
 
@@ -275,23 +285,39 @@ def beside(path: Path | str) -> Iterator[None]:
 
     Other kernel files may have neighbours of the same names, so none stays among the loaded modules.
     """
-    folder = Path(path).parent
-    if not (path and folder.is_dir()):
+    if not (path and Path(path).parent.is_dir()):
         yield
         return
-    names = {one.stem for one in folder.glob("*.py")} | {one.parent.name for one in folder.glob("*/__init__.py")}
+    # The file's own, and that of the package which it is in: its relative imports start there.
+    folders = [*{Path(path).parent: None, _package(Path(path))[1]: None}]
+    names: set[str] = set()
+    for folder in folders:
+        names |= {one.stem for one in folder.glob("*.py")} | {one.parent.name for one in folder.glob("*/__init__.py")}
     names -= {name for name in names if installed(name)} | {"__main__"}
     hidden = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] in names}
-    sys.path.append(str(folder))
+    sys.path.extend(map(str, folders))
     invalidate_caches()
     try:
         yield
     finally:
-        sys.path.remove(str(folder))
+        for folder in folders:
+            sys.path.remove(str(folder))
         for name in [*sys.modules]:
             if name.partition(".")[0] in names:
                 del sys.modules[name]
         sys.modules.update(hidden)
+
+
+def _package(path: Path) -> tuple[str, Path]:
+    """The package that a file is in, such as `kernels.shift`, empty for none; and the folder that it is imported from.
+
+    A folder with an `__init__.py` is a package.
+    """
+    folder, parts = path.parent, list[str]()
+    while folder.name.isidentifier() and (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts), folder
 
 
 def where_in(error: BaseException, path: Path | str) -> str:
@@ -315,9 +341,6 @@ def _described(function: Function, name: str, version: str, **source: str) -> Us
         parameters = []
     required = tuple(one.name for one in parameters if one.default is one.empty and one.kind not in VARIABLE)
     settings = {one.name: one.default for one in parameters if one.default is not one.empty}
-    alone = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.default is one.empty]
-    if alone:
-        raise InputError(f"{name}: {alone[0]} is a setting, because it is keyword-only: give it a default")
     if not launches and all(one.kind in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in parameters):
         raise InputError(f"{name} takes no core, the first parameter of a kernel: write async def {name}(core, ...)")
     if launches and len(required) != 3:

@@ -135,6 +135,7 @@ def sweep(  # noqa: PLR0913 - what can be swept
     kernel_version: str = "",
     shard: tuple[int, int] | None = None,
     merge: Iterable[str | Path] = (),
+    settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Sweep:
     """Simulate every combination of the values given: a list is an axis, a tuple or anything else one value.
@@ -174,6 +175,7 @@ def sweep(  # noqa: PLR0913 - what can be swept
         options: attributes of the operator and of its random inputs, as `mlusim run NAME --help` has them
             (`axis=[0, 1]`, `groups=4`, `index_shape=(64, 64)`); settings of a kernel or function; `dim` and `kind`
             of a kernel's launch, and `theory_ops`, the operations that its purpose needs, for compute_efficiency.
+        settings: settings of a kernel, also those called as a parameter of `sweep`; such a column is `set_NAME`.
 
     Returns one row for each combination. Points that a board or a rule refuses are rows too, `impossible`, with the
     reason, and so are `failed` ones, where the kernel ran into an error, and `died`, where their process did.
@@ -196,6 +198,7 @@ def sweep(  # noqa: PLR0913 - what can be swept
         seed=seed,
         steady=steady,
         options=options,
+        settings=settings,
         kernel_version=kernel_version,
         arguments=arguments,
     )

@@ -13,6 +13,7 @@ from mlusim.dtypes import dtype_name
 from mlusim.errors import InputError, MlusimError
 from mlusim.explore.axes import axes_of, by_name, is_kernel
 from mlusim.explore.grid import Axes
+from mlusim.explore.kernel_call import OF_A_RUN
 from mlusim.explore.point import Point, kernel_call, plain, prepare_point
 from mlusim.explore.runner import Runner
 from mlusim.explore.search import Search
@@ -116,6 +117,7 @@ def tune(  # noqa: PLR0913 - most are keywords
     workers: int | None = None,
     client: Any = None,
     progress: bool = False,
+    settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Tuning:
     """Find the fastest strategy and tiles for one shape on one board, timing only; of a kernel, the fastest settings.
@@ -133,6 +135,7 @@ def tune(  # noqa: PLR0913 - most are keywords
         db, workers, client, progress: as in `sweep`; a sweep's file may be used.
         options: attributes of the operator and of its random inputs, one value each. Of a kernel: its settings, and
             `dim` and `kind` of its launch, a list for each of those to try; every combination runs.
+        settings: settings of a kernel, also those called as a parameter of `tune`.
 
     Raises `InputError` for several values where one is meant, and where no plan fits; else as `sweep`.
     """
@@ -154,6 +157,7 @@ def tune(  # noqa: PLR0913 - most are keywords
         seed=seed,
         steady=steady,
         options=options,
+        settings=settings,
         arguments=arguments,
     )
     if own:
@@ -171,7 +175,7 @@ def tune(  # noqa: PLR0913 - most are keywords
 
 def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Runner, *, progress: bool) -> Tuning:
     """Every combination of a kernel's settings and launches, the fastest first."""
-    _check_single(axes, allowed=(*axes.options, *axes.launch))
+    _check_single(axes, allowed=(*map(axes.column, axes.options), *axes.launch))
     with runner as running, store as opened:
         found = run_axes(axes, opened, running, progress=progress)
     tried = [
@@ -230,12 +234,15 @@ def _kernel_command(point: Point, kernel: list[str], device: str) -> str:
 
 def _kernel_call(point: Point, axes: Axes, device: Any) -> str:
     tensors = axes.kernel.tensors if axes.kernel else ()
+    # A setting called as a parameter of `run` is bound before.
+    taken = [f"{name}={value!r}" for name, value in point.options.items() if name in OF_A_RUN]
     words = [
-        axes.operator,
+        f"functools.partial({', '.join([axes.operator, *taken])})" if taken else axes.operator,
         *tensors,
         f"device={(str(device) if isinstance(device, str | Path) else point.board.name)!r}",
     ]
-    words += [f"{name}={value!r}" for name, value in {**point.options, **point.launch}.items()]
+    words += [f"{name}={value!r}" for name, value in point.options.items() if name not in OF_A_RUN]
+    words += [f"{name}={value!r}" for name, value in point.launch.items()]
     return f"mlusim.run({', '.join(words)})"
 
 

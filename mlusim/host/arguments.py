@@ -231,12 +231,13 @@ def assign(
             "random inputs and one output, the last; of BANG C, inputs are the pointers to const"
         )
     types = types or {}
+    tensors = [name for name in parameters if not isinstance(named.get(name), int | float)]
     for name in missing:
         declared = types.get(name)
         if declared is not None and declared.role is Role.NUMBER:
             of_type = f" ({declared.dtype.name})" if declared.dtype is not None else ""
             raise InputError(f"{kernel}: {name} is a number{of_type}: give --arg {name}=NUMBER")
-        output = name == parameters[-1] if declared is None else declared.role is Role.OUTPUT
+        output = name == tensors[-1] if declared is None else declared.role is Role.OUTPUT
         element = dtype if declared is None or declared.dtype is None else declared.dtype
         named[name] = (Output if output else RandomInput)(shape or (), dtype_of(element))
     for name, declared in types.items():

@@ -43,6 +43,21 @@ def read_array(option: str, text: str) -> Array:
         raise InputError(f"{where}: cannot be read: {error.strerror or error}") from None
 
 
+def read_arrays(option: str, text: str) -> Array | dict[str, Array]:
+    """As `read_array`; every array by name of an `x.npz` that holds several."""
+    path, key = split_key(text)
+    if key or path.suffix.lower() != ".npz":
+        return read_array(option, text)
+    try:
+        with open_input(path) as stream, np.load(stream) as archive:
+            names = list(archive.files)
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, reading it says so
+        return read_array(option, text)
+    return (
+        {name: read_array(option, f"{text}:{name}") for name in names} if len(names) > 1 else read_array(option, text)
+    )
+
+
 def split_key(text: str) -> tuple[Path, str]:
     """The file of `x.npy` or `x.npz:key`, and the key; empty where there is none."""
     path, colon, key = text.rpartition(":")

@@ -68,26 +68,20 @@ def run(  # noqa: PLR0913 - most are keywords
             the result's `steady` says what was done. The kernel runs twice where it does not repeat.
         theory_ops: operations that the kernel's purpose needs, for compute_efficiency; 0 where it only moves data;
             None: unknown.
-        settings: parameters of the kernel that have a default.
+        settings: parameters of the kernel by name, arrays and outputs too.
 
     Returns the result: `outputs` by name, `output` where there is one. Raises what `Device.synchronize` raises, and
     with `check` `VerificationError`.
     """
     check_operations(theory_ops)
     check_steady(steady=steady, data=data, check=check)
-    names = parameter_names(kernel, len(arguments))
+    placed, named = by_name(kernel, arguments, settings)
 
     def launched(*, dry: bool) -> tuple[Device, Uploaded]:
         on = Device(
             device, data=data, dma=dma, max_operations=max_operations, stall_s=stall_s, progress=progress, dry=dry
         )
-        uploaded = upload(on, names, arguments)
-        if settings:
-            _check_settings(kernel, names, settings)
-            bound = inspect.signature(kernel).bind_partial(None, *uploaded.arguments, **settings)
-            bound.apply_defaults()
-            uploaded = uploaded._replace(arguments=list(bound.args[1:]))
-        on.launch(kernel, *uploaded.arguments, dim=grid_of(dim), kind=kind)
+        uploaded = launch(on, kernel, placed, named, dim=dim, kind=kind)
         if check:
             on.watch_host_data()
         on.synchronize()
@@ -113,6 +107,41 @@ def run(  # noqa: PLR0913 - most are keywords
         result.report = on.verify(name=result.operator).check()
     on.close()
     return result
+
+
+def by_name(
+    kernel: Kernel, arguments: Sequence[Any], settings: Mapping[str, Any], of: Kernel = run
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of a call by parameter: those in their places, and those that go by name.
+
+    `of` is the function that was called, for the message of a setting that there is not, which is a `TypeError`.
+    """
+    names = parameter_names(kernel, len(arguments))
+    if not settings:
+        return dict(zip(names, arguments, strict=True)), {}
+    _check_settings(kernel, names, settings, of)
+    bound = inspect.signature(kernel).bind_partial(None, *arguments, **settings)
+    bound.apply_defaults()
+    placed = bound.args[1:]
+    named = {name: value for name, value in bound.kwargs.items() if name in settings}
+    return dict(zip(parameter_names(kernel, len(placed)), placed, strict=True)), named
+
+
+def launch(
+    device: Device,
+    kernel: Kernel,
+    placed: Mapping[str, Any],
+    named: Mapping[str, Any],
+    *,
+    dim: tuple[int, ...] | int | None,
+    kind: str,
+) -> Uploaded:
+    """Put the arguments of `by_name` on a device and launch the kernel with them."""
+    uploaded = upload(device, [*placed, *named], [*placed.values(), *named.values()])
+    values = uploaded.arguments
+    more = dict(zip(named, values[len(placed) :], strict=True))
+    device.launch(kernel, *values[: len(placed)], dim=grid_of(dim), kind=kind, **more)
+    return uploaded
 
 
 def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Uploaded:
@@ -144,7 +173,7 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
     return found
 
 
-def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any]) -> None:
+def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any], of: Kernel) -> None:
     """Raise `TypeError`, as Python does for its own functions, where a kernel has no such parameter."""
     parameters = [*inspect.signature(kernel).parameters.values()][1:]
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
@@ -155,10 +184,12 @@ def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str,
         if setting in names:
             raise TypeError(f"{name}: {setting} is given twice, in its place among the arguments and by name")
         if setting not in known:
-            own = [one for one, what in inspect.signature(run).parameters.items() if what.kind is what.KEYWORD_ONLY]
+            own = [one for one, what in inspect.signature(of).parameters.items() if what.kind is what.KEYWORD_ONLY]
             has = f"{name} has {', '.join(known)}" if known else f"{name} has no parameter left"
             near = nearest(setting, [*known, *own])
-            raise TypeError(f"{name} has no parameter {setting!r}: {near}{has}; mlusim.run has {', '.join(own)}")
+            raise TypeError(
+                f"{name} has no parameter {setting!r}: {near}{has}; mlusim.{of.__name__} has {', '.join(own)}"
+            )
 
 
 def tensor_facts(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -14,8 +14,7 @@ import numpy as np
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError
 from mlusim.hardware import Board, board
 from mlusim.host.device import DEFAULT_MAX_OPERATIONS, Device
-from mlusim.host.host_data import parameter_names
-from mlusim.host.run import Uploaded, grid_of, upload
+from mlusim.host.run import Uploaded, by_name, launch
 from mlusim.inputs import as_array, check_operations
 from mlusim.log import Log
 from mlusim.memory.view import View
@@ -28,7 +27,7 @@ from mlusim.verifier.report import Report
 
 Array = np.ndarray[Any, Any]
 Kernel = Callable[..., Any]
-Reference = Array | Callable[..., Any] | Mapping[str, Array] | None
+Reference = Array | Callable[..., Any] | tuple[Array, ...] | Mapping[str, Array] | None
 
 
 def verify(  # noqa: PLR0913 - most are keywords
@@ -47,6 +46,7 @@ def verify(  # noqa: PLR0913 - most are keywords
     stall_s: float = 20.0,
     data: bool = True,
     theory_ops: int | None = None,
+    **settings: Any,
 ) -> Report:
     """Run a kernel and report races, unwritten and rewritten bytes, hangs and the rest of what can be wrong.
 
@@ -57,8 +57,8 @@ def verify(  # noqa: PLR0913 - most are keywords
             report are the kernel's own.
         device: a preset's name, a TOML file, or a board.
         dim, kind: the launch, as `Device.launch`; by default those of the plan, or one task for every core.
-        reference: what the outputs should be: an array (of one output), a mapping by name, or a function of the input
-            arrays that gives either.
+        reference: what the outputs should be: an array (of one output), a tuple of arrays in the order of the outputs,
+            a mapping by name, or a function of the input arrays that gives one of these.
         tolerance: largest difference from the reference, relative to it; 0 compares bits but for NaN.
         plan: the split that the kernel should follow. It is proved first, and the run compared with it.
         planned: which output the plan splits, by name, where more than one has the plan's shape.
@@ -67,21 +67,21 @@ def verify(  # noqa: PLR0913 - most are keywords
         max_operations, stall_s: limits on a task that does not end, as `Device`.
         data: False for a timing-only run, which has no values to compare.
         theory_ops: operations that the kernel's purpose needs, for the compute efficiency of `report.result`.
+        settings: parameters of the kernel by name, as `mlusim.run` takes them.
 
     Returns the report: its `result` has the time and all figures of the run; `report.check()` raises
     `VerificationError` where it has errors. An error of the run itself (an access outside a view, a hang, an endless
     loop) is a finding too, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched.
     """
     check_operations(theory_ops)
+    placed, named = by_name(kernel, arguments, settings, verify)
     _check_options(plan, planned, rewrites, tolerance)
     if plan is not None and dim is None:
         dim, kind = plan.dim, plan.kind
 
     def start() -> tuple[Device, Uploaded]:
         started = Device(board(device), data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
-        uploaded = upload(started, parameter_names(kernel, len(arguments)), arguments)
-        started.launch(kernel, *uploaded.arguments, dim=grid_of(dim), kind=kind)
-        return started, uploaded
+        return started, launch(started, kernel, placed, named, dim=dim, kind=kind)
 
     def again(time_ps: int) -> Mapping[int, Array]:
         # Each time on a fresh device.
@@ -165,11 +165,16 @@ def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> 
             wanted = reference(*inputs)
         except Exception as error:  # noqa: BLE001 - whatever a function of the user raises
             raise InputError(_of_reference(reference, error)) from None
+    if isinstance(wanted, tuple) and len(outputs) > 1:
+        if len(wanted) != len(outputs):
+            raise InputError(f"a reference of {len(wanted)} arrays for {len(outputs)} outputs: {', '.join(outputs)}")
+        wanted = dict(zip(outputs, wanted, strict=True))
     if not isinstance(wanted, Mapping):
         wanted = as_array("the reference", wanted)
         if len(outputs) != 1:
             raise InputError(
-                f"a reference of one array for {len(outputs)} outputs: give a mapping by name, {sorted(outputs)}"
+                f"a reference of one array for {len(outputs)} outputs: give a tuple of arrays, {', '.join(outputs)}, "
+                "or a mapping by name; on the command line an .npz file of these names, or a function that returns one"
             )
         wanted = {outputs[0]: wanted}
     unknown = sorted(set(wanted) - set(outputs))

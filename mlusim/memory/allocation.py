@@ -286,7 +286,8 @@ def check_usable(allocation: Allocation, *, write: bool) -> None:
         )
     if write and allocation.read_only:
         raise AccessError(
-            f"{allocation.name} is an input and inputs are never written; write to an output or a buffer of your own"
+            f"{allocation.name} is an input and inputs are never written; write to an output (on the command line "
+            f"--arg {allocation.name}=DTYPE:SHAPE) or a buffer of your own"
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from mlusim.errors import BoardError
@@ -39,11 +41,15 @@ def sensitivity(call: Call, *, part: float = 0.2) -> list[Sensitivity]:
     Those that change nothing are left out; the others come by how much they do. The plan stays as it is. A value that
     would break a rule of the board (efficiencies keep their order, and none is above 1) moves as far as it may.
     """
-    board = call.plan.board
-    time_ps = _time_ps(call, board)
+    return sensitivity_of(call.plan.board, partial(_time_ps, call), part=part)
+
+
+def sensitivity_of(board: Board, time_ps_on: Callable[[Board], int], *, part: float = 0.2) -> list[Sensitivity]:
+    """The same of anything that takes a time on a board, in ps: `time_ps_on`."""
+    time_ps = time_ps_on(board)
     found = []
     for field in movable(board):
-        changes = [_time_ps(call, moved(board, field, 1 + sign * part)) / time_ps - 1 for sign in (-1, 1)]
+        changes = [time_ps_on(moved(board, field, 1 + sign * part)) / time_ps - 1 for sign in (-1, 1)]
         if any(changes):
             found.append(Sensitivity(field, board.sources[field], *changes))
     return sorted(found, key=lambda one: -one.swing)

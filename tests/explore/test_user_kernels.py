@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import mlusim
 from mlusim.errors import InputError
+from mlusim.explore.sources import kernel_of
 
 
 def kernel_of_a_notebook(**values):
@@ -111,10 +113,50 @@ def test_settings_that_are_keyword_only():
         assert found.rows[0]["time_ps"] < found.rows[1]["time_ps"]
 
     async def needs(core, x, out, *, turns):
-        core.scalar(turns)
+        for _ in range(turns):
+            core.scalar(1000)
+            await core.sync()
 
-    with pytest.raises(InputError, match=r"^needs: turns is a setting, because it is keyword-only: give it a default$"):
-        mlusim.sweep(needs, shape=4, workers=0)
+    for turns in (1, 4):
+        (row,) = mlusim.sweep(needs, shape=4, arguments=[f"turns={turns}"], workers=0).rows
+        assert row["time_ps"] == found.rows[turns > 1]["time_ps"]
+
+
+async def crowded(core, x, out, device="a", kind=1, *, shape=2, time_us=3, dim=4, turns=1):
+    core.scalar(len(device) * kind * shape * time_us * dim * turns)
+
+
+def test_settings_called_as_what_a_sweep_has_itself():
+    settings = {"device": ["a", "bb"], "kind": [1, 2], "shape": [1, 2], "time_us": [1, 2], "dim": 1}
+    found = mlusim.sweep(crowded, shape=4, settings=settings, workers=0)
+    assert found.axes == ["set_device", "set_kind", "set_shape", "set_time_us"]
+    assert {row["device"] for row in found.rows} == {"mlu370-x4"}
+    assert len({row["time_ps"] for row in found.rows}) == 5  # products of four factors that are 1 or 2
+    best = mlusim.tune(crowded, shape=4, settings=settings | {"dim": [7, 1]}, workers=0)
+    assert "functools.partial(crowded, device='a', kind=1, dim=1)" in best.call
+    x = np.zeros(4, np.float32)
+    space = {"mlusim": mlusim, "functools": functools, "crowded": crowded, "x": x, "out": mlusim.Output.like(x)}
+    assert eval(best.call, space).time_ps == best.best["time_ps"]  # noqa: S307 - the call that people paste
+    with pytest.raises(InputError, match=r"^cast is an operator: settings are for kernels of your own"):
+        mlusim.sweep("cast", shape=4, dtype="int8", settings=settings)
+
+
+def test_a_kernel_in_a_package_imports_its_neighbours(tmp_path):
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").touch()
+    (inner.parent / "sizes.py").write_text("TURNS = 3\n")
+    text = (
+        "from ..sizes import TURNS\nasync def kernel(core, x, out, n: int, turns=TURNS):\n    core.scalar(turns * n)\n"
+    )
+    (inner / "own.py").write_text(text)
+    name = f"{inner / 'own.py'}:kernel"
+    assert kernel_of(name).settings == {"turns": 3}
+    found = mlusim.sweep(name, shape=4, arguments=["n=100"], turns=[1, 3], workers=0)
+    assert found.rows[0]["time_ps"] < found.rows[1]["time_ps"]
+    with pytest.raises(InputError, match=r"^kernel: n is a number: give --arg n=NUMBER$"):
+        mlusim.sweep(name, shape=4, workers=0)
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,21 @@ def test_run_gives_outputs_and_settings():
     assert result.operator == "scaled"
 
 
+async def named(core, x, *, factor, out, tile=8):
+    await scaled(core, x, out, factor * tile)
+
+
+def test_keyword_only_parameters_reach_the_kernel():
+    x = np.arange(8, dtype=np.float32)
+    for more, wanted in (({}, 16 * x), ({"tile": 1}, 2 * x)):
+        given = {"factor": 2.0, "out": mlusim.Output.like(x), **more}
+        assert np.array_equal(mlusim.run(named, x, **given).output, wanted)
+        assert mlusim.verify(named, x, reference=wanted, **given).ok
+        assert np.array_equal(mlusim.run(named, x=x, **given).outputs["out"], wanted)
+    with pytest.raises(TypeError, match=r"^named has no parameter 'tiel': did you mean tile\? .*; mlusim.verify has"):
+        mlusim.verify(named, x, tiel=3)
+
+
 def test_run_without_data_has_the_same_time_and_no_output():
     x = np.arange(8, dtype=np.float32)
     timed = mlusim.run(scaled, x, mlusim.Output.like(x), data=False)
@@ -122,6 +137,13 @@ def test_run_takes_no_views_of_another_device():
     view = device.alloc(4, "float32")
     with pytest.raises(InputError, match=r"^x is <view .*the kernel gets a device of its own"):
         mlusim.run(scaled, view, view)
+
+
+def test_the_last_tensor_of_a_shape_is_the_output():
+    given = assign("add", ["x", "out", "n"], [parse_argument("n=8")], shape=(4,))
+    assert isinstance(given["out"], mlusim.Output)
+    given = assign("add", ["x", "out", "y"], [parse_argument("out=float32:4")], shape=(4,))
+    assert isinstance(given["y"], mlusim.Output)
 
 
 def test_a_parameter_named_as_a_keyword_has_an_underscore():

@@ -57,7 +57,8 @@ def test_a_reference_is_an_array_a_function_or_a_mapping(reference):
 def test_references_of_two_outputs():
     outputs = (Output.like(X), Output.like(X))
     assert verify(both, X, *outputs, reference={"up": X * 2, "down": X / 2}, **ONE).ok
-    with pytest.raises(InputError, match=r"^a reference of one array for 2 outputs: give a mapping by name"):
+    assert verify(both, X, *outputs, reference=lambda x: (x * 2, x / 2), **ONE).ok
+    with pytest.raises(InputError, match=r"^a reference of one array for 2 outputs: give a tuple of arrays"):
         verify(both, X, *outputs, reference=X, **ONE)
     with pytest.raises(InputError, match=r"^the reference names \['left'\], which are no outputs: .*'down', 'up'"):
         verify(both, X, *outputs, reference={"left": X}, **ONE)
