@@ -13,6 +13,7 @@ from mlusim.cli.options import (
     COMPILE_OPTIONS,
     ELEMENT_TYPE,
     INTEGERS,
+    OPERATIONS,
     SHAPE,
     SectionedCommand,
     compile_options,
@@ -42,7 +43,7 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
     more = "; may be repeated, and VALUES be a list or range: tile=1024..8192*2" if several else "; may be repeated"
     operations = click.Option(
         ["--theory-ops"],
-        type=click.IntRange(min=0),
+        type=OPERATIONS,
         metavar="NUMBER",
         help="Operations that the kernel's purpose needs, for compute_efficiency; 0: it only moves data. "
         "[default: unknown]",
@@ -133,6 +134,8 @@ def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
             raise InputError(f"--set {text}: write NAME=VALUE")
         if name not in kernel.settings:
             has = f"it has {', '.join(kernel.settings)}" if kernel.settings else "it has none"
+            if name in kernel.tensors:
+                raise InputError(f"--set {text}: {name} has no default, so it is an argument: write --arg {name}=...")
             near = nearest(name, kernel.settings)
             raise InputError(f"--set {name}: {kernel.name} has no such parameter with a default; {near}{has}")
         if name in found:

@@ -129,6 +129,24 @@ class Size(ParamType):
         return int(found[0])
 
 
+class Operations(ParamType):
+    """A number of operations: `2000000` or `2e6`."""
+
+    name = "operations"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, whole."""
+        try:
+            found = int(value) if not isinstance(value, str) or value.isdecimal() else float(value)
+        except ValueError:
+            found = -1
+        if not 0 <= found < float("inf") or found != int(found):
+            self.fail(
+                f"{value!r} is no number of operations: it is whole and at least 0, such as 2000000 or 2e6", param, ctx
+            )
+        return int(found)
+
+
 class FileName(ParamType):
     """A file, which the shell completes; `writes`: the command writes it."""
 

@@ -309,7 +309,7 @@ def beside(path: Path | str) -> Iterator[None]:
 
 
 def _package(path: Path) -> tuple[str, Path]:
-    """The package that a file is in, such as `kernels.shift`, empty for none; and the folder that it is imported from.
+    """The package that a file is in, with dots between its parts, empty for none; and the folder that it is imported from.
 
     A folder with an `__init__.py` is a package.
     """
