@@ -168,6 +168,7 @@ class FileName(ParamType):
 
 
 SHAPE, INTEGERS, DEVICE, ELEMENT_TYPE, SIZE = Shape(), Integers(), DeviceName(), ElementType(), Size()
+OPERATIONS = Operations()
 FILE, DIRECTORY = FileName(), FileName("directory", writes=True)
 NEW_FILE = FileName(writes=True)
 

@@ -309,9 +309,9 @@ def beside(path: Path | str) -> Iterator[None]:
 
 
 def _package(path: Path) -> tuple[str, Path]:
-    """The package that a file is in, with dots between its parts, empty for none; and the folder that it is imported from.
+    """The package that a file is in, as `import` names it, and the folder that it is imported from.
 
-    A folder with an `__init__.py` is a package.
+    A folder with an `__init__.py` is a package; without one the name is empty.
     """
     folder, parts = path.parent, list[str]()
     while folder.name.isidentifier() and (folder / "__init__.py").is_file():
