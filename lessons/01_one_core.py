@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 1. One core, blocking
 #
-# The smallest program that does something on an MLU: add two vectors on a single core. Off-chip memory (GDRAM) cannot
-# be computed on, so every tile takes three trips: two copies in, the sum in NRAM, one copy out.
+# This lesson adds two vectors on a single core. Vector instructions cannot access off-chip memory (GDRAM), so for every
+# tile the kernel copies both operands to NRAM, adds them there, and copies the sum back.
 #
 # All times in these lessons are those of mlusim's model of an MLU370-X4, not measurements of a board.
 
@@ -19,7 +19,7 @@ b = rng.standard_normal(COUNT, np.float32)
 
 
 async def add_blocking(core, a, b, out):
-    if core.is_memory_core:  # it runs every kernel too, and has nothing to do here
+    if core.is_memory_core:  # the memory core runs every kernel, too, and has no work here
         return
     left, right = core.nram.alloc(TILE, a.dtype, "left"), core.nram.alloc(TILE, a.dtype, "right")
     for start in range(0, a.size, TILE):
@@ -30,9 +30,9 @@ async def add_blocking(core, a, b, out):
 
 
 # %% [markdown]
-# `memcpy` blocks: the task stops until the bytes are there, and Python says so with `await`. `add` only issues; the
-# store, a blocking copy, waits for it, as for everything before it in its core. A BLOCK launch of one task uses one
-# core.
+# `memcpy` blocks: the task is suspended until the copy is done, hence the `await`. `add` is only issued. The store is a
+# blocking copy, which waits for all earlier operations of its core, so it waits for the add. A BLOCK launch of one task
+# uses one core.
 
 # %%
 step = run(add_blocking, a, b, out=(a.shape, a.dtype), dim=1, kind="BLOCK")
@@ -40,25 +40,25 @@ assert np.array_equal(step.output, a + b)
 table({"one core, blocking": step}, causes=4)
 
 # %% [markdown]
-# One tile, step by step. `mlusim.verify` can say what memory held at any moment of the run; blue is what each operation
-# wrote.
+# The picture shows one tile, step by step. `mlusim.verify` can reconstruct the contents of memory at any time of the
+# run; the bytes written by each operation are blue.
 
 # %%
 small = [np.arange(64, dtype=np.float32), np.arange(100, 164, dtype=np.float32)]
 TILE = 32
 report = mlusim.verify(add_blocking, *small, mlusim.Output.like(small[0]), dim=1, kind="BLOCK")
-show(draw_steps(report.result, 4, "The way of one tile: from GDRAM to NRAM, the sum, and back"), "01_steps")
+show(draw_steps(report.result, 4, "The path of a tile: from GDRAM to NRAM, the sum, and back"), "01_steps")
 
 # %% [markdown]
-# The large run stays far below the 307 GB/s of this board's DRAM. Look at what the core did in its first
-# microseconds: nothing ever happens at the same time as anything else.
+# The large run stays far below the 307 GB/s of this board's DRAM. The timeline of the first microseconds shows why: the
+# core never does two things at the same time.
 
 # %%
 show(draw_pipes({"one core, blocking": step}, "The first tiles", until_us=12), "01_pipes")
 
 # %% [markdown]
-# And a copy is not all bytes. Each waits for its start-up first (the latency of a DMA), which a blocking kernel pays
-# in full, every time: a larger tile pays it less often.
+# Also, every copy begins with a start-up, the DMA latency. A blocking kernel pays it in full for each copy, so larger
+# tiles, with fewer copies, are faster:
 
 # %%
 steps = {}
@@ -70,10 +70,10 @@ assert times == sorted(times, reverse=True)  # larger tiles are faster here, eve
 show(draw_causes(steps, "One core: what the size of a tile buys"), "01_tiles")
 
 # %% [markdown]
-# Large tiles take the latency away, and then the core's own port is the limit. One core cannot fill the memory bus,
-# however well it is programmed. The [next lesson](02_all_cores.md) takes all of them.
+# With large tiles the latency hardly matters, and the limit is the core's own port. A single core cannot fill the
+# memory bus. The [next lesson](02_all_cores.md) uses all cores.
 #
 # ## Exercise
 #
-# `lessons/exercises/01_one_core.py` is a kernel that scales a vector, with a hole in it. Fill it, and run `python
+# `lessons/exercises/01_one_core.py` is an incomplete kernel that scales a vector. Complete it, and run `python
 # lessons/check.py lessons/exercises/01_one_core.py`.

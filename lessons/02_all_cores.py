@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 2. All cores
 #
-# A kernel is launched as a grid of tasks, and all tasks run the same function. Which part of the work is its own, a
-# task finds out from `core.task_id` and `core.task_dim`. Here each takes every `task_dim`-th tile.
+# A kernel is launched as a grid of tasks, and all tasks run the same function. A task selects its part of the work by
+# `core.task_id` and `core.task_dim`. In this lesson, each task computes every `task_dim`-th tile.
 
 # %%
 import numpy as np
@@ -36,9 +36,8 @@ times = [step.result.time_ps for step in steps.values()]
 assert times == sorted(times, reverse=True)
 
 # %% [markdown]
-# More cores are faster, but not in proportion: look at the column of causes. While few cores work, their time goes
-# into the latency of copies and into moving bytes as fast as one core's port can. With many, more and more of it is
-# spent waiting for bandwidth that they share.
+# More cores are faster, but not in proportion, as the column of causes shows. Few cores spend their time on the latency
+# of copies and on data transfer at the rate of one core's port. Many cores contend for the bandwidth that they share.
 
 # %%
 show(draw_causes(steps, "Vector add: the average working core"), "02_cores")
@@ -46,7 +45,8 @@ show(draw_causes(steps, "Vector add: the average working core"), "02_cores")
 # %% [markdown]
 # ## Uneven work
 #
-# A grid that does not divide the work leaves cores idle at the end. 33 tiles on 32 cores take as long as 64:
+# If the number of tasks does not divide the work, cores are idle at the end. 33 tiles on 32 cores need two rounds, as
+# 64 tiles do:
 
 # %%
 uneven = {}
@@ -59,10 +59,10 @@ for name, step in uneven.items():
 assert uneven["33 tiles"].result.time_ps > 1.15 * uneven["32 tiles"].result.time_ps
 
 # %% [markdown]
-# The 33rd tile has the whole board to itself, so it does not take quite as long as the 32 before it; its price is
-# that 31 cores have nothing to do meanwhile. Cut the work into as many parts as there are cores, or into many more.
+# The 33rd tile has the bandwidth of the whole board, so it takes less time than the 32 before it, but 31 cores are idle
+# meanwhile. Divide the work into as many parts as there are cores, or into many more.
 #
 # ## Exercise
 #
-# `lessons/exercises/02_all_cores.py`: every task does all of the work. Deal it out. `python lessons/check.py
-# lessons/exercises/02_all_cores.py` says how far you are.
+# In `lessons/exercises/02_all_cores.py` every task does all of the work. Divide it among the tasks. `python
+# lessons/check.py lessons/exercises/02_all_cores.py` checks the result.

@@ -2,14 +2,13 @@
 # # 4. The memory core and SRAM: four and five stages
 #
 # Every cluster has a fifth core, the memory core, and an SRAM that its four cores share. The memory core cannot
-# compute, but it has an IO pipe of its own: it can fetch large blocks from GDRAM to SRAM while the cores copy parts
-# of the block before from SRAM to NRAM, which goes over another pipe (Move). The vendor's guide builds two ladders on
-# this:
+# compute, but it has an IO pipe of its own: it can load large blocks from GDRAM to SRAM while the cores copy parts of
+# the previous block from SRAM to NRAM on another pipe, the Move pipe. The vendor's guide describes two such pipelines:
 #
 # - **four stages**: GDRAM to SRAM, SRAM to NRAM, compute, NRAM to GDRAM;
-# - **five stages**: the result goes back through SRAM too, and the memory core stores it.
+# - **five stages**: the result goes back through SRAM, too, and the memory core stores it.
 #
-# The stages of one cluster stand between two `sync_cluster`, a barrier of its four cores and the memory core.
+# Each step ends with `sync_cluster`, a barrier of the four cores and the memory core.
 
 # %%
 import numpy as np
@@ -48,7 +47,7 @@ async def add_through_sram(core, a, b, out, stages):
     results = core.sram.alloc((2, block), a.dtype, "results") if stages == 5 else None
     if not core.is_memory_core:
         mine = slice(core.core_id * TILE, (core.core_id + 1) * TILE)
-        # Three: one is filled, one computed, one stored, over pipes that no sync orders within a step.
+        # Three buffers: one is loaded, one computed, one stored, on pipes that no sync orders within a step.
         left, right = core.nram.alloc((3, TILE), a.dtype), core.nram.alloc((3, TILE), a.dtype)
     for step in range(len(blocks) + stages - 1):
         live = [0 <= step - stage < len(blocks) for stage in range(5)]
@@ -74,8 +73,8 @@ async def add_through_sram(core, a, b, out, stages):
 
 
 # %% [markdown]
-# Before any figure: is it right? A pipeline over five engines is easy to get wrong by one step, and a run that gives
-# the right numbers may have been lucky. `verify` looks at the order that the syncs guarantee, not at the clock.
+# First, is it correct? A pipeline over five engines is easily off by one step, and a run with correct results may have
+# been lucky. `verify` checks the order that the syncs guarantee, independent of times.
 
 # %%
 small = slice(0, 1 << 18)
@@ -103,8 +102,8 @@ for name, step in steps.items():
 show(draw_pipes(steps, "One core and the memory core of its cluster", until_us=50, units=2), "04_pipes")
 
 # %% [markdown]
-# In the lower rows the memory core's IO pipe carries the loads, and the cores' IO pipes the stores, so both
-# directions are in flight at once: what the three stages could not do.
+# In the lower rows the memory core's IO pipe does the loads and the cores' IO pipes do the stores, so both directions
+# are in flight at once, which is impossible with three stages.
 
 # %%
 show(draw_causes(steps, "Three, four and five stages"), "04_causes")
@@ -112,13 +111,13 @@ three, four, five = (step.result.time_ps for step in steps.values())
 print(f"four stages take {four / three:.2f} and five {five / three:.2f} of the time of three")
 
 # %% [markdown]
-# What it buys depends on what limits. Here all cores work, and three stages already keep the DRAM busy: nothing that
-# happens on chip can move its bytes faster, and the model charges for reads and writes that are mixed on the DRAM. A
-# pipeline through SRAM also pays a barrier in every step, and has more steps before its first result and after its
-# last block. Where it pays is where SRAM saves DRAM traffic, because several cores need the same bytes.
+# The gain depends on the bottleneck. Here all cores work, and three stages already keep the DRAM busy, so no change on
+# chip makes the kernel faster; mixing reads and writes even slows the DRAM down. A pipeline through SRAM also has a
+# barrier in every step, and more steps before its first result and after its last block. It pays where SRAM saves DRAM
+# traffic, because several cores need the same bytes.
 #
-# So let the cores share something. Four cores that each need all of one operand fetch it from GDRAM four times;
-# through SRAM once:
+# In the next kernels, four cores each need all of one operand. Without SRAM it is loaded from GDRAM four times, through
+# SRAM once:
 
 
 # %%
@@ -136,7 +135,7 @@ async def read_four_times(core, table, out):
 
 
 async def read_once(core, table, out):
-    """The memory core loads it to SRAM, from where all four cores take it."""
+    """The memory core loads each part to SRAM, and all four cores copy it from there."""
     shared = core.sram.alloc((2, TILE), table.dtype, "shared")
     parts = range(0, table.size, TILE)
     if not core.is_memory_core:
@@ -166,8 +165,8 @@ assert second.result.bus_bytes["read"] * 4 == first.result.bus_bytes["read"]
 assert second.result.time_ps < first.result.time_ps
 
 # %% [markdown]
-# A quarter of the traffic, and that is what SRAM is for.
+# The traffic is a quarter. This is the purpose of SRAM.
 #
 # ## Exercise
 #
-# `lessons/exercises/04_sram.py`: four cores load the same table from GDRAM. Let the memory core do it once.
+# In `lessons/exercises/04_sram.py`, four cores load the same table from GDRAM. Let the memory core load it once.

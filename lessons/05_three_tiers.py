@@ -1,15 +1,15 @@
 # %% [markdown]
 # # 5. tin_shift in three tiers
 #
-# The lessons so far cut a vector wherever they liked. Real operators have a shape, and mlu-ops splits them in three
-# tiers, by what fits in the NRAM of a core. `tin_shift` moves each group of channels along time by a step of its own,
-# and zeros move in. Its unit is one channel, all times of it: T rows of HW elements.
+# A vector can be cut anywhere. The tensors of real operators have more structure, and mlu-ops splits them in three
+# tiers, by what fits in the NRAM of a core. `tin_shift` shifts each group of channels along time by its own number of
+# steps, and fills with zeros. Its unit is one channel with all its time steps: T rows of HW elements.
 #
-# 1. **whole units**: a unit fits. Tasks take units in turn;
-# 2. **unit split**: it does not, but a row does. The unit is cut along time;
-# 3. **row split**: not even a row fits. One core walks a row in chunks.
+# 1. **whole units**: a unit fits. Tasks process units in turn;
+# 2. **unit split**: a unit does not fit, but a row does. The unit is cut along time;
+# 3. **row split**: a row does not fit. A core processes a row in chunks.
 #
-# On a real board the shape decides. Here we keep the shape and shrink the NRAM.
+# For a given board, the shape determines the tier. This lesson keeps the shape and reduces the NRAM instead.
 
 # %%
 import numpy as np
@@ -38,8 +38,8 @@ for nram_bytes in (16_384, 2_048, 512):
 assert [step.result.plan.tier for step in steps.values()] == [1, 2, 3]
 
 # %% [markdown]
-# The result is the same, bit for bit; what changes is the number of tiles, and with it the number of copies that
-# start up:
+# The results are equal, bit for bit. The tiers differ in the number of tiles, and so in the number of copies and their
+# start-ups:
 
 # %%
 table(steps, causes=3)
@@ -48,8 +48,8 @@ times = [step.result.time_ps for step in steps.values()]
 assert times == sorted(times)
 
 # %% [markdown]
-# And this is how the output is cut, coloured by the core that writes: the second tier in the picture. Axes 0 and 1
-# (batch and time) go down, channels go to the right.
+# The picture shows the tiles of the output in the second tier, coloured by the core that writes them. Axes 0 and 1
+# (batch and time) are vertical, channels horizontal.
 
 # %%
 middle = list(steps.values())[1].result
@@ -60,8 +60,8 @@ with drawing():
 show(figure, "05_tiles")
 
 # %% [markdown]
-# The plan is data, and can be printed with all its arithmetic: `print(result.plan.explain())`, or `mlusim run
-# tin_shift --shape 2,8,64,196 --strategy documented --explain` without running anything.
+# A plan is a data structure, and can be printed with all its arithmetic: `print(result.plan.explain())`, or, without
+# running anything, `mlusim run tin_shift --shape 2,8,64,196 --strategy documented --explain`.
 
 # %%
 print(middle.plan.explain())
@@ -69,4 +69,4 @@ print(middle.plan.explain())
 # %% [markdown]
 # ## Exercise
 #
-# `lessons/exercises/05_three_tiers.py` copies channels that may not fit in NRAM. It knows tier 1. Add tier 2.
+# `lessons/exercises/05_three_tiers.py` copies channels that may not fit in NRAM. It implements tier 1. Add tier 2.

@@ -2,14 +2,14 @@
 # # 6. The three cases of the time split
 #
 # In tier 2 a channel is cut along time into segments. Row *t* of the output is row *t - shift* of the input, or zeros
-# where there is none. So a segment can be filled wholly from the input, in part, or not at all, and the border
-# between rows that exist and rows that do not may lie
+# if there is no such row. A segment may therefore be loaded in full, in part, or not at all, and the boundary between
+# rows that exist and rows that do not may be
 #
-# 1. on the border of a segment,
+# 1. between two segments,
 # 2. inside a segment,
 # 3. inside the last segment, which may be shorter than the others,
 #
-# for shifts of either sign. Getting one of these wrong is the classic bug of this operator.
+# for shifts of either sign. A mistake in one of these cases is the classic bug of this operator.
 
 # %%
 import numpy as np
@@ -61,8 +61,8 @@ for words, chosen in cases.items():
         print(f"{words:28} {shift:5}   {loaded}")
 
 # %% [markdown]
-# Every row that exists is loaded once, and no other: the sum of a line is T - |shift|. In the picture each column
-# is one shift, a white cell is a row of zeros, and the lines are the borders of segments.
+# Every row that exists is loaded exactly once: the sum of a line is T - |shift|. In the picture each column is one
+# shift, a white cell is a row of zeros, and the lines are the boundaries of segments.
 
 # %%
 with drawing():
@@ -84,7 +84,7 @@ with drawing():
 show(figure, "06_rows")
 
 # %% [markdown]
-# A property test over every border is short, and worth more than any number of examples:
+# A test of all shifts is short, and finds more than single examples:
 
 # %%
 for shift in range(-TIME - 1, TIME + 2):
@@ -97,4 +97,4 @@ print("all shifts from", -TIME - 1, "to", TIME + 1, "are right")
 # %% [markdown]
 # ## Exercise
 #
-# `lessons/exercises/06_time_split.py`: a kernel with segments that forgets one of the cases.
+# `lessons/exercises/06_time_split.py` is a kernel with segments that misses one of the cases. Correct it.

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # 7. What clearing costs
 #
-# Rows that a shift vacates must hold zeros, so something in NRAM has to be cleared. What, and when?
+# Rows that a shift vacates must be zero, so part of the NRAM has to be cleared. The strategies of `tin_shift` clear
 #
-# - `shipped`: as mlu-ops ships it, all of the usable NRAM is cleared for every tile;
-# - `documented`: the buffer of the tile, as the design document has it;
+# - `shipped`: all of the usable NRAM for every tile, as the kernel of mlu-ops;
+# - `documented`: the buffer of the tile, as in the design document;
 # - `tight`: only the rows that the shift vacates, while the others load;
-# - `batched`, `pingpong`: as tight, with several channels in a copy, or with two buffers.
+# - `batched`, `pingpong`: as `tight`, with several channels in a copy, or with two buffers.
 
 # %%
 import numpy as np
@@ -25,8 +25,8 @@ assert all(np.array_equal(step.output, reference) for step in steps.values())
 table(steps, causes=3)
 
 # %% [markdown]
-# `write_zero` goes over 128 B a cycle. The whole NRAM is 640 KiB, so clearing it takes 5 120 cycles, for a tile of 3
-# KiB that takes a fraction of that to load. The log counts it:
+# `write_zero` clears 128 B per cycle. Clearing the whole usable NRAM of 640 KiB takes 5 120 cycles, several times as
+# long as loading a tile of 3 KiB. The log has the totals:
 
 # %%
 for name, step in steps.items():
@@ -44,13 +44,12 @@ print(f"clearing less makes it {time_of['shipped'] / time_of['tight']:.2f} times
 print(f"larger copies {time_of['tight'] / time_of['batched']:.2f} times on top of that")
 
 # %% [markdown]
-# The order of importance is a surprise to most: not clearing everything is worth more than any cleverness with
-# buffers, and after that the enemy is the latency of thousands of small copies, which `batched` pays once for many
-# channels. By default (`strategy="auto"`) mlusim's planner takes the faster of `batched` and `pingpong` by
-# prediction.
+# Clearing less gains more than any scheme of buffers. The next largest cost is the latency of thousands of small
+# copies, which `batched` pays once for many channels. By default (`strategy="auto"`) mlusim's planner predicts the
+# times of `batched` and `pingpong` and chooses the faster.
 #
 # `mlusim compare tin_shift --shape 2,8,256,196 --dtype float16` prints this comparison for any shape and board.
 #
 # ## Exercise
 #
-# `lessons/exercises/07_clearing.py` pads rows with zeros and clears far too much. Clear what is needed, and not more.
+# `lessons/exercises/07_clearing.py` pads rows with zeros and clears far too much. Clear only the padding.

@@ -1,14 +1,16 @@
 # %% [markdown]
 # # 8. gather in its tiers
 #
-# `gather` takes elements of x by an index: out[i, j] = x[i, index[i, j]]. No strided copy can do that. There are two
-# ways:
+# `gather` selects elements of x by an index: out[i, j] = x[i, index[i, j]]. A strided copy cannot do that. There are
+# two strategies:
 #
-# - **slab**: load all that the index can address into NRAM, and select there: tier 1 where it fits whole, tier 2
-#   where it is cut;
-# - **rows**: go to GDRAM for every element or row: tier 3, when the slab does not fit, and sometimes when it does.
+# - **slab**: load everything that the index can address into NRAM, and select there. This is tier 1 if it fits as a
+#   whole, tier 2 if it is cut;
+# - **rows**: access GDRAM for every element or row. This is tier 3, for slabs that do not fit, and sometimes faster for
+#   those that do.
 #
-# From arch 592 on (MLU590-H8) an instruction gathers; before, selecting on chip is a loop of scalar code.
+# From arch 592 on (MLU590-H8) there is an instruction for gathers; on other boards a loop of scalar code selects on
+# chip.
 
 # %%
 import numpy as np
@@ -33,9 +35,9 @@ table(steps, causes=3)
 assert [step.result.plan.tier for step in steps.values()] == [1, 2, 3]
 
 # %% [markdown]
-# Where a slab fits, whole rows of x come in by contiguous copies, and each element is then found on chip, by scalar
-# code on this board. Where it does not, every element is a copy of its own: 4 bytes that cost a bus unit of 64. In
-# time the two come out close here. On the bus they do not:
+# Where a slab fits, contiguous copies load whole rows of x, and scalar code then selects each element on chip. Where it
+# does not fit, every element is a copy of its own: 4 bytes that occupy a bus unit of 64. The times are close here, but
+# the bus traffic is not:
 
 # %%
 for name, step in steps.items():
@@ -45,9 +47,9 @@ for name, step in steps.items():
 show(draw_causes(steps, "gather: the same elements, less and less NRAM"), "08_tiers")
 
 # %% [markdown]
-# ## Which way is faster depends on the board
+# ## The faster strategy depends on the board
 #
-# Both ways can be asked for by name. On MLU590-H8 the instruction changes the balance:
+# Both strategies can be selected by name. On MLU590-H8 the instruction changes the balance:
 
 # %%
 ways = {}
@@ -60,10 +62,10 @@ table(ways, causes=3)
 show(draw_causes(ways, "gather: two ways on two boards"), "08_ways")
 
 # %% [markdown]
-# The planner does not know the index values, only the shapes: it predicts both times from the board's cost functions
-# and says so in the plan's reason, printed above.
+# The planner knows the shapes but not the index values. It predicts both times from the board's cost functions; the
+# plan's reason, printed above, shows them.
 #
 # ## Exercise
 #
-# `lessons/exercises/08_gather.py` picks rows of a table, one blocking copy for each. Many rows follow each other:
-# copy runs.
+# `lessons/exercises/08_gather.py` copies rows of a table, one blocking copy for each. Many of the rows are neighbours
+# in the table: copy each run of neighbours at once.

@@ -1,9 +1,8 @@
 # %% [markdown]
 # # 9. Why a store of 32 B costs four times its bytes
 #
-# The DRAM bus moves whole, aligned units of 64 B. A load of 32 B moves 64. A store of 32 B cannot just write: the
-# other half of the unit must stay as it was, so the unit is read, changed, and written back. 32 B asked for, 128 B
-# moved.
+# The DRAM bus moves whole, aligned units of 64 B. A load of 32 B moves 64 B. A store of 32 B is a read-modify-write:
+# the unit is read, changed, and written back, which moves 128 B.
 
 # %%
 import numpy as np
@@ -43,8 +42,8 @@ assert efficiency[widths.index(64)] == efficiency[widths.index(128)] == 1
 assert efficiency[widths.index(65)] < 0.5
 
 # %% [markdown]
-# At 64 B all is well, and at 65 B it is not: the one byte more costs a unit read and written. The rule is the
-# vendor's: stores should be whole units, on whole units.
+# Stores of 64 B are efficient, stores of 65 B are not: the additional byte costs a unit read and a unit written. The
+# vendor's rule is to store whole, aligned units.
 
 # %%
 with drawing():
@@ -65,11 +64,10 @@ with drawing():
 show(figure, "09_stores")
 
 # %% [markdown]
-# The same happens at both ends of any row that does not begin or end on a unit: a tensor whose rows are 100 B long
-# pays it in every row. `result.bus_bytes` beside `result.bytes_requested` shows it for any run; the split proof of
-# `mlusim.verify` has it for every source line.
+# The same happens at both ends of any row that does not begin or end at a unit boundary: a tensor with rows of 100 B
+# pays in every row. Compare `result.bus_bytes` with `result.bytes_requested` to see it in any run; the split proof of
+# `mlusim.verify` shows it for every source line.
 #
 # ## Exercise
 #
-# `lessons/exercises/09_small_stores.py` stores 32 B at a time. The bytes end up next to each other: store them
-# together.
+# `lessons/exercises/09_small_stores.py` stores 32 B at a time, at adjacent addresses. Store them together.

@@ -1,8 +1,8 @@
 # %% [markdown]
-# # 10. What a missing sync does, and how the checker shows it
+# # 10. A missing sync, and how the checker finds it
 #
-# The pipes of a core run side by side, and only a sync, or a blocking copy, orders them. A kernel that forgets one is
-# wrong. It does not have to give a wrong answer: that depends on who happens to be first.
+# The pipes of a core run in parallel, and only a sync or a blocking copy orders them. A kernel without a necessary sync
+# is wrong, but its result may be correct: that depends on which operation happens to be first.
 
 # %%
 import numpy as np
@@ -30,8 +30,8 @@ async def scale(core, x, out, wait_for_load):
 
 
 # %% [markdown]
-# Without the sync, the multiplication does not wait for the load. But it waits behind the long fill in its own pipe,
-# and by then the load is over:
+# Without the sync, the multiplication does not wait for the load. But it waits for the long fill in its own pipe, and
+# by then the load has ended:
 
 # %%
 lucky = run(scale, x, out=(x.shape, x.dtype), extra=(False,), dim=4)
@@ -39,8 +39,8 @@ print("right without the sync:", np.array_equal(lucky.output, 3 * x))
 show(draw_pipes({"no sync, and right by luck": lucky}, "The load is over before the mul begins"), "10_luck")
 
 # %% [markdown]
-# On a board with a faster vector pipe, or a busier DRAM, it would not be. `dma="late"` is one more outcome that the
-# board may have: asynchronous copies act as late as the syncs allow.
+# With a faster vector pipe, or a busier DRAM, it would not have. `dma="late"` simulates another legal outcome:
+# asynchronous copies take effect as late as the syncs allow.
 
 # %%
 late = run(scale, x, out=(x.shape, x.dtype), extra=(False,), dim=4, dma="late")
@@ -52,8 +52,8 @@ assert not np.array_equal(late.output, 3 * x)
 assert np.array_equal(right.output, 3 * x)
 
 # %% [markdown]
-# But luck is no method. The checker looks at what the syncs order, and never at the clock, so it finds the race in
-# the run that gave the right answer:
+# This shows the bug only for some kernels. The checker uses the order that the syncs guarantee, not times, so it finds
+# the race also in the run with the correct result:
 
 # %%
 report = mlusim.verify(scale, x, mlusim.Output.like(x), False, dim=4, reference=lambda x: 3 * x)
@@ -61,7 +61,7 @@ print(str(report).partition("\n\nsplit proof")[0])
 assert not report.ok
 
 # %% [markdown]
-# Both lines, when each ran, which bytes, the rule, and where the sync belongs. With it:
+# The report shows both lines with their times, the bytes, the rule, and where the sync belongs. With the sync:
 
 # %%
 report = mlusim.verify(scale, x, mlusim.Output.like(x), True, dim=4, reference=lambda x: 3 * x)
@@ -69,9 +69,9 @@ print(str(report).partition("\n")[0])
 assert report.ok
 
 # %% [markdown]
-# The checker needs no reference to say so, and it runs on any kernel: `mlusim.verify(...)` in Python, `--check` on
-# the command line.
+# The checker does not need a reference to find races, and it works for any kernel: `mlusim.verify(...)` in Python,
+# `mlusim verify` or `--check` on the command line.
 #
 # ## Exercise
 #
-# `lessons/exercises/10_missing_sync.py` gives the right numbers and has two races. Find both.
+# `lessons/exercises/10_missing_sync.py` computes the correct result and has two races. Find both.

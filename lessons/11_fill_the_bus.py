@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 11. How many cores does it take to fill the memory bus?
 #
-# One core has a port of its own, four share the port of their cluster, and all share the DRAM. Which of these is the
-# limit? Take a kernel that only copies, in large tiles, and add cores one by one.
+# Each core has a port of its own, the cores of a cluster share its port, and all cores share the DRAM. Which of these
+# is the bottleneck? This lesson runs a kernel that only copies, in large tiles, on more and more cores.
 
 # %%
 import numpy as np
@@ -13,7 +13,7 @@ from tools import run, show
 
 
 async def copy(core, x, out):
-    """Each task copies an equal part, in tiles of up to a quarter of its NRAM, two buffers taking turns."""
+    """Each task copies an equal part, in tiles of up to a quarter of its NRAM, with two alternating buffers."""
     part = -(-x.size // core.task_dim)
     first, last = core.task_id * part, min((core.task_id + 1) * part, x.size)
     tile = core.board.nram_usable_bytes // 4 // x.itemsize // 64 * 64
@@ -58,15 +58,14 @@ with drawing():
 show(figure, "11_cores")
 
 # %% [markdown]
-# Three things to take from the curves. No single core comes near the bus. The first cores add up, until their sum
-# meets the bus; from there on, more cores wait for each other, and are worth having only for what they compute. And
-# no kernel reaches the dotted line: DRAM gives less than its data sheet even to contiguous copies, and less again
-# while reads and writes mix (`docs/accuracy.md` says how well these losses are known).
+# The curves show three things. A single core uses a small part of the bandwidth. With the first cores the bandwidth
+# grows in proportion, until the bus is full; more cores then only add compute. And no kernel reaches the dotted line:
+# DRAM is slower than its data sheet even for contiguous copies, and slower again for mixed reads and writes
+# (`docs/accuracy.md` describes how well these losses are known).
 #
-# On MLU290 the curve bends early: there the model lets the latency grow with the load, because measurements of that
-# board ask for it.
+# On MLU290 the limit is the port of a cluster, of 32 B per cycle in each direction, which four cores share.
 #
 # ## Exercise
 #
-# `lessons/exercises/11_fill_the_bus.py`: a copy kernel that leaves most of the bus unused. Get it to 70 % of the data
-# sheet.
+# `lessons/exercises/11_fill_the_bus.py` is a copy kernel that leaves most of the bus unused. Improve it to 70 % of the
+# data sheet.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 12. The matmul ladder
 #
-# Vendors teach matrix multiplication as a ladder. The first rung is a scalar loop, the last one a pipeline of five
-# stages, and each rung between them uses one more part of the chip. Here is the ladder on a simulated MLU370-X8. It
-# multiplies a tall matrix `a` (M x 128) by a small one, `b` (128 x 256).
+# Matrix multiplication is often taught as a ladder of optimizations. The first rung is a scalar loop, the last one a
+# pipeline of five stages, and each rung uses one more part of the chip. This lesson climbs the ladder on a simulated
+# MLU370-X8, for a tall matrix `a` (M x 128) and a small one, `b` (128 x 256).
 
 # %%
 import numpy as np
@@ -49,9 +49,9 @@ async def one_matmul(core, a, weights, out):
 # %% [markdown]
 # ## One core
 #
-# Scalar code pays the latency of memory for every element. NRAM is closer than GDRAM, but two loads for each
-# multiply-add remain. The tensor pipe reads whole rows and does hundreds of multiply-adds in a cycle. Its weights
-# lie in WRAM, which has 64 lanes: column i of `b` goes to lane i % 64. Here the host arranges them; on the board
+# Scalar code pays the memory latency for every element. NRAM has a shorter latency than GDRAM, but two loads for each
+# multiply-add remain. The tensor pipe reads whole rows and does hundreds of multiply-adds per cycle. Its weights are in
+# WRAM, which has 64 lanes: column i of `b` goes to lane i % 64. Here the host arranges them; in a kernel,
 # `core.reshape_filter` does.
 
 # %%
@@ -68,8 +68,8 @@ table(steps, causes=1)
 assert steps["one matmul"].result.time_ps * 1000 < steps["scalar, GDRAM"].result.time_ps
 
 # %% [markdown]
-# Boards were measured on these rungs, in kernels of the same shape: 2716 ms, 126 ms and 0.05 ms on this board. Most
-# of the last figure is the host's time for a launch, which mlusim does not model. `mlusim validate` has all rows.
+# On a real MLU370-X8, kernels of the same shape took 2716 ms, 126 ms and 0.05 ms. Most of the last figure is the host's
+# time for a launch, which mlusim does not model. `mlusim validate` has all measurements.
 #
 # ## All cores
 #
@@ -78,7 +78,7 @@ assert steps["one matmul"].result.time_ps * 1000 < steps["scalar, GDRAM"].result
 
 # %%
 async def blocking(core, a, weights, out):
-    """Rung 4: load, multiply, store. Each of them waits for the one before."""
+    """Rung 4: load, multiply, store, one after the other."""
     if core.is_memory_core:
         return
     left, result = core.nram.alloc((ROWS, K), a.dtype), core.nram.alloc((ROWS, N), out.dtype)
@@ -153,17 +153,17 @@ assert steps["three stages"].result.time_ps < steps["blocking"].result.time_ps
 show(draw_causes(steps, "Three ways to feed the tensor pipe"), "12_causes")
 
 # %% [markdown]
-# Blocking copies leave the tensor pipe idle while they run. In three stages they run beside the matmul, and now two
-# resources are nearly full at once: the tensor pipe of every core, and the DRAM that they share.
+# Blocking copies leave the tensor pipe idle. With three stages they overlap the matmul, and two resources are nearly
+# saturated: the tensor pipe of every core, and the DRAM that they share.
 
 # %%
 show(draw_pipes(steps, "The first blocks on one core", until_us=90), "12_pipes")
 
 # %% [markdown]
-# The last rung is not the fastest. The memory core takes the copies off the cores. But every byte now moves twice, and
+# The last rung is not the fastest. The memory core relieves the cores of the copies, but every byte moves twice, and
 # the barrier of each step makes four cores wait for the slowest. Measurements of boards agree: on MLU370-X8 five
 # stages took 7 % longer than three, on MLU370-X4 they took the same time.
 #
 # ## Exercise
 #
-# `lessons/exercises/12_matmul_ladder.py` is at rung 4. Take it to rung 5.
+# `lessons/exercises/12_matmul_ladder.py` is at rung 4. Improve it to rung 5.

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 13. The ladder in BANG C
 #
-# A board runs BANG C: C++ with words for its memories and instructions. So does mlusim, as the file stands. This lesson
-# takes the ladder of lesson 12 to a `.mlu` file, and a vector add before it. The whole file is
-# [`13_bang_c.mlu`](../13_bang_c.mlu). It needs a C++ compiler: g++ 12, clang++, or `pip install 'mlusim[bangc]'`.
+# BANG C is C++ with keywords and intrinsics for the memories and instructions of MLUs. mlusim runs it unmodified. This
+# lesson writes a vector add and the ladder of lesson 12 in a `.mlu` file, [`13_bang_c.mlu`](../13_bang_c.mlu). It needs
+# a C++ compiler: g++ 12, clang++, or `pip install 'mlusim[bangc]'`.
 
 # %%
 from pathlib import Path
@@ -27,7 +27,7 @@ def print_entry(name):
 # %% [markdown]
 # ## A vector add
 #
-# The first rung is C++ as anyone would write it. `taskId` and `taskDim` deal the elements out.
+# The first rung is plain C++. Each task computes every `taskDim`-th element, from `taskId` on.
 
 # %%
 print_entry("add_scalar")
@@ -35,10 +35,10 @@ print_entry("add_tiles")
 
 # %% [markdown]
 # In `add_scalar` every `a[i]` is a load from GDRAM, and the core waits for it. `add_tiles` loads tiles into NRAM, and
-# one instruction adds 4096 elements. `add_pipelined` has two tiles of everything: `__memcpy_async` and `__sync` let
-# copies and adds share a step, as in lesson 3.
+# one instruction adds 4096 elements. `add_pipelined` has two buffers for each operand, and overlaps copies and adds by
+# `__memcpy_async` and `__sync`, as in lesson 3.
 #
-# `module["name"]` is a kernel like those of the other lessons. Here they run on one core.
+# `module["name"]` is a kernel, as in the other lessons. Here the three kernels run on one core:
 
 # %%
 rng = np.random.default_rng(0)
@@ -62,7 +62,7 @@ tiles = {name: step for name, step in steps.items() if "scalar" not in name}
 show(draw_pipes(tiles, "The first tiles on one core", until_us=20), "13_pipes")
 
 # %% [markdown]
-# On all cores the last two meet the same roof: together they fill the DRAM.
+# On all cores, the last two have the same bottleneck, the DRAM:
 
 # %%
 steps = {
@@ -74,8 +74,8 @@ table(steps, causes=1)
 # %% [markdown]
 # ## Matrix multiplication
 #
-# The same rungs as in lesson 12. Here the loops are really C++: the compiler's loads and stores are what is charged.
-# `multiply` is a template, once with pointers to GDRAM and once with arrays in NRAM.
+# These are the first rungs of lesson 12. The loops are compiled C++, and every load and store is charged. `multiply` is
+# a template, instantiated once with pointers to GDRAM and once with arrays in NRAM.
 
 # %%
 a = rng.integers(-8, 8, (128, 128)).astype(np.float32)
@@ -95,12 +95,12 @@ tensor = steps["matmul_tensor"]
 show(draw_causes({"matmul_tensor": tensor}, "Where the time of the last rung goes"), "13_causes")
 
 # %% [markdown]
-# The loops of `multiply` load eight million elements. On your machine that takes seconds: mlusim counts plain accesses
-# in C, and checks the bounds of each one. `mlusim.verify(module["add_tiles"], ...)` finds races and bytes that nobody
-# wrote, at the line of the C++. `mlusim bangc run` does all of this from a shell, and
-# The page "Run your BANG C" (`docs/bangc.md`) has the rest.
+# The loops of `multiply` load eight million elements, which takes seconds on the host: mlusim counts plain accesses in
+# C, and checks the bounds of each one. `mlusim.verify(module["add_tiles"], ...)` finds races and uninitialised reads,
+# at the line of the C++. `mlusim bangc run` does all of this from a shell. The page "Run your BANG C" (`docs/bangc.md`)
+# has the details.
 #
 # ## Exercise
 #
-# `lessons/exercises/13_bang_c.mlu` adds two vectors, slowly. Edit the C++ until 100 tiles take at most 150 us on one
-# core, and ask `python lessons/check.py lessons/exercises/13_bang_c.py`, which compiles it.
+# `lessons/exercises/13_bang_c.mlu` adds two vectors, slowly. Improve the C++ until 100 tiles take at most 150 us on one
+# core. `python lessons/check.py lessons/exercises/13_bang_c.py` compiles and checks it.
