@@ -42,21 +42,22 @@ _spec.loader.exec_module(_cases)
 CASES, BOARDS = _cases.CASES, _cases.BOARDS
 
 INTRODUCTION = (
-    "Every operator of mlusim on three boards, on small realistic shapes. Times are those of the model, not "
-    "measurements. Each picture has the DRAM bandwidth of a run over time, read dark and write above it, under the "
-    "board's peak; below it where the time went, per core on average. The runs of an operator share one scale of time."
+    "This page shows every operator of mlusim on three boards, on small realistic shapes. Times are those of the "
+    "model, not measurements. The upper part of each picture is the DRAM bandwidth over time: reads dark, writes "
+    "stacked on them, and a line at the board's peak. The lower part is the breakdown of the time, per core on "
+    "average. All runs of an operator have the same time scale. The column x bound is the time over its lower bound."
 )
 ABOUT = """\
-## What is here
+## Files
 
 - `runs/`: the runs, saved by `Result.save`. `mlusim report reports/runs/flip-mlu370-x4.zip -o flip/` makes the full
-  page of one: timeline to zoom into, tile map, memory, roofline, source with what each line cost.
-- `index.html`: this page for a browser. The full pages of all runs are not in the repository, because they are made
-  in seconds: `python reports/build.py --pages` writes them and `pages/index.html`, which leads to them.
-- `cases.py`: what is run, and what each run is said to show; the build stops where that is not true.
+  page of one, with a zoomable timeline, the tile map, memory, a roofline, and the cost of each source line.
+- `index.html`: this page for a browser. `python reports/build.py --pages` writes the full pages of all runs, which are
+  not in the repository, and `pages/index.html` with links to them.
+- `cases.py`: the runs, and the statements about them; the build stops if a statement is false.
 
-`python reports/build.py` builds all of it from the runs, and the same runs give the same bytes. After a change of the
-model or of a kernel, `python reports/build.py --rerun` runs them again.
+`python reports/build.py` builds everything from the saved runs; the same runs give the same bytes. After a change of
+the model or of a kernel, `python reports/build.py --rerun` repeats the runs.
 """
 
 
@@ -110,7 +111,7 @@ def words(case: Any, run: Result) -> str:
     if above:
         first = max(run.floor.losses_ps, key=lambda key: run.floor.losses_ps[key])
         share = run.floor.losses_ps[first] / run.board.cores / above
-        text += f" Most of the time above its lower bound: {LOSSES[first]} ({percent(share)})."
+        text += f" The largest part of the time above the lower bound: {LOSSES[first]} ({percent(share)})."
     return text
 
 
@@ -124,7 +125,7 @@ def readme(cases: Iterable[Any], runs: dict[str, Result]) -> str:
     """The gallery as GitHub shows it."""
     lines = ["# Gallery", "", INTRODUCTION, "", "![Colours of the causes](pictures/legend.svg)", ""]
     for case in cases:
-        lines += [f"## {case.title}", "", f"On {case.shape}. {case.about}", ""]
+        lines += [f"## {case.title}", "", f"Input: {case.shape}. {case.about}", ""]
         lines += ["| board | time | x bound | io_efficiency | bus | |", "|---|--:|--:|--:|--:|---|"]
         for board in BOARDS:
             name = name_of(case, board)
@@ -157,7 +158,7 @@ def index(cases: Iterable[Any], runs: dict[str, Result], *, pages: bool) -> str:
             rows.append((link, *map(esc, figures(runs[name])), f"{picture}<br>{esc(words(case, runs[name]))}"))
         heads = ("board", "time", "x bound", "io_efficiency", "bus", "what to look at")
         parts.append(
-            f'<section id="{case.name}"><h2>{esc(case.title)}</h2><p>On {esc(case.shape)}. {esc(case.about)}</p>'
+            f'<section id="{case.name}"><h2>{esc(case.title)}</h2><p>Input: {esc(case.shape)}. {esc(case.about)}</p>'
             f"{table(heads, rows, range(1, 5))}</section>"
         )
     return document("Gallery", "\n".join(parts))

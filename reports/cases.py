@@ -1,6 +1,6 @@
-"""What the gallery shows: each operator on a small realistic shape, and what there is to see in the run.
+"""The cases of the gallery: each operator on a small realistic shape, with statements about its runs.
 
-`about` and `look` are said of a run and `holds` is what makes them true: `build.py` stops where it is not.
+`about` and `look` are statements about a run, and `holds` checks them: `build.py` stops where one is false.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ CASES = (
         shape="eight images, float32 [8, 3, 224, 224], mirrored from left to right (axis -1)",
         run=lambda board: mlusim.ops.flip(_floats(8, 3, 224, 224), -1, device=board),
         about=(
-            "The mirrored axis is the contiguous one, so rows are reversed on the core after they are loaded. The bus "
-            "carries each byte once; the vector lane of the timeline shows it."
+            "The mirrored axis is the contiguous one, so each core reverses rows after loading them, as the vector "
+            "lane of the timeline shows. Each byte crosses the bus once."
         ),
-        look=lambda run: f"{percent(_share(run, 'vector'))} of the time is reversing that no copy hides.",
+        look=lambda run: f"{percent(_share(run, 'vector'))} of the time is reversal that no copy hides.",
         holds=lambda run: _once(run) and run.metrics.pipe_busy_ps["vector"] > 0,
     ),
     Case(
@@ -100,22 +100,22 @@ CASES = (
         shape="float16 [256, 56, 56] along axis 0",
         run=lambda board: mlusim.ops.reverse(_floats(256, 56, 56, dtype="float16"), 0, device=board),
         about=(
-            "Only whole rows change places, so strided copies do all of it: the vector lane of the timeline stays "
-            "empty, and the bus carries each byte once."
+            "Only whole rows are reordered, so strided copies are enough: the vector lane of the timeline is empty, "
+            "and each byte crosses the bus once."
         ),
-        look=lambda run: f"{_plan(run).tasks} tasks have {len(_plan(run).tiles)} tiles.",
+        look=lambda run: f"{_plan(run).tasks} tasks, {len(_plan(run).tiles)} tiles.",
         holds=lambda run: _once(run) and not run.metrics.pipe_busy_ps["vector"],
     ),
     Case(
         name="reverse_sequence",
         title="reverse_sequence",
-        shape="64 sequences of up to 128 steps, float16 [64, 128, 256], lengths at random",
+        shape="64 sequences of up to 128 steps, float16 [64, 128, 256], random lengths",
         run=lambda board: mlusim.ops.reverse_sequence(
             _floats(64, 128, 256, dtype="float16"), _indices(128, 64) + 1, device=board
         ),
         about=(
-            "Every entry has a length of its own; what lies behind it is copied as it is, in the same pass. The tile "
-            "map has the entries, and the timeline who is done before the others."
+            "Each entry has its own length; elements beyond it are copied unchanged, in the same pass. The tile map "
+            "shows the entries, and the timeline shows which cores finish early."
         ),
         look=lambda run: (
             f"{len(_plan(run).tiles)} tiles for {_plan(run).tasks} tasks on {run.board.cores} cores, which are idle "
@@ -129,12 +129,12 @@ CASES = (
         shape="float32 [512, 256], index int32 [128, 256], axis 0",
         run=lambda board: mlusim.ops.gather(_floats(512, 256), _indices(512, 128, 256), 0, device=board),
         about=(
-            "Each element of the output comes from anywhere in its column: single elements of 4 B, on buses that move "
-            "more at once. The source shows which line pays for it."
+            "Each element of the output comes from an arbitrary row of its column: accesses of 4 B on a bus of 64 B "
+            "units. The report's source view shows the cost by line."
         ),
         look=lambda run: (
-            f"{_split(run)}. The bus reads {_times(run, 'read'):.1f} times the inputs, and the run takes "
-            f"{run.time_ps / run.floor.time_ps:.0f} times its floor."
+            f"{_split(run)}. The bus reads {_times(run, 'read'):.1f} times the compulsory bytes, and the run takes "
+            f"{run.time_ps / run.floor.time_ps:.0f} times its lower bound."
         ),
         holds=lambda run: run.time_ps > 5 * run.floor.time_ps and _times(run, "read") > 1,
     ),
@@ -146,8 +146,7 @@ CASES = (
             _floats(8192, 256), _indices(8192, 2048, 1), mode="standard", device=board
         ),
         about=(
-            "Whole rows of 1 KiB, fetched one by one. Rows that no index names stay where they are, and are not "
-            "compulsory."
+            "Rows of 1 KiB are loaded one by one. Rows that are not looked up are not loaded, and are not compulsory."
         ),
         look=lambda run: f"The bus reads {_times(run, 'read'):.2f} times the compulsory bytes.",
         holds=lambda run: abs(_times(run, "read") - 1) < _NEAR,
@@ -160,11 +159,11 @@ CASES = (
             _floats(512, 256), _indices(512, 128, 256), _floats(128, 256), 0, strategy="slab", device=board
         ),
         about=(
-            "Each task owns a region of the output, keeps it in NRAM and looks through updates for its own, so that "
+            "Each task owns a region of the output, keeps it in NRAM and scans the updates for those of its region, so "
             "every element of the output is written once."
         ),
         look=lambda run: (
-            f"Kernels load {_loaded(run) / run.metrics.compulsory_bytes['read']:.1f} times the inputs for "
+            f"Kernels load {_loaded(run) / run.metrics.compulsory_bytes['read']:.1f} times the compulsory bytes for "
             f"{len(_plan(run).tiles)} regions."
         ),
         holds=lambda run: (
@@ -174,17 +173,17 @@ CASES = (
     Case(
         name="scatter_nd",
         title="scatter_nd",
-        shape="float32 [8192, 256], 2048 rows of it replaced (standard mode)",
+        shape="float32 [8192, 256], 2048 of its rows replaced (standard mode)",
         run=lambda board: mlusim.ops.scatter_nd(
             _floats(8192, 256), _indices(8192, 2048, 1), _floats(2048, 256), mode="standard", device=board
         ),
         about=(
-            "Whole rows are written over the copy of x. A row that is named twice must end with the last of them, so "
-            "each task owns a region of rows and looks through the updates for its own."
+            "Rows are written over the copy of x. If a row is updated twice, the last update wins, so each task owns a "
+            "region of rows and scans the updates for those of its region."
         ),
         look=lambda run: (
-            f"The bus reads {_times(run, 'read'):.2f} times the inputs and writes {_times(run, 'write'):.2f} times the "
-            f"output; {_plan(run).tasks} tasks on {run.board.cores} cores."
+            f"The bus reads {_times(run, 'read'):.2f} times the compulsory bytes and writes {_times(run, 'write'):.2f} "
+            f"times; {_plan(run).tasks} tasks on {run.board.cores} cores."
         ),
         holds=lambda run: _times(run, "write") > 1 and "Rows:" in _split(run),
     ),
@@ -194,8 +193,8 @@ CASES = (
         shape="float32 [32, 64, 56, 56] to float16",
         run=lambda board: mlusim.ops.cast(_floats(32, 64, 56, 56), "float16", device=board, strategy="pingpong"),
         about=(
-            "Two bytes are read for each that is written. Tiles are double-buffered: zoom into one core of the "
-            "timeline and see its io lanes work while the vector lane converts."
+            "Two bytes are read for each byte written. Tiles are double-buffered: in the timeline of one core, the io "
+            "lanes are busy while the vector lane converts."
         ),
         look=lambda run: f"{percent(_share(run, 'vector'))} of the time is conversion that no copy hides.",
         holds=lambda run: run.bus_bytes["read"] == 2 * run.bus_bytes["write"] and run.strategy == "pingpong",
@@ -206,7 +205,7 @@ CASES = (
         shape="float32 [1024, 256] to int32",
         run=lambda board: mlusim.ops.bitcast_convert(_floats(1024, 256), "int32", device=board),
         about="The output is a view of the input's bytes.",
-        look=lambda _: "Nothing is launched, nothing moves, no time passes.",
+        look=lambda _: "No launch, no traffic, no time.",
         holds=lambda run: not len(run.log) and not run.time_ps and _plan(run).tier == 0,
     ),
     Case(
@@ -217,8 +216,8 @@ CASES = (
             _floats(2, 8, 256, 196), _SHIFTS, device=board, strategy="batched"
         ),
         about=(
-            "Rows that a shift moves out are not read; rows that it vacates are cleared on the core, which is the "
-            "vector work in the timeline."
+            "Rows that are shifted out are not read. Vacated rows are cleared on the core, which is the vector work in "
+            "the timeline."
         ),
         look=lambda run: (
             f"The bus reads {percent(_times(run, 'read'))} of the compulsory bytes, and the clearing takes "
@@ -235,8 +234,8 @@ CASES = (
         run=lambda board: mlusim.ops.tin_shift_backward(
             _floats(2, 8, 256, 196), _SHIFTS, rule="adjoint", device=board, strategy="batched"
         ),
-        about="The gradient moves by the same shifts the other way, so the bus carries what it does for forward.",
-        look=lambda run: f"{group_digits(run.bus_bytes['read'] + run.bus_bytes['write'])} B.",
+        about="The gradient shifts in the opposite direction, with the same bus traffic as forward.",
+        look=lambda run: f"{group_digits(run.bus_bytes['read'] + run.bus_bytes['write'])} B on the bus.",
         holds=lambda run: run.bus_bytes == CASES[-2].run(run.board.name).bus_bytes,
     ),
 )
