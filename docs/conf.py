@@ -67,7 +67,7 @@ default_role = "py:obj"
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"mlusim\.planning\.plan\.Parameters"),  # a type variable
-    ("py:obj", ".*"),  # the default role: most of what stands in backticks is no name
+    ("py:obj", ".*"),  # the default role: most of what stands in backticks is not a name
     # Libraries: their inventories would need a network.
     ("py:class", r"(collections|numpy|np|pathlib|os|typing|types|click|pandas|matplotlib)\..*"),
     ("py:class", r"(Path|PathLike|DataFrame|Figure|Dtype)"),  # imported for types only, so known by their last name

@@ -2,7 +2,7 @@
 
 It says "pass", or what is not right yet: what `mlusim.verify` finds (wrong values, races, bytes that nobody wrote, a
 buffer that does not fit), or how far the kernel is from the aim of its lesson. Exit code 0 for a pass, 1 for not
-yet, 2 for a file that is no exercise.
+yet, 2 for a file that is not an exercise.
 """
 
 from __future__ import annotations

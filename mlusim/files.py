@@ -121,7 +121,7 @@ def open_input(path: Path) -> BinaryIO:
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
-    """The text of a file. Raises `OSError` as `open_input`, `ValueError` where it is no text."""
+    """The text of a file. Raises `OSError` as `open_input`, `ValueError` where it is not text."""
     with TextIOWrapper(open_input(path), encoding=encoding) as stream:
         return stream.read()
 

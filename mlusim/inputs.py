@@ -74,13 +74,13 @@ def as_array(what: str, value: Any) -> Array:
     try:
         array = np.asarray(value)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise InputError(f"{what} is no array: {_reason(error)}; give an array or nested lists of equal lengths") from (
-            error
-        )
+        raise InputError(
+            f"{what} is not an array: {_reason(error)}; give an array or nested lists of equal lengths"
+        ) from (error)
     if array.dtype == object:
         raise InputError(
-            f"{what} is no array of numbers: {type(value).__name__} becomes an array of Python objects; give an array "
-            "with an element type, or nested lists of numbers"
+            f"{what} is not an array of numbers: {type(value).__name__} becomes an array of Python objects; give an "
+            "array with an element type, or nested lists of numbers"
         )
     return array
 
@@ -107,7 +107,7 @@ def check_operations(theory_ops: Any) -> int | None:
 
 
 def check_seconds(what: str, value: Any) -> None:
-    """Raise where a time is no number, or not more than 0; it may be without end."""
+    """Raise where a time is not a number, or not more than 0; it may be without end."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0:
         raise InputError(f"{what}={shown(value)}: give seconds, a number above 0")
 
@@ -115,7 +115,7 @@ def check_seconds(what: str, value: Any) -> None:
 def as_text(what: str, value: object) -> str:
     """A text without NUL."""
     if not isinstance(value, str) or "\0" in value:
-        raise InputError(f"{what}={shown(value)} is no text")
+        raise InputError(f"{what}={shown(value)} is not text")
     return value
 
 
@@ -134,7 +134,7 @@ def as_path(path: object) -> Path:
     except TypeError:  # an object whose `__fspath__` gives neither text nor bytes
         text = None
     if not isinstance(text, str) or not text or "\0" in text:
-        raise InputError(f"{shown(path)} is no path: give a text such as 'run.zip', or a Path")
+        raise InputError(f"{shown(path)} is not a path: give a text such as 'run.zip', or a Path")
     return Path(text)
 
 
@@ -156,7 +156,7 @@ def as_paths(paths: object) -> list[Path]:
         return [as_path(paths)]
     several = as_tuple(paths)
     if not isinstance(several, tuple):
-        raise InputError(f"{shown(paths)} is no list of paths: give texts such as 'run.zip', or Paths")
+        raise InputError(f"{shown(paths)} is not a list of paths: give texts such as 'run.zip', or Paths")
     return [as_path(one) for one in several]
 
 

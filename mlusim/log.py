@@ -27,7 +27,7 @@ _CSV_PIECE = 100_000
 
 NO_OPERAND = (NONE, NONE, NONE)
 
-# Pipes of a core. SYNC is no pipe: it holds what the task itself waits for.
+# Pipes of a core. SYNC is not a pipe: it holds what the task itself waits for.
 PIPES = ("scalar", "vector", "tensor", "io", "move", "sync")
 SCALAR, VECTOR, TENSOR, IO, MOVE, SYNC = range(6)
 

@@ -177,7 +177,7 @@ def test_files_of_others(tmp_path):
 def test_what_is_no_path(path):
     run = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0)
     for use in (run.save, mlusim.load):
-        with pytest.raises(mlusim.InputError, match=r"is no path: give a text such as 'run\.zip'"):
+        with pytest.raises(mlusim.InputError, match=r"is not a path: give a text such as 'run\.zip'"):
             use(path)
 
 

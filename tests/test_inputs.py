@@ -1,4 +1,4 @@
-"""What is no shape, array, grid, path: refused by name at every door, with the rule and the remedy."""
+"""What is not a shape, array, grid, path: refused by name at every door, with the rule and the remedy."""
 
 from __future__ import annotations
 
@@ -106,9 +106,13 @@ CALLS = [
     (lambda: mlusim.run(copy, X, mlusim.Output((1,) * 70)), mlusim.InputError, r"out: the shape has rank 70: NumPy"),
     (lambda: mlusim.run(copy, X, mlusim.Output(None)), mlusim.InputError, r"out: the shape None is not a shape"),
     (lambda: mlusim.run(copy, X, mlusim.Output((2, 3), pitch=1.5)), mlusim.InputError, r"out: pitch=1\.5: give an int"),
-    (lambda: mlusim.Output.like(RAGGED), mlusim.InputError, r"Output\.like: the argument is no array"),
-    (lambda: mlusim.verify(copy, X, OUT, reference=RAGGED), mlusim.InputError, r"the reference is no array"),
-    (lambda: DEVICE.upload(RAGGED), mlusim.InputError, r"input is no array: .* give an array or nested lists of equal"),
+    (lambda: mlusim.Output.like(RAGGED), mlusim.InputError, r"Output\.like: the argument is not an array"),
+    (lambda: mlusim.verify(copy, X, OUT, reference=RAGGED), mlusim.InputError, r"the reference is not an array"),
+    (
+        lambda: DEVICE.upload(RAGGED),
+        mlusim.InputError,
+        r"input is not an array: .* give an array or nested lists of equal",
+    ),
     (lambda: DEVICE.alloc((float("inf"),), "int8"), mlusim.InputError, r"output: the shape \(inf,\) is not a shape"),
     (lambda: DEVICE.alloc((-1,), "int8"), mlusim.InputError, r"output: the shape \[-1\]: an extent is not negative"),
     (lambda: DEVICE.alloc((True,), "int8"), mlusim.InputError, r"integers, not truth values"),
@@ -257,7 +261,7 @@ def test_operations_are_counted_in_whole_numbers(operations):
 @pytest.mark.parametrize("value", [X, None, [1, 2], "kernel", 3])
 def test_what_is_no_kernel_is_named_on_one_line(value):
     with pytest.raises(
-        mlusim.LaunchError, match=r" is no kernel: write it as `async def kernel\(core, \.\.\.\)`"
+        mlusim.LaunchError, match=r" is not a kernel: write it as `async def kernel\(core, \.\.\.\)`"
     ) as found:
         mlusim.run(value, X)
     assert "\n" not in str(found.value)
@@ -272,6 +276,6 @@ def test_an_object_whose_path_is_a_number_is_no_path():
             return "Numbered()"
 
     with pytest.raises(
-        mlusim.MlusimError, match=r"^Numbered\(\) is no path: give a text such as 'run.zip', or a Path$"
+        mlusim.MlusimError, match=r"^Numbered\(\) is not a path: give a text such as 'run.zip', or a Path$"
     ):
         mlusim.board(Numbered())

@@ -1,6 +1,6 @@
 """Time attribution by source line of the kernel.
 
-Within a cause a core's picosecond belongs to the operation that began first. Time that is no operation's (issue,
+Within a cause a core's picosecond belongs to the operation that began first. Time that is not an operation's (issue,
 launch, idle) has no line. The sum over lines is the breakdown, exactly.
 """
 

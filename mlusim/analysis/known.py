@@ -192,7 +192,7 @@ def _unknown(kind: str, board: Board) -> str:
     if not kind:
         return "a run without a kernel"
     if edited := _edited(board):
-        return f"a board that is no preset ({edited})"
+        return f"a board that is not a preset ({edited})"
     if board.family not in {row.family for row in rows()}:
         return f"any kernel of this kind on the family {board.family}"
     if kind not in {row.kind for row in rows()}:

@@ -51,7 +51,7 @@ LOSS_COLOURS: dict[str, str] = {
     "idle": PALE,
 }
 
-# What is no cause has none of these colours on a page that shows causes: Paul Tol's muted ones.
+# What is not a cause has none of these colours on a page that shows causes: Paul Tol's muted ones.
 MUTED = ("#332288", "#88CCEE", "#44AA99", "#DDCC77", "#CC6677", "#117733", "#AA4499", "#BBBBBB")
 READ, REQUESTED, BUS, WRITE, FLOOR, ROOF = MUTED[0], MUTED[1], MUTED[2], MUTED[4], MUTED[5], MUTED[6]
 ROOFS_TOGETHER = "#999933"

@@ -250,8 +250,9 @@ class Bridge:
                     f"{allocation.name} ({group_digits(allocation.nbytes)} B)"
                 )
         return (
-            f"address {address:#x} lies in no memory of this core: it is no tensor of the device and no array with a "
-            "memory space (__nram__, __wram__, __mlu_shared__, __ldram__); instructions do not take local variables"
+            f"address {address:#x} lies in no memory of this core: it is neither a tensor of the device nor an "
+            "array with a memory space (__nram__, __wram__, __mlu_shared__, __ldram__); instructions do not "
+            "take local variables"
         )
 
     def pointer(self, address: int) -> Pointer:

@@ -1,4 +1,4 @@
-"""C calls of instructions on memory that are no copies: atomics, sets, gathers and scatters by byte offsets."""
+"""C calls of instructions on memory that are not copies: atomics, sets, gathers and scatters by byte offsets."""
 
 from __future__ import annotations
 

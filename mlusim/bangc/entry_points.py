@@ -78,4 +78,4 @@ def signature_of(point: EntryPoint) -> inspect.Signature:
     try:
         return inspect.Signature(parameters)
     except ValueError as error:
-        raise MlusimError(f"{point.name}: its parameters {list(seen)} are no names: {error}") from error
+        raise MlusimError(f"{point.name}: its parameters {list(seen)} are not names: {error}") from error

@@ -178,7 +178,7 @@ class Program:
 def _host_address(address: int) -> str:
     if address < faults.NULL_BYTES:
         return f"main uses address {address:#x}, a null pointer or near it"
-    return f"main uses address {address:#x}, which is no memory of the program's"
+    return f"main uses address {address:#x}, which is not memory of the program's"
 
 
 def run_program(module: Module, device: Device, arguments: tuple[str, ...] = ()) -> int:

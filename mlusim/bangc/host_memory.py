@@ -191,7 +191,7 @@ class HostMemory:
         self.device.synchronize()
         target = self._side(dst, count * len(element), "cnrtMemset")
         if target is None:
-            raise InputError(f"cnrtMemset of {dst:#x}, which is no device memory")
+            raise InputError(f"cnrtMemset of {dst:#x}, which is not device memory")
         content = element * max(count, 0)
         ctypes.memmove(dst, content, len(content))
         self.device.log.host_writes.add(target.allocation.identity)

@@ -344,7 +344,7 @@ def table_digest() -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
-# A call is no access that the simulator is to see.
+# A call is not an access that the simulator is to see.
 _PLAIN = '__attribute__((no_sanitize("thread"), noinline, unused))'
 
 

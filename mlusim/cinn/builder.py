@@ -189,7 +189,9 @@ class NetBuilder:
         It takes the operator's tensors, then its attributes by keyword, and `name` and `strategy` as the others.
         """
         if name.startswith("_") or name not in OPERATORS:
-            raise AttributeError(f"a net has no operator {name!r}; {nearest(name, OPERATORS)}it is no attribute either")
+            raise AttributeError(
+                f"a net has no operator {name!r}; {nearest(name, OPERATORS)}it is not an attribute either"
+            )
         return partial(self._any, OPERATORS[name])
 
     def _any(
@@ -275,7 +277,7 @@ class NetBuilder:
                 return self._variables[value]
             known = ", ".join(self._variables) or "none yet"
             near = nearest(value, self._variables)
-            raise InputError(f"{where} = {value!r} is no variable of this net: {near}it has {known}")
+            raise InputError(f"{where} = {value!r} is not a variable of this net: {near}it has {known}")
         if not isinstance(value, Variable):
             raise InputError(
                 f"{where} is of type {type(value).__name__}, not a variable: make one with "

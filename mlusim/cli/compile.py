@@ -33,7 +33,7 @@ def compile_(*, files: Sequence[str], device: Any, as_json: bool, quiet: bool, *
     """Compile or load kernels."""
     for file in files:
         if Path(file).suffix not in {".py", ".mlu"}:
-            raise InputError(f"{file} is no kernel's file: name a .py or a .mlu file")
+            raise InputError(f"{file} is not a kernel's file: name a .py or a .mlu file")
     found = [_loaded(file) if file.endswith(".py") else _compiled(file, device, options) for file in files]
     if as_json:
         show.print_json({"ok": not any(one["error"] for one in found), "files": found})

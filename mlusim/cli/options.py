@@ -39,7 +39,7 @@ class Integers(ParamType):
         try:
             return tuple(int(part) for part in value.split(",")) if value.strip() else ()
         except ValueError:
-            self.fail(f"{value!r} is no list of integers such as 0,2", param, ctx)
+            self.fail(f"{value!r} is not a list of integers such as 0,2", param, ctx)
 
 
 class Shape(ParamType):
@@ -57,7 +57,7 @@ class Shape(ParamType):
         except ValueError:
             extents = (-1,)
         if min(extents, default=0) < 0:
-            self.fail(f"{value!r} is no shape such as 2,8,256,196 or 2x8x256x196", param, ctx)
+            self.fail(f"{value!r} is not a shape such as 2,8,256,196 or 2x8x256x196", param, ctx)
         return extents
 
 
@@ -125,7 +125,7 @@ class Size(ParamType):
             self.fail(f"{value} is negative: a size is 0 or more, such as 64KiB", param, ctx)
         found = numbers("bytes", value)
         if len(found) != 1:
-            self.fail(f"{value!r} is no single size such as 64KiB", param, ctx)
+            self.fail(f"{value!r} is not a single size such as 64KiB", param, ctx)
         return int(found[0])
 
 
@@ -142,7 +142,9 @@ class Operations(ParamType):
             found = -1
         if not 0 <= found < float("inf") or found != int(found):
             self.fail(
-                f"{value!r} is no number of operations: it is whole and at least 0, such as 2000000 or 2e6", param, ctx
+                f"{value!r} is not a number of operations: it is whole and at least 0, such as 2000000 or 2e6",
+                param,
+                ctx,
             )
         return int(found)
 

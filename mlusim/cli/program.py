@@ -176,7 +176,7 @@ def _drop_output() -> None:
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
-        with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123 - os.devnull is no path to build on
+        with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123 - os.devnull is not a path to build on
             os.dup2(nowhere.fileno(), sys.__stdout__.fileno())  # type: ignore[union-attr]
 
 

@@ -25,7 +25,7 @@ def run_of(text: str) -> Result:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"{text!r} is no saved run, and as words of `mlusim run`: {error}") from None
+        raise InputError(f"{text!r} is not a saved run, and as words of `mlusim run`: {error}") from None
     # What was copied from a shell begins with the command.
     for command in ("mlusim", "run"):
         words = words[1:] if words[:1] == [command] and len(words) > 1 else words
@@ -37,6 +37,6 @@ def run_of(text: str) -> Result:
             run.main([*words, "--no-data", "--quiet", "--save-run", str(saved)], "mlusim run", standalone_mode=False)
         except click.UsageError as error:
             raise InputError(
-                f"{text!r} is no saved run, and as words of `mlusim run`: {error.format_message()}"
+                f"{text!r} is not a saved run, and as words of `mlusim run`: {error.format_message()}"
             ) from None
         return load(saved)

@@ -25,7 +25,7 @@ _LEAST_TEXT = 30  # a column of text is never narrower
 
 
 def console() -> Console:
-    """Standard output, plain and of one width where it is no terminal."""
+    """Standard output, plain and of one width where it is not a terminal."""
     from rich.console import Console
 
     found = Console(highlight=False, markup=False, emoji=False)

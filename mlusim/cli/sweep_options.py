@@ -81,7 +81,7 @@ class Shard(ParamType):
             return (int(value[0]), int(value[1]))
         part, slash, parts = value.partition("/")
         if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-            self.fail(f"{value!r} is no part such as 3/8, the third of eight", param, ctx)
+            self.fail(f"{value!r} is not a part such as 3/8, the third of eight", param, ctx)
         return int(part), int(parts)
 
 

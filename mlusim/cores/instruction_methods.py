@@ -86,7 +86,9 @@ class InstructionMethods:
             found = None if name.startswith("_") else conversion(name)
             if found is None:
                 near = nearest(name, [known for known in dir(type(self)) if not known.startswith("_")])
-                raise UnknownNameError(f"core.{name} is no instruction of this core: {near}the glossary lists them all")
+                raise UnknownNameError(
+                    f"core.{name} is not an instruction of this core: {near}the glossary lists them all"
+                )
             return partial(self._conversion, name, *found)
 
     def _conversion(

@@ -287,7 +287,9 @@ def check_launch(
     if not inspect.iscoroutinefunction(kernel):
         written = name if callable(kernel) and name.isidentifier() else "kernel"
         given_name = name if callable(kernel) else shown(kernel)
-        raise LaunchError(f"{given_name} is no kernel: write it as `async def {written}(core, ...)`, without `yield`")
+        raise LaunchError(
+            f"{given_name} is not a kernel: write it as `async def {written}(core, ...)`, without `yield`"
+        )
     signature = inspect.signature(kernel)
     try:
         signature.bind(None, *arguments, **settings)

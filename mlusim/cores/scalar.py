@@ -51,7 +51,7 @@ def load_array(issuer: Issuer, line: int, source: View) -> Waiting:
 
 
 def check_view(name: str, value: object) -> None:
-    """Raise `OperandError` for what is no view of memory."""
+    """Raise `OperandError` for what is not a view of memory."""
     if not isinstance(value, View):
         raise OperandError(
             f"{name} of {value!r:.60}: it takes a view of memory, such as x[0], not {type(value).__name__}"

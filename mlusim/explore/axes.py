@@ -234,11 +234,11 @@ def _whole(name: str, values: Any) -> list[int | None]:
             found += [int(number) for number in numbers(name, one)]
             continue
         if one is not None and (isinstance(one, bool) or not hasattr(one, "__index__") or one < 1):
-            raise InputError(f"{name}: {one!r} is no whole number above 0")
+            raise InputError(f"{name}: {one!r} is not a whole number above 0")
         found.append(None if one is None else int(one))
     for one in found:
         if one is not None and one < 1:
-            raise InputError(f"{name}: {one} is no whole number above 0")
+            raise InputError(f"{name}: {one} is not a whole number above 0")
     return [*dict.fromkeys(found)]
 
 

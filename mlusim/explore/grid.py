@@ -205,7 +205,7 @@ def changed_board(base: Board, nram_usable_bytes: int | None, cores: int | None,
         if cores > each and cores % each:
             near = cores // each * each
             raise BoardError(
-                f"{base.name}: {cores} cores are no whole clusters of {each}; take {near} or {near + each}"
+                f"{base.name}: {cores} cores are not whole clusters of {each}; take {near} or {near + each}"
             )
         values |= {"clusters": max(cores // each, 1), "cores_per_cluster": min(cores, each)}
     return base.replace(**values) if values else base
@@ -229,7 +229,7 @@ def boards_of(value: Any) -> list[Board]:
     found: list[Board] = []
     for one in texts:
         if not isinstance(one, str | Path | Board):
-            raise BoardError(f"{one!r} is no board: name a preset or a TOML file, or pass a Board")
+            raise BoardError(f"{one!r} is not a board: name a preset or a TOML file, or pass a Board")
         record = board(one.strip() if isinstance(one, str) else one)
         if record not in found:
             found.append(record)

@@ -56,7 +56,7 @@ class Runner:
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 0):
             raise InputError(f"workers={workers!r}: a number of processes, or 0 for this one")
         if client is not None and not hasattr(client, "get_executor"):
-            raise InputError(f"client={client!r} is no dask.distributed.Client")
+            raise InputError(f"client={client!r} is not a dask.distributed.Client")
         self._client = client
         if workers is not None and workers > _MOST_FOR_A_CORE * core_count():
             raise InputError(

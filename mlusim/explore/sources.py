@@ -228,7 +228,11 @@ def _from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:
-        what = "is not UTF-8 text, so it is no Python file" if isinstance(error, UnicodeDecodeError) else "is no path"
+        what = (
+            "is not UTF-8 text, so it is not a Python file"
+            if isinstance(error, UnicodeDecodeError)
+            else "is not a path"
+        )
         raise InputError(f"{path} {what}") from None
     name = name or _only_kernel(path, text)
     whole = path.resolve()

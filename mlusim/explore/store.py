@@ -253,7 +253,7 @@ def _texts() -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: it names what is no text") from error
+        raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: it names what is not text") from error
 
 
 def _checksum(values: Iterable[Any]) -> str:

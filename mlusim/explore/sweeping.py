@@ -180,7 +180,7 @@ def sweep(  # noqa: PLR0913 - what can be swept
     Returns one row for each combination. Points that a board or a rule refuses are rows too, `impossible`, with the
     reason, and so are `failed` ones, where the kernel ran into an error, and `died`, where their process did.
 
-    Raises `InputError` for what is no axis, no value, no operator or no file of a sweep; `BoardError` for an unknown
+    Raises `InputError` for what is not an axis, a value, an operator or a file of a sweep; `BoardError` for an unknown
     board; `MlusimError` where no process can be started. Ctrl-C raises `KeyboardInterrupt`, what is done being kept.
     """
     check_not_loading()

@@ -40,7 +40,7 @@ def numbers(name: str, text: str, *, whole: bool = True) -> list[int | float]:
         text: values and ranges, separated by commas.
         whole: whether they must be integers.
 
-    Raises `InputError` for what is no number, a unit of something else, a fraction where a whole number is needed,
+    Raises `InputError` for what is not a number, a unit of something else, a fraction where a whole number is needed,
     and a range that is empty or endless.
     """
     found = [value for item in text.split(",") for value in _item(name, item.strip(), whole=whole)]
@@ -73,7 +73,7 @@ def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
     found = _ITEM.fullmatch(item)
     if not found:
         raise InputError(
-            f"{name}: {item!r} is no number, and no range such as {_example(name)}: from, to, and the step"
+            f"{name}: {item!r} is neither a number nor a range such as {_example(name)}: from, to, and the step"
         )
 
     def value(part: str) -> Decimal:

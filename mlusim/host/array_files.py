@@ -112,7 +112,8 @@ def _named(where: str, array: Array) -> Array:
         return array.view(BFLOAT16)
     if dtype not in ALL:
         raise InputError(
-            f"{where} holds {dtype}, which is no element type of the board; it has {', '.join(map(dtype_name, ALL))}"
+            f"{where} holds {dtype}, which is not an element type of the board; it has "
+            f"{', '.join(map(dtype_name, ALL))}"
         )
     return array
 

@@ -84,7 +84,7 @@ class Device:
             raise InputError(f"dma={dma!r}: it is 'complete' or 'late'")
         self.board = board(device)
         if log_folder is not None and not Path(log_folder).is_dir():
-            raise InputError(f"log_folder={str(log_folder)!r} is no folder: make it, or name one that is there")
+            raise InputError(f"log_folder={str(log_folder)!r} is not a folder: make it, or name one that is there")
         late = dma == "late"
         self._chip = Chip(
             self.board, data=data, late=late, max_operations=max_operations, log_folder=log_folder, dry=dry
@@ -142,7 +142,7 @@ class Device:
             keep_data: hold its bytes even in a timing-only run, for scalar loads.
             writable: kernels may write it: input and output of a kernel that works in place. It holds a copy.
 
-        Raises `AllocationError` where it does not fit, `InputError` for what is no array, and for an element type
+        Raises `AllocationError` where it does not fit, `InputError` for what is not an array, and for an element type
         that the board does not know.
         """
         array = as_array(name, array)
@@ -182,10 +182,10 @@ class Device:
             shape: extents, or one for rank 1.
             dtype: element type.
             name: what messages and reports call it.
-            workspace: it is no output: what launches leave there for later ones, not all of it written.
+            workspace: it is not an output: what launches leave there for later ones, not all of it written.
             keep_data: hold bytes even in a timing-only run, for scalar stores and loads.
 
-        Raises `AllocationError` where it does not fit, `InputError` for what is no shape or no element type.
+        Raises `AllocationError` where it does not fit, `InputError` for what is not a shape or an element type.
         """
         element = dtype_of(dtype)
         extents = as_shape(f"{name}: the shape", shape)
@@ -214,11 +214,11 @@ class Device:
         An input comes back read-only.
 
         Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or that of another device,
-        `InputError` while launches wait to be run, and for what is no view.
+        `InputError` while launches wait to be run, and for what is not a view.
         """
         if not isinstance(view, View):
             raise InputError(
-                f"{shown(view)} is no tensor of the device: give what alloc or upload returned, or a part of it"
+                f"{shown(view)} is not a tensor of the device: give what alloc or upload returned, or a part of it"
             )
         self._check_own(view)
         check_usable(view.allocation, write=False)

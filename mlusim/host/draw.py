@@ -33,7 +33,7 @@ class Draw:
         self._largest = max(boards, key=lambda one: one.gdram_bytes, default=None)
 
     def _check_size(self, shape: tuple[int, ...], dtype: Any) -> None:
-        """Raise `AllocationError` for a tensor that never fits, `InputError` for what is no shape."""
+        """Raise `AllocationError` for a tensor that never fits, `InputError` for what is not a shape."""
         nbytes = math.prod(as_shape("the shape", shape)) * np.dtype(dtype).itemsize
         most = _ADDRESSES if self._largest is None else self._largest.gdram_bytes
         if nbytes > most:

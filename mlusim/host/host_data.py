@@ -63,7 +63,7 @@ class HostData:
 
     @classmethod
     def of_launch(cls, kernel: Any, arguments: Sequence[Any], settings: Mapping[str, Any]) -> HostData:
-        """The objects around a launch: what its kernel names, and arguments that are no tensors."""
+        """The objects around a launch: what its kernel names, and arguments that are not tensors."""
         names = parameter_names(kernel, len(arguments))
         by_name = {**dict(zip(names, arguments, strict=True)), **settings}
         return cls(kernel, {name: value for name, value in by_name.items() if not isinstance(value, View)})

@@ -124,7 +124,7 @@ def verify(  # noqa: PLR0913 - most are keywords
 def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> None:
     """Raise `InputError` for options of a type or value that means nothing."""
     if plan is not None and not isinstance(plan, Plan):
-        raise InputError(f"plan={plan!r} is no plan: make one with mlusim.plan(NAME, *shapes)")
+        raise InputError(f"plan={plan!r} is not a plan: make one with mlusim.plan(NAME, *shapes)")
     if planned and plan is None:
         raise InputError(f"planned={planned!r} names the output that a plan splits, and there is none: give plan= too")
     named = isinstance(rewrites, tuple | list | set | frozenset) and all(isinstance(one, str) for one in rewrites)
@@ -139,7 +139,7 @@ def _check_rewrites(rewrites: Any, outputs: list[str]) -> None:
     """Raise `InputError` where a name is that of no output."""
     unknown = [] if isinstance(rewrites, bool) else [name for name in rewrites if name not in outputs]
     if unknown:
-        raise InputError(f"rewrites names {unknown}, which are no outputs: they are {sorted(outputs)}")
+        raise InputError(f"rewrites names {unknown}, which are not outputs: they are {sorted(outputs)}")
 
 
 def _against(
@@ -179,7 +179,7 @@ def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> 
         wanted = {outputs[0]: wanted}
     unknown = sorted(set(wanted) - set(outputs))
     if unknown:
-        raise InputError(f"the reference names {unknown}, which are no outputs: they are {sorted(outputs)}")
+        raise InputError(f"the reference names {unknown}, which are not outputs: they are {sorted(outputs)}")
     return {name: as_array(f"the reference of {name}", array) for name, array in wanted.items()}
 
 

@@ -256,7 +256,8 @@ class View(NoNumbers):
         row = self.shape[-1] * self.itemsize
         if row % target.itemsize:
             raise AccessError(
-                f"cannot view {self!r} as {dtype_name(target)}: rows of {row} B are no multiple of {target.itemsize} B"
+                f"cannot view {self!r} as {dtype_name(target)}: rows of {row} B are not a multiple of "
+                f"{target.itemsize} B"
             )
         shape = (*self.shape[:-1], row // target.itemsize)
         return View(self.allocation, self.offset, shape, (*self.strides[:-1], target.itemsize), target)

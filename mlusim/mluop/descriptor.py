@@ -107,7 +107,7 @@ def mluOpSetTensorDescriptorEx(
 
 
 def descriptor_fault(desc: Any, name: str) -> str:
-    """Why an argument is no descriptor to work with; "" where it is one."""
+    """Why an argument is not a descriptor to work with; "" where it is one."""
     if desc is None:
         return f"{name} is NULL"
     if not isinstance(desc, mluOpTensorDescriptor):
@@ -123,9 +123,9 @@ def _set(
     for name, values in arrays.items():
         fault = fault or _array_fault(values, name, count, read)
     if not fault and not is_member(layout, mluOpTensorLayout_t):
-        fault = f"layout = {layout!r} is no mluOpTensorLayout_t"
+        fault = f"layout = {layout!r} is not a mluOpTensorLayout_t"
     if not fault and not is_member(dtype, mluOpDataType_t):
-        fault = f"dtype = {dtype!r} is no mluOpDataType_t"
+        fault = f"dtype = {dtype!r} is not a mluOpDataType_t"
     if fault:
         return refuse(function, _BAD_PARAM, fault)
     desc.layout, desc.dtype = mluOpTensorLayout_t(layout), mluOpDataType_t(dtype)

@@ -60,7 +60,7 @@ def mluOpDestroy(handle: mluOpHandle | None) -> mluOpStatus_t:
 
 
 def handle_fault(handle: Any) -> str:
-    """Why an argument is no handle to work with; "" where it is one."""
+    """Why an argument is not a handle to work with; "" where it is one."""
     if handle is None:
         return "handle is NULL"
     if not isinstance(handle, mluOpHandle):

@@ -12,7 +12,7 @@ from mlusim.errors import InputError
 def normal_axis(operator: str, argument: str, axis: Any, rank: int) -> int:
     """An axis of a tensor of that rank, counted from the front.
 
-    Raises `InputError` for what is no integer, and for an axis out of [-rank, rank).
+    Raises `InputError` for what is not an integer, and for an axis out of [-rank, rank).
     """
     try:
         number = as_index(axis)

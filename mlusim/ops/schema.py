@@ -57,7 +57,7 @@ class TensorSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """An argument of an operator that is no tensor.
+    """An argument of an operator that is not a tensor.
 
     Attributes:
         name: as the parameter of the function is called.

@@ -218,7 +218,7 @@ def _read_zip(file: Path, stream: Any) -> Saved:
         if stream.read(4) == b"PK\x03\x04":
             raise InputError(f"{file}: a saved run that is damaged or cut off ({error}); {remedy}") from None
         raise InputError(
-            f"{file} is no saved run: Result.save(path), or `mlusim run ... --save-run FILE`, writes one"
+            f"{file} is not a saved run: Result.save(path), or `mlusim run ... --save-run FILE`, writes one"
         ) from None
     if _HEAD not in names:
         raise InputError(f"{file} is a zip file, but no saved run: it has no {_HEAD}")
@@ -241,7 +241,7 @@ def _read_zip(file: Path, stream: Any) -> Saved:
 def check_format(file: Path, head: Any) -> None:
     """Raise `InputError` where a head is not one of ours, or of a format that this version does not know."""
     if not isinstance(head, dict) or head.get("format") != FORMAT:
-        raise InputError(f"{file} is no saved run: its {_HEAD} does not say `format: {FORMAT}`")
+        raise InputError(f"{file} is not a saved run: its {_HEAD} does not say `format: {FORMAT}`")
     number = head.get("number")
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise InputError(f"{file}: a saved run of format {number!r}: formats are numbered from 1; save the run again")

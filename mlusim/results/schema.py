@@ -71,7 +71,7 @@ def clean(value: Any) -> Any:
     if isinstance(value, list):
         return [clean(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} is no figure of a run")
+        raise ValueError(f"{value} is not a figure of a run")
     if isinstance(value, int) and abs(value) > _LIMIT:
         raise ValueError("a number of more than 62 bits")
     return value

@@ -53,7 +53,7 @@ def planned_output(log: Log, plan: Plan | None, name: str = "") -> tuple[int, li
             ]
         outputs = same_shape
     if not outputs:
-        return NONE, [_unlike(f"the plan splits {name}, which is no output", "planned is the name of an output")]
+        return NONE, [_unlike(f"the plan splits {name}, which is not an output", "planned is the name of an output")]
     record = log.allocations[outputs[0]]
     window = window_of(log, outputs[0])
     covered = nbytes if window is None else math.prod(window[1].shape) * window[1].itemsize

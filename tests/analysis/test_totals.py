@@ -194,5 +194,5 @@ def test_a_log_in_a_file_says_the_same(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no folder: make it"):
+    with pytest.raises(InputError, match="is not a folder: make it"):
         Device(log_folder=tmp_path / "none")

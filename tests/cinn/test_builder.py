@@ -146,7 +146,7 @@ def test_what_an_operator_refuses_is_refused_here(builder, a, i, spoiled):
         (lambda net, a, i: net.reverse_sequence(a, i, 1, seq_dim=1), "reverse_sequence: seq_axis=1 and seq_dim=1 are"),
         (lambda net, a, i: net.flip(a), r"flip: axis is missing: an axis or a list of them; \[\] for a plain copy"),
         (lambda net, a, i: net.reverse(a), "reverse: axis is missing"),
-        (lambda net, a, i: net.gather(a, "idnex"), "index = 'idnex' is no variable of this net: did you mean index"),
+        (lambda net, a, i: net.gather(a, "idnex"), "index = 'idnex' is not a variable of this net: did you mean index"),
         (lambda net, a, i: net.gather(a, np.zeros(3)), "index is of type ndarray, not a variable: make one with"),
         (lambda net, a, i: net.flip(a, 0, name="A"), r"name='A' is taken by A: float32 \[8, 24\]: choose another"),
         (lambda net, a, i: net.create_input(Int(8), (1,), "A"), "create_input in net 'test_basic': name='A' is taken"),
@@ -173,7 +173,7 @@ def test_faults_of_build(builder, a, i):
     b = builder.gather(a, i)
     with pytest.raises(BoardError, match="mlu371"):
         builder.build("mlu371")
-    with pytest.raises(InputError, match="build in net 'test_basic': outputs = 'c' is no variable of this net"):
+    with pytest.raises(InputError, match="build in net 'test_basic': outputs = 'c' is not a variable of this net"):
         builder.build(outputs=[b, "c"])
 
 

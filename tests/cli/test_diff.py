@@ -117,9 +117,9 @@ def test_what_to_try_is_faster_and_is_what_retiming_says():
     ("words", "message"),
     [
         (("gone.zip", "gone.zip"), "gone.zip: the saved run cannot be read"),
-        (("k.py:add --shpe 4", "x"), "is no saved run, and as words of `mlusim run`: No such option"),
+        (("k.py:add --shpe 4", "x"), "is not a saved run, and as words of `mlusim run`: No such option"),
         (("k.py:add", "x"), "add: no argument for x and out; give --arg x=..."),
-        (("k.py:add --set 'tile", "x"), "is no saved run, and as words of `mlusim run`: No closing quotation"),
+        (("k.py:add --set 'tile", "x"), "is not a saved run, and as words of `mlusim run`: No closing quotation"),
     ],
 )
 def test_what_is_no_run(home, words, message):

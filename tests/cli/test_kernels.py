@@ -126,7 +126,7 @@ def test_verify_finds_races_and_wrong_results(home):
     assert "error" in text
     np.savez("two.npz", out=np.load("sum.npy"), other=np.zeros(1))
     words = ("verify", "k.py:add", *FILES, "--reference", "two.npz")
-    assert "the reference names ['other'], which are no outputs" in mlusim(*words, code=2)
+    assert "the reference names ['other'], which are not outputs" in mlusim(*words, code=2)
     found = json.loads(mlusim("verify", "k.py:add", *FILES, "--reference", "sum.npy", "--json"))
     assert found["ok"] is True
 

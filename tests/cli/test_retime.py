@@ -110,7 +110,7 @@ def test_a_kernel_of_ones_own(tmp_path):
 
 def test_mistakes_are_one_line(run, tmp_path):
     (tmp_path / "none.zip").write_bytes(b"none")
-    assert "is no saved run" in error("retime", tmp_path / "none.zip")
+    assert "is not a saved run" in error("retime", tmp_path / "none.zip")
     assert "No such file" in error("retime", tmp_path / "missing.zip")
     assert "no parameter 'foo'" in error("retime", run, "--set", "foo=1")
     assert "it is PARAMETER=VALUE" in error("retime", run, "--set", "clock_hz")

@@ -195,11 +195,11 @@ def test_what_is_no_kernel() -> None:
     async def generator(core: Core) -> Any:
         yield
 
-    message = r"is no kernel: write it as `async def {}\(core, \.\.\.\)`, without `yield`$"
+    message = r"is not a kernel: write it as `async def {}\(core, \.\.\.\)`, without `yield`$"
     refused("plain " + message.format("plain"), plain, dim=4)
     refused("generator " + message.format("generator"), generator, dim=4)
-    refused(r"<function .*<lambda>.*> is no kernel|<lambda> is no kernel", lambda core: None, dim=4)
-    refused("7 is no kernel", 7, dim=4)
+    refused(r"<function .*<lambda>.*> is not a kernel|<lambda> is not a kernel", lambda core: None, dim=4)
+    refused("7 is not a kernel", 7, dim=4)
 
 
 def test_a_kernel_that_was_called() -> None:

@@ -259,7 +259,7 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (
         no_such_method,
         UnknownNameError,
-        r"core\.memcopy is no instruction of this core: did you mean memcpy\? the glossary",
+        r"core\.memcopy is not an instruction of this core: did you mean memcpy\? the glossary",
     ),
     (a_list_for_a_view, OperandError, r"fill\(dst, value\): dst is a view, not \[1, 2, 3\]$"),
     (forgotten_and_raised, KernelError, "the kernel raised ValueError: before it was awaited: False$"),
@@ -675,7 +675,7 @@ def test_kernels_that_are_none() -> None:
     device = Device()
     for kernel in (generator, old, print, None):
         with pytest.raises(
-            LaunchError, match=r"is no kernel: write it as `async def \S+\(core, \.\.\.\)`, without `yield`$"
+            LaunchError, match=r"is not a kernel: write it as `async def \S+\(core, \.\.\.\)`, without `yield`$"
         ):
             device.launch(kernel, dim=4)
 

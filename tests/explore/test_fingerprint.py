@@ -57,7 +57,7 @@ def with_keyword_default(value):
 
 
 def with_global(value):
-    """A kernel of a notebook: its globals are no module's."""
+    """A kernel of a notebook: its globals are not a module's."""
     space = {"VALUE": value, "__name__": "__main__", "__builtins__": __builtins__}
     exec("def helper():\n    return VALUE\nasync def kernel(core, x, out):\n    return helper()\n", space)  # noqa: S102
     return space["kernel"]

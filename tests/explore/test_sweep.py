@@ -193,7 +193,7 @@ def test_fewer_cores_are_a_launch_that_leaves_the_others_idle(kernels):
 def test_parts_of_clusters_and_none():
     one = changed_board(X4, None, 2, {})
     assert (one.clusters, one.cores_per_cluster) == (1, 2)
-    with pytest.raises(BoardError, match=r"^mlu370-x4: 6 cores are no whole clusters of 4; take 4 or 8$"):
+    with pytest.raises(BoardError, match=r"^mlu370-x4: 6 cores are not whole clusters of 4; take 4 or 8$"):
         changed_board(X4, None, 6, {})
 
 
@@ -237,15 +237,15 @@ def test_what_cannot_be_is_a_row_with_its_reason():
         ),
         ({"shape": []}, r"nothing to sweep: shape has no values; give at least one"),
         ({"device": "mlu999"}, r"no board 'mlu999'.*"),
-        ({"device": 3}, r"3 is no board: name a preset or a TOML file, or pass a Board"),
+        ({"device": 3}, r"3 is not a board: name a preset or a TOML file, or pass a Board"),
         ({"strategy": "tihgt"}, r"strategy='tihgt': did you mean tight\? .*"),
         ({"colour": 1}, r"colour: tin_shift has no such option; it has backward, rule, groups"),
         ({"vary": {"clock": 1}}, r"a board has no parameter 'clock' to vary; did you mean clock_hz\? .*"),
-        ({"vary": {"clock_hz": [1.5]}}, r"clock_hz: 1\.5 is no whole number"),
+        ({"vary": {"clock_hz": [1.5]}}, r"clock_hz: 1\.5 is not a whole number"),
         ({"vary": {"name": ["x"]}}, r"a board has no parameter 'name' to vary.*"),
-        ({"cores": 0}, r"cores: 0 is no whole number above 0"),
-        ({"nram_bytes": "1.5KiB,x"}, r"nram_bytes: 'x' is no number.*"),
-        ({"shape": "2,b"}, r"shape: 'b' is no number.*"),
+        ({"cores": 0}, r"cores: 0 is not a whole number above 0"),
+        ({"nram_bytes": "1.5KiB,x"}, r"nram_bytes: 'x' is not a number.*"),
+        ({"shape": "2,b"}, r"shape: 'b' is not a number.*"),
         ({"shape": (2, -1)}, r"shape \[2, -1\]: an extent is not negative"),
         ({"shape": [None]}, r"shape None is not a shape: give integers, such as \(2, 8, 256, 196\)"),
         ({"rule": "adjoint"}, r"--rule adjoint without --backward.*"),
@@ -254,7 +254,7 @@ def test_what_cannot_be_is_a_row_with_its_reason():
             {"workers": 10**6},
             r"workers=1000000: this machine has \d+ cores, and more than 4 processes for a core bring nothing",
         ),
-        ({"workers": None, "client": 3}, r"client=3 is no dask\.distributed\.Client"),
+        ({"workers": None, "client": 3}, r"client=3 is not a dask\.distributed\.Client"),
         ({"client": 3}, r"workers and client: points run on this machine or on the cluster; leave one of them off"),
         ({"operation": mlusim.ops.tin_shift_backward}, r"tin_shift_backward is an option of tin_shift: .*"),
         ({"operation": 3}, r"3 is neither the name of an operator nor a function"),
@@ -435,7 +435,7 @@ def test_a_changed_kernel_is_another_point(kernels):
     twice = keys(f"{kernels}:add_twice", shape=4)
     (kernels.parent / "neighbour.py").write_text("DOUBLE = 2 + 1\n")
     assert keys(f"{kernels}:add_twice", shape=4) != twice
-    # What a kernel does not use is no part of it.
+    # What a kernel does not use is not a part of it.
     assert keys(f"{kernels}:add", shape=4) == changed
 
 

@@ -184,7 +184,7 @@ def test_wrong_options_are_one_line_before_anything_runs(folder, arguments, mess
 
 def test_a_figure_that_is_none_names_those_there_are():
     text = fail(*TIN_SHIFT, "--cores", "4,8", "--plot", "tame")
-    assert text.startswith("'tame' is no figure: take time, efficiency, traffic, or a column of numbers: time_us, ")
+    assert text.startswith("'tame' is not a figure: take time, efficiency, traffic, or a column of numbers: time_us, ")
 
 
 def test_points_that_fail_and_sweeps_of_which_nothing_is_possible(kernels):

@@ -14,7 +14,7 @@ from mlusim.explore.sources import kernel_of
 
 
 def kernel_of_a_notebook(**values):
-    """A kernel whose globals are no module's, in the way of a notebook."""
+    """A kernel whose globals are not a module's, in the way of a notebook."""
     space = {"__name__": "__main__", **values}
     text = (
         "def tiles(core, x):\n    return range(core.task_id * TILE, x.size, core.task_dim * TILE)\n"

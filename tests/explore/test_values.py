@@ -48,8 +48,8 @@ def test_an_extent_may_be_a_range():
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("nram_bytes", "many", r"nram_bytes: 'many' is no number, and no range such as 16KiB\.\.64KiB\*2 or .*"),
-        ("nram_bytes", "", r"nram_bytes: '' is no number.*"),
+        ("nram_bytes", "many", r"nram_bytes: 'many' is neither a number nor a range such as 16KiB\.\.64KiB\*2 or .*"),
+        ("nram_bytes", "", r"nram_bytes: '' is not a number.*"),
         ("nram_bytes", "4GB/s", r"nram_bytes: '4GB/s': no unit 'GB/s': it takes B, KiB, MiB, GiB.*"),
         ("cores", "4KiB", r"cores: '4KiB': no unit 'KiB': it has no unit: write a bare number"),
         ("nram_bytes", "1.5", r"nram_bytes: '1\.5' is 1\.5, and nram_bytes takes whole numbers"),
@@ -73,7 +73,7 @@ def test_what_is_wrong_with_a_value(name, text, message):
 
 def test_a_shape_that_is_none():
     with pytest.raises(
-        InputError, match=r"^shape: 'a' is no number, and no range such as 49\.\.784\*2 or 64\.\.256\+64"
+        InputError, match=r"^shape: 'a' is neither a number nor a range such as 49\.\.784\*2 or 64\.\.256\+64"
     ):
         shapes("2,a")
     with pytest.raises(InputError, match=r"^shape: '1\.\.200\+1,1\.\.200\+1' are 40000 values"):

@@ -37,11 +37,14 @@ def test_each_form_of_an_argument(text, name, value):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("out=flaot32:8", r"^--arg out=flaot32:8: 'flaot32' is no element type; did you mean float32\? choose a file"),
-        ("out=float32:a", r"'a' is no shape such as 2,8,64 or 2x8x64$"),
+        (
+            "out=flaot32:8",
+            r"^--arg out=flaot32:8: 'flaot32' is not an element type; did you mean float32\? choose a file",
+        ),
+        ("out=float32:a", r"'a' is not a shape such as 2,8,64 or 2x8x64$"),
         ("x=random:float32", r"write random:DTYPE:SHAPE, such as random:float32:1000$"),
-        ("x=word", r"^--arg x=word: 'word' is no argument; choose a file \(x.npy, x.npz:key\), an output"),
-        ("2x=8", r"'2x' is no parameter's name; write NAME=VALUE or VALUE$"),
+        ("x=word", r"^--arg x=word: 'word' is not an argument; choose a file \(x.npy, x.npz:key\), an output"),
+        ("2x=8", r"'2x' is not a parameter's name; write NAME=VALUE or VALUE$"),
     ],
 )
 def test_what_is_no_argument(text, message):

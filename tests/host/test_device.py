@@ -432,5 +432,5 @@ def test_memory_of_a_closed_device_is_poisoned_for_the_next() -> None:
 
 @pytest.mark.parametrize("given", [None, "x", np.zeros(3)])
 def test_what_is_no_view_is_not_downloaded(given: Any) -> None:
-    with pytest.raises(InputError, match="is no tensor of the device: give what alloc or upload returned"):
+    with pytest.raises(InputError, match="is not a tensor of the device: give what alloc or upload returned"):
         Device("mlu370-x4").download(given)

@@ -60,7 +60,7 @@ def test_references_of_two_outputs():
     assert verify(both, X, *outputs, reference=lambda x: (x * 2, x / 2), **ONE).ok
     with pytest.raises(InputError, match=r"^a reference of one array for 2 outputs: give a tuple of arrays"):
         verify(both, X, *outputs, reference=X, **ONE)
-    with pytest.raises(InputError, match=r"^the reference names \['left'\], which are no outputs: .*'down', 'up'"):
+    with pytest.raises(InputError, match=r"^the reference names \['left'\], which are not outputs: .*'down', 'up'"):
         verify(both, X, *outputs, reference={"left": X}, **ONE)
 
 
@@ -318,11 +318,11 @@ def test_wrong_arguments_show_the_callers_line_alone():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"plan": 3}, "plan=3 is no plan: make one with mlusim.plan(NAME, *shapes)"),
+        ({"plan": 3}, "plan=3 is not a plan: make one with mlusim.plan(NAME, *shapes)"),
         ({"planned": "out"}, "planned='out' names the output that a plan splits, and there is none: give plan= too"),
         ({"rewrites": "out"}, "rewrites='out': give a tuple of names of outputs, such as ('out',), or True for all"),
         ({"rewrites": 3}, "rewrites=3: give a tuple of names of outputs, such as ('out',), or True for all"),
-        ({"rewrites": ("o",)}, "rewrites names ['o'], which are no outputs: they are ['out']"),
+        ({"rewrites": ("o",)}, "rewrites names ['o'], which are not outputs: they are ['out']"),
         ({"tolerance": "1"}, "tolerance='1': it is a number of at least 0, relative to the reference"),
         ({"tolerance": -1.0}, "tolerance=-1.0: it is a number of at least 0, relative to the reference"),
         ({"tolerance": float("nan")}, "tolerance=nan: it is a number of at least 0, relative to the reference"),

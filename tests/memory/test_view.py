@@ -256,7 +256,7 @@ def test_view_as_another_type_needs_a_whole_last_axis() -> None:
     assert_same(view[:, :1].view(np.int8), array[:, :1].copy().view(np.int8))
     with pytest.raises(AccessError, match=r"^cannot view <.*> as int32: its last axis is not contiguous"):
         view[:, ::2].view(np.int32)
-    with pytest.raises(AccessError, match=r"^cannot view <.*> as int64: rows of 12 B are no multiple of 8 B"):
+    with pytest.raises(AccessError, match=r"^cannot view <.*> as int64: rows of 12 B are not a multiple of 8 B"):
         view.view(np.int64)
     with pytest.raises(AccessError, match=r"its last axis is not contiguous"):
         view[0, 0].view(np.int8)

@@ -539,8 +539,8 @@ def test_handle_faults(caplog, device):
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 2, [1, -1]), "dimSize = [1, -1]: each is 0 to 2^31 - 1"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 1, [2**31]), "dimSize = [2147483648]: each is 0 to 2^31 - 1"),
         ((MLUOP_LAYOUT_ARRAY, MLUOP_DTYPE_HALF, 1, [1.5]), "dimSize = [1.5]: it is a sequence of integers"),
-        ((11, MLUOP_DTYPE_HALF, 1, [1]), "layout = 11 is no mluOpTensorLayout_t"),
-        ((MLUOP_LAYOUT_ARRAY, 10, 1, [1]), "dtype = 10 is no mluOpDataType_t"),
+        ((11, MLUOP_DTYPE_HALF, 1, [1]), "layout = 11 is not a mluOpTensorLayout_t"),
+        ((MLUOP_LAYOUT_ARRAY, 10, 1, [1]), "dtype = 10 is not a mluOpDataType_t"),
     ],
 )
 def test_descriptor_faults(caplog, arguments, reason):

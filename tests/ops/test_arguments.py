@@ -1,4 +1,4 @@
-"""Arguments at the door: sequences are read once and kept as tuples, and what is no argument is refused by name."""
+"""Arguments at the door: sequences are read once and kept as tuples, and what is not an argument is refused by name."""
 
 from __future__ import annotations
 
@@ -84,8 +84,11 @@ def test_a_tensor_that_records_gradients_is_taken_by_its_values():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ops.flip([[1, 2], [3]], 0), "flip: x is no array: .*inhomogeneous.*nested lists of equal lengths"),
-        (lambda: ops.flip([object()], 0), "flip: x is no array of numbers: list becomes an array of Python objects"),
+        (lambda: ops.flip([[1, 2], [3]], 0), "flip: x is not an array: .*inhomogeneous.*nested lists of equal lengths"),
+        (
+            lambda: ops.flip([object()], 0),
+            "flip: x is not an array of numbers: list becomes an array of Python objects",
+        ),
         (lambda: ops.flip(X, 0.5), "axis=0.5 is not an integer"),
         (lambda: ops.flip(X, None), "axis=None is not an integer"),
         (lambda: mlusim.plan("flip", (2.5, 3), axis=0), r"the shape of x \(2.5, 3\) is not a shape: give integers"),

@@ -262,11 +262,11 @@ class TestErrors:
 
 # What ONNX casts and docs/semantics.md does not, and why.
 EXCLUDED = {
-    "FNUZ": "float8 without negative zero is no type of mlusim",
-    "INT4": "4-bit integers are no types of mlusim",
-    "INT2": "2-bit integers are no types of mlusim",
-    "FLOAT4": "4-bit floats are no types of mlusim",
-    "E8M0": "a float8 of exponents only is no type of mlusim",
+    "FNUZ": "float8 without negative zero is not a type of mlusim",
+    "INT4": "4-bit integers are not types of mlusim",
+    "INT2": "2-bit integers are not types of mlusim",
+    "FLOAT4": "4-bit floats are not types of mlusim",
+    "E8M0": "a float8 of exponents only is not a type of mlusim",
 }
 # In ONNX these saturate by default: in mlusim e4m3fn overflows to NaN and e5m2 to infinity, as with saturate=0.
 SATURATING = ("FLOAT8E4M3FN", "FLOAT8E5M2")

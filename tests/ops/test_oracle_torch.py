@@ -20,7 +20,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def tensor(array):
-    """A torch tensor of the same bits; NumPy's bfloat16 is no type that torch takes."""
+    """A torch tensor of the same bits; NumPy's bfloat16 is not a type that torch takes."""
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)

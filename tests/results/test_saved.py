@@ -248,9 +248,9 @@ def refused(path) -> str:
 def test_a_file_that_is_none_of_ours(tmp_path, saved):
     assert "No such file" in refused(tmp_path / "missing.zip")
     assert "Is a directory" in refused(tmp_path)
-    for content in (b"", b"PK", b"hello, this is no zip file at all" * 9):
+    for content in (b"", b"PK", b"hello, this is not a zip file at all" * 9):
         (tmp_path / "other").write_bytes(content)
-        assert "is no saved run: Result.save(path)" in refused(tmp_path / "other")
+        assert "is not a saved run: Result.save(path)" in refused(tmp_path / "other")
     np.savez(tmp_path / "arrays.npz", a=np.ones(3))
     assert "no saved run: it has no run.json" in refused(tmp_path / "arrays.npz")
     for head in ([], {}, {"format": "other"}, None, 3):

@@ -13,7 +13,7 @@ import mlusim
 
 
 def helper(name: str) -> ModuleType:
-    """A module beside this file; tests are no package."""
+    """A module beside this file; tests are not a package."""
     spec = importlib.util.spec_from_file_location(f"verifier_{name}", Path(__file__).with_name(f"{name}.py"))
     assert spec
     assert spec.loader

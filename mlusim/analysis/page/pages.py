@@ -35,7 +35,9 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
     target = as_path(directory)
     for name in results:
         if not isinstance(name, str) or name in {"", ".", ".."} or any(letter in name for letter in "/\\\0"):
-            raise InputError(f"{shown(name)} is no name of a page, which is a file in {target}: leave separators off")
+            raise InputError(
+                f"{shown(name)} is not a name of a page, which is a file in {target}: leave separators off"
+            )
     try:
         target.mkdir(parents=True, exist_ok=True)
         # One copy of the library for all pages: each would be 5 MB longer with its own.
@@ -89,7 +91,7 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
         most = f"{LOSSES[first]} ({percent(floor.losses_ps[first] / result.board.cores / above)})"
     times = f"{result.time_ps / floor.time_ps:.2f}" if floor.time_ps else ""
     return [
-        # As a path of its own folder: a name such as `javascript:...` is no address, and `#` begins no fragment.
+        # As a path of its own folder: a name such as `javascript:...` is not an address, and `#` begins no fragment.
         f'<a href="./{quote(link)}">{esc(name)}</a>',
         esc(result.operator),
         f'<span class="name">{esc(result.board.name)}</span>',

@@ -79,7 +79,7 @@ class Form:
             itemsizes: bytes of an element of each pointer, by its name in the form.
 
         Returns the shape of each operand by its name (a number itself, where one stands in for the pointer), and the
-        attributes. Raises `OperandError` for a count that is no positive integer.
+        attributes. Raises `OperandError` for a count that is not a positive integer.
         """
         by_name = dict(zip((argument.name for argument in self.arguments), values, strict=False))
         numbers: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def _split(shape: str) -> list[str]:
 
 
 def forms_of(intrinsic: str) -> list[Form]:
-    """Every form of an intrinsic; none for a name that is no vector or tensor instruction."""
+    """Every form of an intrinsic; none for a name that is not a vector or tensor instruction."""
     found = conversion(intrinsic)
     if found is not None:
         instruction = INSTRUCTIONS["convert"]

@@ -66,7 +66,7 @@ _NAME = re.compile(rf"^(?:__)?(?:bang_)?({_WORDS})2({_WORDS})(?:_({'|'.join(ROUN
 def conversion(name: str) -> tuple[Dtype, Dtype, str | None] | None:
     """Source type, target type and rounding that a name such as `__bang_float2half_rn` or `float2int_tz` means.
 
-    None for a name that is no conversion between element types.
+    None for a name that is not a conversion between element types.
     """
     found = _NAME.match(vector_casts().get(name, name))
     if found is None:

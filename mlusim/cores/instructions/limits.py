@@ -70,7 +70,7 @@ def bind(
 
 
 def _check_attribute(instruction: Instruction, name: str, value: Any) -> None:
-    """Raise `OperandError` for an attribute that is no number, or no whole one where it counts or steps."""
+    """Raise `OperandError` for an attribute that is not a number, or not a whole one where it counts or steps."""
     if name in instruction.defaults and value is instruction.defaults[name]:
         return
     if name in _ATTRIBUTES_BY_NAME:

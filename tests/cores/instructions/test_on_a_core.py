@@ -84,7 +84,10 @@ def test_operands_by_name_and_defaults(run: Any) -> None:
             lambda core, t: core.matmul(t[:64], t[:8], t),
             r"matmul of .*: weight lies in this core's WRAM; memcpy it there",
         ),
-        (lambda core, t: core.ad(t, t, t), r"core\.ad is no instruction of this core: did you mean \w+\? the glossary"),
+        (
+            lambda core, t: core.ad(t, t, t),
+            r"core\.ad is not an instruction of this core: did you mean \w+\? the glossary",
+        ),
         (lambda core, t: core.half2float(t, t), r"half2float of .*: it takes float16 to float32; name the other conv"),
         (
             lambda core, t: core.sumpool(t[:1].reshape(1, 1, 1), t.reshape(8, 8, 1), 9, 1),

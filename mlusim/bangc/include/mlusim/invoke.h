@@ -36,7 +36,7 @@ namespace mlusim {
 inline const Entry &entry_at(const void *function, const char *file, int line) {
     for (const Entry *one = mlusim_entries(); one; one = one->next)
         if (one->function == function) return *one;
-    mlusim_leave(1, "the function to invoke is an entry (__mlu_entry__, __mlu_global__) that is no template", file, line);
+    mlusim_leave(1, "the function to invoke is an entry (__mlu_entry__, __mlu_global__) that is not a template", file, line);
     __builtin_unreachable();
 }
 

@@ -79,7 +79,7 @@ namespace mlusim {
 
 // What becomes of an exception that nothing catches; the stack is as it was at the `throw`.
 [[noreturn]] MLUSIM_PLAIN inline void terminated() {
-    const char *what = "it is no std::exception";
+    const char *what = "it is not a std::exception";
     if (!mlusim_call_record) __builtin_trap();
     if (std::exception_ptr thrown = std::current_exception()) {
         try {
