@@ -249,5 +249,5 @@ def _board_values(parameter: str, values: Any) -> list[Any]:
         found += numbers(parameter, one, whole=kind is int) if isinstance(one, str) else [one]
     for one in found:
         if isinstance(one, bool) or not isinstance(one, int | float) or (kind is int and not isinstance(one, int)):
-            raise InputError(f"{parameter}: {one!r} is no {'whole number' if kind is int else 'number'}")
+            raise InputError(f"{parameter}: {one!r} is not a {'whole number' if kind is int else 'number'}")
     return [*dict.fromkeys(found)]

@@ -12,7 +12,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -86,9 +86,6 @@ class Store:
             try:
                 with _texts():
                     self._open()
-            except InputError:
-                self._base.close()
-                raise
             except sqlite3.DatabaseError as error:
                 # Where two open a new file at once, SQLite refuses one of them a change of the journal, and waits not.
                 self._base.close()
@@ -98,6 +95,9 @@ class Store:
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise self._trouble(error) from None
                 time.sleep(_AGAIN_S)
+            except BaseException:
+                self._base.close()
+                raise
             else:
                 return
 
@@ -156,11 +156,11 @@ class Store:
             f"{path} is damaged ({why}): {len(rows)} of its points are good, the others run again; the file as it was "
             f"is {aside}"
         )
-        with sqlite3.connect(path, isolation_level=None) as base:
+        with closing(sqlite3.connect(path, isolation_level=None)) as base:
             self._base = base
             self._open()
-            base.executemany(_INSERT, rows)
-        base.close()
+            with base:
+                base.executemany(_INSERT, rows)
 
     def known(self, keys: Iterable[str], *, retry: bool = False) -> set[str]:
         """Those of the keys that need not run again: points that finished; without the failed ones on `retry`."""

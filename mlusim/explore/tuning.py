@@ -161,7 +161,9 @@ def tune(  # noqa: PLR0913 - most are keywords
         arguments=arguments,
     )
     if own:
-        return _tune_kernel(axes, name, device, Store(db), Runner(workers, client), progress=progress)
+        _check_single(axes, allowed=(*map(axes.column, axes.options), *axes.launch))
+        with Runner(workers, client) as runner, Store(db) as store:
+            return _tune_kernel(axes, name, device, store, runner, progress=progress)
     _check_single(axes)
     with (
         Runner(workers, client) as runner,
@@ -175,9 +177,7 @@ def tune(  # noqa: PLR0913 - most are keywords
 
 def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Runner, *, progress: bool) -> Tuning:
     """Every combination of a kernel's settings and launches, the fastest first."""
-    _check_single(axes, allowed=(*map(axes.column, axes.options), *axes.launch))
-    with runner as running, store as opened:
-        found = run_axes(axes, opened, running, progress=progress)
+    found = run_axes(axes, store, runner, progress=progress)
     tried = [
         (point, row)
         for point, row in zip(axes.points(), found.rows, strict=True)

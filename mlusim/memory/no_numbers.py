@@ -18,7 +18,7 @@ _WRITE = "memcpy, core.fill and core.store(view, number) write to it"
 
 def _refused(remedy: str) -> Callable[..., NoReturn]:
     def refuse(self: object, *_: object, **__: object) -> NoReturn:
-        raise OperandError(f"{self!r} is memory and no number: {remedy}")
+        raise OperandError(f"{self!r} is memory, not a number: {remedy}")
 
     return refuse
 

@@ -221,7 +221,7 @@ def _read_zip(file: Path, stream: Any) -> Saved:
             f"{file} is not a saved run: Result.save(path), or `mlusim run ... --save-run FILE`, writes one"
         ) from None
     if _HEAD not in names:
-        raise InputError(f"{file} is a zip file, but no saved run: it has no {_HEAD}")
+        raise InputError(f"{file} is a zip file, but not a saved run: it has no {_HEAD}")
     try:
         check_sizes(archive, stream.seek(0, os.SEEK_END))
         head = json.loads(archive.read(_HEAD).decode("utf-8", "surrogatepass"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -58,7 +59,8 @@ def test_an_empty_file_is_taken(tmp_path):
     path.touch()
     with Store(path) as store:
         store.add("a", ONE)
-    assert sqlite3.connect(path).execute("select count(*) from points").fetchone() == (1,)
+    with closing(sqlite3.connect(path)) as base:
+        assert base.execute("select count(*) from points").fetchone() == (1,)
 
 
 def test_files_that_are_none_of_a_sweep(tmp_path):
@@ -203,4 +205,6 @@ def test_many_open_a_new_file_at_once(tmp_path):
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(80)))
-    assert [len(Store(tmp_path / f"{number}.sqlite").all()) for number in range(10)] == [8] * 10
+    for number in range(10):
+        with Store(tmp_path / f"{number}.sqlite") as store:
+            assert len(store.all()) == 8

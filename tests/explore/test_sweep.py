@@ -221,7 +221,7 @@ def test_what_cannot_be_is_a_row_with_its_reason():
         if row["status"] == "impossible"
     }
     assert len(reasons) == 15
-    assert "no whole clusters" in reasons["2x4x8x49", 1024, 6, 0.95]
+    assert "not whole clusters" in reasons["2x4x8x49", 1024, 6, 0.95]
     assert "must be less than dram_read_efficiency = 0.1" in reasons["2x4x8x49", 1024, 4, 0.1]
     assert "takes N,T,C,HW" in reasons["2x4", 1024, 4, 0.95]
     assert "no element of 4 B fits" in reasons["2x4x8x49", 64, 4, 0.95]
@@ -244,8 +244,8 @@ def test_what_cannot_be_is_a_row_with_its_reason():
         ({"vary": {"clock_hz": [1.5]}}, r"clock_hz: 1\.5 is not a whole number"),
         ({"vary": {"name": ["x"]}}, r"a board has no parameter 'name' to vary.*"),
         ({"cores": 0}, r"cores: 0 is not a whole number above 0"),
-        ({"nram_bytes": "1.5KiB,x"}, r"nram_bytes: 'x' is not a number.*"),
-        ({"shape": "2,b"}, r"shape: 'b' is not a number.*"),
+        ({"nram_bytes": "1.5KiB,x"}, r"nram_bytes: 'x' is neither a number.*"),
+        ({"shape": "2,b"}, r"shape: 'b' is neither a number.*"),
         ({"shape": (2, -1)}, r"shape \[2, -1\]: an extent is not negative"),
         ({"shape": [None]}, r"shape None is not a shape: give integers, such as \(2, 8, 256, 196\)"),
         ({"rule": "adjoint"}, r"--rule adjoint without --backward.*"),

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import time
 import warnings
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,8 @@ def test_a_kill_loses_nothing_that_was_finished(kernels, start, tmp_path):
     while session(process) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert session(process) == []
-    assert sqlite3.connect(path).execute("pragma integrity_check").fetchone() == ("ok",)
+    with closing(sqlite3.connect(path)) as base:
+        assert base.execute("pragma integrity_check").fetchone() == ("ok",)
     again = start(*arguments(kernels, "--workers", "2", "-o", "table.csv"))
     out, errors = again.communicate(timeout=60)
     assert (again.returncode, errors) == (0, "")
@@ -111,7 +113,8 @@ def test_two_sweeps_on_one_file(kernels, start, tmp_path):
         assert process.communicate(timeout=60) == ("", "")
         assert process.returncode == 0
     assert finished(tmp_path / "points.sqlite") == 12
-    assert sqlite3.connect(tmp_path / "points.sqlite").execute("pragma integrity_check").fetchone() == ("ok",)
+    with closing(sqlite3.connect(tmp_path / "points.sqlite")) as base:
+        assert base.execute("pragma integrity_check").fetchone() == ("ok",)
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ LOOK, WRITE = r"core\.peek\(view\) gives its values to look at", r"core\.store\(
     ],
 )
 def test_a_view_is_no_number(view, use, remedy):
-    with pytest.raises(OperandError, match=r"<view of x .*> is memory and no number: .*" + remedy):
+    with pytest.raises(OperandError, match=r"<view of x .*> is memory, not a number: .*" + remedy):
         use(view)
 
 

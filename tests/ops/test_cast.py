@@ -109,7 +109,7 @@ def of_16_bits(x: Array, target: Any) -> Array:
         whole = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
         # As doubles the limits of 64 bits are powers of two, which are out of range at the upper end.
         inside = (whole >= float(limits.min)) & (whole < float(limits.max) + (limits.max < 2**53))
-        out = np.where(whole < 0, limits.min, limits.max).astype(target)
+        out = np.where(whole < 0, *(np.array(limit, target) for limit in (limits.min, limits.max)))
         out[inside] = whole[inside].astype(target)
         return out
 

@@ -252,7 +252,7 @@ def test_a_file_that_is_none_of_ours(tmp_path, saved):
         (tmp_path / "other").write_bytes(content)
         assert "is not a saved run: Result.save(path)" in refused(tmp_path / "other")
     np.savez(tmp_path / "arrays.npz", a=np.ones(3))
-    assert "no saved run: it has no run.json" in refused(tmp_path / "arrays.npz")
+    assert "not a saved run: it has no run.json" in refused(tmp_path / "arrays.npz")
     for head in ([], {}, {"format": "other"}, None, 3):
         with zipfile.ZipFile(tmp_path / "head.zip", "w") as archive:
             archive.writestr("run.json", json.dumps(head))
