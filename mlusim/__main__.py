@@ -14,7 +14,7 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Load the command line and run it; Ctrl-C while anything loads ends it as quietly as later."""
+    """Load the command line and run it. Ctrl-C ends it without a traceback, also while modules load."""
     signal.signal(signal.SIGINT, _interrupt)
     try:
         from mlusim.cli import main as program
@@ -25,10 +25,11 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C as Python has it, but within an import: that ends the process.
+    """Handle Ctrl-C as Python does, except that within an import it ends the process.
 
-    Half of an extension module cannot be loaded again, the import system prints what its callbacks raise, and some
-    modules take an interrupt for their own failure. Files are written whole or not at all, so nothing is left behind.
+    A partly loaded extension module cannot be loaded again, the import system prints exceptions of its callbacks, and
+    some modules mistake an interrupt for a failure of their own. Files are written atomically, so none is left behind
+    half-written.
     """
     inside = frame
     while inside is not None:

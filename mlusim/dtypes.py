@@ -1,8 +1,8 @@
 """The element types of mlusim: one registry of names, widths and kinds.
 
-The names are NumPy's. Two of BANG C's are taken beside them: `half` is float16 and `float` is float32, as on the
-board (NumPy's own string "float" would be float64; the Python type `float` stays float64, as in NumPy).
-Types are stored in this machine's byte order. Not modelled: 4-bit integers, tf32, the board's fixed-point formats.
+The names are NumPy's, plus two of BANG C: `half` is float16 and `float` is float32, as on the board. (NumPy's string
+"float" would be float64; the Python type `float` remains float64, as in NumPy.) Elements are in
+native byte order. Not modelled: 4-bit integers, tf32, the board's fixed-point formats.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _BY_NAME: dict[str, Dtype] = {name: dtype for dtype, name in _NAMES.items()}
 _BY_NAME |= {"half": FLOAT16, "float": FLOAT32, "double": FLOAT64}
 _BY_TYPE: dict[type[Any], Dtype] = {dtype.type: dtype for dtype in ALL}
 _BY_TYPE |= {bool: BOOL, int: INT64, float: FLOAT64, complex: COMPLEX128}
-# NumPy's codes, of its own types only: ml_dtypes' call themselves V2, V1 and f1, which means nothing to a reader.
+# NumPy's type codes, for its own types only: the codes of ml_dtypes (V2, V1, f1) mean nothing to a reader.
 _CODES: dict[str, Dtype] = {code: t for t in ALL if t.isbuiltin == 1 for code in (t.char, t.str[1:])}
 for _code in "bBhHiIlLqQ":  # C's integers overlap (long is int or long long), and each has a type of its own
     _CODES[_code] = _BY_TYPE[np.dtype(_code).type] = _BY_DTYPE[np.dtype(_code)]
@@ -63,12 +63,12 @@ _BY_NAME |= _CODES
 _AMBIGUOUS = frozenset({"int", "uint", "long", "ulong", "unsigned"})
 _NATIVE = np.dtype("=i2").str[0]
 
-# No unsigned integer is 16 bytes wide; a void of that width is copied, reversed and gathered as fast as complex128.
+# There is no 16-byte unsigned integer; a void of that width is copied, reversed and gathered as fast as complex128.
 _RAW: dict[int, Dtype] = {1: UINT8, 2: UINT16, 4: UINT32, 8: UINT64, 16: np.dtype("V16")}
 
 
 def dtype_of(name_or_dtype: object) -> Dtype:
-    """The element type that a name, a dtype or a type stands for.
+    """Return the element type for a name, a dtype or a type.
 
     Accepted: a NumPy or ml_dtypes dtype or scalar type; Python's bool, int, float and complex (64 bits a number, as
     in NumPy); a name ("float16", "bfloat16", and "half", "float", "double" with the board's widths); NumPy's codes
@@ -92,15 +92,15 @@ def dtype_of(name_or_dtype: object) -> Dtype:
 
 
 def dtype_name(dtype: object) -> str:
-    """The one name of an element type: "float16", never "half". Takes and refuses what `dtype_of` does."""
+    """Return the canonical name of an element type: "float16", never "half". Arguments and errors as `dtype_of`."""
     return _NAMES[dtype_of(dtype)]
 
 
 def raw_dtype(dtype: object) -> Dtype:
-    """The type to copy bits with: uint8, uint16, uint32 or uint64 of equal width; 16-byte void for complex128.
+    """Return the type for bitwise copies: an unsigned integer of equal width, or a 16-byte void for complex128.
 
-    Data movement through it keeps NaN payloads, -0.0 and bool bytes other than 0 and 1. `array.view(raw_dtype(...))`
-    works whatever the strides. Takes and refuses what `dtype_of` does.
+    Copies through this type keep NaN payloads, -0.0, and bool bytes other than 0 and 1. `array.view(raw_dtype(...))`
+    works with any strides. Arguments and errors as `dtype_of`.
     """
     return _RAW[dtype_of(dtype).itemsize]
 
@@ -111,7 +111,7 @@ def is_bool(dtype: Dtype) -> bool:
 
 
 def is_integer(dtype: Dtype) -> bool:
-    """Whether elements are signed or unsigned integers; bool is none."""
+    """Whether elements are signed or unsigned integers; false for bool."""
     return dtype in _INTEGERS
 
 
@@ -131,13 +131,13 @@ def is_complex(dtype: Dtype) -> bool:
 
 
 def bounds(dtype: Dtype) -> tuple[float, float]:
-    """The least and the greatest finite number of an integer or float type, as floats."""
+    """Return the smallest and the largest finite number of an integer or float type, as floats."""
     info: Any = ml_dtypes.iinfo(dtype) if is_integer(dtype) else ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     return float(info.min), float(info.max)
 
 
 def _lookup(value: object) -> Dtype | None:
-    """The type of a dtype, name or type; None where there is none."""
+    """Return the element type of a dtype, name or type; None if there is none."""
     if isinstance(value, np.dtype):
         found = _BY_DTYPE.get(value)
         if found is None and not value.isnative and value.newbyteorder("=") in _BY_DTYPE:
@@ -149,7 +149,7 @@ def _lookup(value: object) -> Dtype | None:
 
 
 def _named(name: str) -> Dtype | None:
-    """The type of a name or a code; None where there is none."""
+    """Return the element type of a name or a code; None if there is none."""
     found = _BY_NAME.get(name)
     if found is not None:
         return found

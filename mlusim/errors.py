@@ -17,10 +17,10 @@
         ├── AwaitError          a forgotten await, or an await of something foreign
         ├── OperationLimitError a task that does not end
         ├── SimulatedTimeError  a run that takes longer, on the simulated clock, than the log can hold
-        └── HangError           tasks that wait for what never comes
+        └── HangError           deadlock: tasks that wait for something that never happens
 
-A message says who, when, what, the numbers, the rule and the remedy. The fields are kept in `args`, because SimPy
-may raise an exception again as `type(error)(*error.args)`.
+A message names the task, the time, the values, the rule and the remedy. The fields are in `args`, because SimPy may
+raise an exception again as `type(error)(*error.args)`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
 
-# Where the errors of a run are noted as they are made, so that those that a kernel catches leave a trace.
+# Collects the errors of a run as they are created, so that errors which a kernel catches leave a trace.
 NOTED: ContextVar[list[MlusimError] | None] = ContextVar("mlusim_noted", default=None)
 
 
@@ -44,7 +44,7 @@ class MlusimError(Exception):
 
     @property
     def message(self) -> str:
-        """The message without its place: what happened, the rule and the remedy."""
+        """The message without its location: what happened, the rule and the remedy."""
         return str(self.args[0])
 
     @property
@@ -53,7 +53,7 @@ class MlusimError(Exception):
         return str(self.args[1])
 
     def locate(self, where: str) -> None:
-        """Add the place where it happened, once."""
+        """Set the location, unless it is set already."""
         if not self.where:
             self.args = (self.message, where)
 
@@ -82,7 +82,7 @@ class CompileError(MlusimError):
 
 
 class VerificationError(MlusimError):
-    """A kernel, or its split, that verification found wrong: `str(error)` is the report, `report` the report itself."""
+    """A kernel, or its split, that verification found wrong. `str(error)` is the text of `report`."""
 
     report: Any = None
 
@@ -116,7 +116,7 @@ class MissingDataError(KernelError):
 
 
 class AwaitError(KernelError):
-    """A coroutine that was never awaited, or an await of something that is not the simulator's."""
+    """A coroutine that was never awaited, or an await of an object that is not the simulator's."""
 
 
 class OperationLimitError(KernelError):
@@ -128,11 +128,11 @@ class SimulatedTimeError(KernelError):
 
 
 class HangError(KernelError):
-    """Tasks that wait for something that no one will do."""
+    """A deadlock: tasks that wait for something that never happens."""
 
 
 def nearest(word: str, names: Iterable[str], *, most: int = 1, cutoff: float = 0.6) -> str:
-    """For a message about an unknown name: asks whether another was meant; empty where there is none like it."""
+    """Return "did you mean X? " for a message about an unknown name, or "" if no name is similar."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, list(names), n=most, cutoff=cutoff)

@@ -17,17 +17,17 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO
 
-# A file without a name: the system removes it with the process, however that ends. Linux has it.
+# On Linux, a file without a name: the system removes it with the process, however the process ends.
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _HEAD_BYTES = 4096
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A stream whose bytes become the file where the block ends well; else the file is as it was before.
+    """Open a stream that replaces the file if the block succeeds; otherwise the file stays as it was.
 
-    A link stays a link: the file that it leads to is written. A file that is replaced keeps its mode. A device such as
-    /dev/stdout, or a FIFO, is written through, all at once at the end. Raises `OSError` where it cannot be written.
+    A symbolic link is followed. A file that is replaced keeps its mode. A device such as /dev/stdout, or a FIFO, is
+    written at the end of the block. Raises `OSError` if the file cannot be written.
     """
     target = Path(path)
     mode = _mode(target)
@@ -65,9 +65,9 @@ _LOCKS = find_spec("fcntl") is not None  # Windows has none
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder for temporary files, removed at the end of the block; those of processes that were killed go first.
+    """Make a folder for temporary files, removed at the end of the block; first remove those of killed processes.
 
-    A folder in use is locked by its process. The system gives a lock back however that ends.
+    A folder in use is locked by its process. The system releases the lock however the process ends.
     """
     _remove_stale(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=_FOLDER) as name:
@@ -81,13 +81,13 @@ def scratch_folder() -> Iterator[Path]:
 
 @lru_cache(maxsize=1)
 def _remove_stale(where: Path) -> None:
-    """Once in a process: remove scratch folders of this user that nobody has locked. Without locks none is known."""
+    """Remove this user's unlocked scratch folders, once per process; on systems without locks, none."""
     if not _LOCKS:
         return
     for folder in where.glob(f"{_FOLDER}*"):
         with suppress(OSError):
             found = folder.lstat()
-            # One that another process has just made is not locked yet.
+            # A folder that another process has just made may not be locked yet.
             fresh = time.time() - found.st_mtime < _STALE_S
             if fresh or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
                 continue
@@ -98,7 +98,7 @@ def _remove_stale(where: Path) -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """A handle of a folder that no other process has locked; None where one has, or where there are no locks."""
+    """Lock a folder and return its handle; None if another process has locked it, or without locks."""
     if not _LOCKS:
         return None
     import fcntl
@@ -113,7 +113,7 @@ def _locked(folder: Path) -> int | None:
 
 
 def open_input(path: Path) -> BinaryIO:
-    """A file to read. Raises `OSError`, also for devices: some, such as /dev/zero, never end."""
+    """Open a file for reading. Raises `OSError`, also for devices: some, such as /dev/zero, never end."""
     mode = path.stat().st_mode
     if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
@@ -121,13 +121,13 @@ def open_input(path: Path) -> BinaryIO:
 
 
 def read_text(path: Path, encoding: str = "utf-8") -> str:
-    """The text of a file. Raises `OSError` as `open_input`, `ValueError` where it is not text."""
+    """Return the text of a file. Raises `OSError` as `open_input`, and `ValueError` if the file is not text."""
     with TextIOWrapper(open_input(path), encoding=encoding) as stream:
         return stream.read()
 
 
 def _mode(path: Path) -> int | None:
-    """Type and permissions of what a path leads to; None where there is nothing."""
+    """Return the type and permissions of the file at a path; None if there is none."""
     try:
         return path.stat().st_mode
     except FileNotFoundError:
@@ -135,7 +135,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _open_scratch(scratch: Path) -> tuple[int, bool]:
-    """A new file for the owner of the process, and whether it is nameless; a link of that name is not followed."""
+    """Create a file, and return its handle and whether it is nameless; never follows a link."""
     if _NAMELESS:
         with suppress(OSError):  # a file system without nameless files
             return os.open(scratch.parent, _NAMELESS | os.O_RDWR, 0o666), True
@@ -145,14 +145,14 @@ def _open_scratch(scratch: Path) -> tuple[int, bool]:
 def _give_name(handle: int, scratch: Path) -> None:
     folder = os.open(scratch.parent, os.O_RDONLY)
     try:
-        # With a folder's handle Python follows the link to the open file.
+        # Given the handle of a folder, Python follows the link to the open file.
         os.link(f"/proc/self/fd/{handle}", scratch.name, dst_dir_fd=folder)
     finally:
         os.close(folder)
 
 
 def is_ours(path: str | os.PathLike[str]) -> bool:
-    """Whether mlusim wrote a file, by its first bytes. An .npy file has no room for a mark, so it never is."""
+    """Whether mlusim wrote a file, by its first and last bytes; never true for .npy, which has no room for a mark."""
     try:
         with Path(path).open("rb") as stream:
             head = stream.read(_HEAD_BYTES)

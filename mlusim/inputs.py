@@ -1,6 +1,7 @@
-"""What users hand in, checked once and made what the package works with: shapes, arrays, counts, paths.
+"""Checks and conversion of user input: shapes, arrays, counts, paths.
 
-Every function takes what the argument is called in messages first, and raises `InputError` with value, rule and remedy.
+The first parameter, `what`, is the name of the argument in messages. Every function raises `InputError` with the value,
+the rule and the remedy.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _REPR = 200
 
 
 def shown(value: object) -> str:
-    """A value for a message: its repr, cut where it is long, on one line."""
+    """Return the repr of a value for a message: one line, cut if long."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - a repr may raise anything
@@ -31,7 +32,7 @@ def shown(value: object) -> str:
 
 
 def as_tuple(value: Any) -> Any:
-    """A sequence or iterator as a tuple, so that nothing that changes or is used up later is kept; others as given."""
+    """Convert a sequence or iterator to a tuple, safe from later changes; return other values as they are."""
     if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
         try:
             return tuple(value)
@@ -41,7 +42,7 @@ def as_tuple(value: Any) -> Any:
 
 
 def as_shape(what: str, shape: Any) -> tuple[int, ...]:
-    """The extents of a shape."""
+    """Return the extents of a shape."""
     values = as_tuple(shape)
     extents = values if isinstance(values, tuple) else (values,)
     try:
@@ -59,7 +60,7 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
 
 
 def as_array(what: str, value: Any) -> Array:
-    """An argument as a NumPy array; of a subclass as the array that it is, unless elements of it are masked."""
+    """Convert an argument to a NumPy array. Arrays with masked elements are refused."""
     if type(value) is np.ndarray:
         return value
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
@@ -68,7 +69,7 @@ def as_array(what: str, value: Any) -> Array:
             f"{what} is an array with {masked} masked elements, and a tensor has no mask: give "
             "array.filled(VALUE), or array.data for the values below the mask"
         )
-    # A tensor of torch that records gradients refuses to become an array, and says so at length.
+    # A torch tensor that requires gradients cannot be converted until it is detached.
     if getattr(value, "requires_grad", False):
         value = value.detach()
     try:
@@ -86,12 +87,12 @@ def as_array(what: str, value: Any) -> Array:
 
 
 def is_tensor(value: object) -> bool:
-    """Whether a value is an array of another library: it can become one of NumPy, and has a shape and elements."""
+    """Whether a value is an array of another library, which NumPy can convert."""
     return hasattr(value, "__array__") and hasattr(value, "shape") and not isinstance(value, np.ndarray | np.generic)
 
 
 def as_count(what: str, value: Any, *, least: int = 1) -> int:
-    """An integer that is at least so much."""
+    """Return an integer of at least `least`."""
     try:
         number = as_index(value)
     except TypeError:
@@ -102,25 +103,25 @@ def as_count(what: str, value: Any, *, least: int = 1) -> int:
 
 
 def check_operations(theory_ops: Any) -> int | None:
-    """Operations that somebody declared, or None."""
+    """Return the declared number of operations, or None."""
     return None if theory_ops is None else as_count("theory_ops", theory_ops, least=0)
 
 
 def check_seconds(what: str, value: Any) -> None:
-    """Raise where a time is not a number, or not more than 0; it may be without end."""
+    """Raise if a time is not a number above 0; infinity is allowed."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value > 0:
         raise InputError(f"{what}={shown(value)}: give seconds, a number above 0")
 
 
 def as_text(what: str, value: object) -> str:
-    """A text without NUL."""
+    """Return a text, which must not contain NUL."""
     if not isinstance(value, str) or "\0" in value:
         raise InputError(f"{what}={shown(value)} is not text")
     return value
 
 
 def as_texts(what: str, values: object) -> tuple[str, ...]:
-    """One text or several."""
+    """Return one text or several as a tuple."""
     texts = (values,) if isinstance(values, str) else as_tuple(values)
     if not isinstance(texts, tuple):
         raise InputError(f"{what}={shown(values)}: give a list of texts")
@@ -128,7 +129,7 @@ def as_texts(what: str, values: object) -> tuple[str, ...]:
 
 
 def as_path(path: object) -> Path:
-    """A path that a user gave; None, numbers, bytes, an empty text and texts with NUL are none."""
+    """Convert a user's path. None, numbers, bytes, empty text and text with NUL are refused."""
     try:
         text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     except TypeError:  # an object whose `__fspath__` gives neither text nor bytes
@@ -139,7 +140,7 @@ def as_path(path: object) -> Path:
 
 
 def as_file(path: object) -> Path:
-    """A path of a file that is there."""
+    """Return the path of an existing file."""
     file = as_path(path)
     try:
         there = file.is_file()
@@ -151,7 +152,7 @@ def as_file(path: object) -> Path:
 
 
 def as_paths(paths: object) -> list[Path]:
-    """One path or several."""
+    """Return one path or several as a list."""
     if isinstance(paths, str | os.PathLike):
         return [as_path(paths)]
     several = as_tuple(paths)

@@ -1,6 +1,6 @@
 """The log: one record per operation, in columns of integers. All reports are computed from it.
 
-A record is appended when an operation is issued and completed when it ends, so records of one task stand in program
+A record is appended when an operation is issued and completed when it ends, so the records of a task are in program
 order. Operands are boxes: an allocation, a byte offset in it, and an interned geometry (shape, strides, item size).
 """
 
@@ -27,7 +27,7 @@ _CSV_PIECE = 100_000
 
 NO_OPERAND = (NONE, NONE, NONE)
 
-# Pipes of a core. SYNC is not a pipe: it holds what the task itself waits for.
+# Pipes of a core. SYNC is not a pipe: its records are the waits of the task itself.
 PIPES = ("scalar", "vector", "tensor", "io", "move", "sync")
 SCALAR, VECTOR, TENSOR, IO, MOVE, SYNC = range(6)
 
@@ -38,7 +38,7 @@ ASYNCHRONOUS, BLOCKING = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class TaskRecord:
-    """One task: its core, and its times. `end_ps` is -1 while it runs."""
+    """One task: its core and its times. `end_ps` is -1 while the task runs."""
 
     launch: int
     task_id: int
@@ -51,7 +51,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRecord:
-    """One kernel launch. Times in picoseconds of simulated time; -1 while not reached."""
+    """One kernel launch. Times are picoseconds of simulated time, -1 until reached."""
 
     kernel: str
     kind: str
@@ -63,9 +63,9 @@ class LaunchRecord:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRecord:
-    """One allocation: where, how large, by which task (-1: the host), from when to when (-1: to the end).
+    """One allocation: address, size, task (-1: the host), and lifetime (`end_ps` -1: until the end of the run).
 
-    `workspace`: memory of the host that is neither input nor output: what launches leave there for later ones.
+    `workspace` marks host memory that is neither input nor output; launches leave data there for later launches.
     """
 
     memory: str
@@ -84,12 +84,12 @@ class AllocationRecord:
 
 @dataclass(frozen=True, slots=True)
 class LoopRecord:
-    """The settings of a counted loop apart from its operands: enough to time it again on another board.
+    """The parameters of a counted loop, other than its operands: enough to time the loop on another board.
 
-    `method` is `blocking`, `queued` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop element
-    by element, `empty` for one that found no row to copy. `loads`, `operations` and `additions` are the scalar
-    instructions that work out the addresses of an iteration, `extra_cycles` others; `iterations`, `selected` and
-    `unread` as in `mlusim.cores.rows.Loop`.
+    `method` is `blocking`, `queued` or `instruction` (of `mlusim.memory.loops.rows_cost`), `scalar` for a loop over
+    elements, or `empty` for a loop without rows to copy. `loads`, `operations` and `additions` count the scalar
+    instructions that compute the addresses of one iteration, `extra_cycles` any other work. `iterations`, `selected`
+    and `unread` are those of `mlusim.cores.rows.Loop`.
     """
 
     method: str
@@ -104,9 +104,9 @@ class LoopRecord:
 
 @dataclass(frozen=True, slots=True)
 class SkippedRecord:
-    """A stretch of a run that repeats what was simulated before it, and was not simulated itself: `mlusim.host.steady`.
+    """A part of a run that repeats earlier operations and was not simulated (`mlusim.host.steady`).
 
-    The times of its operations are extrapolated; `bound_ps` is by how much its length may be off.
+    The times of its operations are extrapolated; `bound_ps` bounds the error of its duration.
     """
 
     start_ps: int
@@ -125,17 +125,26 @@ class Box:
 
 
 class Log:
-    """Records of one device, in issue order, and the tables that their numbers refer to.
+    """Records of one device, in issue order, and the tables that they index.
 
-    `ops` are operation names; `lines` (file, line, function); `addresses` holds, for counted operations, the array of
-    element or row offsets by record (and `unknown` where a timing-only run does not know them); `host_waits` how many
-    launches there were each time the host waited for them all; `host_writes` allocations, other than inputs, whose
-    bytes the host wrote; `windows` by allocation the parts of it (offset, box) that launches were given; `released` by
-    allocation how many records there were when it was given back; `loops` the counted loops by record; `byte_copies`
-    the records of copies in the byte form, whose segments are those that the kernel named; `swallowed` the errors that
-    kernels caught: message and place; `joined` calls that take part in a copy of another core
-    (`mlusim.cores.shared_copy`), by record, with the record of that copy; `skipped` the stretches whose times are
-    extrapolated; `unsteady` why there are none, where steady-state timing was requested.
+    Attributes:
+        ops: operation names.
+        lines: source lines: (file, line, function).
+        boxes: geometries of operands.
+        tasks, launches, allocations: one record each.
+        addresses: for counted operations, by record, the arrays of element or row offsets; `unknown` if a timing-only
+            run does not know them.
+        more_operands: operands beyond the three of a record, by record.
+        host_waits: the number of launches so far, at each time the host waited for all of them.
+        host_writes: allocations, other than inputs, that the host has written.
+        windows: by allocation, the parts (offset, box) that were passed to launches.
+        released: by allocation, the number of records when it was freed.
+        loops: the counted loops, by record.
+        byte_copies: records of copies in the byte form; the kernel chose their segments.
+        swallowed: errors that kernels caught: message and location.
+        joined: by record, the copy of another core that a call takes part in (`mlusim.cores.shared_copy`).
+        skipped: parts of the run with extrapolated times.
+        unsteady: why nothing was skipped, if steady-state timing was requested.
     """
 
     def __init__(self, board: str, folder: str | Path | None = None) -> None:
@@ -166,7 +175,7 @@ class Log:
         self._box_codes: dict[tuple[tuple[int, ...], tuple[int, ...], int], int] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Frames and code objects are of the process that ran the kernels.
+        # Frames and code objects belong to the process that ran the kernels.
         return {**vars(self), "_frame_lines": {}, "_code_objects": []}
 
     def __len__(self) -> int:
@@ -181,7 +190,7 @@ class Log:
         return self.records.count
 
     def op(self, name: str) -> int:
-        """Number of an operation name."""
+        """Return the index of an operation name in `ops`."""
         code = self._op_codes.get(name)
         if code is None:
             code = self._op_codes[name] = len(self.ops)
@@ -189,8 +198,9 @@ class Log:
         return code
 
     def frame_line(self, frame: Any) -> int:
-        """Number of the source line that a Python frame is at."""
-        # id() and not the code object: hashing one walks its constants. The list keeps it from being reused.
+        """Return the index in `lines` of the line that a Python frame executes."""
+        # The key has the id of the code object: hashing the object itself walks its constants. `_code_objects` keeps it
+        # alive, so that its id is not reused.
         key = (id(frame.f_code), frame.f_lasti)
         number = self._frame_lines.get(key)
         if number is None:
@@ -200,7 +210,7 @@ class Log:
         return number
 
     def source_line(self, file: str, line: int, function: str) -> int:
-        """Number of a source line, of any language, in `lines`."""
+        """Return the index in `lines` of a source line, in any language."""
         key = (file, line, function)
         number = self._line_codes.get(key)
         if number is None:
@@ -209,7 +219,7 @@ class Log:
         return number
 
     def box(self, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> int:
-        """Number of a geometry."""
+        """Return the index of a geometry in `boxes`."""
         key = (shape, strides, itemsize)
         number = self._box_codes.get(key)
         if number is None:
@@ -218,46 +228,46 @@ class Log:
         return number
 
     def join(self, record: int, copy: int, start_ps: int) -> None:
-        """Write down that a call takes part in a copy of another core: its bytes count there, and only there."""
+        """Record that a call takes part in a copy of another core; bytes are counted for that copy only."""
         self.joined[record] = copy
         self.records.joined(record, copy, start_ps)
 
     def close_allocation(self, identity: int, now: int) -> None:
-        """Write down when an allocation was freed."""
+        """Record when an allocation was freed."""
         self.released[identity] = self.count
         self.allocations[identity] = replace(self.allocations[identity], end_ps=now)
 
     def close_task(self, index: int, now: int) -> None:
-        """Write down when a task ended."""
+        """Record when a task ended."""
         self.tasks[index] = replace(self.tasks[index], end_ps=now)
 
     def open_launch(self, index: int, now: int) -> None:
-        """Write down when a launch began."""
+        """Record when a launch began."""
         self.launches[index] = replace(self.launches[index], start_ps=now)
 
     def close_launch(self, index: int, now: int) -> None:
-        """Write down when a launch ended."""
+        """Record when a launch ended."""
         self.launches[index] = replace(self.launches[index], end_ps=now)
 
     def table(self) -> Integers:
-        """All records as an int64 array of (records, columns), a copy."""
+        """Return a copy of all records as an int64 array of shape (records, columns)."""
         return self.records.table()
 
     def columns(self) -> dict[str, Integers]:
-        """All records by column name."""
+        """Return all records by column name."""
         return self.records.columns()
 
     def to_pandas(self) -> Any:
-        """All records as a `pandas.DataFrame`, names instead of numbers; needs the extra `mlusim[explore]`."""
+        """Return all records as a `pandas.DataFrame`, with names for indices; requires the extra `mlusim[explore]`."""
         import pandas as pd
 
         return pd.DataFrame(self._worded(self.columns()))
 
     def to_csv(self, path: str | os.PathLike[str]) -> Path:
-        """Write a line for each record, with the columns of `to_pandas`, times in ps, sizes in bytes; gives the path.
+        """Write one CSV line per record, with the columns of `to_pandas`, and return the path.
 
-        It is written in pieces: a log of any length takes little memory. Raises `InputError` where the file cannot be
-        written.
+        Times are in picoseconds, sizes in bytes. The file is written in pieces, so a log of any length takes little
+        memory. Raises `InputError` if the file cannot be written.
         """
         target = as_path(path)
         try:
@@ -269,13 +279,13 @@ class Log:
                     if not first:
                         writer.writerow(piece)
                     writer.writerows(zip(*(column.tolist() for column in piece.values()), strict=True))
-                text.detach()  # flushed, and the stream stays open
+                text.detach()  # flushes, and leaves the stream open
         except OSError as error:
             raise InputError(f"{target}: the operations cannot be written there: {error.strerror or error}") from error
         return target
 
     def _worded(self, columns: dict[str, Integers]) -> dict[str, np.ndarray[Any, Any]]:
-        """Columns of records with names in place of numbers."""
+        """Replace indices in columns of records by names."""
         kinds = [*(record.memory for record in self.allocations), ""]
         lines = [*(f"{Path(file).name}:{line}" for file, line, _ in self.lines), ""]
         names = [*(record.name for record in self.allocations), ""]

@@ -5,22 +5,22 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-# Points of a sweep differ in size: a speed over the last few says little about those to come.
+# Points of a sweep differ in size, so the speed is averaged over a long time.
 _SPEED_OVER_S = 300.0
 
 
 class Bar:
-    """A progress bar that is drawn when it is first shown. rich is imported then.
+    """A progress bar. `rich` is imported when the bar is first shown.
 
-    As a context manager it is shown at once, and taken off the screen at the end.
+    As a context manager the bar is shown at once, and removed at the end.
 
     Args:
         what: the text beside the bar.
-        total: steps in all; None where that is not known.
-        shown: False: no bar, wherever this runs.
-        threaded: a thread of its own draws it while it stands. Else it is drawn by `show` and `update` alone, and what
-            the run prints is left as it is.
-        counted: it shows steps as "3/20"; else as a percentage.
+        total: number of steps; None if unknown.
+        shown: False disables the bar.
+        threaded: redraw the bar in a thread. Otherwise only `show` and `update` draw it, and output of the run is not
+            redirected.
+        counted: show steps as "3/20" rather than as a percentage.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Bar:
         self._task: Any = None
 
     def show(self) -> None:
-        """Draw the bar, where there is a terminal."""
+        """Draw the bar, if standard error is a terminal."""
         if not self._shown or self._bar is not None:
             return
         from rich.console import Console
@@ -66,23 +66,23 @@ class Bar:
         self._bar.start()
 
     def update(self, completed: float, state: str = "") -> None:
-        """As many steps are done, in all; `state` is shown behind them."""
+        """Set the number of completed steps; `state` is shown after it."""
         if self._bar is not None:
             self._bar.update(self._task, completed=completed, state=state, refresh=not self._threaded)
 
     def step(self, state: str = "") -> None:
-        """One step more."""
+        """Complete one more step."""
         if self._bar is not None:
             self._bar.update(self._task, advance=1, state=state)
 
     def more(self, steps: int) -> None:
-        """So many more steps to do than thought."""
+        """Add steps to the total."""
         self._total = (self._total or 0) + steps
         if self._bar is not None:
             self._bar.update(self._task, total=self._total)
 
     def close(self) -> None:
-        """Take the bar off the screen."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.stop()
 

@@ -1,8 +1,8 @@
 """Records of operations in columns of integers, in 88 B each.
 
-What the geometry of an operation decides (its name, pipe, bytes, boxes, ...) repeats from tile to tile: it stands once
-in a table of instructions, and a record has its number. The rest of a record is who, where, when and on which
-operands. Nothing outside this file knows how a record lies in memory.
+Properties that the geometry of an operation decides (name, pipe, bytes, boxes, ...) repeat from tile to tile. They are
+stored once, in a table of instructions, and a record has the index of its instruction. The rest of a record is its
+task, source line, times and operands. No other file knows the memory layout of a record.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ import numpy as np
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
-# Times are 64-bit integers, and the figures add up the time of every unit of a board, memory cores too.
+# Times are 64-bit integers, and figures sum the times of all units of a board, memory cores included.
 _MOST_PS = (1 << 63) - 1
 
 
 def longest_run_ps(units: int) -> int:
-    """The longest time on the clock of a board with that many units whose sums are exact, in picoseconds."""
+    """Return the longest run, in picoseconds, for which sums of times over all units of a board are exact."""
     return _MOST_PS // (units + 1)
 
 
-# What a record says, by name.
+# The columns of a record, by name.
 COLUMNS = (
     "op",
     "task",
@@ -75,7 +75,7 @@ _NUMBERS = ("instruction", "task", "line", "waited_for", "dst_alloc", "a_alloc",
 _TIMES = ("issue_ps", "start_ps", "end_ps", "latency_ps", "dst_offset", "a_offset", "b_offset")
 _LAYOUT = np.dtype([*((name, np.int32) for name in _NUMBERS), *((name, np.int64) for name in _TIMES)])
 _PACK = struct.Struct(f"={len(_NUMBERS)}i{len(_TIMES)}q").pack_into
-# A record in numbers of 4 and of 8 bytes, and the places of those that are set later.
+# The size of a record in 4-byte and in 8-byte numbers, and the positions of numbers that are set later.
 _QUADS, _LONGS = _LAYOUT.itemsize // 4, _LAYOUT.itemsize // 8
 _WAITED_FOR = _NUMBERS.index("waited_for")
 _START, _END, _LATENCY = (len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("start_ps", "end_ps", "latency_ps"))
@@ -83,7 +83,7 @@ _ALLOCATIONS = tuple(_NUMBERS.index(name) for name in ("dst_alloc", "a_alloc", "
 _OFFSETS = tuple(len(_NUMBERS) // 2 + _TIMES.index(name) for name in ("dst_offset", "a_offset", "b_offset"))
 
 _OP = INSTRUCTION.index("op")
-# For each column, whether the table of instructions has it, and where.
+# For each column, whether it is in the table of instructions, and its position.
 _ROW = tuple(
     (True, INSTRUCTION.index(name)) if name in INSTRUCTION else (False, (*_NUMBERS, *_TIMES).index(name))
     for name in COLUMNS
@@ -91,14 +91,14 @@ _ROW = tuple(
 
 RECORD_BYTES = _LAYOUT.itemsize
 NONE = -1
-# Memory is found as it is written to, so room for a few thousand records costs a small run nothing.
+# The system provides memory when it is first written, so a small run does not pay for the unused room.
 _FIRST_ROOM = 16384
-# In a file the room grows by this many records, 88 MiB; what was written before need not stay in memory.
+# A file grows by this many records, 88 MiB; earlier records need not stay in memory.
 _FILE_ROOM = 1 << 20
 
 
 class _ColumnsUsed(dict[str, Integers]):
-    """Columns of records by name, made when they are first used."""
+    """Columns of records by name, each made at its first use."""
 
     def __init__(self, records: Records) -> None:
         super().__init__()
@@ -112,14 +112,14 @@ class _ColumnsUsed(dict[str, Integers]):
 
 
 class Records:
-    """Records in the order in which they were added.
+    """Records, in the order in which they were added.
 
     Attributes:
-        count: how many there are.
+        count: the number of records.
 
     Args:
-        folder: None for memory; otherwise they lie in a scratch file in this folder, which the system removes with the
-            process. Raises `OSError` where it cannot be written.
+        folder: None keeps the records in memory; otherwise they are in a scratch file in this folder, which the system
+            removes with the process. Raises `OSError` if it cannot be written.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -137,7 +137,7 @@ class Records:
         return self.count
 
     def instruction(self, *values: int) -> int:
-        """Number of what an operation's geometry decides: the values of `INSTRUCTION`, in order."""
+        """Return the index of an instruction, given the values of `INSTRUCTION` in order; adds a new one."""
         code = self._codes.get(values)
         if code is None:
             code = self._codes[values] = len(self._instructions)
@@ -161,7 +161,7 @@ class Records:
         b_alloc: int = NONE,
         b_offset: int = NONE,
     ) -> int:
-        """Append a record; returns its number."""
+        """Append a record and return its index."""
         record = self.count
         if record == self._room:
             self._grow()
@@ -188,27 +188,27 @@ class Records:
         return record
 
     def append(self, *values: int) -> int:
-        """Append a record by all of `COLUMNS`, in order; returns its number."""
+        """Append a record, given all of `COLUMNS` in order, and return its index."""
         row = dict(zip(COLUMNS, values, strict=True))
         code = self.instruction(*(row.pop(name) for name in INSTRUCTION))
         return self.add(code, **row)
 
     def started(self, record: int, start_ps: int, latency_ps: int) -> None:
-        """Write down when an operation began, and which start-up nothing hid."""
+        """Set when an operation began, and the part of its start-up that was not hidden."""
         position = record * _LONGS
         self._longs[position + _START] = start_ps
         self._longs[position + _LATENCY] = latency_ps
 
     def ended(self, record: int, end_ps: int) -> None:
-        """Write down when an operation ended."""
+        """Set when an operation ended."""
         self._longs[record * _LONGS + _END] = end_ps
 
     def waited(self, record: int, waited_for: int) -> None:
-        """Write down for which record an operation has waited."""
+        """Set the record that an operation waited for."""
         self._quads[record * _QUADS + _WAITED_FOR] = waited_for
 
     def joined(self, record: int, copy: int, start_ps: int) -> None:
-        """Make a record one that takes part in a copy of another: its bytes and operands stand there."""
+        """Make a record part of another copy, whose record has the bytes and operands."""
         of = dict(zip(INSTRUCTION, self._instructions[self._quads[record * _QUADS]], strict=True))
         nothing = dict.fromkeys(("count", "bytes_requested", "bus_read_bytes", "bus_write_bytes"), 0)
         of |= nothing | dict.fromkeys(("dst_box", "a_box", "b_box"), NONE)
@@ -221,43 +221,43 @@ class Records:
         self.waited(record, copy)
 
     def values(self, record: int) -> dict[str, int]:
-        """One record by column name."""
+        """Return one record by column name."""
         row = self._rows[record]
         of = dict(zip(INSTRUCTION, self._instructions[int(row["instruction"])], strict=True))
         return {name: of[name] if name in of else int(row[name]) for name in COLUMNS}
 
     def op(self, record: int) -> int:
-        """The operation of one record."""
+        """Return the operation of one record."""
         return self._instructions[int(self._rows["instruction"][record])][_OP]
 
     def instructions(self) -> tuple[Integers, Integers]:
-        """The table of instructions, (instructions, `INSTRUCTION`), and (records,) the row of each record in it."""
+        """Return the table of instructions, of shape (instructions, `INSTRUCTION`), and each record's row in it."""
         table = np.array(self._instructions, np.int64).reshape(-1, len(INSTRUCTION))
         return table, self._rows["instruction"][: self.count].astype(np.int64)
 
     def set_times(self, numbers: Integers, times: Mapping[str, Integers]) -> None:
-        """Replace columns that say when, of some records: `issue_ps`, `start_ps`, ..., `waited_for`."""
+        """Replace the times of some records: `issue_ps`, `start_ps`, ..., `waited_for`."""
         for name, values in times.items():
             self._rows[name][numbers] = values
 
     def row(self, record: int) -> list[int]:
-        """One record in the order of `COLUMNS`."""
+        """Return one record, in the order of `COLUMNS`."""
         row = self._rows[record].item()
         values = self._instructions[row[0]]
         return [(values if by_instruction else row)[place] for by_instruction, place in _ROW]
 
     def columns(self, first: int = 0, last: int | None = None) -> dict[str, Integers]:
-        """Records by column name, all of them or those from `first` to before `last`."""
-        # Another thread may look on while records are added: the count comes before the array that holds them.
+        """Return records [first, last) by column name; by default all of them."""
+        # Another thread may read while records are added: read the count before the array.
         last = self.count if last is None else last
         return {name: self.column(name, slice(first, last)) for name in COLUMNS}
 
     def columns_used(self) -> dict[str, Integers]:
-        """As `columns`, but each column is made when it is first used: long logs fill memory."""
+        """Return records by column name, each column made at its first use, to save memory on long logs."""
         return _ColumnsUsed(self)
 
     def column(self, name: str, chosen: slice | Integers) -> Integers:
-        """One column of some records, by a slice or by their numbers."""
+        """Return one column of some records, chosen by a slice or by their indices."""
         rows = self._rows
         if name in INSTRUCTION:
             values = np.array(self._instructions, np.int64).reshape(-1, len(INSTRUCTION))
@@ -268,13 +268,13 @@ class Records:
         return found
 
     def table(self) -> Integers:
-        """All records as an int64 array of (records, columns)."""
+        """Return all records as an int64 array of shape (records, columns)."""
         return np.stack(list(self.columns().values()), axis=1)
 
     def put_table(self, table: Integers) -> None:
-        """Replace all records by those of an int64 array of (records, columns).
+        """Replace all records by the rows of an int64 array of shape (records, columns).
 
-        Raises `ValueError` for another shape, and for numbers that a record has no room for.
+        Raises `ValueError` for another shape, and for numbers out of a column's range.
         """
         if table.ndim != 2 or table.shape[1] != len(COLUMNS):
             raise ValueError(f"a log of shape {list(table.shape)}")
@@ -310,13 +310,13 @@ class Records:
         self._longs: memoryview[int] = self._bytes.cast("q")
 
     def _mapped(self, room: int) -> np.ndarray[Any, Any]:
-        """The file with room for that many records."""
+        """Extend the file to `room` records and map it."""
         self._file.truncate(room * RECORD_BYTES)
         self._map = mmap.mmap(self._file.fileno(), room * RECORD_BYTES)
         return np.frombuffer(self._map, _LAYOUT)
 
     def _let_go(self) -> None:
-        """What was read of a file need not stay in memory."""
+        """Let the system drop pages of the file that were read."""
         if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
 

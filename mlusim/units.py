@@ -12,26 +12,25 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
-# Fluid-shared transfers accumulate float error; a thousandth of a picosecond is far above it and far below the tick.
+# Shared transfers accumulate rounding errors; a thousandth of a picosecond is far above these and far below a tick.
 TICK_TOLERANCE = 1e-3
 
 
 def ceil_ps(time_ps: float) -> int:
     """Round a time in picoseconds up to the next whole picosecond.
 
-    This is the one place where a fractional time becomes an integer. A fraction below a thousandth of a picosecond
-    is float error, not time.
+    Fractional times become integers here only. A fraction below a thousandth of a picosecond is a rounding error.
     """
     return math.ceil(time_ps - TICK_TOLERANCE)
 
 
 def cycles_to_ps(cycles: int, clock_hz: int) -> int:
-    """Time of `cycles` at `clock_hz` in picoseconds, rounded up."""
+    """Return the time of `cycles` at `clock_hz`, in picoseconds, rounded up."""
     return -(-cycles * PS_PER_S // clock_hz)
 
 
 def ps_to_cycles(time_ps: int, clock_hz: int) -> int:
-    """Cycles at `clock_hz` that cover `time_ps`, rounded up."""
+    """Return the cycles at `clock_hz` that cover `time_ps`, rounded up."""
     return -(-time_ps * clock_hz // PS_PER_S)
 
 
@@ -46,29 +45,29 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def group_digits(value: int) -> str:
-    """An integer with its digits in groups of three, separated by spaces: 1 840."""
+    """Format an integer with its digits in groups of three, separated by spaces: 1 840."""
     return f"{value:,}".replace(",", " ")
 
 
 def binary_unit(count: float) -> tuple[str, int]:
-    """The largest of GiB, MiB, KiB and B that `count` bytes reach, and its bytes."""
+    """Return the largest of GiB, MiB, KiB and B that is not above `count` bytes, and its size."""
     return next((unit for unit in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)) if abs(count) >= unit[1]), ("B", 1))
 
 
 def short_bytes(count: float) -> str:
-    """Bytes for a table, rounded to four digits: `640 KiB`."""
+    """Format bytes for a table, rounded to four digits: `640 KiB`."""
     unit, size = binary_unit(count)
     return f"{count / size:.4g} {unit}"
 
 
 def format_bytes(count: int) -> str:
-    """Bytes for a person: `655 360 B (640 KiB)`."""
+    """Format bytes for a message: `655 360 B (640 KiB)`."""
     text = f"{group_digits(count)} B"
     return text if abs(count) < KIB else f"{text} ({short_bytes(count)})"
 
 
 def format_ns(time_ps: int) -> str:
-    """A time in nanoseconds for messages: `1 840 ns`, with the fraction only where there is one."""
+    """Format a time in nanoseconds for a message: `1 840 ns`, with a fraction only if there is one."""
     nanoseconds, rest = divmod(time_ps, PS_PER_NS)
     fraction = f".{rest:03d}".rstrip("0") if rest else ""
     return f"{group_digits(nanoseconds)}{fraction} ns"
