@@ -73,18 +73,18 @@ def instructions() -> str:
     groups: dict[str, list[tuple[str, ...]]] = {}
     for entry in INSTRUCTIONS.values():
         about = entry.summary + ("" if entry.exact else " (in IEEE arithmetic; the board approximates)")
-        about += "; awaited without dst, the number itself" if entry.to_register else ""
-        about += "; awaited, it gives how many" if entry.counts else ""
+        about += "; awaited without dst, returns the number" if entry.to_register else ""
+        about += "; awaited, returns the count" if entry.counts else ""
         about += f"; from arch {entry.since} on" if entry.since > SERIES_2XX else ""
         spellings = ", ".join(f"`{name}`" for name in entry.intrinsics)
         groups.setdefault(entry.group, []).append((f"`core.{entry.signature}`", spellings, about))
     for operation in (*ATOMICS, COMPARE_AND_SWAP):
         more = "compare, operand" if operation == COMPARE_AND_SWAP else "operand"
         row = (f"`await core.atomic_{operation}(old, target, {more})`", f"`__bang_atomic_{operation}`")
-        groups.setdefault("Atomics on GDRAM", []).append((*row, "old, in NRAM, gets what the target held"))
+        groups.setdefault("Atomics on GDRAM", []).append((*row, "old, in NRAM, receives the previous value of target"))
         row = (f"`await core.atomic_reduce_{operation}(target, {more})`", f"`__bang_atomic_reduce_{operation}`")
         groups["Atomics on GDRAM"].append((*row, "without the old value"))
-    heads = ("mlusim", "BANG C", "")
+    heads = ("mlusim", "BANG C", "description")
     return "\n".join(f"### {group}\n\n{table(heads, rows)}" for group, rows in groups.items())
 
 

@@ -1,4 +1,4 @@
-"""out = 2 x, on one core. The loads and stores are here; what happens between them is missing."""
+"""out = 2 x, on one core. The loads and stores are given; the computation is missing."""
 
 TILE = 8192
 

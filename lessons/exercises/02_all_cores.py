@@ -1,4 +1,4 @@
-"""out = x + y. Every task computes all of it: deal the tiles out."""
+"""out = x + y. Every task computes all of it: divide the tiles among the tasks."""
 
 TILE = 4096
 

@@ -1,4 +1,4 @@
-"""out = 3 x on one core, right but slow: let the next load and the last store run beside the mul."""
+"""out = 3 x on one core, correct but slow: let the next load and the previous store overlap the mul."""
 
 TILE = 4096
 

@@ -1,4 +1,4 @@
-"""out[task] = the sum of the rows of x. All four cores of a cluster load all of x: let the memory core do it once."""
+"""out[task] = the sum of the rows of x. All four cores of a cluster load all of x: let the memory core load it once."""
 
 
 async def kernel(core, x, out):

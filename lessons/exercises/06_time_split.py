@@ -1,4 +1,4 @@
-"""out[t] = x[t - shift], zeros where there is no such row, in segments of 4 rows. One of the cases is forgotten."""
+"""out[t] = x[t - shift], zeros where there is no such row, in segments of 4 rows. One of the cases is missing."""
 
 SEGMENT = 4
 

@@ -1,4 +1,4 @@
-"""Each row of out is a row of x with `margin` zeros before and behind it. All of the NRAM is cleared for every row."""
+"""Each row of out is a row of x with `margin` zeros before and after it. All of the NRAM is cleared for every row."""
 
 
 async def kernel(core, x, out, margin):

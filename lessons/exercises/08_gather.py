@@ -1,4 +1,4 @@
-"""out[i] = x[rows[i]], `rows` a list of numbers. One copy in and one out for each: many are neighbours."""
+"""out[i] = x[rows[i]], `rows` is a list of row numbers. Each has a load and a store; many rows are neighbours."""
 
 
 async def kernel(core, x, out, rows):

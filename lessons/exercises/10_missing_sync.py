@@ -1,4 +1,4 @@
-"""out = x y + x, tile by tile. The numbers come out right, by luck: two things are not ordered by anything."""
+"""out = x y + x, tile by tile. The result is correct by luck: two pairs of operations are not ordered."""
 
 TILE = 4096
 

@@ -1,4 +1,4 @@
-"""out = x by all cores, at a small part of what the DRAM can do. The aim is 70 % of its bandwidth."""
+"""out = x on all cores, at a small part of the DRAM's bandwidth. The target is 70 % of it."""
 
 TILE = 256
 

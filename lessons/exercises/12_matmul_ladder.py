@@ -1,4 +1,4 @@
-"""out = a @ b, right but slow: let the load, the matmul and the store of three blocks share a step.
+"""out = a @ b, correct but slow: let the load, the matmul and the store of three blocks share a step.
 
 `weights` has the columns of b, laid out for WRAM.
 """
