@@ -25,8 +25,7 @@ async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     """Load and store tile by tile; overlapped, the next load is issued behind the store of the previous tile.
 
     x and out are contiguous tensors in GDRAM with equally many bytes. The plan is that of `planning.flat.plan_flat`
-    with no
-    passes, for elements of the width of `out`.
+    with no passes, for elements of the width of `out`.
     """
     if core.is_memory_core:
         return

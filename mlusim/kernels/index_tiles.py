@@ -52,8 +52,7 @@ class IndexTiles:
         """Load a box of the index; its last axis is the columns.
 
         An index that repeats along its first axes, with stride 0, is loaded once and repeated within NRAM. A single
-        repetition
-        is loaded as well, because a contiguous move on 2xx copies whole, aligned 128 B only (B).
+        repetition is loaded as well, because a contiguous move on 2xx copies whole, aligned 128 B only (B).
         """
         loaded = self._loaded(index.shape)
         shared = next((axis for axis, stride in enumerate(index.strides) if stride), index.ndim)

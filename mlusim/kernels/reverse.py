@@ -34,8 +34,7 @@ async def reverse_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     """Reverse tile by tile, as the plan says.
 
     On boards of arch below 300, a vector operand that is not a multiple of 128 B has to end at the end of its
-    allocation,
-    so tiles of such sizes get buffers of exactly that size; the plan makes tiles of equal size adjacent.
+    allocation, so tiles of such sizes get buffers of exactly that size; the plan makes tiles of equal size adjacent.
     """
     if core.is_memory_core:
         return

@@ -116,10 +116,8 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
     """All tiers with two buffers: while one is stored, the other is cleared and its load starts up.
 
     Loads and stores share the IO pipe, so they never transfer at the same time; the clearing, the load of the next
-    shift,
-    and the start-up of every load are hidden. One sync per tile orders everything: the load and the clearing of the
-    tile
-    that is stored next, and the store that still reads the other buffer.
+    shift, and the start-up of every load are hidden. One sync per tile orders everything: the load and the clearing of
+    the tile that is stored next, and the store that still reads the other buffer.
     """
     if core.is_memory_core:
         return

@@ -65,8 +65,7 @@ def plan_flat(
         operator: name of the operator in the plan.
 
     The plan covers the output as one axis of `count` elements. Raises `PlanError` if the buffers of one block of 128 B
-    do
-    not fit in NRAM.
+    do not fit in NRAM.
     """
     unit = f"the share of one core, {read_bytes} B read and {written_bytes} B written for each element"
     if not count:

@@ -254,8 +254,7 @@ def _slab_loads(tiles: int, tasks: int, parts: int) -> tuple[int, int]:
     """Return the slabs loaded by a task with the most tiles, at most, and by all tasks.
 
     Tasks handle runs of tiles, and `parts` successive tiles share a slab. A task that begins within such a group loads
-    the
-    slab again.
+    the slab again.
     """
     runs = run_lengths(tiles, tasks)
     stop = np.cumsum(runs)

@@ -160,8 +160,7 @@ class Plan:
         """Check the split without running it.
 
         Raises `PlanError` if tiles exceed the output, overlap, leave gaps, or do not fit in NRAM. Plans of tier 0 have
-        no
-        tiles: the output has no elements, or is a view of the input.
+        no tiles: the output has no elements, or is a view of the input.
         """
         if not self.tier and not len(self.tiles):
             return

@@ -90,8 +90,7 @@ def plan_reverse(
         operator: name of the operator in the plan.
 
     The plan covers the output as [outer, pivot, inner]: the groups outside the pivot as one axis, the pivot, and the
-    groups
-    inside it as one axis. Raises `PlanError` if one element per buffer does not fit in NRAM.
+    groups inside it as one axis. Raises `PlanError` if one element per buffer does not fit in NRAM.
     """
     words = f"{list(shape)} reversed along {list(axes) or 'no axis'}"
     if 0 in shape:

@@ -25,8 +25,7 @@ class Method:
     Attributes:
         name: the strategy.
         segment: first group of a contiguous segment of the load; `len(groups)` for single elements. Groups from the
-            pivot
-            up to it are loops over segments, with a negative stride if reversed.
+            pivot up to it are loops over segments, with a negative stride if reversed.
         passes: first group of each mirror instruction, which reverses everything from there inwards.
     """
 

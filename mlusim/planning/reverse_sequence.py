@@ -270,8 +270,7 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
     Lengths are assumed evenly distributed over 0 to S: on average, half of the rows are reversed. Strided: the part
         of an
     entry in a tile is one load, or two if the reversed rows end within it. Staged: a tile of whole entries is one load
-    and
-    one move; each entry with more than one row to reverse adds a move.
+    and one move; each entry with more than one row to reverse adds a move.
     """
     sizes = (cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows)
     entries, rows, row = sizes[cut.pivot - 1]

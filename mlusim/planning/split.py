@@ -144,8 +144,7 @@ def in_turn(sizes: Integers, tasks: int) -> Integers:
     """Deal out items to tasks in turn, larger ones first; return the task of each item.
 
     Items of equal size go to task k modulo `tasks`. Short items come last and thus spread over tasks: no two tasks
-    differ
-    by more than the largest item.
+    differ by more than the largest item.
     """
     task = np.empty(len(sizes), np.int64)
     task[np.argsort(-np.asarray(sizes), kind="stable")] = np.arange(len(sizes)) % tasks

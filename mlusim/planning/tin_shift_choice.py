@@ -114,10 +114,8 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
 
     Adjacent channels are adjacent in every row, so a block is one strided copy with longer segments. Larger tiles mean
     fewer latencies; smaller ones spread more evenly over the cores, and few tiles start fewer clusters. Candidates are
-    the
-    fewest segments, up to eight, and enough to occupy the cores; for each, the fewest blocks that fit, and enough for
-    up to
-    four tiles per core. With two buffers, tiles have one channel.
+    the fewest segments, up to eight, and enough to occupy the cores; for each, the fewest blocks that fit, and enough
+    for up to four tiles per core. With two buffers, tiles have one channel.
     """
     batch, time, channels, hw = shape
     per_group = channels // groups

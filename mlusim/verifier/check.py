@@ -45,8 +45,7 @@ def check_log(
         board: its board.
         name: name of the run; by default the kernels of the launches.
         plan: the split that the run should follow; the plan itself is checked, too. Its parameter `rewrites` states
-            that
-            the kernel writes elements again on purpose.
+            that the kernel writes elements again on purpose.
         rewrites: names of outputs that may be written more than once; True for all.
         planned: name of the output that the plan splits, if ambiguous.
         stopped: the error that ended the run early. Bytes never written are then not reported.

@@ -30,8 +30,7 @@ class Space:
     """The identity of bytes: for each allocation its address space, and the address of its first byte in it.
 
     An allocation in GDRAM or SRAM is an address space by itself. NRAM, WRAM and LDRAM are one space each per task,
-    because
-    a scope frees addresses while a copy may still use them.
+    because a scope frees addresses while a copy may still use them.
     """
 
     def __init__(self, log: Log) -> None:

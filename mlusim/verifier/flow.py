@@ -156,8 +156,7 @@ class Flow:
         """Propagate the marks of one operation, unless it would change nothing.
 
         Loops repeat the same calls on the same buffers. A call that changed nothing still changes nothing while the
-        marks of
-        its operands are unchanged.
+        marks of its operands are unchanged.
         """
         if record in self._log.more_operands or record in self._log.addresses:
             self._apply(record)

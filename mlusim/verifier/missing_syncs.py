@@ -80,8 +80,8 @@ def fold_between(found: Sequence[tuple[Span, Finding]]) -> list[Finding]:
     """Return one finding per barrier missing between tasks, in the order of the first race of each.
 
     A barrier just before the end of a span fixes all spans with the same key that begin before it and end no earlier.
-    Races
-    at the same two lines, in either order, and races of two tasks at one of these lines belong to the same finding.
+    Races at the same two lines, in either order, and races of two tasks at one of these lines belong to the same
+    finding.
     """
     remaining = sorted(found, key=lambda one: (str(one[0].key), one[0].end, -one[0].begin))
     together: list[list[Finding]] = []

@@ -13,8 +13,7 @@ def least_by_cell(first: Integers, last: Integers, value: Integers, cells: int) 
     """By cell, return the smallest value of the ranges [first, last) that contain it; int64 max if none does.
 
     Each range is covered by two, possibly overlapping, ranges whose length is a power of two. Starting from the
-    longest,
-    each range passes its value on to its halves.
+    longest, each range passes its value on to its halves.
     """
     least = np.full(cells, _NEVER)
     for level, some in _by_level(first, last):
