@@ -12,17 +12,17 @@ from mlusim.inputs import as_path
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Name, error of the fit, error when left out (None: it was not), use.
+# Name, error in the fit, error when left out of it (None: never left out), use.
 Point = tuple[str, float, float | None, str]
 
-_WITHIN = 25.0
-_BEYOND = 30.0
+_TICK_LIMIT = 25.0
+_AXIS_LIMIT = 30.0
 
 
 def draw_accuracy(points: Sequence[Point]) -> Figure:
-    """The error of each measurement: a bar for the fit, a cross for the prediction without it.
+    """Draw the error of each measurement: a bar for the fit, a cross for the prediction without it.
 
-    What lies beyond the axis is written there. Call it inside `style.drawing()`.
+    Bars beyond the axis are cut and labelled with their value. Call it inside `style.drawing()`.
     """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -38,16 +38,16 @@ def draw_accuracy(points: Sequence[Point]) -> Figure:
     axes.axvline(0, color=GREY, linewidth=0.8)
     for y, (_, error, left_out, use) in zip(rows, points, strict=True):
         percent = 100 * error
-        width = max(-_BEYOND, min(_BEYOND, percent))
+        width = max(-_AXIS_LIMIT, min(_AXIS_LIMIT, percent))
         axes.barh(y, width, height=0.6, color=BLUE if use == "fit" else GREY)
         if width != percent:
             axes.text(width / 2, y, f"{percent:+.0f} %", ha="center", va="center", fontsize=9, color="white")
         if left_out is not None:
-            axes.plot(max(-_BEYOND, min(_BEYOND, 100 * left_out)), y, "x", color=VERMILION)
+            axes.plot(max(-_AXIS_LIMIT, min(_AXIS_LIMIT, 100 * left_out)), y, "x", color=VERMILION)
     axes.set_yticks(list(rows), [name for name, *_ in points])
     axes.invert_yaxis()
-    axes.set_xlim(-_BEYOND, _BEYOND)
-    axes.set_xticks([-_WITHIN, -10, 0, 10, _WITHIN])
+    axes.set_xlim(-_AXIS_LIMIT, _AXIS_LIMIT)
+    axes.set_xticks([-_TICK_LIMIT, -10, 0, 10, _TICK_LIMIT])
     axes.set_xlabel("error in percent: positive where the model is too slow")
     legend_below(
         figure,
@@ -61,7 +61,7 @@ def draw_accuracy(points: Sequence[Point]) -> Figure:
 
 
 def save_accuracy(path: str, points: Sequence[Point]) -> None:
-    """Draw and write it as .svg or .png. Raises `InputError` where the file cannot be written."""
+    """Draw the picture and write it as .svg or .png. Raises `InputError` if the file cannot be written."""
     target = as_path(path)
     with drawing():
         figure = draw_accuracy(points)

@@ -1,4 +1,4 @@
-"""Achieved DRAM bandwidth over time, against the board's peak."""
+"""Achieved DRAM bandwidth over time, compared with the board's peak."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ if TYPE_CHECKING:
 
 Rates = np.ndarray[Any, np.dtype[np.float64]]
 _BINS = 300
-_FAR_BELOW = 0.3
+_MAGNIFY_BELOW = 0.3
 _ROUNDS, _TOLERANCE = 50, 0.005
 _BYTES_PER_GB = 10**9
 
 
 def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates]:
-    """(bins,) bytes read and bytes written on the DRAM bus in each bin of time.
+    """(bins,) bytes read and (bins,) bytes written on the DRAM bus per time bin.
 
-    The log has the total of a transfer, not its rate at each moment. Its bytes are spread evenly over the time in which
-    they move, then away from moments at which the DRAM would be faster than its best efficiency lets it be, within
-    each transfer's own time. What `edges` (rising, picoseconds) span of the run sums to the bytes of the log.
+    The log contains the total of a transfer, not its rate over time. Its bytes are spread evenly over its transfer
+    time,
+    and then moved, within that time, away from bins in which the DRAM would exceed its best efficiency. Bytes are
+    conserved over the part of the run spanned by `edges` (ascending, picoseconds).
     """
-    # What lies within one bin stays there, so it is only summed; the others are few, however long the log is.
+    # Transfers within a single bin are just summed; the others are few, however long the log is.
     inside = np.zeros((2, len(edges) - 1))
     across = []
     for part in pieces(records):
         transfers, first, last = _transfers(part, edges)
         whole = first == last
-        for way, nbytes in enumerate(transfers[:2]):
-            inside[way] += _by_bin(first[whole], nbytes[whole], edges)
+        for row, nbytes in enumerate(transfers[:2]):
+            inside[row] += _by_bin(first[whole], nbytes[whole], edges)
         across.append(np.concatenate([transfers, [first, last]])[:, ~whole])
     read, write, start, end, first, last = np.concatenate(across, axis=1)
     cells = (last - first + 1).astype(np.int64)
@@ -59,9 +60,10 @@ def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates
 
 
 def _transfers(records: Records, edges: Integers) -> tuple[Rates, Integers, Integers]:
-    """(4, transfers) bytes read and written, start and end of what moves on the bus; (transfers,) its first, last bin.
+    """(4, transfers) bytes read and written, start and end of transfers on the bus; (transfers,) first and last bin.
 
-    Times are picoseconds within `edges`; as floats they are exact below 2.5 hours, and a bin is longer than the rest.
+    Times are picoseconds within `edges`; as floats they are exact below 2.5 hours, and for longer runs more precise
+    than a bin.
     """
     some = np.flatnonzero(records.bus_read_bytes + records.bus_write_bytes)
     start = np.maximum(records.moving_ps[some], edges[0])
@@ -73,7 +75,7 @@ def _transfers(records: Records, edges: Integers) -> tuple[Rates, Integers, Inte
 
 
 def mean_bytes_per_s(records: Records) -> float:
-    """Bytes on the DRAM bus over the time of the run."""
+    """Return the mean DRAM bus bandwidth of the run."""
     moved = sum(int(part.bus_read_bytes.sum() + part.bus_write_bytes.sum()) for part in pieces(records))
     return moved * PS_PER_S / records.time_ps
 
@@ -83,7 +85,7 @@ def _by_bin(bin_index: Integers, amount: Rates, edges: Integers) -> Rates:
 
 
 def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", about: str = "") -> Figure:
-    """Bandwidth of reads and writes, stacked, over time, with the board's peak and the run's mean."""
+    """Draw the bandwidth of reads and writes over time, stacked, with the board's peak and the run's mean."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -101,8 +103,8 @@ def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", abo
     unit, scale = time_unit(records.time_ps)
     at = (edges - begin) / scale
     most = float((read + write).max())
-    # Far below the peak, the curve needs a scale of its own beside the one that shows how far.
-    tops = [1.08 * max(peak, most)] + [1.08 * most] * (0 < most < _FAR_BELOW * peak)
+    # A curve far below the peak gets a second panel with its own scale.
+    tops = [1.08 * max(peak, most)] + [1.08 * most] * (0 < most < _MAGNIFY_BELOW * peak)
     figure = new_figure(
         2.0 + 2.2 * len(tops),
         title,

@@ -1,24 +1,24 @@
-"""Time attribution: every picosecond of every MLU core has one cause, without remainder.
+"""Time attribution: every picosecond of every MLU core has exactly one cause.
 
-The causes are layers. A layer gets what of a core's time it covers and no layer before it does; the last one covers
-everything, so the sum is the number of cores times the run's time, exactly. Work comes before waiting:
+Causes are layers. A layer counts the time of a core that it covers and no earlier layer does; the last layer covers
+everything, so that the sum is exactly the number of cores times the run's time. Work precedes waiting:
 
-1. `transfer`: bytes of a DMA move, for as long as they would with nobody else on the board;
-2. `bandwidth_wait`: the rest of the time in which they move: what sharing ports and DRAM costs;
-3. `on_chip_copy`: the Move pipe works (NRAM, WRAM and SRAM among themselves);
+1. `transfer`: DMA transfers, for the duration they would have on an otherwise idle board;
+2. `bandwidth_wait`: the rest of their transfer time: the cost of sharing ports and DRAM;
+3. `on_chip_copy`: the Move pipe is busy (copies among NRAM, WRAM and SRAM);
 4. `vector`: the vector pipe computes, not hidden behind any copy;
 5. `scalar`: scalar loads, stores and arithmetic, not hidden either;
-6. `dma_latency`: a DMA starts up and nothing above happens;
-7. `scalar` again: scalar stores on their way to off-chip memory, which a sync or the task's end waits for;
-8. `sync`: the task waits at a barrier for others;
-9. `bandwidth_wait` again: a blocking copy waits for its turn in the memory core's engine, which others use;
+6. `dma_latency`: a DMA starts up, and none of the above happens;
+7. `scalar` again: scalar stores in flight to off-chip memory, which a sync or the task's end waits for;
+8. `sync`: the task waits for others at a barrier;
+9. `bandwidth_wait` again: a blocking copy waits for its turn in the memory core's engine;
 10. `issue`: the rest of a task: instructions being issued;
-11. `launch`: no task on this core: the launch has not started it yet, or none runs anywhere on the board;
+11. `launch`: no task on this core, because the launch has not started it yet, or no task anywhere on the board;
 12. `idle`: no task on this core while others run: imbalance, tail, unused cores.
 
-A loop of copies that is one record (`memcpy_rows`) is all transfer, the latencies and issues of its rows included.
-Within one transfer the part alone comes first, then the part that sharing added: the log has totals, not the share
-at each moment. Memory cores are not MLU cores and are left out; a copy to SRAM counts for the core that issued it.
+A loop of copies logged as one record (`memcpy_rows`) counts as transfer, including the latency and issue of its rows.
+Within a transfer, the part without sharing precedes the part added by sharing, as the log contains only totals. Memory
+cores are not MLU cores and are left out; a copy to SRAM counts for the core that issued it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def where_time_went(records: Records) -> Integers:
 
 
 class Layer(NamedTuple):
-    """Times on units that one cause covers, each with the number of its source line; -1: no operation's."""
+    """Intervals covered by one cause: unit, start, stop and source line; line -1 for time outside operations."""
 
     cause: str
     track: Integers
@@ -76,7 +76,7 @@ class Layer(NamedTuple):
 
 
 def layers(records: Records) -> list[Layer]:
-    """The layers that cover a core's time; the first that covers a moment counts."""
+    """Return the layers of a core's time; at any moment, the first layer that covers it counts."""
     unit, pipe = records.unit, records.pipe
     issue, start, end = records.issue_ps, records.start_ps, records.end_ps
     moving, alone_end = records.moving_ps, records.moving_ps + records.moving_alone_ps
@@ -108,7 +108,7 @@ def layers(records: Records) -> list[Layer]:
 
 
 def _launch_overhead(records: Records, tasks: Integers) -> Integers:
-    """Time on MLU cores that launches take: nobody runs, or this core's task has not been started yet."""
+    """Return the launch overhead on MLU cores: no task runs anywhere, or the core's task has not been started yet."""
     board, log = records.board, records.log
     low, high = records.start_of_run_ps, records.end_of_run_ps
     anywhere = union(np.column_stack([np.zeros(len(tasks), np.int64), tasks[:, 1:]]))
@@ -116,7 +116,7 @@ def _launch_overhead(records: Records, tasks: Integers) -> Integers:
     everywhere = intervals(np.arange(board.cores)[:, None], nobody[:, 1], nobody[:, 2])
     if not log.tasks:
         return everywhere
-    # Before its first task of a launch a core waits since the launch began; before a further one, for a new wave.
+    # Before its first task of a launch, a core waits from the start of the launch; before later ones, for a new wave.
     launch = np.array([task.launch for task in log.tasks], np.int64)
     launched_ps = np.array([record.start_ps for record in log.launches], np.int64)
     order = np.lexsort((records.task_start_ps, records.task_unit, launch))

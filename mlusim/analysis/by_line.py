@@ -1,7 +1,7 @@
 """Time attribution by source line of the kernel.
 
-Within a cause a core's picosecond belongs to the operation that began first. Time that is not an operation's (issue,
-launch, idle) has no line. The sum over lines is the breakdown, exactly.
+If several operations cover a core's time with the same cause, the one that began first counts. Time outside operations
+(issue, launch, idle) has no line. The sum over lines equals the breakdown exactly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlusim.log import NONE
 
 
 class LineTime(NamedTuple):
-    """Core-picoseconds of one source line by cause, in the order of `CAUSES`. Line 0: of no operation."""
+    """Core-picoseconds of one source line by cause, in the order of `CAUSES`. Line 0: outside operations."""
 
     file: str
     line: int
@@ -27,7 +27,7 @@ class LineTime(NamedTuple):
 
 
 def time_by_line(records: Records, piece: int = 0) -> list[LineTime]:
-    """The lines on which the MLU cores spent their time, most first; they sum to cores times the run's time.
+    """Return the lines by MLU core time, in descending order; they sum to cores times the run's time.
 
     A long log is read in windows of about `piece` records.
     """
@@ -35,16 +35,16 @@ def time_by_line(records: Records, piece: int = 0) -> list[LineTime]:
     spent = np.zeros((len(log.lines) + 1, len(CAUSES)), np.int64)
     for window in windows(records, piece):
         spent += _spent(window)
-    found = []
+    times = []
     for number in np.argsort(-spent.sum(axis=1), kind="stable").tolist():
         if spent[number].any():
             file, line_number, function = log.lines[number] if number < len(log.lines) else ("", 0, "")
-            found.append(LineTime(file, line_number, function, spent[number]))
-    return found
+            times.append(LineTime(file, line_number, function, spent[number]))
+    return times
 
 
 def _spent(records: Records) -> Integers:
-    """(lines + 1, causes) core-picoseconds of a window by line; the last row is of no operation."""
+    """(lines + 1, causes) core-picoseconds of a window by line; the last row is outside operations."""
     cores = records.board.cores
     low, high = records.start_of_run_ps, records.end_of_run_ps
     spent = np.zeros((len(records.log.lines) + 1, len(CAUSES)), np.int64)
@@ -64,7 +64,7 @@ def _spent(records: Records) -> Integers:
 
 
 def _first_come(began: Integers, track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:
-    """From when each interval's time is its own: what began before it on its track has it first."""
+    """Return where each interval's exclusive part begins: overlaps belong to the operation that began first."""
     order = np.lexsort((began, track))
     lift = track[order] * (high - low + 1)
     reach = np.maximum.accumulate(np.concatenate([[NONE], stop[order] - low + lift]))[:-1]
@@ -74,7 +74,7 @@ def _first_come(began: Integers, track: Integers, start: Integers, stop: Integer
 
 
 def _overlap(covered: Integers, track: Integers, start: Integers, stop: Integers, low: int, high: int) -> Integers:
-    """The part of each interval that a disjoint, sorted set covers; 0 for an empty interval."""
+    """Return the length of each interval's overlap with a disjoint, sorted set; 0 for an empty interval."""
     if not len(covered):
         return np.zeros(len(track), np.int64)
     lift = high - low + 1

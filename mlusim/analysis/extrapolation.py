@@ -1,4 +1,4 @@
-"""What of a run's time is extrapolated, and by how much it may be off: of runs timed by their steady state."""
+"""The extrapolated part of a run's time, and its error bound, for runs timed by their steady state."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from mlusim.units import PS_PER_US, group_digits
 
 
 class Extrapolation(NamedTuple):
-    """How a run was timed.
+    """The timing method of a run.
 
     Attributes:
-        operations: how many were not simulated.
-        skipped_ps: the time that they take, extrapolated.
-        bound_ps: by how much the run's time may be off.
-        refused: why nothing was left out, where steady-state timing was requested; empty where something was, and
-            where nobody requested it.
+        operations: number of operations that were not simulated.
+        skipped_ps: their extrapolated time.
+        bound_ps: error bound of the run's time.
+        refused: why nothing was skipped although steady-state timing was requested; else empty.
     """
 
     operations: int
@@ -25,7 +24,7 @@ class Extrapolation(NamedTuple):
     refused: str
 
     def text(self, time_ps: int) -> str:
-        """For people; empty where nobody requested steady-state timing."""
+        """Format for a report; empty if steady-state timing was not requested."""
         if self.refused:
             return f"simulated in full: {self.refused}"
         if not self.operations:
@@ -37,12 +36,12 @@ class Extrapolation(NamedTuple):
         ).replace("%", " %")
 
     def to_json(self) -> dict[str, Any] | None:
-        """For programs; None where nobody requested steady-state timing."""
+        """Return the timing as JSON types; None if steady-state timing was not requested."""
         return self._asdict() if self.refused or self.operations else None
 
 
 def extrapolation_of(log: Log) -> Extrapolation:
-    """How the run of a log was timed."""
+    """Return the timing method of a log's run."""
     return Extrapolation(
         sum(skip.operations for skip in log.skipped),
         sum(skip.end_ps - skip.start_ps for skip in log.skipped),

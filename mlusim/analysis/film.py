@@ -20,9 +20,9 @@ _ROW_IN = 1.55
 
 
 def photograph() -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The photograph that ships with matplotlib, (height, width, 3): Grace Hopper, public domain (US Navy).
+    """Return the photograph that ships with matplotlib, (height, width, 3): Grace Hopper, public domain (US Navy).
 
-    Raises `InputError` where this installation of matplotlib has left it out.
+    Raises `InputError` if this installation of matplotlib does not include it.
     """
     from matplotlib import cbook
     from matplotlib.image import imread
@@ -42,11 +42,11 @@ def draw_film(path: Path, rows: Sequence[tuple[str, Frames]], title: str, about:
     """Write a film strip as PNG.
 
     Args:
-        path: where to.
-        rows: a label and its frames, (time, height, width, 3) of 0 to 1, for each row of the strip; equal lengths.
-        title, about: the heading and the line under it.
+        path: the file to write.
+        rows: for each row of the strip a label and its frames, (time, height, width, 3) from 0 to 1; equal lengths.
+        title, about: the heading and the line below it.
 
-    Raises `InputError` where the file cannot be written.
+    Raises `InputError` if the file cannot be written.
     """
     with drawing():
         count = len(rows[0][1])

@@ -1,20 +1,19 @@
-"""The lower bound of a run's time, and the attribution of the time above it.
+"""The lower bound (floor) of a run's time, and the attribution of the time above it.
 
-The floor is the larger of two: the compulsory bytes (`Metrics.compulsory_bytes`) at the DRAM's nominal bandwidth, and
-the operator's operations, where they are declared, on all cores' vector pipes. What the simulated
-time has above it is attributed without remainder, core by core. First the floor is taken out of a core's time, in
-this order: bytes moving (of a floor of operations, vector compute first), then what else the core did, its idle time
-last. What is left has the causes of `breakdown`, and of waiting for bandwidth and moving bytes the DRAM's losses come
-first, as long as there is such time:
+The floor is the larger of two bounds: the compulsory bytes (`Metrics.compulsory_bytes`) at the DRAM's nominal
+bandwidth, and the operator's operations, if declared, on the vector pipes of all cores. The simulated time above it is
+attributed completely, core by core. First the floor is deducted from a core's time, in this order: transfers (for a
+compute floor, vector compute first), then the core's other activities, idle time last. The remainder has the causes of
+`breakdown`; waiting for bandwidth and transfer time are first explained by losses of the DRAM, as far as they go:
 
-1. `extra_bytes`: more bytes on the bus than are compulsory: whole units, read-modify-write, bytes moved again;
+1. `extra_bytes`: bus bytes beyond the compulsory ones: partial units, read-modify-write, repeated transfers;
 2. `contiguous`: contiguous reads and writes below the nominal bandwidth;
-3. `strided`: what strided copies lose beyond that;
+3. `strided`: the additional loss of strided copies;
 4. `mixed`: reads and writes in flight together;
-5. `shared_bandwidth`: the rest of the waiting: others use the DRAM or the cluster's port, or latency grows with load;
-6. `port`: the rest of the moving: a core's own port is slower than its share of the DRAM.
+5. `shared_bandwidth`: the rest of the waiting: contention for the DRAM or the cluster's port, or latency under load;
+6. `port`: the rest of the transfer time: a core's own port is slower than its share of the DRAM.
 
-The order of the work before it is `breakdown`'s: launch, latency, compute, syncs and idle time are what it leaves.
+The losses before these keep the order of `breakdown`: launch, latency, compute, syncs and idle time.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ LOSSES: dict[str, str] = {
     "idle": "load imbalance and tail",
 }
 
-# Where what is left of a cause of `breakdown` belongs.
+# Loss that the remainder of each cause of `breakdown` counts as.
 _GROUPS = {
     "transfer": "port",
     "bandwidth_wait": "shared_bandwidth",
@@ -65,7 +64,7 @@ _MOVING_FIRST = [
 ]
 _COMPUTE_FIRST = ["vector", *(name for name in _MOVING_FIRST if name != "vector")]
 
-# The parameters that a loss depends on most; below, those of compute by what computed.
+# The parameters that a loss depends on most; below, those of compute by pipe.
 RESTS_ON = {
     "launch": ("kernel_start_ps", "cluster_start_ps", "kernel_end_ps", "wave_ps", "queued_kernel_gap_ps"),
     "latency": ("dma_read_latency_ps", "dma_write_latency_ps", "issue_cycles"),
@@ -90,15 +89,15 @@ _LISTED = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Floor:
-    """The floor of a run, and what the simulated time has above it.
+    """The floor of a run, and the losses above it.
 
     Attributes:
         io_ps: compulsory bytes at the nominal bandwidth.
-        compute_ps: the operator's operations at the peak of all vector pipes, or of all tensor pipes where they ran.
-        time_ps: the larger of the two, no more than the run's time.
+        compute_ps: the operator's operations at the peak of all vector pipes, or of all tensor pipes if those ran.
+        time_ps: the larger of the two, at most the run's time.
         core_losses_ps: (cores, losses) picoseconds above the floor of each core by cause, in the order of `LOSSES`;
-            each row sums to the run's time less the floor.
-        losses_ps: the sum over the cores, by name.
+            each row sums to the run's time minus the floor.
+        losses_ps: the sums over the cores, by name.
     """
 
     io_ps: int
@@ -109,18 +108,18 @@ class Floor:
 
 
 def floor_of(records: Records, metrics: Metrics) -> Floor:
-    """The floor of a run and where the time above it went."""
+    """Return the floor of a run and the losses above it."""
     board = records.board
     least = metrics.compulsory_bytes
     io_ps = _time_ps(sum(least.values()), board.dram_bandwidth_bytes_per_s)
     compute_ps = _time_ps(metrics.theory_ops or 0, metrics.peak_ops_per_s)
     floor_ps = min(max(io_ps, compute_ps), metrics.time_ps)
-    left = {name: metrics.core_causes_ps[:, place].copy() for place, name in enumerate(CAUSES)}
-    _take(left, _COMPUTE_FIRST if compute_ps > io_ps else _MOVING_FIRST, floor_ps)
+    remaining = {name: metrics.core_causes_ps[:, place].copy() for place, name in enumerate(CAUSES)}
+    _take(remaining, _COMPUTE_FIRST if compute_ps > io_ps else _MOVING_FIRST, floor_ps)
     losses = {name: np.zeros(board.cores, np.int64) for name in LOSSES}
     for name, lost_ps in _dram_losses(records, sum(least.values())).items():
-        losses[name] += _take(left, ["bandwidth_wait", "transfer"], lost_ps)
-    for name, rest in left.items():
+        losses[name] += _take(remaining, ["bandwidth_wait", "transfer"], lost_ps)
+    for name, rest in remaining.items():
         losses[_GROUPS[name]] += rest
     table = np.stack([losses[name] for name in LOSSES], axis=1)
     totals = {name: int(total) for name, total in zip(LOSSES, table.sum(axis=0), strict=True)}
@@ -128,37 +127,37 @@ def floor_of(records: Records, metrics: Metrics) -> Floor:
 
 
 def rests_on(board: Board, floor: Floor, metrics: Metrics) -> list[str]:
-    """The parameters without a public source on which most of the time above the floor rests, most important first."""
+    """Return the parameters without a public source that determine most of the time above the floor, in order."""
     spent_ps = metrics.where_time_went
     computing = sorted(("vector", "on_chip_copy", "scalar"), key=lambda name: -spent_ps[name])
     if metrics.peak_pipe == "tensor":
         computing.insert(computing.index("vector"), "tensor")
-    found: list[str] = []
+    uncertain: list[str] = []
     for name, lost_ps in sorted(floor.losses_ps.items(), key=lambda item: -item[1]):
         if lost_ps:
             keys = RESTS_ON[name]
             if name == "compute":
                 keys = tuple(key for part in computing if spent_ps.get(part, 1) for key in _COMPUTE_RESTS_ON[part])
-            found += [key for key in keys if board.sources[key].startswith(("ASSUMED", "fitted"))]
-    return found[:_LISTED]
+            uncertain += [key for key in keys if board.sources[key].startswith(("ASSUMED", "fitted"))]
+    return uncertain[:_LISTED]
 
 
 def _time_ps(amount: int, per_s: int) -> int:
     return ceil_div(amount * PS_PER_S, per_s) if per_s else 0
 
 
-def _take(left: dict[str, Integers], order: list[str], amount_ps: int) -> Integers:
-    """Take up to `amount_ps` of each core from the causes in order; gives what was taken of each core."""
-    wanted = np.full(len(next(iter(left.values()))), amount_ps, np.int64)
+def _take(remaining: dict[str, Integers], order: list[str], amount_ps: int) -> Integers:
+    """Deduct up to `amount_ps` per core from the causes in order; return the amount deducted per core."""
+    amount_left = np.full(len(next(iter(remaining.values()))), amount_ps, np.int64)
     for name in order:
-        part = np.minimum(wanted, left[name])
-        left[name] -= part
-        wanted -= part
-    return amount_ps - wanted
+        part = np.minimum(amount_left, remaining[name])
+        remaining[name] -= part
+        amount_left -= part
+    return amount_ps - amount_left
 
 
 def _dram_losses(records: Records, compulsory: int) -> dict[str, int]:
-    """Time that the DRAM loses to each cause over the whole run."""
+    """Return the time lost by the DRAM to each cause over the whole run."""
     board = records.board
     peak = board.dram_bandwidth_bytes_per_s / PS_PER_S
     bytes_read = bytes_written = strided_read = strided_written = 0
@@ -181,8 +180,8 @@ def _dram_losses(records: Records, compulsory: int) -> dict[str, int]:
 
 
 def mixed_ps(records: Records, piece: int = 0) -> int:
-    """Time in which bytes move and reads and writes of DRAM are together, as the link counts it."""
-    reach_ps = min(records.board.dram_mixing_ps, records.time_ps)  # what follows the run does not count
+    """Return the transfer time with reads and writes of DRAM in flight together, as defined by the link."""
+    reach_ps = min(records.board.dram_mixing_ps, records.time_ps)  # time after the run does not count
     return sum(_mixed_ps(window, reach_ps) for window in windows(records, piece, reach_ps=reach_ps))
 
 

@@ -1,6 +1,6 @@
 """Sets of time intervals on many tracks: union and length, in integers, by sorting.
 
-A set is an int64 array (intervals, 3) of track, start and stop.
+A set is an int64 array (intervals, 3) with columns track, start and stop.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def intervals(track: Any, start: Any, stop: Any) -> Integers:
-    """The intervals [start, stop) on their tracks; empty ones are left out."""
+    """Return the intervals [start, stop) on their tracks, without empty ones."""
     track, start, stop = np.broadcast_arrays(track, start, stop)
-    kept = stop > start
-    return np.stack([track[kept], start[kept], stop[kept]], axis=1).astype(np.int64)
+    nonempty = stop > start
+    return np.stack([track[nonempty], start[nonempty], stop[nonempty]], axis=1).astype(np.int64)
 
 
 def no_intervals() -> Integers:
-    """The empty set."""
+    """Return the empty set."""
     return np.empty((0, 3), np.int64)
 
 
 def union(*sets: Integers) -> Integers:
-    """Disjoint intervals, by track and start, that cover what any of the sets covers."""
+    """Return the union of the sets as disjoint intervals, sorted by track and start."""
     every = np.concatenate([no_intervals(), *sets])
     if len(every) == 0:
         return every
     every = every[np.lexsort((every[:, 1], every[:, 0]))]
     track, start, stop = every.T
-    # One running maximum for all tracks: each track's times are lifted above all those of the track before.
+    # One running maximum for all tracks: shift the times of each track above those of the previous one.
     origin = int(start.min())
     lift = (np.cumsum(np.diff(track, prepend=track[:1]) != 0)) * (int(stop.max()) - origin + 1)
     low, high = start - origin + lift, stop - origin + lift
@@ -42,19 +42,19 @@ def union(*sets: Integers) -> Integers:
 
 
 def lengths(disjoint: Integers, tracks: int) -> Integers:
-    """(tracks,) total length on each track of a set whose intervals do not overlap."""
+    """(tracks,) total length on each track of a set of disjoint intervals."""
     total = np.zeros(tracks, np.int64)
     np.add.at(total, disjoint[:, 0], disjoint[:, 2] - disjoint[:, 1])
     return total
 
 
 def clip(some: Integers, low: int, high: int) -> Integers:
-    """The parts of the intervals within [low, high)."""
+    """Return the parts of the intervals within [low, high)."""
     return intervals(some[:, 0], np.maximum(some[:, 1], low), np.minimum(some[:, 2], high))
 
 
 def gaps(disjoint: Integers, tracks: int, low: int, high: int) -> Integers:
-    """The complement of a set, sorted and disjoint as `union` returns it, within [low, high) on each track."""
+    """Return the complement, within [low, high) on each track, of a sorted, disjoint set as returned by `union`."""
     inside = clip(disjoint, low, high)
     every = np.arange(tracks)
     track = np.concatenate([every, inside[:, 0]])

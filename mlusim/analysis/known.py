@@ -1,19 +1,18 @@
 """The known error of the model for a run: the nearest measurements, and a 90 % band.
 
-A run is of a kind: what it does, read from its log (`kind_of`). Its neighbours are the measurements of that kind
-on that family of boards. Their errors are those of predictions that did not see them (`hardware/calibrated.json`), and
-which predictions count depends on how far the run is from a measurement:
+The kind of a run is derived from its log (`kind_of`). Its neighbours are the measurements of that kind on the board's
+family. Their errors are those of predictions made without them (`hardware/calibrated.json`); the distance of the run to
+the measurements determines which predictions count:
 
 - `measured`: the kind was measured on the family, at sizes within a factor of four of the run's. Rows were left out
   one by one.
 - `beyond`: the kind was measured, but on another family or at other sizes. All rows of a kind on a family were left
   out together.
-- `not measured`: nobody has measured the kind, or the family, or the board is not a preset. There is no band.
+- `not measured`: there are no measurements of the kind or the family, or the board is not a preset. There is no band.
 
-The band is conformal: with n errors of a level, the ceil(0.9 (n + 1))-th smallest size of an error as a logarithm, the
-same on both sides. It is widened by what the run's time rests on parameters that are assumed for its board: 20 % of
-that part of the time, added in squares. `coverage` leaves each kind out in turn, and says how many of its rows the band
-of the others holds.
+The band is conformal: given n errors of a level, the ceil(0.9 (n + 1))-th smallest absolute log error, symmetric. It is
+widened by the part of the run's time that depends on parameters assumed for its board: 20 % of that part, added in
+quadrature. `coverage` leaves out each kind in turn, and counts its rows within the band of the others.
 """
 
 from __future__ import annotations
@@ -59,13 +58,13 @@ _FUNCTIONS = (
 )
 _MOVES = frozenset({"fill", "write_zero", "write_value", "transpose", "mirror", "rotate90", "rotate180", "rotate270"})
 _BY_INDEX = frozenset({"gather", "scatter", "memcpy_rows", "scalar_copy", "collect"})
-# A cause or a traffic decides the kind where it has this part of all.
+# Fractions at which a cause or a kind of traffic decides the kind.
 _MOST, _SOME, _LITTLE, _ALMOST_ALL = 0.5, 0.2, 0.1, 0.98
 _SMALL_RUN_BYTES, _SMALL_COPY_BYTES = MIB, 16 * KIB
 
 
 def kind_of(records: Records, metrics: Metrics) -> str:
-    """The kind of kernel that a run is, as measurements are grouped; "" where nothing ran."""
+    """Return the kind of kernel of a run, as used to group measurements; "" if nothing ran."""
     total = metrics.core_time_ps - metrics.where_time_went["idle"]
     if not total or not metrics.operations:
         return ""
@@ -79,7 +78,7 @@ def kind_of(records: Records, metrics: Metrics) -> str:
     functions = any(name.startswith(_FUNCTIONS) for name in vector)
     moved = max(sum(metrics.bus_bytes.values()), 1)
     by_index = bool(_BY_INDEX.intersection(metrics.operations))
-    # The first that holds.
+    # The first kind that applies counts.
     kinds = {
         "matmul": bool(TENSOR_OPERATIONS & vector),
         "access by index": by_index,
@@ -96,7 +95,7 @@ def kind_of(records: Records, metrics: Metrics) -> str:
 
 
 def _strided_part(records: Records) -> float:
-    """Part of the bytes on the bus that strided copies move."""
+    """Return the fraction of bus bytes moved by strided copies."""
     total = strided = 0
     for part in pieces(records):
         moved = part.bus_read_bytes + part.bus_write_bytes
@@ -110,13 +109,13 @@ class Known:
     """The known error of one run.
 
     Attributes:
-        kind: of kernel; see `kind_of`.
+        kind: kind of kernel; see `kind_of`.
         level: "measured", "beyond" or "not measured".
-        why: what was not measured; empty where all was.
-        nearest: names of the measurements that speak for it.
-        errors: their errors when left out: simulated over measured time, less 1.
-        half_width: of the band, as a logarithm; None where there is none.
-        low_ps, high_ps: the band; 0 where there is none.
+        why: what was not measured; empty if everything was.
+        nearest: names of the neighbouring measurements.
+        errors: their errors when left out: simulated over measured time, minus 1.
+        half_width: half width of the band, as a logarithm; None without a band.
+        low_ps, high_ps: the band; 0 without a band.
     """
 
     kind: str
@@ -130,7 +129,7 @@ class Known:
 
     @property
     def text(self) -> str:
-        """One sentence for a summary."""
+        """Format as one sentence for a summary."""
         if self.half_width is None:
             return f"not measured: {self.why}"
         low, high = (f"{round(100 * one(self.errors)):+d}" for one in (min, max))
@@ -143,7 +142,7 @@ class Known:
         return f"{band}; {some}, off by {errors} when left out of the fit{beyond}"
 
     def to_json(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the known error as JSON types."""
         return {
             "kind": self.kind,
             "level": self.level,
@@ -156,7 +155,7 @@ class Known:
 
 
 def known_of(records: Records, metrics: Metrics, floor: Floor) -> Known:
-    """The known error of a run's time, from measurements."""
+    """Return the known error of a run's time, from measurements."""
     board = records.board
     kind = kind_of(records, metrics)
     size = sum(metrics.bus_bytes.values())
@@ -173,22 +172,22 @@ def known_of(records: Records, metrics: Metrics, floor: Floor) -> Known:
 
 
 def _neighbours(kind: str, board: Board, size: int) -> tuple[str, str, list[Row]]:
-    """The level of what is known, what was not measured, and the measurements that speak."""
-    if why := _unknown(kind, board):
+    """Return the level, what was not measured, and the neighbouring measurements."""
+    if why := _unmeasured(kind, board):
         return NOT_MEASURED, why, []
     of_kind = [row for row in rows() if row.kind == kind]
-    here = [row for row in of_kind if row.family == board.family]
-    if not here:
+    in_family = [row for row in of_kind if row.family == board.family]
+    if not in_family:
         return BEYOND, f"the kind {kind!r} on the family {board.family}", of_kind
-    sizes = [row.nbytes for row in here]
+    sizes = [row.nbytes for row in in_family]
     if not min(sizes) <= size * _SIZE_FACTOR or not size <= max(sizes) * _SIZE_FACTOR:
         span = " to ".join(map(short_bytes, sorted({min(sizes), max(sizes)})))
-        return BEYOND, f"on the family {board.family} sizes other than {span}", here
-    return MEASURED, "", here
+        return BEYOND, f"on the family {board.family} sizes other than {span}", in_family
+    return MEASURED, "", in_family
 
 
-def _unknown(kind: str, board: Board) -> str:
-    """Why nothing is known of a kind on a board; empty where something is."""
+def _unmeasured(kind: str, board: Board) -> str:
+    """Return why there are no measurements for a kind on a board; empty if there are."""
     if not kind:
         return "a run without a kernel"
     if edited := _edited(board):
@@ -201,7 +200,7 @@ def _unknown(kind: str, board: Board) -> str:
 
 
 def _edited(board: Board) -> str:
-    """Why a board is not a preset; empty where it is one."""
+    """Return why a board is not a preset; empty if it is one."""
     try:
         preset = find_preset(board.name)
     except BoardError:
@@ -211,7 +210,7 @@ def _edited(board: Board) -> str:
 
 
 def assumed_part(board: Board, metrics: Metrics, floor: Floor) -> float:
-    """Part of a run's time above its floor that rests first on a parameter that is assumed for its board."""
+    """Return the fraction of a run's time whose most important parameter is assumed for its board."""
     rests = sum(
         floor.losses_ps[name]
         for name in LOSSES
@@ -222,13 +221,13 @@ def assumed_part(board: Board, metrics: Metrics, floor: Floor) -> float:
 
 @cache
 def half_width(level: str) -> float:
-    """Of the band of a level, as a logarithm."""
+    """Return the half width of a level's band, as a logarithm."""
     return quantile([abs(error) for _, error in scores(level)])
 
 
 @cache
 def scores(level: str) -> tuple[tuple[str, float], ...]:
-    """(kind, logarithm of predicted over measured time) of the measurements, as a level leaves them out."""
+    """Return (kind, log of predicted over measured time) of each measurement, left out as the level requires."""
     return tuple(
         (row.kind, math.log((row.left_out if level == MEASURED else row.kind_in_family) / row.time_us))
         for row in rows()
@@ -236,19 +235,19 @@ def scores(level: str) -> tuple[tuple[str, float], ...]:
 
 
 def quantile(sizes: Sequence[float]) -> float:
-    """The conformal quantile: the ceil(PART (n + 1))-th smallest; the largest where there are too few."""
+    """Return the conformal quantile: the ceil(PART (n + 1))-th smallest value, or the largest if there are too few."""
     ordered = sorted(sizes)
     return ordered[min(math.ceil(PART * (len(ordered) + 1)), len(ordered)) - 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """The number of measurements that the bands of the other kinds hold.
+    """The number of measurements within the bands derived from other kinds.
 
     Attributes:
-        level: of the bands.
-        rows, held: measurements, and those within.
-        by_kind: kind: [rows, held].
+        level: level of the bands.
+        rows, held: number of measurements, and of those within the band.
+        by_kind: [rows, held] by kind.
     """
 
     level: str
@@ -258,11 +257,11 @@ class Coverage:
 
 
 def coverage(level: str) -> Coverage:
-    """Leave each kind out in turn: are its rows within the band that the other kinds give?"""
-    found = scores(level)
+    """Leave out each kind in turn, and count its rows within the band derived from the other kinds."""
+    all_scores = scores(level)
     by_kind: dict[str, list[int]] = {}
-    for kind in dict.fromkeys(kind for kind, _ in found):
-        limit = quantile([abs(error) for other, error in found if other != kind])
-        own = [abs(error) for other, error in found if other == kind]
+    for kind in dict.fromkeys(kind for kind, _ in all_scores):
+        limit = quantile([abs(error) for other, error in all_scores if other != kind])
+        own = [abs(error) for other, error in all_scores if other == kind]
         by_kind[kind] = [len(own), sum(size <= limit for size in own)]
-    return Coverage(level, len(found), sum(held for _, held in by_kind.values()), by_kind)
+    return Coverage(level, len(all_scores), sum(held for _, held in by_kind.values()), by_kind)

@@ -1,7 +1,7 @@
 """The log of one launch, extracted from the log of many.
 
-A net and a host program run many kernels on one device. Every figure and picture is made for one operator at a time,
-with inputs and an output that are the host's allocations; here is that log for each launch.
+A net or a host program runs many kernels on one device. Figures and pictures are made for one operator at a time, whose
+inputs and output are host allocations; this module extracts such a log for each launch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPERANDS = tuple((COLUMNS.index(f"{name}_alloc"), COLUMNS.index(f"{name}_offset
 
 
 class Operand(NamedTuple):
-    """A tensor that the launch was given: its name, its contiguous bytes, and whether the kernel only reads it."""
+    """A tensor argument of the launch: its name, its contiguous bytes, and whether the kernel only reads it."""
 
     name: str
     view: View
@@ -32,16 +32,16 @@ class Operand(NamedTuple):
 
 
 def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Operand], first_record: int = 0) -> Log:
-    """The records of one launch, or of a few in a row, renumbered, its operands the only allocations of the host.
+    """Extract and renumber the records of one launch, or of a few successive ones, with its operands as host tensors.
 
     Args:
-        log: of a device whose launches have ended.
-        launch: index in `log.launches`, or a range of them; None for an operator that launched nothing.
-        operands: the tensors, each once; parts of one allocation become an allocation each. Memory of the host that is
-            none of them becomes an allocation of no bytes.
-        first_record: the launch has no record before this one.
+        log: log of a device whose launches have ended.
+        launch: index in `log.launches`, or a range; None for an operator that launched nothing.
+        operands: the tensors, without repetition; each becomes an allocation, even if they are parts of one. Other host
+            memory becomes an allocation of 0 bytes.
+        first_record: lower bound on the launch's first record.
 
-    Times stay those of the device's clock. The tables of names, lines and geometries are shared with `log`.
+    Times stay on the device's clock. The tables of names, lines and geometries are shared with `log`.
     """
     launches = range(0) if launch is None else range(launch, launch + 1) if isinstance(launch, int) else launch
     tasks = [number for number, task in enumerate(log.tasks) if task.launch in launches]
@@ -54,14 +54,14 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
     table[:, _WAITED_FOR] = new_record[table[:, _WAITED_FOR]]
 
     one = Log(log.board)
-    places = _Places(log, operands, new_task)
+    allocations = _Allocations(log, operands, new_task)
     for identity, offset in _OPERANDS:
-        table[:, identity], table[:, offset] = places.of(table[:, identity], table[:, offset])
+        table[:, identity], table[:, offset] = allocations.of(table[:, identity], table[:, offset])
     one.addresses = {int(new_record[old]): kept for old, kept in log.addresses.items() if new_record[old] != NONE}
     for old, more in log.more_operands.items():
         if new_record[old] != NONE:
             identity, offset, box = np.array(more, np.int64).T
-            moved = zip(*(column.tolist() for column in (*places.of(identity, offset), box)), strict=True)
+            moved = zip(*(column.tolist() for column in (*allocations.of(identity, offset), box)), strict=True)
             one.more_operands[int(new_record[old])] = list(moved)
     one.loops = {int(new_record[old]): loop for old, loop in log.loops.items() if new_record[old] != NONE}
     one.byte_copies = [int(new_record[old]) for old in log.byte_copies if new_record[old] != NONE]
@@ -71,25 +71,27 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
     one.ops, one.lines, one.boxes = log.ops, log.lines, log.boxes
     one.tasks = [replace(log.tasks[number], launch=log.tasks[number].launch - launches.start) for number in tasks]
     one.launches = [log.launches[number] for number in launches]
-    one.allocations = places.records
+    one.allocations = allocations.records
     one.records.put_table(table)
     return one
 
 
-def _renumbered(kept: Any, count: int) -> Integers:
-    """New numbers by old one; NONE for those that are left out, and at the end, so that NONE stays NONE."""
+def _renumbered(selected: Any, count: int) -> Integers:
+    """Return new indices by old index; NONE for dropped ones, and as the last entry, so that NONE maps to NONE."""
     numbers = np.full(count + 1, NONE, np.int64)
-    numbers[kept] = np.arange(len(kept))
+    numbers[selected] = np.arange(len(selected))
     return numbers
 
 
-class _Places:
-    """Allocations of the one launch, and where in them an allocation and offset of the device lie."""
+class _Allocations:
+    """The allocations of the extracted log, and the mapping from allocations and offsets of the device."""
 
     def __init__(self, log: Log, operands: Sequence[Operand], new_task: Integers) -> None:
-        # A tensor that is given twice is in memory once.
-        places = {(operand.view.allocation, operand.view.offset, operand.view.nbytes): operand for operand in operands}
-        self.operands = [*places.values()]
+        # A tensor passed twice is one allocation.
+        distinct = {
+            (operand.view.allocation, operand.view.offset, operand.view.nbytes): operand for operand in operands
+        }
+        self.operands = [*distinct.values()]
         self.records = [_record(log, operand) for operand in self.operands]
         self._new = np.full(len(log.allocations) + 1, NONE, np.int64)
         for identity, record in enumerate(log.allocations):
@@ -99,7 +101,7 @@ class _Places:
         self._log = log
 
     def of(self, identity: Integers, offset: Integers) -> tuple[Integers, Integers]:
-        """New identities and offsets."""
+        """Return new identities and offsets."""
         new, moved = self._new[identity], offset.copy()
         for number, operand in enumerate(self.operands):
             start = operand.view.offset

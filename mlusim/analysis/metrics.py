@@ -1,7 +1,7 @@
 """The metrics of a run, computed from its log: time, bytes, efficiencies, peaks, time by cause.
 
-Definitions of io_efficiency and compute_efficiency, and the bar of 60 % and 30 %: the vendor's acceptance standard
-for operators and its test framework (docs/hardware.md, P and T).
+The definitions of io_efficiency and compute_efficiency, and the thresholds of 60 % and 30 %, are those of the vendor's
+acceptance standard for operators and of its test framework (docs/hardware.md, P and T).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import PS_PER_S, PS_PER_US, ps_to_cycles, round_up
 
-# The vendor's acceptance bar for operators that only move data (P).
+# The vendor's acceptance thresholds for operators that only move data (P).
 NETWORK_BAR = 0.60
 ANY_SHAPE_BAR = 0.30
 
@@ -31,35 +31,35 @@ class Metrics:
     """All figures of a run. A core-picosecond is one picosecond of one MLU core.
 
     Attributes:
-        time_ps: start of the first launch to end of the last; 0 where nothing was launched.
+        time_ps: from the start of the first launch to the end of the last; 0 if nothing was launched.
         cycles: the same in cycles of the core clock, rounded up.
-        bytes_requested: bytes that the kernels requested, by direction of copy (`GDRAM2NRAM`, ...); scalar accesses
-            to off-chip memory under `scalar GDRAM load`, `scalar GDRAM store` and the same of LDRAM.
-        bus_bytes: bytes on the DRAM bus, `read` and `write`: whole units, read-modify-write included.
-        compulsory_bytes: what must move for this call's data, as `read` and `write`: inputs and outputs once (the
-            host's allocations in GDRAM), but no more than the run moved, where it moved any: of a table, the rows that
-            were looked up or updated.
-        theory_io_bytes: the vendor's count: all tensors once, whether this call's data needs all of them or not.
-        theory_ops: operations that the operator itself needs; 0 for pure data movement; None where nobody declared any.
-        io_efficiency: compulsory bytes / (time x peak bandwidth): at most 1; 0 where time is.
-        vendor_io_efficiency: the vendor's: theory_io_bytes / (time x peak bandwidth). Above 1 where a call needs less
-            than all of its tensors.
-        compute_efficiency: theory_ops / (time x peak_ops_per_s); 0 where time is; None where theory_ops is.
+        bytes_requested: bytes requested by the kernels, by direction of copy (`GDRAM2NRAM`, ...); scalar accesses to
+            off-chip memory under `scalar GDRAM load`, `scalar GDRAM store`, and likewise for LDRAM.
+        bus_bytes: bytes on the DRAM bus, `read` and `write`: whole units, including read-modify-write.
+        compulsory_bytes: bytes that must move for this call's data, `read` and `write`: inputs and outputs once (the
+            host's allocations in GDRAM), but at most the bytes the run moved, if any: of a lookup table, only the rows
+            used.
+        theory_io_bytes: the vendor's definition: all tensors once, even if this call's data needs only a part of them.
+        theory_ops: operations that the operator itself requires; 0 for pure data movement; None if not declared.
+        io_efficiency: compulsory bytes / (time x peak bandwidth): at most 1; 0 if the time is 0.
+        vendor_io_efficiency: the vendor's definition: theory_io_bytes / (time x peak bandwidth). Exceeds 1 if a call
+            needs only a part of its tensors.
+        compute_efficiency: theory_ops / (time x peak_ops_per_s); 0 if the time is 0; None if theory_ops is.
         peak_bandwidth_bytes_per_s: of the board's DRAM.
-        peak_ops_per_s: of all cores' tensor pipes where they were used, at the rate for the weights' element type; else
-            of all vector pipes, at the rate for the output's element type.
-        peak_pipe: which of them, `tensor` or `vector`.
-        verdict: the vendor's io_efficiency against the vendor's bar, in words.
-        bottleneck: `io` or `compute`: the side with the larger efficiency; `unknown` where theory_ops is.
-        peak_nram_bytes: the most that any one core had allocated at once, rounding to the alignment included.
-        peak_sram_bytes: the same of any cluster's SRAM.
-        operations: instructions by name; a counted operation counts as what it stands for.
+        peak_ops_per_s: of all cores' tensor pipes if used, at the rate for the weights' element type; else of all
+            vector pipes, at the rate for the output's element type.
+        peak_pipe: the pipe of that peak, `tensor` or `vector`.
+        verdict: the vendor's io_efficiency compared with the vendor's thresholds, as text.
+        bottleneck: `io` or `compute`: the larger of the two efficiencies; `unknown` if theory_ops is None.
+        peak_nram_bytes: largest NRAM allocation of any core at one time, including alignment.
+        peak_sram_bytes: the same for the SRAM of any cluster.
+        operations: instructions by name; a counted operation counts as the number it represents.
         records: records in the log.
         where_time_went: core-picoseconds of all MLU cores by cause (`breakdown.CAUSES`); they sum to core_time_ps.
         core_time_ps: MLU cores times time_ps.
-        core_causes_ps: (cores, causes) the same for each core; each row sums to time_ps.
-        pipe_busy_ps: time that the pipes of all cores and memory cores worked, by pipe.
-        task_busy_ps: (tasks,) time in which any pipe of the task worked.
+        core_causes_ps: (cores, causes) the same per core; each row sums to time_ps.
+        pipe_busy_ps: busy time of the pipes of all cores and memory cores, by pipe.
+        task_busy_ps: (tasks,) time with at least one busy pipe of the task.
         task_idle_ps: (tasks,) the rest of each task's time: issuing, syncs, barriers.
     """
 
@@ -99,18 +99,19 @@ class Metrics:
 def measure(
     log: Log, board: Board, *, theory_ops: int | None = None, tensor_bytes: Mapping[str, int] | None = None
 ) -> Metrics:
-    """All figures of a log.
+    """Compute all figures of a log.
 
     Args:
-        log: of a device of `board`.
-        theory_ops: operations that the operator needs, whatever the kernel does; 0 for pure data movement; None:
+        log: log of a device with this board.
+        board: the board's record.
+        theory_ops: operations that the operator requires, independent of the kernel; 0 for pure data movement; None:
             unknown.
-        tensor_bytes: inputs (`read`) and outputs (`write`), once; by default every allocation that the host made in
-            GDRAM.
+        tensor_bytes: bytes of inputs (`read`) and outputs (`write`), each counted once; by default all GDRAM
+            allocations of the host.
 
-    The peak for compute_efficiency is T's vector peak: the half rate where the first output (the first allocation of
-    the host that kernels may write) is float16 or bfloat16, the float rate otherwise. For a kernel that uses the
-    tensor pipe it is that pipe's peak.
+    The peak for compute_efficiency is T's vector peak: the half rate if the first output (the first host allocation
+    that kernels may write) is float16 or bfloat16, else the float rate. For a kernel that uses the tensor pipe it is
+    that pipe's peak.
     """
     records = Records(log, board)
     time_ps = records.time_ps
@@ -123,11 +124,11 @@ def measure(
         }
     theory_io_bytes = sum(tensor_bytes.values())
     bus = totals.bus_bytes
-    compulsory = {way: min(nbytes, bus[way] or nbytes) for way, nbytes in tensor_bytes.items()}
+    compulsory = {direction: min(nbytes, bus[direction] or nbytes) for direction, nbytes in tensor_bytes.items()}
     peak_pipe = "tensor" if TENSOR_OPERATIONS.intersection(totals.operations) else "vector"
     peak_ops = _tensor_peak(log, board) if peak_pipe == "tensor" else _vector_peak(log, board)
     peak_io = board.dram_bandwidth_bytes_per_s
-    # More than 1 would be a run that is not complete: one that has not touched its output at all.
+    # A value above 1 means that the run is incomplete and has not even accessed its output.
     io_efficiency = min(_efficiency(sum(compulsory.values()), time_ps, peak_io), 1.0)
     vendor_io_efficiency = _efficiency(theory_io_bytes, time_ps, peak_io)
     compute_efficiency = None if theory_ops is None else _efficiency(theory_ops, time_ps, peak_ops)
@@ -168,7 +169,7 @@ def _bottleneck(io_efficiency: float, compute_efficiency: float | None) -> str:
 
 
 def verdict(io_efficiency: float) -> str:
-    """The vendor's io_efficiency against the vendor's bar (P), in words."""
+    """Compare the vendor's io_efficiency with the vendor's thresholds (P), as text."""
     if io_efficiency > 1:
         return "above 100 %: the call needs less than all of its tensors, and the vendor counts all"
     network, any_shape = f"{100 * NETWORK_BAR:.0f} %", f"{100 * ANY_SHAPE_BAR:.0f} %"
@@ -180,9 +181,9 @@ def verdict(io_efficiency: float) -> str:
 
 
 def peak_bytes(log: Log, kind: MemoryKind, alignment_bytes: int) -> int:
-    """The most that any one memory of a kind had allocated at once, each allocation rounded up to the alignment.
+    """Return the peak allocation of any single memory of a kind, each allocation rounded up to the alignment.
 
-    Buffers that were freed at the time at which they were made count each alone.
+    A buffer freed at the time of its allocation counts on its own.
     """
     owners: dict[str, int] = {}
     events: list[tuple[int, int, int]] = []
@@ -198,7 +199,7 @@ def peak_bytes(log: Log, kind: MemoryKind, alignment_bytes: int) -> int:
             if record.end_ps != NONE:
                 events.append((owner, record.end_ps, -size))
     used, last_owner = 0, NONE
-    # At one time what is freed comes first: it made room for what is allocated.
+    # At equal times, releases come first, as they make room for allocations.
     for owner, _, size in sorted(events):
         used = size if owner != last_owner else used + size
         last_owner = owner
@@ -215,7 +216,7 @@ def _host_tensors(log: Log) -> list[AllocationRecord]:
 
 
 def _vector_peak(log: Log, board: Board) -> int:
-    """Operations per second of all cores' vector pipes, as T reckons."""
+    """Return the operations per second of all cores' vector pipes, by T's definition."""
     output = next((record.dtype for record in _host_tensors(log) if not record.read_only), "")
     half = output in _HALF_TYPES
     per_cycle = board.vector_peak_ops_per_cycle_fp16 if half else board.vector_peak_ops_per_cycle_fp32
@@ -223,7 +224,7 @@ def _vector_peak(log: Log, board: Board) -> int:
 
 
 def _tensor_peak(log: Log, board: Board) -> int:
-    """Operations per second of all cores' tensor pipes, for the narrowest elements that WRAM held."""
+    """Return the operations per second of all cores' tensor pipes, for the narrowest element type in WRAM."""
     weights = (dtype_of(record.dtype).itemsize for record in log.allocations if record.memory == MemoryKind.WRAM.value)
     return peak_ops_per_cycle(board, min(weights, default=1)) * board.cores * board.clock_hz
 

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from mlusim.verifier.report import Report
 
 _WIDTH, _BAR, _CURVE, _BINS = 640, 18, 70, 160
-# Room around the axes of a small picture, and the most ticks of time.
-_LEFT, _RIGHT, _TOP, _TICKS, _MOST_TICKS = 72, 16, 8, 20, 6
-# Notebooks have dark themes; these charts do not.
+# Margins of a small picture, and the maximum number of time ticks.
+_LEFT, _RIGHT, _TOP, _TICKS, _MAX_TICKS = 72, 16, 8, 20, 6
+# Notebooks may have a dark theme; these charts do not adapt to it.
 _BOX = f"background:{PAPER};color:{INK};padding:8px 12px;max-width:680px;font:13px/1.45 system-ui,sans-serif"
 _CELL = "padding:1px 12px 1px 0;text-align:left;background:none;color:" + INK
 
 
 def result_html(result: Result) -> str:
-    """A run in a notebook."""
+    """Render a run for a notebook."""
     metrics, floor, board = result.metrics, result.floor, result.board
     bus, least = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
     facts = [
@@ -62,9 +62,9 @@ def result_html(result: Result) -> str:
 
 
 def small_picture(result: Result, longest_ps: int, width: int = 420) -> str:
-    """A run as an SVG file of its own: DRAM bandwidth in GB/s under the board's peak, over where the time went.
+    """Render a run as a standalone SVG: DRAM bandwidth in GB/s under the board's peak, above the time by cause.
 
-    As wide as the run took beside `longest_ps`, on an axis of time. The same run gives the same text.
+    The width is proportional to the run's share of `longest_ps`. The output is reproducible.
     """
     metrics, records = result.metrics, Records(result.log, result.board)
     name = f"{result.operator} on {result.board.name}"
@@ -87,9 +87,9 @@ def small_picture(result: Result, longest_ps: int, width: int = 420) -> str:
 
 
 def _axes(result: Result, longest_ps: int, width: float) -> str:
-    """The peak in GB/s, and ticks of time at round values, which all runs of one `longest_ps` share."""
+    """Render the peak in GB/s, and time ticks at round values, which are the same for all runs of one `longest_ps`."""
     unit, scale = time_unit(longest_ps)
-    exact = longest_ps / scale / _MOST_TICKS
+    exact = longest_ps / scale / _MAX_TICKS
     power = 10.0 ** math.floor(math.log10(exact))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= exact)
     peak = result.metrics.peak_bandwidth_bytes_per_s / 1e9
@@ -106,7 +106,7 @@ def _axes(result: Result, longest_ps: int, width: float) -> str:
 
 
 def legend_picture() -> str:
-    """The colours of all causes, of reads and writes and of the peak as an SVG file of its own."""
+    """Render the colours of all causes, of reads and writes and of the peak as a standalone SVG."""
     columns, step, width = 5, 18, 172
     names = [(CAUSE_COLOURS[name], text) for name, text in CAUSES.items()]
     names += [(READ, "read"), (WRITE, "write"), (BLACK, "line: peak of the board")]
@@ -125,14 +125,14 @@ def legend_picture() -> str:
 
 
 def report_html(report: Report) -> str:
-    """A verification in a notebook: its text."""
+    """Render a verification report for a notebook, as text."""
     colour = "#00664a" if report.ok else "#b00020"
     style = f"{_BOX};max-width:none;border-left:4px solid {colour};white-space:pre-wrap;font-family:monospace"
     return f'<pre style="{style}">{_esc(report.text())}</pre>'
 
 
 def steps_html(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The operators of a net in a notebook, a row each."""
+    """Render the operators of a net for a notebook, one row each."""
     cell = f"{_CELL};font-variant-numeric:tabular-nums"
     top = "".join(f'<th style="{cell}">{_esc(head)}</th>' for head in heads)
     lines = "".join(
@@ -142,7 +142,7 @@ def steps_html(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) 
 
 
 def share_bar(metrics: Metrics, longest_ps: int, width: int = 160, height: int = 12) -> str:
-    """A bar of the causes of a run's time as SVG; as long as the run beside `longest_ps`."""
+    """Render the causes of a run's time as an SVG bar; its length is proportional to the share of `longest_ps`."""
     if not metrics.core_time_ps or not longest_ps:
         return ""
     shares = (f"{CAUSES[name]} {percent(share)}" for name, share in _shares(metrics))
@@ -170,7 +170,7 @@ def _pieces(metrics: Metrics, width: float, height: int) -> Iterator[str]:
 
 
 def swatches(names: Iterable[str]) -> str:
-    """The legend of the causes."""
+    """Render the legend of the causes."""
     items = "".join(
         f'<span style="white-space:nowrap;margin-right:14px"><span style="display:inline-block;width:11px;height:11px;'
         f'border:1px solid #666;background:{CAUSE_COLOURS[name]};margin-right:5px"></span>{_esc(CAUSES[name])}</span> '
@@ -180,7 +180,7 @@ def swatches(names: Iterable[str]) -> str:
 
 
 def _bandwidth(records: Records, name: str) -> str:
-    """Bytes on the bus over time, under the board's peak."""
+    """Render bus bandwidth over time, under the board's peak."""
     peak = records.board.dram_bandwidth_bytes_per_s
     label = f"DRAM bandwidth of {name} over time, of a peak of {peak / 1e9:g} GB/s"
     return (
@@ -193,7 +193,7 @@ def _bandwidth(records: Records, name: str) -> str:
 
 
 def _bandwidth_areas(records: Records, width: float) -> Iterator[str]:
-    """Read, and write on top of it: the larger area first."""
+    """Yield the areas of writes stacked on reads, the larger area first."""
     edges = np.unique(np.linspace(records.start_of_run_ps, records.end_of_run_ps, _BINS + 1).round().astype(np.int64))
     read, write = bus_bytes_over_time(records, edges)
     most = np.diff(edges) / PS_PER_S * records.board.dram_bandwidth_bytes_per_s

@@ -1,4 +1,4 @@
-"""The files that `--report` writes: pictures as PNG and SVG, report.html, summary.json, trace.json."""
+"""The files written by `--report`: pictures as PNG and SVG, report.html, summary.json, trace.json."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ SUFFIXES = (".png", ".svg")
 
 
 def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path]:
-    """Write the report of a run; gives the files, in the order of what to look at first.
+    """Write the report of a run; return the files, the most important ones first.
 
     Args:
         result: the run.
-        directory: where to; made if it is not there. Files of the same names are replaced, each at once and only
-            when all are complete; others are left alone.
+        directory: output directory; created if missing. Existing files of the same names are replaced, all at once when
+            the report is complete; others are left alone.
 
-    The same run gives the same bytes. Raises `InputError` where the directory cannot be made or written.
+    Equal runs give equal bytes. Raises `InputError` if the directory cannot be created or written.
     """
     target = as_path(directory)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        # All files take their places together, when the last is complete.
+        # All files are renamed to their final names together, when the last one is complete.
         with ExitStack() as files:
             made = _write_all(result, lambda name: files.enter_context(atomic_write(target / name)))
     except OSError as error:
@@ -58,7 +58,7 @@ def write_report(result: Result, directory: str | os.PathLike[str]) -> list[Path
 
 
 def draw(result: Result) -> dict[str, Callable[[], Figure]]:
-    """Each picture by name, as a function that draws it; inside `style.drawing()`; no tile map without a plan."""
+    """Return a drawing function per picture, to be called inside `style.drawing()`; no tile map without a plan."""
     records = Records(result.log, result.board)
     metrics = result.metrics
     plan = result.plan
@@ -78,13 +78,13 @@ def draw(result: Result) -> dict[str, Callable[[], Figure]]:
 
 
 def report_names(*, tile_map: bool = True) -> list[str]:
-    """Names of the files of a report, in the order of what to look at first; `tile_map`: of a run with a plan."""
+    """Return the names of a report's files, the most important ones first; `tile_map`: for a run with a plan."""
     pictures = [f"{name}{suffix}" for name in PICTURES for suffix in SUFFIXES if tile_map or name != "tile_map"]
     return ["report.html", *pictures, "summary.json", "trace.json"]
 
 
 def _write_all(result: Result, stream_of: Callable[[str], BinaryIO]) -> list[str]:
-    """Write every file of a report to its stream; gives their names."""
+    """Write every file of a report to its stream; return their names."""
     with drawing():
         for name, figure_of in draw(result).items():
             figure = figure_of()

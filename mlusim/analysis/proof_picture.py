@@ -1,4 +1,4 @@
-"""The split proof as a picture: outputs, coloured by the task that wrote; red where nobody did, black where twice."""
+"""The split proof as a picture: outputs coloured by the task that wrote; red: never written, black: more than once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NEVER = "#FF0000"
 
 
 def draw_proof(maps: Sequence[ProofMap], title: str, about: str = "") -> Figure:
-    """A panel for each output."""
+    """Draw a panel per output."""
     from matplotlib import colormaps
     from matplotlib.ticker import MaxNLocator
 

@@ -14,15 +14,14 @@ if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 
-# Sources of values that a user set: in Python, and in a TOML file.
+# Prefixes of the sources of user-defined values: in Python, and in a TOML file.
 _EDITED = ("ASSUMED: set by the user", "user: ")
 
 
 def provenance(result: Result) -> dict[str, Any]:
-    """Version, command, date and seed where they are known; tensors; the whole board record and its edited fields.
+    """Return version, command, date and seed if known, the tensors, and the board record with its edited fields.
 
-    The command and the date are those of the command line; a run from Python has none, so that the same run has the
-    same bytes whenever and wherever it is made.
+    Command and date are set by the command line only, so that equal runs from Python give equal bytes.
     """
     tensors = [
         {"name": one.name, "shape": list(one.shape), "dtype": one.dtype, "role": "input" if one.read_only else "output"}
@@ -41,27 +40,27 @@ def provenance(result: Result) -> dict[str, Any]:
 
 
 def board_record(board: Board) -> dict[str, Any]:
-    """All values of a board, with the preset that it was edited from and the fields that differ."""
+    """Return all values of a board, the preset that it was edited from, and the fields that differ."""
     values = {item.name: getattr(board, item.name) for item in fields(board) if item.name != "sources"}
     base = next((one for one in presets() if one.name == board.name), None)
     if base is not None:
         edited = _differences(board, base)
         return {**values, "edited_from": base.name if edited else None, "edited": edited}
     marked = {name for name, source in board.sources.items() if source.startswith(_EDITED)} - {"name"}
-    # A preset from which all that the user did not set comes; of several the nearest.
+    # A preset that provides all values not set by the user; if several do, the nearest.
     bases = [one for one in presets() if marked.issuperset(_differences(board, one))]
     base = min(bases, key=lambda one: len(_differences(board, one)), default=None)
     return {**values, "edited_from": None if base is None else base.name, "edited": sorted(marked)}
 
 
 def _differences(board: Board, base: Board) -> list[str]:
-    """The parameters of a board that differ from those of another, its name left out."""
+    """Return the parameters of two boards that differ, except the name."""
     names = [item.name for item in fields(board) if item.name not in ("sources", "name")]
     return [name for name in names if getattr(board, name) != getattr(base, name)]
 
 
 def without_folders(words: list[str]) -> list[str]:
-    """The words of a command with absolute paths cut to the file's own name."""
+    """Return the words of a command with absolute paths reduced to file names."""
 
     def cut(word: str) -> str:
         name, equals, value = word.partition("=")

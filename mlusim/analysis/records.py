@@ -1,4 +1,4 @@
-"""The log as NumPy arrays, with derived columns that every analysis uses: unit, engine, start, end."""
+"""The log as NumPy arrays, with derived columns common to all analyses: unit, engine, start, end."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ DIRECTION_NAMES = tuple(direction.name for direction in Direction)
 
 
 class Records:
-    """The records of a log in columns, times as they are in the log.
+    """The records of a log by column, with the log's times.
 
     Units are numbered: MLU cores first, cluster by cluster, then the memory cores: `board.cores + cluster`.
 
     Attributes:
-        log, board: what it was made from.
-        chosen: which records of the log: a slice, or numbers.
-        op, task, pipe, ...: one int64 array for each of `mlusim.records.COLUMNS`. `end_ps` of an operation that a run
-            which stopped with an error left unfinished is the end of the window.
+        log, board: their origin.
+        chosen: the records of the log included: a slice, or indices.
+        op, task, pipe, ...: one int64 array per column of `mlusim.records.COLUMNS`. If a run stopped with an error,
+            `end_ps` of an unfinished operation is the end of the window.
         start_of_run_ps, end_of_run_ps: the window: start of the first launch to end of the last.
-        last_ps: the end of the whole run, also for a part of it.
+        last_ps: end of the whole run, also in a part of it.
     """
 
     op: Integers
@@ -63,7 +63,7 @@ class Records:
         ends = [launch.end_ps for launch in log.launches]
         self.start_of_run_ps = min(starts, default=0)
         if starts and NONE in ends:
-            # A launch that never ended: as far as anything is known.
+            # A launch never ended: use the last known time.
             last = int(log.records.column("end_ps", self.chosen).max(initial=0))
             self.end_of_run_ps = max(*ends, *starts, *(task.end_ps for task in log.tasks), last)
         else:
@@ -71,7 +71,7 @@ class Records:
         self.last_ps = self.end_of_run_ps
 
     def __getattr__(self, name: str) -> Integers:
-        # Columns are read when they are wanted: all of them take more than twice the bytes of the log.
+        # Columns are read lazily: all together need more than twice the memory of the log.
         if name not in COLUMNS:
             raise AttributeError(name)
         column = self.log.records.column(name, self.chosen)
@@ -83,11 +83,11 @@ class Records:
         return column
 
     def part(self, chosen: slice | Integers, start_ps: int, end_ps: int) -> Records:
-        """Some records of the log, by number, in a window of its own."""
+        """Return some records of the log, by index, with their own window."""
         part = Records.__new__(Records)
         part.log, part.board, part.chosen = self.log, self.board, chosen
         part.start_of_run_ps, part.end_of_run_ps = start_ps, end_ps
-        # What has not ended, has at the end of the whole window.
+        # Unfinished operations end with the whole window.
         part.last_ps = self.last_ps
         part.task_end_ps = self.task_end_ps
         return part
@@ -98,7 +98,7 @@ class Records:
 
     @cached_property
     def number(self) -> Integers:
-        """(records,) the number of each in the log."""
+        """(records,) index of each record in the log."""
         chosen = self.chosen
         return np.arange(chosen.start, chosen.stop) if isinstance(chosen, slice) else chosen
 
@@ -109,12 +109,12 @@ class Records:
 
     @property
     def units(self) -> int:
-        """MLU cores and memory cores of the board."""
+        """Number of MLU cores and memory cores of the board."""
         return self.board.cores + self.board.clusters
 
     @cached_property
     def task_unit(self) -> Integers:
-        """(tasks,) the unit that each task ran on."""
+        """(tasks,) the unit of each task."""
         cores, each = self.board.cores, self.board.cores_per_cluster
         return np.array(
             [
@@ -126,23 +126,23 @@ class Records:
 
     @cached_property
     def task_start_ps(self) -> Integers:
-        """(tasks,) when each began."""
+        """(tasks,) start of each task."""
         return np.array([task.start_ps for task in self.log.tasks], np.int64)
 
     @cached_property
     def task_end_ps(self) -> Integers:
-        """(tasks,) when each ended."""
+        """(tasks,) end of each task."""
         ends = np.array([task.end_ps for task in self.log.tasks], np.int64)
         return np.where(ends == NONE, self.end_of_run_ps, ends)
 
     @cached_property
     def unit(self) -> Integers:
-        """(records,) the unit whose task issued each."""
+        """(records,) the unit whose task issued the operation."""
         return self.task_unit[self.task]
 
     @cached_property
     def engine(self) -> Integers:
-        """(records,) the unit whose pipe does the work: see `Direction.by_memory_core`."""
+        """(records,) the unit whose pipe executes the operation: see `Direction.by_memory_core`."""
         staged = np.array([*(each.by_memory_core for each in Direction), False])[self.direction]
         if not staged.any():
             return self.unit
@@ -151,17 +151,17 @@ class Records:
 
     @cached_property
     def is_copy(self) -> Flags:
-        """(records,) transfers of the IO and Move pipes."""
+        """(records,) True for transfers on the IO and Move pipes."""
         return np.asarray((self.pipe == IO) | (self.pipe == MOVE))
 
     @cached_property
     def is_posted(self) -> Flags:
-        """(records,) scalar stores to off-chip memory: the task does not wait for them."""
+        """(records,) True for scalar stores to off-chip memory, which the task does not wait for."""
         return np.asarray((self.pipe == SCALAR) & (self.dst_alloc != NONE) & self.off_chip(self.dst_alloc))
 
     @cached_property
     def strided(self) -> Flags:
-        """(records,) copies at the DRAM's strided rate: their off-chip side has gaps, or is rows by index."""
+        """(records,) True for copies at the DRAM's strided rate: off-chip side with gaps, or accessed by index."""
         gaps = np.array([not is_contiguous(box.shape, box.strides, box.itemsize) for box in self.log.boxes] + [False])
         far = np.where(self.is_write, self.dst_box, self.a_box)
         by_index = np.isin(self.number, list(self.log.loops)) & (self.count > 1)
@@ -169,56 +169,56 @@ class Records:
 
     @cached_property
     def is_write(self) -> Flags:
-        """(records,) copies to off-chip memory, from anywhere."""
+        """(records,) True for copies to off-chip memory, from anywhere."""
         to_off_chip = np.array([direction.destination.off_chip for direction in Direction])
         return np.asarray((self.direction >= 0) & to_off_chip[self.direction])
 
     @cached_property
     def free_ps(self) -> Integers:
-        """(records,) when the pipe is free again: the end, but for a posted store the issue of the next instruction."""
+        """(records,) end of the pipe's occupation: the end or, for posted stores, the issue of the next instruction."""
         issue_ps = self.board.cycles_ps(self.board.issue_cycles)
         return np.where(self.is_posted, np.minimum(self.end_ps, self.start_ps + issue_ps), self.end_ps)
 
     @cached_property
     def moving_ps(self) -> Integers:
-        """(records,) when the bytes of a copy begin to move: its start and what latency no other copy hid."""
+        """(records,) start of a copy's transfer: its start plus its exposed latency."""
         return self.start_ps + np.where(self.is_copy, self.latency_ps, 0)
 
     @cached_property
     def moving_alone_ps(self) -> Integers:
-        """(records,) how long the bytes of a copy would move with nobody else on the board; 0 for other records.
+        """(records,) transfer time of a copy on an otherwise idle board; 0 for other records.
 
-        A copy inside a core has no shared link: 0, all of it is in its latency.
+        A copy inside a core uses no shared link: 0, as its latency is its whole time.
         """
         board = self.board
         full = np.array([_latency_ps(board, direction) for direction in Direction], np.int64)
         latency_ps = np.where(self.direction >= 0, full[self.direction], 0)
         inside = latency_ps < 0
-        # A loop of copies holds its latencies in its rate.
+        # The rate of a loop of copies includes their latencies.
         latency_ps[self.is_op("memcpy_rows") & (self.detail == BLOCKING)] = 0
         alone_ps = np.where(self.is_copy & ~inside, self.alone_ps - latency_ps, 0)
         return np.clip(alone_ps, 0, np.maximum(self.end_ps - self.moving_ps, 0))
 
     def unit_name(self, unit: int) -> str:
-        """`cluster 0 core 3`, or `cluster 0 memory core`."""
+        """Return `cluster 0 core 3`, or `cluster 0 memory core`."""
         board = self.board
         if unit >= board.cores:
             return f"cluster {unit - board.cores} memory core"
         return f"cluster {unit // board.cores_per_cluster} core {unit % board.cores_per_cluster}"
 
     def is_op(self, name: str) -> Flags:
-        """(records,) those of one operation name."""
+        """(records,) True for operations with that name."""
         code = self.log.ops.index(name) if name in self.log.ops else NONE - 1
         return np.asarray(self.op == code)
 
     def off_chip(self, allocation: Integers) -> Flags:
-        """Whether each of these allocations lies in GDRAM or LDRAM; false for none (-1)."""
+        """Return whether each allocation is in GDRAM or LDRAM; False for none (-1)."""
         kinds = np.array([MemoryKind(record.memory).off_chip for record in self.log.allocations] + [False])
         return np.asarray(kinds[allocation])
 
 
 def _latency_ps(board: Board, direction: Direction) -> int:
-    """Latency of a copy by its direction, as `mlusim.memory.timing.copy_cost` has it; -1 inside a core."""
+    """Return the latency of a direction, as in `mlusim.memory.timing.copy_cost`; -1 inside a core."""
     source, destination = direction.source, direction.destination
     if source.off_chip or destination.off_chip:
         return board.dma_read_latency_ps * source.off_chip + board.dma_write_latency_ps * destination.off_chip

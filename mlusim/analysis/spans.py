@@ -1,4 +1,4 @@
-"""Spans of the pipes of each unit over time, exact or summed in bins."""
+"""Time spans of each unit's pipes, exact or summed in bins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR
 
 Fractions = np.ndarray[Any, np.dtype[np.float64]]
 
-# From the top of a core's row to its bottom.
+# In drawing order, from the top of a core's row.
 LANES: dict[int, str] = {IO: "io", MOVE: "move", VECTOR: "vector", TENSOR: "tensor", SCALAR: "scalar", SYNC: "sync"}
 
 KINDS: tuple[tuple[str, str], ...] = (
@@ -30,7 +30,7 @@ KINDS: tuple[tuple[str, str], ...] = (
     ("scalar", ORANGE),
     ("waiting in a sync", SKY),
 )
-# Where a unit does several things at once, the share of a bin goes to the first of these.
+# If a unit does several things at once, its share of a bin goes to the first of these.
 _PRECEDENCE: tuple[tuple[str, ...], ...] = (
     ("io read",),
     ("io write",),
@@ -45,12 +45,12 @@ _READ, _WRITE, _START_UP, _MOVE, _VECTOR, _TENSOR, _SCALAR, _WAIT = range(len(KI
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """Spans of time on the lanes of units, in columns; spans of one lane do not overlap.
+    """Time spans on the lanes of units, by column; spans of one lane do not overlap.
 
     Attributes:
-        unit, lane, kind: (spans,) numbers of `Records.unit_name`, `mlusim.log.PIPES` and `KINDS`.
-        start_ps, end_ps: (spans,) from when to when.
-        record: (spans,) number of the record in the log.
+        unit, lane, kind: (spans,) indices for `Records.unit_name`, `mlusim.log.PIPES` and `KINDS`.
+        start_ps, end_ps: (spans,) start and end.
+        record: (spans,) index of the record in the log.
     """
 
     unit: Integers
@@ -64,12 +64,12 @@ class Spans:
         return len(self.unit)
 
     def where(self, chosen: Any) -> Spans:
-        """Those that a boolean array chooses."""
+        """Return the spans selected by a boolean array."""
         return Spans(*(column[chosen] for column in vars(self).values()))
 
 
 def spans(records: Records) -> Spans:
-    """Every record as a span; a copy as two, its start-up and its transfer. Empty ones are left out."""
+    """Return every record as a span; a copy as two, start-up and transfer. Empty spans are left out."""
     kind_of_pipe = np.full(max(LANES) + 1, _WAIT)
     kind_of_pipe[[IO, MOVE, VECTOR, TENSOR, SCALAR]] = [_READ, _MOVE, _VECTOR, _TENSOR, _SCALAR]
     kind = kind_of_pipe[records.pipe]
@@ -94,11 +94,11 @@ def spans(records: Records) -> Spans:
 
 
 class RunSpans:
-    """The spans of a run, part by part: a long log is never expanded as a whole.
+    """The spans of a run, in parts: a long log is never expanded as a whole.
 
     Attributes:
-        records: of the whole run.
-        counts: (parts, units) spans of each.
+        records: records of the whole run.
+        counts: (parts, units) number of spans.
         lanes: lanes with spans.
         kinds: (units, kinds) whether a unit has spans of a kind.
     """
@@ -115,7 +115,7 @@ class RunSpans:
         self.counts = np.array(counts)
 
     def parts(self, units: Integers | None = None) -> Iterator[tuple[Records, Spans]]:
-        """The parts in order of time: records, and their spans on some units, within the part."""
+        """Yield the parts in time order: records, and the spans of some units, clipped to the part."""
         for window in windows(self.records):
             every = spans(window)
             if window is not self.records:
@@ -125,21 +125,21 @@ class RunSpans:
             yield window, every if units is None else every.where(np.isin(every.unit, units))
 
     def at(self, part: int, units: Integers) -> tuple[Records, Spans]:
-        """One of the parts by its number."""
+        """Return one part by its index."""
         return next(islice(self.parts(units), part, None))
 
 
 def coverage(row: Integers, start: Integers, end: Integers, rows: int, edges: Integers) -> Fractions:
-    """(rows, bins) which part of each bin of time is covered on each row.
+    """(rows, bins) fraction of each time bin that is covered on each row.
 
     Args:
         row, start, end: (spans,) spans that do not overlap on their row.
-        rows: how many rows.
-        edges: (bins + 1,) rising.
+        rows: number of rows.
+        edges: (bins + 1,) ascending.
     """
     covered = np.zeros((rows, len(edges) - 1))
     for sign, at in ((1.0, start), (-1.0, end)):
-        # Time from a moment to each later bin's end, as a step in its own bin and a ramp after.
+        # The time from a moment to the end of each later bin, as a step in its own bin and a ramp after it.
         inside = np.clip(at, edges[0], edges[-1])
         cell = np.clip(np.searchsorted(edges, inside, side="right") - 1, 0, len(edges) - 2)
         width = (edges[cell + 1] - edges[cell]).astype(np.float64)
@@ -151,13 +151,13 @@ def coverage(row: Integers, start: Integers, end: Integers, rows: int, edges: In
 
 
 def shares(some: Spans, row: Integers, rows: int, edges: Integers) -> Fractions:
-    """(rows, bins, kinds) which part of each bin of time a unit spent on each kind, in the order of `KINDS`.
+    """(rows, bins, kinds) fraction of each time bin that a unit spent on each kind, in the order of `KINDS`.
 
-    Where several pipes work at once, moving bytes counts before computing, and working before waiting: the parts of
-    a bin sum to 1 at most.
+    If several pipes are busy, transfers take precedence over compute, and work over waiting, so that the fractions of a
+    bin sum to at most 1.
     """
     names = [name for name, _ in KINDS]
-    found = np.zeros((rows, len(edges) - 1, len(KINDS)))
+    share = np.zeros((rows, len(edges) - 1, len(KINDS)))
     covered = no_intervals()
     before = np.zeros((rows, len(edges) - 1))
     for group in _PRECEDENCE:
@@ -167,6 +167,6 @@ def shares(some: Spans, row: Integers, rows: int, edges: Integers) -> Fractions:
             continue
         covered = union(covered, intervals(row[chosen], some.start_ps[chosen], some.end_ps[chosen]))
         after = coverage(covered[:, 0], covered[:, 1], covered[:, 2], rows, edges)
-        found[:, :, kinds[0]] = np.maximum(after - before, 0.0)
+        share[:, :, kinds[0]] = np.maximum(after - before, 0.0)
         before = after
-    return found
+    return share

@@ -1,7 +1,7 @@
-"""The style of all pictures, and their reproducible output: the same figure gives the same bytes.
+"""The common style of pictures, and their reproducible output: equal figures give equal bytes.
 
-Colours are Okabe and Ito's, which colour-blind people tell apart. matplotlib is imported by the functions, never by
-the module, and pyplot not at all: nothing global changes.
+The colours are those of Okabe and Ito, which are distinguishable for colour-blind readers. matplotlib is imported
+inside functions only, and pyplot never, so no global state changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ORANGE, SKY, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
 GREY, PALE = "#8C8C8C", "#D9D9D9"
 PAPER, INK = "#FFFFFF", "#404040"
 
-# The causes of `breakdown`, and the losses of `floor` in the colours of what they come from: one set for every page.
+# Causes of `breakdown`, and losses of `floor` in the colours of the causes they stem from; the same on every page.
 CAUSE_COLOURS: dict[str, str] = {
     "transfer": BLUE,
     "bandwidth_wait": VERMILION,
@@ -51,26 +51,26 @@ LOSS_COLOURS: dict[str, str] = {
     "idle": PALE,
 }
 
-# What is not a cause has none of these colours on a page that shows causes: Paul Tol's muted ones.
+# Series other than causes use different colours on a page with causes: Paul Tol's muted scheme.
 MUTED = ("#332288", "#88CCEE", "#44AA99", "#DDCC77", "#CC6677", "#117733", "#AA4499", "#BBBBBB")
 READ, REQUESTED, BUS, WRITE, FLOOR, ROOF = MUTED[0], MUTED[1], MUTED[2], MUTED[4], MUTED[5], MUTED[6]
 ROOFS_TOGETHER = "#999933"
-# Buffers are categories that mean nothing but themselves: Paul Tol's light ones, which no other series has.
+# Buffers are plain categories: Paul Tol's light scheme, used by no other series.
 BUFFER_COLOURS = ("#77AADD", "#EEDD88", "#44BB99", "#FFAABB", "#AAAA00", "#99DDFF", "#EE8866", "#DDDDDD")
 
 
 def core_colours(cores: int, per_cluster: int) -> list[str]:
-    """A colour for each core: cores are categories, so a cluster has a hue and each of its cores a shade of it."""
+    """Return a colour per core: a hue per cluster, and a shade of it per core."""
     clusters = max(-(-cores // max(per_cluster, 1)), 1)
-    found = []
+    colours = []
     for core in range(cores):
         cluster, inside = divmod(core, per_cluster)
-        # Neighbours are far apart on the wheel.
+        # Successive clusters are far apart on the colour wheel.
         hue = (cluster * 0.381966 + 0.58) % 1 if clusters > 1 else 0.58
         light = 0.36 + 0.4 * inside / max(per_cluster - 1, 1)
         red, green, blue = hls_to_rgb(hue, light, 0.62)
-        found.append(f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}")
-    return found
+        colours.append(f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}")
+    return colours
 
 
 WIDTH_IN = 12.0
@@ -92,16 +92,16 @@ _RC: dict[Any, Any] = {
     "savefig.dpi": _DPI,
     "figure.dpi": _DPI,
     "image.interpolation": "nearest",
-    # Names of boards, kernels and tensors are shown as they are: a dollar begins no formula.
+    # Names of boards, kernels and tensors are literal text: a dollar sign starts no formula.
     "text.parse_math": False,
-    # The ids in an SVG are hashes of this and the content; without it they are random.
+    # SVG ids are hashes of this salt and the content; without it they are random.
     "svg.hashsalt": "mlusim",
 }
 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Our style and nobody else's, for as long as a figure is made and saved."""
+    """Apply mlusim's style, isolated from the caller's settings, while a figure is made and saved."""
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -111,13 +111,13 @@ def drawing() -> Iterator[None]:
 
 
 def new_figure(height_in: float, title: str, *lines: str) -> Figure:
-    """A figure of the common width, with its title and lines under it; the axes keep clear of them."""
+    """Create a figure of the common width, with a title and lines below it; the layout keeps axes clear of them."""
     from matplotlib.figure import Figure
 
     lines = tuple(line for line in lines if line)
     height_in += _LINE_IN * len(lines)
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-    # The layout leaves room for the heading; the lines stand in the room of its empty ones.
+    # The layout reserves room for the title with empty lines; the text lines are placed there.
     figure.suptitle(title + "\n" * len(lines), x=0.01, ha="left", fontsize=14, fontweight="bold", linespacing=1.25)
     for number, line in enumerate(lines):
         top = 1 - (0.36 + number * _LINE_IN) / height_in
@@ -126,19 +126,19 @@ def new_figure(height_in: float, title: str, *lines: str) -> Figure:
 
 
 def legend_below(figure: Figure, handles: list[Any], columns: int = 8) -> None:
-    """A legend under the axes, where it covers nothing."""
+    """Add a legend below the axes, where it covers nothing."""
     figure.legend(handles=handles, loc="outside lower left", ncols=min(columns, len(handles)), fontsize=9)
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG or SVG, by the path's suffix, whole or not at all: the same bytes for the same figure."""
+    """Write a figure as PNG or SVG, by the path's suffix, atomically and reproducibly."""
     with atomic_write(path) as stream:
         save_to(figure, stream, path.suffix.lower())
 
 
 def save_to(figure: Figure, stream: BinaryIO, suffix: str) -> None:
     """Write a figure to a stream, as `.png` or `.svg`."""
-    # The canvas itself draws once. `Figure.savefig` draws twice, the first time without a picture.
+    # Print with the canvas, which draws once; `Figure.savefig` draws twice.
     if suffix == ".svg":
         from matplotlib.backends.backend_svg import FigureCanvasSVG
 
@@ -149,18 +149,18 @@ def save_to(figure: Figure, stream: BinaryIO, suffix: str) -> None:
 
         png: Any = FigureCanvasAgg(figure)
         png.print_png(stream, metadata={"Software": "mlusim"})
-    # The layout is a large part of drawing, and the same for every format.
+    # The layout takes much of the drawing time, and is the same for every format.
     figure.set_layout_engine("none")
 
 
 def time_unit(span_ps: int) -> tuple[str, int]:
-    """The unit for an axis of that length, and its picoseconds."""
+    """Return the unit for a time axis of that length, and its picoseconds."""
     if span_ps >= 10_000 * PS_PER_US:
         return "ms", 1000 * PS_PER_US
     return ("us", PS_PER_US) if span_ps >= PS_PER_US else ("ns", PS_PER_NS)
 
 
 def nothing_ran(axes: Axes, why: str) -> None:
-    """Say so instead of drawing empty axes."""
+    """Show a message instead of empty axes."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes, color=INK)

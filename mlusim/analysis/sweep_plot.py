@@ -1,7 +1,7 @@
-"""The picture of a sweep: a line for each combination of the other axes, with tier boundaries.
+"""The picture of a sweep: a line per combination of the other axes, with tier boundaries.
 
-Where all lines change tier at the same place the tiers are bands of the background, named above it; where they differ
-each change is a line in its colour. The marker of a point is its tier.
+If all lines change tier at the same value, tiers are labelled bands of the background; otherwise each change is a line
+in its colour. Markers show the tier of each point.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Rows = Sequence[dict[str, Any]]
 _COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 _DASHES: tuple[Any, ...] = ("-", "--", ":", "-.")
 MAX_LINES = len(_COLOURS) * len(_DASHES)
-_CLOSE = 0.01
+_COINCIDENCE = 0.01
 _MARKERS = {1: "o", 2: "s", 3: "^", 0: "D"}
 _BANDS = {1: "#F7F7F7", 2: "#E4EEF6", 3: "#FBEBDD", 0: "#EEEEEE"}
 
@@ -66,7 +66,7 @@ METRICS = {
 
 
 class _Line(NamedTuple):
-    """One combination of the other axes: its label, and x, tier and row of each point in the order of x."""
+    """One combination of the other axes: its label, and x, tier and row of each point, sorted by x."""
 
     label: str
     points: list[tuple[float, int | None, dict[str, Any]]]
@@ -81,7 +81,7 @@ def plot_sweep(
     path: Path | None = None,
     title: str = "",
 ) -> Figure:
-    """Draw a panel for each metric, and write it as PNG or SVG where a path is given; see `Sweep.plot`."""
+    """Draw a panel per metric, and write it as PNG or SVG if a path is given; see `Sweep.plot`."""
     chosen = check_plot(rows, axes, metrics, against)
     if path is not None and path.suffix.lower() not in (".png", ".svg"):
         raise InputError(f"{path}: a picture is written as .png or .svg: name it so")
@@ -98,9 +98,9 @@ def plot_sweep(
 def check_plot(
     rows: Rows, axes: Sequence[str], metrics: Sequence[str], against: str | None, figures: Sequence[str] = ()
 ) -> str:
-    """The column of the axis. Raises `InputError` for what cannot be drawn of these rows.
+    """Return the column of the x axis. Raises `InputError` if the rows cannot be drawn.
 
-    figures: columns that the rows will have and do not yet.
+    figures: columns that the rows will have later.
     """
     if not rows:
         raise InputError("there are no points to draw")
@@ -129,7 +129,7 @@ def check_plot(
 
 
 def draw_sweep(rows: Rows, axes: Sequence[str], metrics: Sequence[str], column: str, title: str = "") -> Figure:
-    """The figure; call it inside `style.drawing()`."""
+    """Return the figure; call it inside `style.drawing()`."""
     from matplotlib.lines import Line2D
 
     done = [row for row in rows if row.get("status", "done") == "done" and column in row]
@@ -175,7 +175,7 @@ def _panel(name: str) -> _Metric:
 
 
 def _others(varied: Sequence[str], column: str) -> list[str]:
-    """The axes that tell lines apart."""
+    """Return the axes that distinguish lines."""
     if column in ("shape", "elements"):
         return [axis for axis in varied if axis != column and not axis.startswith("shape")]
     if column == "cores":
@@ -188,11 +188,11 @@ def _combination(row: dict[str, Any], others: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _lines(rows: Rows, column: str, others: Sequence[str], scale: Scale) -> list[_Line]:
-    found: dict[tuple[Any, ...], _Line] = {}
+    lines: dict[tuple[Any, ...], _Line] = {}
     for row in rows:
         key = _combination(row, others)
         label = ", ".join(spelled(axis, value) for axis, value in zip(others, key, strict=True))
-        line = found.setdefault(key, _Line(label, [], []))
+        line = lines.setdefault(key, _Line(label, [], []))
         if row.get(column) is None:
             continue
         x = scale.place(row[column])
@@ -200,18 +200,18 @@ def _lines(rows: Rows, column: str, others: Sequence[str], scale: Scale) -> list
             line.points.append((x, row.get("tier"), row))
         else:
             line.refused.append(x)
-    for line in found.values():
+    for line in lines.values():
         line.points.sort(key=lambda point: point[0])
-    return list(found.values())
+    return list(lines.values())
 
 
-def _beneath(lines: list[dict[Any, float]]) -> list[int]:
-    """The number of later lines that coincide with each line: within 1 % of the largest value, at two points or all."""
+def _hidden_by(lines: list[dict[Any, float]]) -> list[int]:
+    """By line, count later lines that coincide with it: within 1 % of the largest value at two points, or at all."""
     most = max((abs(value) for line in lines for value in line.values()), default=0.0)
 
     def coincide(one: dict[Any, float], other: dict[Any, float]) -> bool:
         shared = one.keys() & other.keys()
-        close = sum(abs(one[x] - other[x]) <= _CLOSE * most for x in shared)
+        close = sum(abs(one[x] - other[x]) <= _COINCIDENCE * most for x in shared)
         return bool(shared) and close >= min(2, len(shared))
 
     return [sum(coincide(line, other) for other in lines[number + 1 :]) for number, line in enumerate(lines)]
@@ -219,17 +219,19 @@ def _beneath(lines: list[dict[Any, float]]) -> list[int]:
 
 def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) -> None:
     values = []
-    beneath = _beneath([{x: row[panel.column] for x, _, row in line.points if panel.column in row} for line in lines])
+    hidden_by = _hidden_by(
+        [{x: row[panel.column] for x, _, row in line.points if panel.column in row} for line in lines]
+    )
     for number, line in enumerate(lines):
         points = [(x, tier, row[panel.column] * panel.factor) for x, tier, row in line.points if panel.column in row]
         if not points:
             continue
         colour = _colour(number)
         places, heights = [x for x, _, _ in points], [y for _, _, y in points]
-        # Between names there is nothing: the line only shows what belongs together.
+        # For named values, the line only connects points of one combination, so it is faint.
         faint = 1.0 if scale.numeric else 0.35
-        # A line beneath others that coincide with it is wider than they are, so that it shows at their sides.
-        width, order = 1.5 + 2.5 * beneath[number], 3 + number / len(lines)
+        # A line hidden by coinciding ones is wider, so that it shows at their sides.
+        width, order = 1.5 + 2.5 * hidden_by[number], 3 + number / len(lines)
         axes.plot(
             places, heights, color=colour, linestyle=_dash(number), alpha=faint, linewidth=width, zorder=order,
             solid_capstyle="butt",
@@ -237,13 +239,13 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
         for tier in {tier for _, tier, _ in points}:
             same = [(x, y) for x, other, y in points if other == tier]
             marker = "o" if tier is None else _MARKERS[tier]
-            size = 6 + 3.5 * beneath[number]
+            size = 6 + 3.5 * hidden_by[number]
             axes.plot(
                 *zip(*same, strict=True), color=colour, linestyle="", marker=marker, markersize=size, zorder=order
             )
         values += [y for _, _, y in points]
     for number, line in enumerate(lines):
-        # At the foot of the panel, each line's a little beside the last, so that none hides another.
+        # At the bottom of the panel.
         for x in line.refused:
             axes.plot(
                 [x], [0.04], transform=axes.get_xaxis_transform(), color=_colour(number), marker="x", markersize=6,
@@ -271,7 +273,7 @@ def _two_and_five(value: float, _: Any) -> str:
 
 
 def _common_boundaries(lines: list[_Line]) -> list[tuple[float, float, int]] | None:
-    """Bands (from, to, tier) where at each x all lines are of one tier; None where they are not."""
+    """Return bands (from, to, tier) if at each x all lines have the same tier; else None."""
     tier_at: dict[float, int | None] = {}
     for line in lines:
         for x, tier, _ in line.points:
@@ -292,7 +294,7 @@ def _common_boundaries(lines: list[_Line]) -> list[tuple[float, float, int]] | N
 
 
 def _bands(axes: Axes, bands: list[tuple[float, float, int]], scale: Scale, *, named: bool) -> None:
-    """The background by tier, a line at each boundary, halfway between the points beside it."""
+    """Colour the background by tier, with a line at each boundary, halfway between the neighbouring points."""
     if not bands:
         return
     low, high = scale.limits
@@ -309,18 +311,18 @@ def _bands(axes: Axes, bands: list[tuple[float, float, int]], scale: Scale, *, n
 
 
 def _own_boundaries(axes: Axes, lines: list[_Line], scale: Scale, *, named: bool) -> bool:
-    """A mark where a line changes its tier, in its colour, or grey for several, with the tiers beside it above.
+    """Mark each change of tier of a line in its colour, or in grey for several lines, labelled with the two tiers.
 
-    Gives whether there is any.
+    Returns whether there are any.
     """
-    found: dict[float, tuple[set[int], set[str]]] = {}
+    changes: dict[float, tuple[set[int], set[str]]] = {}
     for number, line in enumerate(lines):
         for (x, tier, _), (other_x, other, _) in pairwise(line.points):
             if tier != other:
-                whose, what = found.setdefault(scale.between(x, other_x), (set(), set()))
+                whose, what = changes.setdefault(scale.between(x, other_x), (set(), set()))
                 whose.add(number)
                 what.add(f"{tier} | {other}")
-    for edge, (whose, what) in found.items():
+    for edge, (whose, what) in changes.items():
         colour = _colour(min(whose)) if len(whose) == 1 else INK
         axes.axvline(edge, color=colour, linewidth=1, linestyle=(0, (2, 2)), zorder=1)
         if named:
@@ -328,7 +330,7 @@ def _own_boundaries(axes: Axes, lines: list[_Line], scale: Scale, *, named: bool
                 edge, 1.02, ", ".join(sorted(what)), transform=axes.get_xaxis_transform(), ha="center", va="bottom",
                 fontsize=9, color=colour,
             )  # fmt: skip
-    return bool(found)
+    return bool(changes)
 
 
 def _title(rows: Rows, column: str, panels: list[_Metric]) -> str:
@@ -339,7 +341,7 @@ def _title(rows: Rows, column: str, panels: list[_Metric]) -> str:
 
 
 def _about(rows: Rows, axes: Sequence[str]) -> str:
-    """The settings that all points share."""
+    """Describe the settings that all points share."""
     shown = []
     for name in ("shape", "dtype", "input_dtype", "device", "strategy"):
         values = {row.get(name) for row in rows}

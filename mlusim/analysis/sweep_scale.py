@@ -1,4 +1,4 @@
-"""The axis of a sweep's picture: positions and labels of its values."""
+"""The x axis of a sweep's picture: positions and labels of its values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MANY = 12  # values of an axis that still get a tick each
 
 
 class Scale:
-    """The axis: logarithmic where it spans much, places in a row where its values are names."""
+    """The x axis: logarithmic for a wide range, evenly spaced for names."""
 
     def __init__(self, column: str, values: Sequence[Any]) -> None:
         self._column = column
@@ -25,8 +25,8 @@ class Scale:
             self._values.sort()
         low, high = (self._values[0], self._values[-1]) if self._values else (0, 0)
         self.log = self.numeric and low > 0 and high >= _LOG_FROM * low
-        self._places = {value: float(value if self.numeric else place) for place, value in enumerate(self._values)}
-        first, last = min(self._places.values(), default=0.0), max(self._places.values(), default=1.0)
+        self._positions = {value: float(value if self.numeric else place) for place, value in enumerate(self._values)}
+        first, last = min(self._positions.values(), default=0.0), max(self._positions.values(), default=1.0)
         if self.log:
             room = (last / first) ** 0.06
             self.limits = (first / room, last * room)
@@ -35,15 +35,15 @@ class Scale:
             self.limits = (first - room, last + room)
 
     def place(self, value: Any) -> float:
-        """The position of a value."""
-        return self._places[value]
+        """Return the position of a value."""
+        return self._positions[value]
 
     def between(self, one: float, other: float) -> float:
-        """Halfway between two places, as the eye sees it."""
+        """Return the visual midpoint of two positions."""
         return float((one * other) ** 0.5 if self.log else (one + other) / 2)
 
     def apply(self, axes: Axes) -> None:
-        """Limits, scale and ticks: the values themselves, where they are few."""
+        """Set limits, scale and ticks; the ticks are the values themselves if these are few."""
         from matplotlib.ticker import NullLocator
 
         if self.log:
@@ -53,11 +53,11 @@ class Scale:
         if self.log and len(values) > _MANY:
             values = values[:: -(-len(values) // _MANY)]
         if len(values) <= _MANY or not self.numeric:
-            axes.set_xticks([self._places[value] for value in values], [short(self._column, one) for one in values])
+            axes.set_xticks([self._positions[value] for value in values], [short(self._column, one) for one in values])
             axes.xaxis.set_minor_locator(NullLocator())
 
     def label(self, axes: Axes) -> None:
-        """The axis' own words, under it."""
+        """Set the axis label."""
         axes.set_xlabel(axis_words(self._column))
         if not self.numeric and sum(len(str(value)) for value in self._values) > 90:
             axes.tick_params(axis="x", labelrotation=20)
@@ -75,14 +75,14 @@ _AXIS_WORDS: dict[str, str] = {
 
 
 def axis_words(column: str) -> str:
-    """The label of an axis."""
+    """Return the label of an axis."""
     if column.startswith("shape_"):
         return f"extent of axis {column.removeprefix('shape_')} of the shape"
     return _AXIS_WORDS.get(column, column.replace("_", " "))
 
 
 def short(column: str, value: Any) -> str:
-    """A value as a tick or in a label."""
+    """Format a value for a tick or a label."""
     if not is_number(value):
         return str(value)
     if column.endswith("_bytes_per_s"):
@@ -100,7 +100,7 @@ _BARE = ("strategy", "device", "dtype", "shape")
 
 
 def spelled(axis: str, value: Any) -> str:
-    """A value of an axis that tells lines apart, as their labels have it."""
+    """Format a value of a distinguishing axis for the label of a line."""
     text = "as the board" if value is None and axis.startswith("nram") else short(axis, value)
     if axis in _BARE:
         return text
@@ -109,5 +109,5 @@ def spelled(axis: str, value: Any) -> str:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number; a truth value is none."""
+    """Return whether a value is a number other than a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""The summary of a run as rows for people and as a dictionary for programs."""
+"""The summary of a run as table rows, and as JSON types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HARD_SPACE = "\N{NO-BREAK SPACE}"
 
 
 class Row(NamedTuple):
-    """A line of the summary: what, how much, and what to think of it."""
+    """A line of the summary: label, value, and an explanatory note."""
 
     label: str
     value: str
@@ -35,12 +35,12 @@ class Row(NamedTuple):
 
 
 def rows(result: Result) -> list[Row]:
-    """The summary: time, bytes, efficiencies with the vendor's verdict, bottleneck, tier, memory, where time went."""
+    """Return the summary: time, bytes, efficiencies with the verdict, bottleneck, tier, memory, time by cause."""
     return [*figures(result), *split_rows(result), *_losses(result), *_lines(result), *_causes(result)]
 
 
 def render(table: Iterable[Row], width: int = 120) -> str:
-    """The rows as plain text with aligned columns; notes wrap at `width` where they can, and not before a % sign."""
+    """Format rows as plain text with aligned columns; notes wrap at `width`, but not before a % sign."""
     table = list(table)
     labels = max((len(row.label) for row in table), default=0)
     values = max((len(row.value) for row in table), default=0)
@@ -55,7 +55,7 @@ def render(table: Iterable[Row], width: int = 120) -> str:
 
 
 def figures(result: Result) -> list[Row]:
-    """Time, bytes, efficiencies with the vendor's verdict, bottleneck."""
+    """Return the rows of time, bytes, efficiencies with the vendor's verdict, and bottleneck."""
     metrics, board = result.metrics, result.board
     table = [
         Row("time", us_text(metrics.time_ps), f"model of {board.name}, not a measurement"),
@@ -94,7 +94,7 @@ def _steady(result: Result) -> list[Row]:
 
 
 def _compute_rows(metrics: Metrics) -> list[Row]:
-    """Compute efficiency and the bottleneck; unknown where nobody declared the operations."""
+    """Return the rows of compute efficiency and bottleneck; unknown if the operations are not declared."""
     if metrics.compute_efficiency is None:
         return [
             Row("compute_efficiency", "unknown", "the kernel's operations are not declared: give theory_ops"),
@@ -112,7 +112,7 @@ def _compute_rows(metrics: Metrics) -> list[Row]:
 
 
 def split_rows(result: Result) -> list[Row]:
-    """Strategy, tier, and the memory that it takes."""
+    """Return the rows of strategy, tier, and memory."""
     metrics, board, plan = result.metrics, result.board, result.plan
     table = []
     if plan is not None:
@@ -175,7 +175,7 @@ def _losses(result: Result) -> list[Row]:
 
 
 def _lines(result: Result) -> list[Row]:
-    """The source lines that cost most, each with its first cause."""
+    """Return the rows of the most expensive source lines, each with its main cause."""
     total_ps = result.metrics.core_time_ps
     table: list[Row] = []
     for line in result.lines:
@@ -190,18 +190,18 @@ def _lines(result: Result) -> list[Row]:
 
 
 def us_text(time_ps: int) -> str:
-    """A time in microseconds: `40.77 us`."""
+    """Format a time in microseconds: `40.77 us`."""
     whole, _, fraction = f"{time_ps / PS_PER_US:.2f}".partition(".")
     return f"{group_digits(int(whole))}.{fraction} us"
 
 
 def percent(share: float) -> str:
-    """A share for a person: `51.3 %`; what is not nothing does not look like it."""
+    """Format a fraction as a percentage: `51.3 %`; small positive values are shown as `< 0.1 %`."""
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
 def to_json(result: Result) -> dict[str, Any]:
-    """The summary for programs: numbers in the unit that ends their key, a whole `efficiency` or `fraction` is 1."""
+    """Return the summary as JSON types; keys end with units, and an `efficiency` or `fraction` of 1 is the whole."""
     metrics, board, plan = result.metrics, result.board, result.plan
     core_time_ps = metrics.core_time_ps
     return {

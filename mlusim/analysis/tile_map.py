@@ -1,4 +1,4 @@
-"""The tile map: the core, and its iteration, that wrote each part of the output."""
+"""The tile map: the core that wrote each part of the output, and in which iteration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNWRITTEN = "#FFFFFF"
 
 
 def output_allocation(records: Records, plan: Plan) -> int:
-    """Number of the allocation that the plan's tiles cover; -1 where there is none."""
+    """Return the index of the allocation that the plan's tiles cover; -1 if there is none."""
     writable = [
         identity
         for identity, record in enumerate(records.log.allocations)
@@ -36,7 +36,7 @@ def output_allocation(records: Records, plan: Plan) -> int:
 
 
 def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: str = "") -> Figure:
-    """Two panels, core and iteration: as planned, and below, where it is not the same, as the log has it."""
+    """Draw core and iteration in two panels: as planned and, below, as logged if that differs."""
     grid = grid_of(plan.output_shape, plan.tiles)
     if not len(plan.tiles) or not len(grid.rows) * len(grid.columns):
         figure = new_figure(2.2, title, about)
@@ -57,9 +57,9 @@ def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: 
             panels = [("planned and logged", planned_core, planned.iteration)]
         else:
             panels.append(("logged", logged_core, logged.iteration))
-    looked = len(grid.rows) * len(grid.columns)
-    if looked < grid.row_extent * grid.column_extent:
-        agreed += f"; {group_digits(looked)} of {group_digits(grid.row_extent * grid.column_extent)} cells examined"
+    examined = len(grid.rows) * len(grid.columns)
+    if examined < grid.row_extent * grid.column_extent:
+        agreed += f"; {group_digits(examined)} of {group_digits(grid.row_extent * grid.column_extent)} cells examined"
     figure = new_figure(1.0 + 3.4 * len(panels), title, about, f"{group_digits(len(plan.tiles))} tiles; {agreed}")
     axes = figure.subplots(len(panels), 2, squeeze=False, sharex=True, sharey=True)
     for row, (origin, core, iteration) in enumerate(panels):
@@ -76,7 +76,7 @@ def draw_tile_map(records: Records, plan: Plan, title: str = "Tile map", about: 
 
 
 def core_of_task(records: Records, plan: Plan) -> Integers:
-    """(tasks,) the core that ran each task of the plan, by the log; tasks in turn where it did not run."""
+    """(tasks,) the core that ran each task of the plan, from the log; tasks that did not run are assigned in turn."""
     cores = np.arange(plan.tasks, dtype=np.int64) % max(records.board.cores, 1)
     for task, unit in zip(records.log.tasks, records.task_unit.tolist(), strict=True):
         if not task.is_memory_core and task.task_id < plan.tasks:
@@ -85,7 +85,7 @@ def core_of_task(records: Records, plan: Plan) -> Integers:
 
 
 def verdict(same: float, unwritten: float, logged: Owners) -> str:
-    """The agreement of the log with the plan, in words."""
+    """Describe the agreement of the log with the plan."""
     if same == 1:
         return "by the log each part is written by the core that the plan names"
     text = f"by the log {100 * (1 - same):.1f} % is written by another core than planned"
@@ -95,7 +95,7 @@ def verdict(same: float, unwritten: float, logged: Owners) -> str:
 
 
 def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: str, board: Board) -> None:
-    """One map with its scale; what nobody wrote stays white."""
+    """Draw one map with its colour bar; unwritten parts stay white."""
     from matplotlib import colormaps
     from matplotlib.colors import BoundaryNorm, ListedColormap, Normalize
     from matplotlib.ticker import MaxNLocator
@@ -108,7 +108,7 @@ def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: st
         norm = BoundaryNorm(np.arange(top + 2) - 0.5, top + 1)
     else:
         colour_map = colormaps[colours].with_extremes(bad=_UNWRITTEN)
-        # A colour for each number where they are few, a scale where they are many.
+        # Discrete colours for few values, a continuous scale for many.
         norm = BoundaryNorm(np.arange(top + 2) - 0.5, colour_map.N) if top < _FEW_COLOURS else Normalize(0, top)
     image = axes.imshow(
         np.ma.masked_less(values, 0),
@@ -130,7 +130,7 @@ def _panel(figure: Figure, axes: Axes, grid: Grid, values: Integers, colours: st
 
 
 def _name_tiles(axes: Any, grid: Grid, core: Integers, iteration: Integers) -> None:
-    """The numbers in the tiles themselves, where they are few."""
+    """Label the tiles with their numbers, if there are few."""
     labels = core * (int(iteration.max()) + 1) + iteration
     for label in np.unique(labels).tolist():
         rows, columns = np.nonzero(labels == label)
@@ -144,7 +144,7 @@ def _name_tiles(axes: Any, grid: Grid, core: Integers, iteration: Integers) -> N
 
 
 def axis_label(grid: Grid, first: int, last: int) -> str:
-    """`axes 0 and 1 (2 x 8)`; the axes inside a cell are named with the columns."""
+    """Return an axis label such as `axes 0 and 1 (2 x 8)`; columns also name the axes inside a cell."""
     extents = " x ".join(str(extent) for extent in grid.shape[first:last])
     inner = grid.shape[len(grid.shape) - grid.inner :]
     cell = f", {' x '.join(str(extent) for extent in inner)} elements each" if inner and first == grid.split else ""

@@ -1,7 +1,7 @@
 """The task that wrote each part of the output, on a grid of sample elements.
 
-Tiles of a plan and destination boxes of copies are both sets of contiguous runs in the output's bytes. A tensor of
-any size is sampled at no more than a few hundred thousand of its elements.
+Both the tiles of a plan and the destination boxes of copies are sets of contiguous runs of the output's bytes. A tensor
+is sampled at no more than a few hundred thousand elements, whatever its size.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from mlusim.log import NONE, Box
 from mlusim.planning.tiles import Tiles
 
 MAX_ROWS, MAX_COLUMNS = 360, 1000
-_RUNS_AT_ONCE = 1 << 20
-# A kernel that writes single elements has a run for each; past this the map shows the first ones only.
+_BATCH_RUNS = 1 << 20
+# A kernel that writes single elements has a run for each; beyond this number, the map ignores further ones.
 _MAX_RUNS = 1 << 25
 _NOBODY = NONE
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A tensor flattened to two axes, and the elements of it that are examined.
+    """A tensor flattened to two axes, and the sampled elements.
 
     Attributes:
-        shape: of the tensor.
-        split: axes before it make the rows, the others the columns.
-        inner: trailing axes that every tile covers whole: left out of the columns.
+        shape: shape of the tensor.
+        split: the axes before it form the rows, the others the columns.
+        inner: trailing axes covered entirely by every tile: left out of the columns.
         rows, columns: sampled rows and columns.
     """
 
@@ -49,11 +49,11 @@ class Grid:
 
     @property
     def column_extent(self) -> int:
-        """Columns of the flattened tensor, the inner axes left out."""
+        """Columns of the flattened tensor, without the inner axes."""
         return math.prod(self.shape[self.split : len(self.shape) - self.inner])
 
     def elements(self) -> Integers:
-        """(rows * columns,) flat numbers of the sampled elements, rising."""
+        """(rows * columns,) flat indices of the sampled elements, ascending."""
         inner = math.prod(self.shape[len(self.shape) - self.inner :])
         return ((self.rows[:, None] * self.column_extent + self.columns) * inner).reshape(-1)
 
@@ -62,7 +62,7 @@ class Grid:
 class Owners:
     """(rows, columns) of a grid: the task that wrote each sample (-1: none), and the ordinal of that write.
 
-    `complete` is false where there were too many writes to look at all.
+    `complete` is False if there were too many writes to process all of them.
     """
 
     task: Integers
@@ -97,7 +97,7 @@ def grid_of(shape: Sequence[int], tiles: Tiles) -> Grid:
 
 
 def _pieces(kinds: Integers, shape: tuple[int, ...]) -> Any:
-    """Runs that boxes of each kind have when these axes are flattened to one."""
+    """Return the number of runs of each kind of box if these axes are flattened to one."""
     pieces = np.ones(len(kinds))
     for axis in range(len(shape) - 1):
         rest_whole = (kinds[:, axis + 1 :] == shape[axis + 1 :]).all(axis=1)
@@ -111,7 +111,7 @@ def _samples(extent: int, most: int) -> Integers:
 
 
 def planned_owners(grid: Grid, tiles: Tiles) -> Owners:
-    """The task that writes each sample by the plan."""
+    """Return the task that writes each sample according to the plan."""
     painter = _Painter(grid, 1)
     strides = [math.prod(grid.shape[axis + 1 :]) for axis in range(len(grid.shape))]
     boxes = tiles.stop - tiles.start
@@ -123,16 +123,16 @@ def planned_owners(grid: Grid, tiles: Tiles) -> Owners:
 
 
 def logged_owners(grid: Grid, records: Records, output: int, itemsize: int) -> Owners:
-    """The task that wrote each sample by the log: the last copy or scalar store to allocation `output`."""
+    """Return the task that wrote each sample last, by a copy or scalar store to allocation `output`."""
     painter = _Painter(grid, itemsize)
     addresses = records.log.addresses
-    found = [np.empty((5, 0), np.int64)]
+    columns_of_parts = [np.empty((5, 0), np.int64)]
     for part in pieces(records):
         some = part.dst_alloc == output
         columns = (part.number, part.end_ps, part.dst_box, part.dst_offset, part.task)
-        found.append(np.array([column[some] for column in columns]))
-    table = np.concatenate(found, axis=1)
-    # Bytes move when a copy completes, and a task's own time may run ahead of the others': the log is in neither order.
+        columns_of_parts.append(np.array([column[some] for column in columns]))
+    table = np.concatenate(columns_of_parts, axis=1)
+    # Copies take effect when they complete, and tasks may run ahead of each other, so the log is not in that order.
     writes, _, boxes, offsets, task = table[:, np.argsort(table[1], kind="stable")]
     loose = [member for member, record in enumerate(writes.tolist()) if "dst" in addresses.get(record, ())]
     plain = np.ones(len(writes), bool)
@@ -142,7 +142,7 @@ def logged_owners(grid: Grid, records: Records, output: int, itemsize: int) -> O
         run, loops = _runs(records.log.boxes[code])
         painter.paint(members, offsets[members], run, loops)
     for member in sorted(loose, key=lambda member: int(writes[member])):
-        # A counted loop: rows of the box at the addresses that the record keeps.
+        # A counted loop: rows of the box at the addresses in the record.
         box = records.log.boxes[int(boxes[member])]
         run, loops = _runs(Box(box.shape[1:], box.strides[1:], box.itemsize))
         rows = np.asarray(addresses[int(writes[member])]["dst"], np.int64) * box.strides[0]
@@ -161,7 +161,7 @@ def _groups(boxes: Integers) -> Iterator[tuple[list[int], Integers]]:
 
 
 def _runs(box: Box) -> tuple[int, list[tuple[int, int]]]:
-    """Length of the contiguous runs of a box in bytes, and the (count, stride) of the loops over them."""
+    """Return the bytes of a box's contiguous runs, and the (count, stride) of the loops over them."""
     run = box.itemsize
     loops: list[tuple[int, int]] = []
     for extent, stride in zip(reversed(box.shape), reversed(box.strides), strict=True):
@@ -173,28 +173,28 @@ def _runs(box: Box) -> tuple[int, list[tuple[int, int]]]:
 
 
 class _Painter:
-    """Finds the samples that runs of bytes cover."""
+    """Determines the samples covered by runs of bytes."""
 
     def __init__(self, grid: Grid, itemsize: int) -> None:
         self._shape = (len(grid.rows), len(grid.columns))
         self._samples = grid.elements() * itemsize
         self._covered: list[Integers] = []
         self._writer: list[Integers] = []
-        self._left = _MAX_RUNS
+        self._remaining_runs = _MAX_RUNS
 
     def paint(self, writer: Integers, offset: Integers, run: int, loops: list[tuple[int, int]]) -> None:
-        """Note the samples in the runs of equal boxes, at `offset` each."""
+        """Record the samples in the runs of equal boxes, at one `offset` each."""
         each = math.prod(count for count, _ in loops)
         if not each or not run:
             return
         inside = np.zeros(1, np.int64)
         for count, stride in loops:
             inside = (inside[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)
-        step = max(_RUNS_AT_ONCE // each, 1)
+        step = max(_BATCH_RUNS // each, 1)
         for first in range(0, len(offset), step):
-            if self._left <= 0:
+            if self._remaining_runs <= 0:
                 return
-            self._left -= each * min(step, len(offset) - first)
+            self._remaining_runs -= each * min(step, len(offset) - first)
             start = (offset[first : first + step, None] + inside).reshape(-1)
             low = np.searchsorted(self._samples, start)
             samples = np.searchsorted(self._samples, start + run) - low
@@ -205,13 +205,13 @@ class _Painter:
             self._writer.append(np.repeat(writer[first : first + step][hit // each], samples))
 
     def owners(self, task: Integers, iteration: Integers) -> Owners:
-        """The last writer of each sample, as its task and iteration."""
-        found = np.full(len(self._samples), _NOBODY, np.int64)
+        """Return the last writer of each sample, as its task and iteration."""
+        last_writer = np.full(len(self._samples), _NOBODY, np.int64)
         if self._covered:
             covered, writer = np.concatenate(self._covered), np.concatenate(self._writer)
             order = np.argsort(writer, kind="stable")
-            found[covered[order]] = writer[order]
-        known = found >= 0
-        tasks, iterations = np.full(len(found), _NOBODY, np.int64), np.full(len(found), _NOBODY, np.int64)
-        tasks[known], iterations[known] = task[found[known]], iteration[found[known]]
-        return Owners(tasks.reshape(self._shape), iterations.reshape(self._shape), complete=self._left > 0)
+            last_writer[covered[order]] = writer[order]
+        written = last_writer >= 0
+        tasks, iterations = np.full(len(last_writer), _NOBODY, np.int64), np.full(len(last_writer), _NOBODY, np.int64)
+        tasks[written], iterations[written] = task[last_writer[written]], iteration[last_writer[written]]
+        return Owners(tasks.reshape(self._shape), iterations.reshape(self._shape), complete=self._remaining_runs > 0)

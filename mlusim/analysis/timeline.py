@@ -1,8 +1,8 @@
-"""The timeline: the operations of each pipe of each core over time.
+"""The timeline: the operations of each core's pipes over time.
 
-A run with few spans is drawn span by span. One with more is summed up in bins, the colour of a pipe as strong as it
-was busy; and where a bin holds whole iterations, each core is one row of stacked shares. A second panel magnifies a
-piece of one core, so that single operations show in long runs too.
+A run with few spans is drawn span by span. With more, spans are summed in bins, and the colour intensity of a pipe
+shows how busy it was; if bins contain whole iterations, each core is one row of stacked shares. A second panel
+magnifies a part of one core, so that single operations are visible in long runs, too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_UNITS = 16
-# More spans than this are summed up in bins: an SVG with each of them would be slow to open.
+# With more spans than this, they are summed in bins: an SVG containing each of them would be slow to open.
 MAX_SPANS = 3000
 _BINS = 1500
-# With more spans in a core's row than this, lanes would all be grey.
+# With more spans per core row than this, lanes would just be grey.
 _MAX_ROW_SPANS = 1000
-_SPANS_A_BIN = 25
+_SPANS_PER_BIN = 25
 _SHARE_LEVELS = 48
 _MAGNIFIED = 28
 _TASK_PAPER = "#F2F2F2"
@@ -38,7 +38,7 @@ _START_UP, _WAITING = ([name for name, _ in KINDS].index(waits) for waits in ("D
 
 
 def draw_timeline(records: Records, title: str = "Timeline", about: str = "") -> Figure:
-    """A figure of the timeline; at most `MAX_UNITS` cores and memory cores, evenly chosen from those that worked."""
+    """Draw the timeline of at most `MAX_UNITS` cores and memory cores, evenly selected from the active ones."""
     run = RunSpans(records)
     # A memory core that only started and returned would be an empty row.
     active = np.flatnonzero(run.counts.any(axis=0))
@@ -76,9 +76,9 @@ def draw_timeline(records: Records, title: str = "Timeline", about: str = "") ->
 
 
 def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Figure:
-    """The timelines of several runs above each other, on one scale of time: at most `units` cores of each.
+    """Draw the timelines of several runs below each other, on a common time axis: at most `units` cores of each.
 
-    On boards with as many cores they are the same ones, where some worked in all runs.
+    If the boards have equally many cores, the same cores are shown, provided that some were active in all runs.
     """
     longest_ps = max((records.time_ps for records, _ in runs), default=0)
     unit, scale = time_unit(longest_ps)
@@ -86,10 +86,10 @@ def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Figur
     used: set[int] = set()
     everything = [RunSpans(records) for records, _ in runs]
     alike = len({records.units for records, _ in runs}) == 1
-    at_work = [np.flatnonzero(run.counts.any(axis=0)) for run in everything]
-    common = reduce(np.intersect1d, at_work) if alike else np.empty(0, np.int64)
+    active_units = [np.flatnonzero(run.counts.any(axis=0)) for run in everything]
+    common = reduce(np.intersect1d, active_units) if alike else np.empty(0, np.int64)
     rows = figure.subplots(len(runs), 1, squeeze=False)[:, 0]
-    for axes, (_, title), run, working in zip(rows, runs, everything, at_work, strict=True):
+    for axes, (_, title), run, working in zip(rows, runs, everything, active_units, strict=True):
         active = common if len(common) else working
         axes.set_title(f"{title}: {min(len(active), units)} of {len(working)} active cores" if len(working) else title)
         if not len(active):
@@ -105,12 +105,12 @@ def draw_two_timelines(runs: list[tuple[Records, str]], units: int = 8) -> Figur
 
 
 def _summed(run: RunSpans, shown: Integers) -> bool:
-    """Whether a row shows shares of time instead of lanes."""
+    """Return whether a row shows shares of time instead of lanes."""
     return int(run.counts[:, shown].sum(axis=0).max()) > _MAX_ROW_SPANS
 
 
 def _overview(axes: Axes, run: RunSpans, shown: Integers, lanes: list[int], *, scale: int = 0) -> None:
-    """All shown units over the whole run; `scale`: picoseconds in the axis' unit, by default what suits the run."""
+    """Draw all shown units over the whole run; `scale`: picoseconds per axis unit, by default to suit the run."""
     records = run.records
     scale = scale or time_unit(records.time_ps)[1]
     pitch = len(lanes) + _UNIT_GAP
@@ -121,14 +121,14 @@ def _overview(axes: Axes, run: RunSpans, shown: Integers, lanes: list[int], *, s
         left = (records.task_start_ps[inside] - begin) / scale
         right = (records.task_end_ps[inside] - begin) / scale
         top = np.searchsorted(shown, records.task_unit[inside]) * pitch
-        # The paper of a task; white beside it is a core without one.
+        # Grey paper for a task; white for a core without one.
         axes.add_collection(_boxes(left, right, top - 0.1, top + len(lanes) + 0.1, _TASK_PAPER))
         for _, some in run.parts(shown):
             _draw_spans(axes, some, np.searchsorted(shown, some.unit) * pitch + _place_of(lanes, some), begin, scale)
     else:
-        # Shares need several iterations in a bin, or the bins beat against them.
+        # Shares need several iterations per bin, or aliasing appears.
         summed = _summed(run, shown)
-        bins = int(counts.max()) // _SPANS_A_BIN if summed else _BINS
+        bins = int(counts.max()) // _SPANS_PER_BIN if summed else _BINS
         edges = np.unique(np.linspace(begin, end, min(bins, _BINS) + 1).round().astype(np.int64))
         image = _share_image(run, shown, edges) if summed else _lane_image(run, shown, lanes, edges)
         for unit, picture in enumerate(np.split(image, len(shown))):
@@ -150,7 +150,7 @@ def _overview(axes: Axes, run: RunSpans, shown: Integers, lanes: list[int], *, s
 
 
 def _task_image(records: Records, shown: Integers, edges: Integers) -> Fractions:
-    """(units, bins, 3) the paper: white where a unit has no task, a little darker where it has."""
+    """(units, bins, 3) background: white for a unit without a task, slightly darker with one."""
     inside = np.isin(records.task_unit, shown)
     at_work = coverage(
         np.searchsorted(shown, records.task_unit[inside]),
@@ -164,12 +164,12 @@ def _task_image(records: Records, shown: Integers, edges: Integers) -> Fractions
 
 
 def _place_of(lanes: list[int], some: Spans) -> Integers:
-    """(spans,) the place of each span's lane among those shown."""
+    """(spans,) the index of each span's lane among those shown."""
     return np.array([lanes.index(lane) if lane in lanes else 0 for lane in range(max(LANES) + 1)])[some.lane]
 
 
 def _lane_image(run: RunSpans, shown: Integers, lanes: list[int], edges: Integers) -> Fractions:
-    """(units * lanes, bins, 3): each bin has the colours of what was busy, as strong as it was."""
+    """(units * lanes, bins, 3): colours of the active kinds in each bin, weighted by their activity."""
     rows = len(shown) * len(lanes)
     busy = np.zeros((len(KINDS), rows, len(edges) - 1))
     for _, some in run.parts(shown):
@@ -184,7 +184,7 @@ def _lane_image(run: RunSpans, shown: Integers, lanes: list[int], edges: Integer
 
 
 def _share_image(run: RunSpans, shown: Integers, edges: Integers) -> Fractions:
-    """(units * levels, bins, 3): each bin's shares stacked from the bottom, what moves bytes first."""
+    """(units * levels, bins, 3): stacked shares of each bin, transfers at the bottom."""
     parts = (shares(some, np.searchsorted(shown, some.unit), len(shown), edges) for _, some in run.parts(shown))
     share = reduce(np.add, parts)
     working = [kind for kind in range(len(KINDS)) if kind not in (_START_UP, _WAITING)]
@@ -214,9 +214,9 @@ def _boxes(left: Any, right: Any, top: Any, bottom: Any, colours: Any) -> Any:
 
 
 def _magnified(run: RunSpans, shown: Integers) -> tuple[Records, Spans, int, tuple[int, int]]:
-    """A core and a window of its time that holds a readable number of operations, from the middle of a task.
+    """Select a core and a time window with a readable number of operations, from the middle of a task.
 
-    Gives the part of the run that holds it, the spans of that part, the core, and from when to when.
+    Returns the part of the run that contains it, the spans of that part, the core, and the window.
     """
     records = run.records
     core = int(shown[run.counts[:, shown].sum(axis=0).argmax()])
@@ -224,27 +224,27 @@ def _magnified(run: RunSpans, shown: Integers) -> tuple[Records, Spans, int, tup
     part, every = run.at(int(own[len(own) // 2]) if len(own) else 0, shown)
     tasks = np.flatnonzero(records.task_unit == core)
     longest = tasks[np.argmax(records.task_end_ps[tasks] - records.task_start_ps[tasks])] if len(tasks) else 0
-    mine = every.where((every.unit == core) & (part.task[every.record] == longest))
-    if not len(mine):
-        mine = every.where(every.unit == core)
-    order = np.argsort(mine.start_ps, kind="stable")
+    spans = every.where((every.unit == core) & (part.task[every.record] == longest))
+    if not len(spans):
+        spans = every.where(every.unit == core)
+    order = np.argsort(spans.start_ps, kind="stable")
     first = max(len(order) // 2 - _MAGNIFIED // 2, 0)
     window = order[first : first + _MAGNIFIED]
-    return part, every, core, (int(mine.start_ps[window].min()), int(mine.end_ps[window].max()))
+    return part, every, core, (int(spans.start_ps[window].min()), int(spans.end_ps[window].max()))
 
 
 def _detail(
     axes: Axes, records: Records, every: Spans, core: int, lanes: list[int], window: tuple[int, int, int]
 ) -> None:
-    """A piece of one core's time, with its lanes named and its operations where there is room for the name.
+    """Draw a part of one core's time with named lanes, and operations labelled if there is room.
 
-    `records` and `every` are of a part of the run; `window`: from when to when, and when the run began.
+    `records` and `every` belong to a part of the run; `window`: start, end, and start of the run.
     """
     low, high, begin = window
     unit, scale = time_unit(high - low)
-    mine = every.where((every.unit == core) & (every.end_ps > low) & (every.start_ps < high))
-    top = np.array([lanes.index(lane) for lane in mine.lane.tolist()])
-    _draw_spans(axes, mine, top, begin, scale)
+    spans = every.where((every.unit == core) & (every.end_ps > low) & (every.start_ps < high))
+    top = np.array([lanes.index(lane) for lane in spans.lane.tolist()])
+    _draw_spans(axes, spans, top, begin, scale)
     axes.set_xlim((low - begin) / scale, (high - begin) / scale)
     axes.set_ylim(len(lanes) + 0.05, -0.05)
     axes.set_yticks([index + 0.5 for index in range(len(lanes))], [LANES[lane] for lane in lanes], fontsize=8)
@@ -253,9 +253,9 @@ def _detail(
     axes.set_title(f"{records.unit_name(core)}, magnified: the frame above", fontsize=10)
     axes.set_xlabel(f"time since the first launch [{unit}]")
     ops = records.log.ops
-    shown_ps = np.stack([np.maximum(mine.start_ps, low), np.minimum(mine.end_ps, high)], axis=1)
+    shown_ps = np.stack([np.maximum(spans.start_ps, low), np.minimum(spans.end_ps, high)], axis=1)
     for (start, end), row, record, kind in zip(
-        shown_ps.tolist(), top.tolist(), mine.record.tolist(), mine.kind.tolist(), strict=True
+        shown_ps.tolist(), top.tolist(), spans.record.tolist(), spans.kind.tolist(), strict=True
     ):
         direction = int(records.direction[record])
         name = DIRECTION_NAMES[direction] if direction >= 0 else ops[records.op[record]]

@@ -1,8 +1,8 @@
-"""Sums over all records of a run, of a million records at a time.
+"""Sums over all records of a run, computed in parts to save memory.
 
-Amounts belong to records, so any parts of the log add up. Times are lengths of unions of intervals, so windows of time
-add up: a window takes every record that overlaps it, and counts what lies within. A log of millions of records then
-needs little more memory than its own.
+Amounts belong to records, so arbitrary parts of the log add up. Times are lengths of unions of intervals, so time
+windows add up: a window includes every record that overlaps it, clipped to the window. The memory needed for a log of
+millions of records is then little more than its own.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Totals:
     """Sums over the records of a run.
 
     Attributes:
-        bytes_requested, bus_bytes, operations, pipe_busy_ps: as `Metrics` has them.
-        causes_ps: (cores, causes), as `where_time_went` has it.
-        task_busy_ps: (tasks,) time in which any pipe of the task worked.
+        bytes_requested, bus_bytes, operations, pipe_busy_ps: as in `Metrics`.
+        causes_ps: (cores, causes), as in `where_time_went`.
+        task_busy_ps: (tasks,) time with at least one busy pipe of the task.
     """
 
     def __init__(self, records: Records, piece: int = 0) -> None:
@@ -57,13 +57,13 @@ _SCALAR_KINDS = (MemoryKind.GDRAM, MemoryKind.LDRAM)
 def _bytes_requested(records: Records) -> dict[str, int]:
     moved = records.direction >= 0
     totals = _sums(records.direction[moved], records.bytes_requested[moved], len(DIRECTION_NAMES))
-    found = dict(zip(DIRECTION_NAMES, totals, strict=True))
+    requested = dict(zip(DIRECTION_NAMES, totals, strict=True))
     scalar = records.pipe == SCALAR
     for kind in _SCALAR_KINDS:
         inside = np.array([record.memory == kind.value for record in records.log.allocations] + [False])
         for name, operand in (("load", records.a_alloc), ("store", records.dst_alloc)):
-            found[f"scalar {kind.name} {name}"] = int(records.bytes_requested[scalar & inside[operand]].sum())
-    return found
+            requested[f"scalar {kind.name} {name}"] = int(records.bytes_requested[scalar & inside[operand]].sum())
+    return requested
 
 
 def _operations(records: Records) -> dict[str, int]:
@@ -76,7 +76,7 @@ def _pipe_busy(records: Records) -> dict[str, int]:
 
 
 def _task_busy(records: Records) -> Integers:
-    """(tasks,) time within the window in which any pipe of a task worked."""
+    """(tasks,) time within the window with at least one busy pipe of a task."""
     works = records.pipe != SYNC
     busy = union(intervals(records.task[works], records.start_ps[works], records.free_ps[works]))
     if len(records) < records.log.count:
@@ -85,7 +85,7 @@ def _task_busy(records: Records) -> Integers:
 
 
 def _sums(code: Any, amount: Any, kinds: int) -> list[int]:
-    """Sums by code, in integers."""
+    """Sum amounts by code, in integers."""
     total = np.zeros(kinds, np.int64)
     np.add.at(total, code, amount)
     return [int(value) for value in total]

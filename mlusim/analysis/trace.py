@@ -1,7 +1,7 @@
 """A run as a Chrome trace, for Perfetto (ui.perfetto.dev) and chrome://tracing.
 
-Processes are clusters, threads are the pipes of their cores; a process for the board holds the launches and the DRAM
-bandwidth as a counter. Times are exact: microseconds with six decimals are picoseconds.
+Processes are clusters, and threads are the pipes of their cores; a process for the board contains the launches, and the
+DRAM bandwidth as a counter. Times are exact: microseconds with six decimals, that is, picoseconds.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from mlusim.units import PS_PER_S, PS_PER_US
 if TYPE_CHECKING:
     from mlusim.results.result import Result
 
-# Numbers of processes and threads begin above 0, which Perfetto takes for the idle process of Linux.
+# Process and thread ids start above 0, which Perfetto reserves for the idle process of Linux.
 _BOARD_PROCESS = 1
 _TASK_THREAD = 0
 # Threads of a core from top to bottom: its task, then its pipes.
 _PIPE_THREADS = {IO: 1, MOVE: 2, VECTOR: 3, TENSOR: 4, SCALAR: 5, SYNC: 6}
 _THREADS_PER_CORE = 8
-# No two processes share a number of a thread, nor does a thread have its process's: that would be its main thread.
+# Thread ids are unique across processes, and differ from process ids, which would denote main threads.
 _THREADS_PER_PROCESS = 1000
 _COUNTER_BINS = 500
-_AT_ONCE = 20_000
+_BATCH_EVENTS = 20_000
 
 
 def write_trace(result: Result, path: Path) -> None:
-    """Write the trace to a file, piece by piece."""
+    """Write the trace to a file, incrementally."""
     with atomic_write(path) as stream:
         text = TextIOWrapper(stream, encoding="utf-8", newline="\n")
         stream_trace(Records(result.log, result.board), text)
@@ -56,18 +56,18 @@ def stream_trace(records: Records, stream: TextIO) -> None:
 
 
 def _pieces(events: Iterable[str]) -> Iterator[str]:
-    kept: list[str] = []
+    batch: list[str] = []
     for event in events:
-        kept.append(event)
-        if len(kept) == _AT_ONCE:
-            yield ",\n".join(kept)
-            kept.clear()
-    if kept:
-        yield ",\n".join(kept)
+        batch.append(event)
+        if len(batch) == _BATCH_EVENTS:
+            yield ",\n".join(batch)
+            batch.clear()
+    if batch:
+        yield ",\n".join(batch)
 
 
 def trace_events(records: Records) -> Iterator[str]:
-    """Every event as JSON text: names first, then launches and bandwidth, tasks, operations."""
+    """Yield every event as JSON text: names first, then launches and bandwidth, tasks, operations."""
     yield from _names(records)
     yield from _launches(records)
     yield from _counters(records)
@@ -76,7 +76,7 @@ def trace_events(records: Records) -> Iterator[str]:
 
 
 def _place(records: Records, unit: int) -> tuple[int, int]:
-    """Process of a unit, and the number of its first thread."""
+    """Return the process of a unit, and the id of its first thread."""
     board = records.board
     if unit >= board.cores:
         cluster, core = unit - board.cores, board.cores_per_cluster
@@ -128,7 +128,7 @@ def _us(time_ps: int) -> str:
 
 
 def _slice(name: str, place: tuple[int, int], start_ps: int, end_ps: int, arguments: str) -> str:
-    """One complete event; `name` and `arguments` are JSON already."""
+    """Format one complete event; `name` and `arguments` are JSON already."""
     process, thread = place
     return (
         f'{{"ph":"X","name":{name},"pid":{process},"tid":{thread},"ts":{_us(start_ps)},'
@@ -147,7 +147,7 @@ def _launches(records: Records) -> Iterator[str]:
 
 
 def _counters(records: Records) -> Iterator[str]:
-    """Achieved DRAM bandwidth in GB/s."""
+    """Yield achieved DRAM bandwidth in GB/s."""
     if not records.time_ps:
         return
     edges = np.linspace(records.start_of_run_ps, records.end_of_run_ps, _COUNTER_BINS + 1).round().astype(np.int64)
@@ -175,12 +175,12 @@ def _tasks(records: Records) -> Iterator[str]:
 
 
 def _operations(records: Records) -> Iterator[str]:
-    """Every record, track by track; of a long log track by track in each piece."""
+    """Yield every record, track by track; for a long log, track by track within each part."""
     log = records.log
     names = [json.dumps(name) for name in log.ops]
     lines = [json.dumps(f"{Path(file).name}:{number} {function}") for file, number, function in log.lines]
     directions = [json.dumps(name) for name in DIRECTION_NAMES]
-    places = [_place(records, unit) for unit in range(records.units)]
+    threads = [_place(records, unit) for unit in range(records.units)]
     task_ids = [task.task_id for task in log.tasks]
     for part in pieces(records):
         order = np.lexsort((part.start_ps, part.pipe, part.engine))
@@ -201,12 +201,12 @@ def _operations(records: Records) -> Iterator[str]:
                 part.moving_alone_ps,
             )
         ]
-        for first in range(0, len(order), _AT_ONCE):
-            some = [column[first : first + _AT_ONCE].tolist() for column in columns]
+        for first in range(0, len(order), _BATCH_EVENTS):
+            some = [column[first : first + _BATCH_EVENTS].tolist() for column in columns]
             for op, engine, pipe, start, end, task, line, count, nbytes, direction, latency, moving_alone in zip(
                 *some, strict=True
             ):
-                process, thread = places[engine]
+                process, thread = threads[engine]
                 about = f'"task":{task_ids[task]},"line":{lines[line]}'
                 if nbytes:
                     about += f',"bytes":{nbytes}'

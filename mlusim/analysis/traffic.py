@@ -1,4 +1,4 @@
-"""Bytes by direction, beside the compulsory bytes."""
+"""Bytes by direction, compared with the compulsory bytes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COMPULSORY, _REQUESTED, _BUS = "compulsory: inputs and outputs, once", "requested by the kernel", "on the DRAM bus"
-_WORTH_A_RATIO = 0.01
+_MIN_RATIO = 0.01
 _COLOURS = {_COMPULSORY: FLOOR, _REQUESTED: REQUESTED, _BUS: BUS}
 
 
 def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str = "") -> Figure:
-    """Bars: compulsory, requested and bus bytes of reads and of writes, then what moved on chip."""
+    """Draw bars of compulsory, requested and bus bytes for reads and for writes, then of on-chip copies."""
     from matplotlib.patches import Patch
 
     bars = traffic_bars(metrics)
@@ -35,7 +35,7 @@ def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str
         axes.barh(y, nbytes / size, color=_COLOURS[role], height=0.8)
         own_unit, own_size = binary_unit(nbytes)
         label = f"{nbytes / own_size:.4g} {own_unit}"
-        if least and role != _COMPULSORY and nbytes > _WORTH_A_RATIO * least:
+        if least and role != _COMPULSORY and nbytes > _MIN_RATIO * least:
             label += f"   {nbytes / least:.2f} x"
         axes.annotate(label, (nbytes / size, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
     axes.set_yticks(heights, [label for label, _, _, _ in bars])
@@ -50,7 +50,7 @@ def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str
 
 
 def _heights(bars: list[tuple[str, str, int, int]]) -> list[float]:
-    """The positions of the bars, with a gap before each side."""
+    """Return the vertical positions of the bars, with a gap before each side."""
     heights: list[float] = []
     at = 0.0
     for position, (label, _, _, least) in enumerate(bars):
@@ -62,7 +62,7 @@ def _heights(bars: list[tuple[str, str, int, int]]) -> list[float]:
 
 
 def traffic_bars(metrics: Metrics) -> list[tuple[str, str, int, int]]:
-    """(label, role, bytes, compulsory bytes of that side) of each bar: reads, writes, the rest."""
+    """Return (label, role, bytes, compulsory bytes of that side) of each bar: reads, writes, the rest."""
     bars: list[tuple[str, str, int, int]] = []
     off_chip: set[str] = set()
     for side, verb in (("read", "load"), ("write", "store")):
@@ -78,7 +78,7 @@ def traffic_bars(metrics: Metrics) -> list[tuple[str, str, int, int]]:
 
 
 def _is_side(name: str, side: str, verb: str) -> bool:
-    """Whether bytes of a direction come from (read) or go to (write) off-chip memory."""
+    """Return whether bytes of a direction come from (read) or go to (write) off-chip memory."""
     if name.startswith("scalar"):
         return name.endswith(verb)
     source, _, destination = name.partition("2")

@@ -1,8 +1,8 @@
-"""Parts of a long log, so that what is computed from it takes little more memory than a part.
+"""Partition of a long log, so that computations need little more memory than one part.
 
-Amounts belong to records, so any parts of the log add up. Times are lengths of unions of intervals, so windows of time
-add up: a window takes every record that overlaps it, and counts what lies within. No column of a long log is ever
-made as a whole.
+Amounts belong to records, so arbitrary parts of the log add up. Times are lengths of unions of intervals, so time
+windows add up: a window includes every record that overlaps it, clipped to the window. No column of a long log is ever
+materialised as a whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SAMPLES = 64
 
 
 def pieces(records: Records, piece: int = 0) -> Iterator[Records]:
-    """The records of a whole log in parts of at most `piece`, by default `PIECE`; a small log as it is."""
+    """Yield the records of a log in parts of at most `piece`, by default `PIECE`; a small log is a single part."""
     count, piece = len(records), piece or PIECE
     if count <= piece:
         yield records
@@ -32,19 +32,19 @@ def pieces(records: Records, piece: int = 0) -> Iterator[Records]:
 
 
 def how_many(records: Records, piece: int = 0) -> int:
-    """The number of windows of a log, or a few more: times at which many operations begin are not cut."""
+    """Return an upper bound on the number of windows; a time at which many operations begin is never cut."""
     return len(records) // (piece or PIECE) + 1
 
 
 def windows(records: Records, piece: int = 0, *, reach_ps: int = 0) -> Iterator[Records]:
-    """Windows that follow each other, with the records that overlap each; a small log is one window.
+    """Yield successive time windows with the records that overlap each; a small log is a single window.
 
-    Operations that take long belong to several; there are about `piece` records in each window.
+    Long operations belong to several windows; each window has about `piece` records.
 
     Args:
-        records: of the whole run.
-        piece: how many records a window has, about; by default `PIECE`.
-        reach_ps: for so long after its end a record still belongs to a window.
+        records: records of the whole run.
+        piece: approximate records per window; by default `PIECE`.
+        reach_ps: time after its end during which a record still belongs to a window.
     """
     count, piece = len(records), piece or PIECE
     if count <= piece:
@@ -52,7 +52,7 @@ def windows(records: Records, piece: int = 0, *, reach_ps: int = 0) -> Iterator[
         return
     parts = how_many(records, piece)
     low, high = records.start_of_run_ps, records.end_of_run_ps
-    # Records stand in the order of issue: those of a window are in few blocks, whose first and last moments are known.
+    # Records are in issue order, so those of a window are in few blocks, whose time ranges are known.
     block = max(piece // _BLOCKS, 1)
     bounds, sampled = [], []
     for part in pieces(records, block):
@@ -73,10 +73,11 @@ def windows(records: Records, piece: int = 0, *, reach_ps: int = 0) -> Iterator[
 
 
 def _reach(records: Records, reach_ps: int) -> tuple[Integers, Integers]:
-    """(records,) from when to when each counts.
+    """(records,) start and end of the time that a record contributes to.
 
-    A blocking copy counts from its issue, which waits for others; what runs behind other instructions from its start,
-    however early it was issued. A posted store counts to the issue of the next: all of it within these.
+    A blocking copy counts from its issue, as it may wait for others; asynchronous operations count from their start,
+    however early they were issued. A posted store counts until the issue of the next instruction, which is within this
+    range.
     """
     waits = records.is_copy & (records.detail == BLOCKING)
     begin = np.where(waits, np.minimum(records.issue_ps, records.start_ps), records.start_ps)

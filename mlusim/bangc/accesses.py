@@ -1,7 +1,7 @@
-"""Plain C++ accesses to device memory, as counted scalar loads and stores at their C++ lines.
+"""Plain C++ accesses to device memory, recorded as counted scalar loads and stores at their C++ lines.
 
-The library of fibres hands over runs: accesses of one instruction at equal steps. Runs that follow each other at equal
-steps become one record of two loops; accesses without order become one record with their addresses.
+The fibre library delivers runs: accesses of one instruction at equal steps. Consecutive runs at equal steps become one
+record of two loops; irregular accesses become one record with their addresses.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
     from mlusim.memory.allocation import Allocation
 
-# (count, stride in bytes), from the outermost.
+# (count, stride in bytes), outermost first.
 Loops = tuple[tuple[int, int], ...]
 
 _FEW = 16
-# A run as the fibre writes it: RUN of `mlusim.bangc.image`.
+# A run as written by the fibre: RUN of `mlusim.bangc.image`.
 _RUN = struct.Struct("<QQqQQ")
 _DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 _BYTE = np.dtype(np.uint8)
 
 
 def drain(bridge: Bridge, function: str) -> Awaitable[None] | None:
-    """Charge and log the accesses that the fibre has counted; None for nothing to wait for."""
+    """Charge and log the accesses counted by the fibre; returns None if there is nothing to wait for."""
     image = bridge.image
     count = image.words[RUN_COUNT_WORD]
     image.words[RUN_COUNT_WORD] = 0
@@ -62,7 +62,7 @@ async def _several(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) ->
 
 
 async def _group(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> None:
-    """Runs of one instruction on one tensor."""
+    """Record runs of one instruction on one tensor."""
     pc, meta = int(runs["pc"][0]), int(runs["meta"][0])
     if len(runs) > _FEW and int(runs["count"].max()) == 1:
         await _scattered(bridge, function, pc, runs["address"], meta)
@@ -87,7 +87,7 @@ async def _group(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> N
 
 
 class _Shape:
-    """Accesses of one instruction in at most two loops, all but where they begin."""
+    """Accesses of one instruction in at most two loops, without their start address."""
 
     __slots__ = ("below", "dtype", "extents", "line", "name", "reach", "strides", "total", "write")
 
@@ -98,7 +98,7 @@ class _Shape:
         self.total = math.prod(count for count, _ in loops)
         self.below = -sum(min((count - 1) * stride, 0) for count, stride in loops)
         self.reach = self.below + size + sum(max((count - 1) * stride, 0) for count, stride in loops)
-        # Each byte once: a step of 0 is the same element again.
+        # Count each byte once: a stride of 0 repeats the same element.
         self.extents: tuple[int, ...] = tuple(1 if stride == 0 else count for count, stride in loops)
         self.strides: tuple[int, ...] = tuple(stride for _, stride in loops)
         if self.dtype.itemsize != size:
@@ -108,7 +108,7 @@ class _Shape:
 
 
 def _one(bridge: Bridge, function: str, pc: int, address: int, loops: Loops, meta: int) -> Awaitable[None] | None:
-    """Accesses in at most two loops: one record."""
+    """Record accesses in at most two loops."""
     if bridge.in_absent_memory(address):
         return None
     key = (pc, meta, loops)
@@ -121,7 +121,7 @@ def _one(bridge: Bridge, function: str, pc: int, address: int, loops: Loops, met
 
 
 async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarray[Any, Any], meta: int) -> None:
-    """Accesses without order: their addresses as an array."""
+    """Record irregular accesses with an array of their addresses."""
     if bridge.in_absent_memory(int(addresses[0])):
         return
     size, write = meta & 0xFF, bool(meta >> 8 & 1)

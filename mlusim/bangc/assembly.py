@@ -1,6 +1,6 @@
-"""Statements of assembly that kernels write because C has no word for them: fused steps, a division, a sequence.
+"""Assembly statements in kernels, for operations without a C equivalent: fused steps, a division, a sequence.
 
-A statement names its operands; their values come in the order in which the statement names them first.
+A statement names its operands; their values are passed in the order in which the statement first names them.
 
     fuse.nram.f32 [%[dst]], %[n], [%[a]], .mul(%[x]), .sub([%[b]]);      dst = a * x - b, rounded once
 """
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-# Element types of statements, as the headers' codes.
+# Element types of statements, as the codes of the headers.
 _CODES = {
     **{f"s{8 * size}": 1 << 16 | 1 << 8 | size for size in (1, 2, 4, 8)},
     **{f"u{8 * size}": 1 << 16 | 2 << 8 | size for size in (1, 2, 4, 8)},
     **{f"f{8 * size}": 1 << 16 | 3 << 8 | size for size in (2, 4)},
     "bf16": 1 << 16 | 4 << 8 | 2,
 }
-# Bytes of a vector register, as the headers have it.
+# Bytes of a vector register, as in the headers.
 _REGISTER_BYTES = 256
 _NAME = re.compile(r"%\[(\w+)\]")
 _FUSE = re.compile(r"fuse\.nram\.(\w+)\s+\[%\[(\w+)\]\],\s*%\[(\w+)\],\s*\[%\[(\w+)\]\]((?:,\s*\.\w+\([^)]*\))+);?$")
@@ -58,12 +58,12 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 
 
 def run_statement(bridge: Bridge, line: int, text: str, given: Sequence[Any]) -> bool:
-    """Do what a statement says; False where it is none of those known here.
+    """Execute a statement; returns False if it is unknown.
 
     Args:
-        bridge: of the task.
+        bridge: the task's bridge.
         line: source line in the log.
-        text: of the statement.
+        text: text of the statement.
         given: values of its operands: outputs by address, inputs by value.
     """
     words = " ".join(text.split())
@@ -99,7 +99,7 @@ def _fuse(
 
 
 def _chain(result: View, source: View, chain: list[tuple[Callable[..., Any], Any]]) -> None:
-    """All steps in the next wider float, or in the integers' own type; comparisons give 1 or 0."""
+    """Compute all steps in the next wider float, or in the integers' own type; comparisons give 1 or 0."""
     dtype = result.dtype
     wide = dtype if dtype.kind in "iu" else np.dtype(np.float64 if dtype.itemsize > 2 else np.float32)
     values: Array = source.typed().astype(wide)
@@ -119,7 +119,7 @@ def _divide(
 
 
 def _index(bridge: Bridge, line: int, values: dict[str, Any], kind: str, dst: str, base: str, step: str) -> None:
-    """A vector register, which is the C++'s own memory, gets base, base + step, ..."""
+    """Set a vector register, stored in C++ memory, to base, base + step, ..."""
     del line, bridge
     if kind not in {"f32", "s32", "u32"}:
         raise KernelError(f"index.vvr of type {kind}: the simulator knows f32, s32 and u32")

@@ -1,7 +1,7 @@
-"""A task of a compiled kernel: its image, and what its pointers mean.
+"""A task of a compiled kernel: its image, and the translation of its pointers.
 
-Memory is one truth: arrays with a memory space are allocations of the simulated memories on the very bytes that the
-C++ sees, GDRAM pointers are addresses of the buffers of the device's tensors.
+There is only one copy of memory: arrays with a memory space are allocations of the simulated memories on the same bytes
+that the C++ accesses, and GDRAM pointers are addresses of the buffers of the device's tensors.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _UINT8 = np.dtype(np.uint8)
 _NULL_BYTES = 1 << 16
-# Identity of an array in a memory that the memory core lacks: nothing uses it, and no log has it.
+# Identity of an array in a memory that the memory core lacks: it is never used or logged.
 _NO_RECORD = -1
 _ON_A_MEMORY_CORE = (
     ". A memory core runs this too, and has no NRAM or WRAM: it reads zeros there (ASSUMED), not what the other cores "
@@ -70,7 +70,7 @@ class GdramMap:
 
 
 class Bridge:
-    """One task: gives views and pointers for addresses, and takes what the fibre hands over."""
+    """One task: returns views and pointers for addresses, and processes the calls of its fibre."""
 
     def __init__(self, core: Core, module: Module, image: Image, gdram: GdramMap, function: str) -> None:
         self.core = core
@@ -80,11 +80,11 @@ class Bridge:
         self.issuer = core.issuer
         self._task = core.issuer.task
         self._chip = core.issuer.chip
-        # Whether a memory core has come to code that uses a memory it lacks.
+        # Whether a memory core has executed code that uses a memory it lacks.
         self.is_astray = False
-        # Whether the kernel has asked for the time.
+        # Whether the kernel has read the time.
         self.clock_read = False
-        # How often it has asked for random numbers.
+        # Number of calls for random numbers.
         self.random_calls = 0
         self._lines: dict[tuple[int, int], int] = {}
         self._placed: list[list[Allocation | None]] = [[] for _ in KINDS]
@@ -96,9 +96,9 @@ class Bridge:
         self._literals: dict[int, str] = {}
         self._views: dict[tuple[int, int, Any], View] = {}
         self._pointers: dict[int, Pointer] = {}
-        # What loops of plain accesses are, by instruction.
+        # Cached shapes of loops of plain accesses, by instruction.
         self.scalar_shapes: dict[Any, Any] = {}
-        # Calls by the head of their record, and those that are to be made again as they are, by all of it.
+        # Calls by the head of their record, and calls that can be repeated unchanged, by the whole record.
         self.sites = image.sites_of(core.issuer.log, function)
         self.repeated: dict[bytes, Callable[[], Awaitable[None] | None]] = {}
         self.bases = [room.base if room is not None else -1 for room in image.rooms]
@@ -112,11 +112,11 @@ class Bridge:
     # -- arrays with a memory space ------------------------------------------------------------------------------------
 
     def place_arrays(self) -> None:
-        """Take note of the arrays that the image has and this task has not yet, and allocate those that it reached.
+        """Register the arrays of the image that are new to this task, and allocate those it has reached.
 
         Arrays at file scope are allocated when the task starts; those of functions that earlier launches ran, when this
-        task first uses them. So entries of one file need not fit a memory together. A BLOCK task allocates SRAM when it
-        first uses it: kernels of one file may need none, and other tasks of the launch run in the same cluster.
+        task first uses them, so that the entries of one file need not fit in a memory together. A BLOCK task allocates
+        SRAM on first use: kernels of one file may need none, and other tasks of the launch run in the same cluster.
         """
         starts = not any(self._placed)
         is_block = not self.core.cluster_dim
@@ -138,7 +138,7 @@ class Bridge:
                     self._fill(kind, room, array)
 
     def _fill(self, kind: int, room: Room, array: Any) -> np.ndarray[Any, Any]:
-        """Fresh bytes of an array: poison, or its initial value; zeros where the core lacks the memory."""
+        """Return fresh bytes of an array: poison, or its initial value; zeros if the core lacks the memory."""
         buffer = room.bytes[int(array.offset) : int(array.offset) + int(array.size)]
         buffer.fill(0 if kind in self._absent else POISON)
         if array.initial:
@@ -146,7 +146,7 @@ class Bridge:
         return buffer
 
     def _allocate(self, kind: int, number: int, *, fresh: bool = True) -> Allocation:
-        """Allocate an array behind those that this task has; the addresses of the simulated memory are its own."""
+        """Allocate an array after those of this task, at an address within the simulated memory."""
         unit = self._task.unit
         memory = self._absent.get(kind) or (unit.cluster.sram if kind == SRAM else getattr(unit, KINDS[kind].value))
         room = self.image.rooms[kind]
@@ -196,7 +196,7 @@ class Bridge:
     # -- addresses -----------------------------------------------------------------------------------------------------
 
     def locate(self, address: int) -> tuple[Allocation, int]:
-        """The allocation that an address lies in, and the byte of it. Raises `AccessError` for an address of none."""
+        """Return the allocation that contains an address, and the byte in it. Raises `AccessError` if there is none."""
         bases = self.gdram.bases
         number = bisect_right(bases, address) - 1
         if number >= 0:
@@ -222,22 +222,22 @@ class Bridge:
         return found
 
     def is_dropped(self, name: str, codes: list[int], values: list[Any]) -> bool:
-        """Whether a call does nothing on the memory core, because it uses NRAM or WRAM.
+        """Whether a call has no effect on the memory core, because it uses NRAM or WRAM.
 
-        A union launch runs the kernel on the memory cores too, and many kernels leave the test of `__is_mpu()` out:
-        instructions on memories that the memory core lacks are not its own. ASSUMED: they are dropped at no cost, and
-        so is an atomic that a memory core comes to after them, whose number or place it would have from there.
+        A union launch also runs the kernel on the memory cores, and many kernels omit the test of `__is_mpu()`:
+        instructions on memories that the memory core lacks are not meant for it. ASSUMED: they are dropped at no cost,
+        and so is a later atomic, whose operand or address would depend on them.
         """
         uses = any(code >= POINTER and self.in_absent_memory(value) for code, value in zip(codes, values, strict=True))
         return uses or (self.is_astray and name.startswith("__bang_atomic_"))
 
     def explained(self, error: MlusimError, *, faults: bool = False) -> MlusimError:
-        """The error, with what there is to say of a memory core that runs what is not its own."""
+        """Return the error, with an explanation if a memory core ran code that is not meant for it."""
         kinds = (AccessError, OperandError, CopyError, *((KernelError,) if faults else ()))
         return type(error)(error.message + _ON_A_MEMORY_CORE) if self.is_astray and type(error) in kinds else error
 
     def wild_text(self, address: int) -> str:
-        """What there is to say of an address that belongs to nothing."""
+        """Describe an address outside all memories."""
         if address < _NULL_BYTES:
             return f"address {address:#x} is a null pointer or near it: no tensor was given for this argument"
         near = bisect_right(self.gdram.bases, address) - 1
@@ -256,18 +256,18 @@ class Bridge:
         )
 
     def pointer(self, address: int) -> Pointer:
-        """An address as a pointer to bytes."""
+        """Return an address as a pointer to bytes."""
         known = self._pointers.get(address)
         if known is None:
             allocation, offset = self.locate(address)
             known = Pointer(allocation, offset, _UINT8)
             if allocation.memory.kind is not MemoryKind.GDRAM:
-                # Kernels come back to the same arrays of their core.
+                # Kernels use the same arrays of their core repeatedly.
                 self._pointers[address] = known
         return known
 
     def remote(self, address: int, cluster: int) -> Pointer:
-        """The same array in another cluster of the union: the target of SRAM2SRAM."""
+        """Return the same array in another cluster of the union: the target of SRAM2SRAM."""
         allocation, offset = self.locate(address)
         job = self._task.job
         if not 0 <= cluster < len(job.clusters):
@@ -280,7 +280,7 @@ class Bridge:
         return Pointer(other.allocation, offset, _UINT8)
 
     def view(self, code: int, address: int, shape: tuple[int, ...]) -> View:
-        """A contiguous view of elements at an address. Raises `AccessError` where it leaves its array."""
+        """Return a contiguous view of elements at an address. Raises `AccessError` if it leaves its array."""
         key = (address, code, shape)
         known = self._views.get(key)
         if known is not None:
@@ -307,7 +307,7 @@ class Bridge:
     # -- values --------------------------------------------------------------------------------------------------------
 
     def site(self, function: str) -> Site:
-        """The call that the fibre waits with, all but its values."""
+        """Return the call that the fibre waits for, without its values."""
         head = self.image.call_bytes[HEAD].tobytes()
         found = self.sites.get(head)
         if found is None:
@@ -317,11 +317,11 @@ class Bridge:
         return found
 
     def give(self, value: float) -> None:
-        """The value that the call gives back."""
+        """Set the return value of the call."""
         answer(self.image.words, value)
 
     def line_at(self, pc: int, function: str) -> int:
-        """Number of the line of a plain access, by the address of its instruction."""
+        """Return the line number in the log of a plain access, by the address of its instruction."""
         found = self._pcs.get(pc)
         if found is None:
             where = self.module.line_of(pc - self.image.base, LIBRARIES) or (str(self.module.path), 1, "")
@@ -338,18 +338,18 @@ class Bridge:
         return base <= address < base + size
 
     def text(self, address: int) -> str:
-        """A string of the kernel's."""
+        """Return a string of the kernel."""
         return text_at(address)
 
     def literal(self, address: int) -> str:
-        """A statement of assembly: its words with one blank between them, and a semicolon at its end."""
+        """Return an assembly statement with single blanks and a final semicolon."""
         known = self._literals.get(address)
         if known is None:
             known = self._literals[address] = f"{' '.join(text_at(address).split()).rstrip('; ')};"
         return known
 
     def line(self, file: int, line: int, function: str) -> int:
-        """Number of a C++ line in the log: the file by the address of its name."""
+        """Return the number of a C++ line in the log, given the address of the file name."""
         known = self._lines.get((file, line))
         if known is None:
             name = self.text(file) if file else str(self.module.path)
@@ -357,12 +357,12 @@ class Bridge:
         return known
 
     async def give_later(self, waiting: Any) -> None:
-        """Wait, and give what comes of it to the fibre."""
+        """Wait, and pass the result to the fibre."""
         self.give(await waiting)
 
 
 def _check_free_of_others(name: str, memory: Memory, address: int, nbytes: int) -> None:
-    """Raise `AllocationError` where a BLOCK task's array in SRAM would lie on that of another task of the cluster."""
+    """Raise `AllocationError` if a BLOCK task's array in SRAM would overlap that of another task of the cluster."""
     if any(one.address < address + nbytes and address < one.address + one.capacity for one in memory.live):
         raise AllocationError(
             f"{name} in {memory.name} is in use by another BLOCK task on a core of the same cluster: each task runs by "
@@ -372,6 +372,6 @@ def _check_free_of_others(name: str, memory: Memory, address: int, nbytes: int) 
 
 
 def _no_memory(cluster: int, kind: int) -> Memory:
-    """A memory core has no NRAM and no WRAM; the addresses of such arrays are there, and nothing may use them."""
+    """Return a stand-in memory for arrays in NRAM and WRAM on a memory core, which have addresses but no use."""
     name = f"the {KINDS[kind].value.upper()} that the memory core of cluster {cluster} does not have"
     return Memory(KINDS[kind], name, ARENA_BYTES, alignment_bytes=1)

@@ -1,4 +1,4 @@
-"""Calls that compiled code makes of the simulator: how their records are read, and answered."""
+"""Calls of the simulator by compiled code: decoding of their records, and return values."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SIGNED, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = range(1, 6)
 _KINDS = {_SIGNED: "i", _UNSIGNED: "u", _FLOAT: "f"}
 _UINT8 = np.dtype(np.uint8)
 _WORD_BYTES = 8
-# Calls that a task remembers.
+# Number of calls that a task caches.
 _REPEATED = 1 << 12
-# The bytes of a record that say where the call stands and of which types its values are; the values follow them.
+# The bytes of a record with the location of the call and the types of its values; the values follow.
 HEAD = slice(OPERATION_WORD * _WORD_BYTES, VALUES_WORD * _WORD_BYTES)
 _VALUES_BYTE = VALUES_WORD * _WORD_BYTES
 _WORD = struct.Struct("<Q")
@@ -32,7 +32,7 @@ _DOUBLE = struct.Struct("<d")
 
 
 def dtype_of_code(code: int) -> np.dtype[Any]:
-    """The element type of a code of the headers; bytes for what is none."""
+    """Return the element type of a code of the headers; bytes for other codes."""
     kind, size = code >> 8 & 0xFF, code & 0xFF
     if kind == _BFLOAT:
         return BFLOAT16
@@ -44,15 +44,15 @@ def dtype_of_code(code: int) -> np.dtype[Any]:
 
 
 class Site:
-    """A call of compiled code, all but its values.
+    """A call of compiled code, without its values.
 
     Attributes:
-        issue: does it: it takes the bridge, the line, the codes and the values.
-        name: of the intrinsic.
-        repeats: whether it may be prepared for the next time.
+        issue: executes it, given the bridge, the line, the codes and the values.
+        name: name of the intrinsic.
+        repeats: whether it may be prepared for repetition.
         line: its number in the log.
-        codes: of the types of its values.
-        record: the bytes of a record that tell it from other calls, values included.
+        codes: type codes of its values.
+        record: the bytes of a record that distinguish it from other calls, values included.
     """
 
     __slots__ = ("_struct", "codes", "issue", "line", "name", "record", "repeats")
@@ -67,14 +67,14 @@ class Site:
         self.record = slice(HEAD.start, _VALUES_BYTE + _WORD_BYTES * len(self.codes))
 
     def values(self, record: Any) -> list[Any]:
-        """The values of the call that the fibre waits with."""
+        """Return the values of the call that the fibre waits for."""
         return list(self._struct.unpack_from(record, _VALUES_BYTE))
 
 
 def _prepare(
     site: Site, intrinsic: Intrinsic, bridge: Bridge, line: int, codes: list[int], values: list[Any]
 ) -> Awaitable[None] | None:
-    """Make a call, and remember it for the next time where it is the same then."""
+    """Execute a call, and cache it for repetition with equal values."""
     again = intrinsic.prepare(bridge, line, codes, values) if intrinsic.prepare else None
     if again is None:
         return intrinsic.handler(bridge, line, codes, values)
@@ -96,17 +96,17 @@ def _layout(codes: list[int]) -> struct.Struct:
 
 
 def call_of(words: Any) -> tuple[int, int, list[Any]]:
-    """A call record: address of the file's name, line, values."""
+    """Return the parts of a call record: address of the file's name, line, values."""
     values = _layout(_codes(words)).unpack_from(words.cast("B"), _VALUES_BYTE)
     return words[FILE_WORD], words[LINE_WORD], list(values)
 
 
 def answer(words: Any, value: float) -> None:
-    """Give a value back from the call: 64 bits."""
+    """Set the return value of the call: 64 bits."""
     number = _WORD.unpack(_DOUBLE.pack(value))[0] if isinstance(value, float) else int(value) & (1 << 64) - 1
     words[RESULT_WORD] = number
 
 
 def text_at(address: int) -> str:
-    """A string of compiled code."""
+    """Return a string of compiled code."""
     return ctypes.string_at(address).decode(errors="replace")

@@ -1,7 +1,8 @@
 """CNRT and CNDRV for a program: each method is the function of that name, on the simulated board.
 
-Copies, notifiers and `cnrtQueueSync` first run what is queued. What a real program would crash on, such as a copy
-beyond device memory, is an error here; what it would be told, such as memory that ran out, is a status.
+Copies, notifiers and `cnrtQueueSync` first run the queued launches. Accesses that would crash a real program, such as a
+copy beyond device memory, are errors here; conditions that it would be informed of, such as exhausted memory, are
+statuses.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Cnrt(HostMemory):
         self._texts: dict[str, Any] = {}
 
     def function(self, name: str) -> Callable[..., int]:
-        """The function of a name. Raises `KernelError` for one that is not simulated."""
+        """Return the function with a name. Raises `KernelError` if it is not simulated."""
         if name in NOTHING_TO_DO:
             return _succeed
         found: Callable[..., int] | None = getattr(self, SAME.get(name, name), None)
@@ -55,7 +56,7 @@ class Cnrt(HostMemory):
     # -- queues and notifiers ------------------------------------------------------------------------------------------
 
     def queue(self, handle: int) -> Any:
-        """The queue of a handle; None for the default one."""
+        """Return the queue of a handle; None for the default one."""
         if not handle:
             return None
         if handle not in self._queues:
@@ -99,7 +100,7 @@ class Cnrt(HostMemory):
         return 0
 
     def cnrtPlaceNotifier(self, notifier: int, queue: int) -> int:
-        """Note when what the queue holds by now has ended; so it runs first, and simulated time is known."""
+        """Record when all launches queued so far have ended; runs them first, so that simulated time is known."""
         self._check_notifier(notifier)
         self.cnrtQueueSync(queue)
         ends = [self.device.log.launches[one.index].end_ps for one in self.queued.get(queue, [])]
@@ -107,7 +108,7 @@ class Cnrt(HostMemory):
         return 0
 
     def cnrtQueueWaitNotifier(self, notifier: int, queue: int, _: int) -> int:
-        """Nothing is left to wait for: what the notifier stands behind has run."""
+        """Nothing to wait for: the launches before the notifier have run."""
         self._check_notifier(notifier)
         self.queue(queue)
         return 0

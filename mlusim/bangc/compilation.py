@@ -1,4 +1,4 @@
-"""From a `.mlu` file to a shared object: preprocess, compile, link; the compiler's messages at the user's lines."""
+"""Compilation of a `.mlu` file to a shared object: preprocess, compile, link; messages refer to the user's lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What a file is compiled with: header folders, macros, the standard, the compiler."""
+    """Compilation options: header folders, macros, the standard, the compiler."""
 
     include: tuple[str, ...]
     define: tuple[str, ...]
@@ -32,7 +32,7 @@ class Options:
 
 
 def preprocess(path: Path, on: Board, options: Options) -> str:
-    """The text of a file with its headers and macros. Raises `CompileError` at the user's line."""
+    """Return the text of a file with headers and macros expanded. Raises `CompileError` at the user's line."""
     compiler = options.compiler
     command = [*compiler.command, f"-std={options.std}", *toolchain.board_defines(on)]
     command += [f"-D{one}" for one in options.define]
@@ -40,7 +40,7 @@ def preprocess(path: Path, on: Board, options: Options) -> str:
     folders = [str(path.parent), *options.include, str(toolchain.INCLUDE), str(generated)]
     command += [word for folder in folders for word in ("-I", folder)]
     if compiler.gnu:
-        # A precompiled header fits these options alone; its place stands in the text.
+        # A precompiled header is only valid for these options; its path is part of the text.
         command += [*compiler.options, *compiler.seen, "-fpch-preprocess", "-fno-working-directory"]
     command += ["-include", str(generated / toolchain.START), "-E", "-x", "c++", str(path)]
     done = toolchain.run(command)
@@ -50,13 +50,13 @@ def preprocess(path: Path, on: Board, options: Options) -> str:
 
 
 def check(path: Path, rewritten: Rewritten, options: Options) -> None:
-    """Let the compiler read the text, no more."""
+    """Check the text with the compiler, without generating code."""
     compiler = options.compiler
     command = [*compiler.command, f"-std={options.std}", *compiler.options]
     with scratch_folder() as work:
         source = work / "kernel.cpp"
         source.write_text(rewritten.text)
-        # The wheel's compiler looks for an object, also after -fsyntax-only.
+        # The wheel's compiler requires an object file even with -fsyntax-only.
         what = ["-fsyntax-only"] if compiler.gnu else ["-O0", "-c", "-o", str(source.with_suffix(".o"))]
         done = toolchain.run([*command, *what, "-x", compiler.language, str(source)])
     if done.returncode:
@@ -64,7 +64,7 @@ def check(path: Path, rewritten: Rewritten, options: Options) -> None:
 
 
 class CompilerError(CompileError):
-    """What the compiler said of rewritten text; `full` has all of it."""
+    """A compiler error on rewritten text; `full` is the complete output."""
 
     def __init__(self, message: str, full: str) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class CompilerError(CompileError):
 
 
 def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -> Path:
-    """The shared object of some files, from the cache where it is there."""
+    """Build the shared object of some files, or return it from the cache."""
     compiler = options.compiler
     folder = toolchain.cache_folder()
     words = (f"-std={options.std}", *compiler.options, *compiler.seen)
@@ -114,7 +114,7 @@ _MOST_LINES = 40
 
 
 def _with_lines(text: str, first: str) -> str:
-    """Text with lines before all others; a precompiled header has to stay the first of all."""
+    """Insert lines before all others, but after a precompiled header, which has to be first."""
     if not first:
         return text
     at = text.find(_PRECOMPILED)
@@ -123,7 +123,7 @@ def _with_lines(text: str, first: str) -> str:
 
 
 def _compiler_text(text: str, path: Path) -> str:
-    """The compiler's messages, from the first error on."""
+    """Return the compiler's messages, from the first error on."""
     lines = [line for line in text.splitlines() if line.strip()]
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
     context = first

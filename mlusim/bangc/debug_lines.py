@@ -1,4 +1,4 @@
-"""Which source line an instruction of a compiled kernel is of: the line table of its debug information."""
+"""Source lines of the instructions of a compiled kernel, from the line table of its debug information."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 Place = tuple[str, int]
 
-# In place of a line: here the code ends.
+# Instead of a line: end of the code.
 _END = -1
 
 
 class LineTable:
-    """Addresses in a binary, in order, each with the file and line from there on; and what was inlined where."""
+    """Sorted addresses in a binary, each with the file and line from there on, and inlined calls."""
 
     def __init__(self, binary: Path) -> None:
         self._binary = binary
@@ -25,15 +25,15 @@ class LineTable:
 
     @cached_property
     def _inlined(self) -> list[tuple[int, int, str, int]]:
-        """Addresses of each inlined call, first to before the last, with its file and line; the innermost first."""
-        # An entry comes before those within it.
+        """Return the address range [first, last) of each inlined call, with its file and line; the innermost first."""
+        # An entry precedes those nested in it.
         return [one for _, unit, names in _units(self._binary) for one in _inlined(unit, names)][::-1]
 
     def find(self, address: int) -> Place | None:
-        """File and line of an address, or None.
+        """Return file and line of an address, or None.
 
-        clang gives line 0 to an instruction that stands for several lines, as at the head of a loop that begins as the
-        line before it: then it is the next line of that code.
+        clang assigns line 0 to an instruction that belongs to several lines, as at the head of a loop that begins like
+        the line before it: then the next line of that code is returned.
         """
         position = bisect_right(self._addresses, address) - 1
         while 0 <= position < len(self._rows):
@@ -44,11 +44,11 @@ class LineTable:
         return None
 
     def calls(self, address: int) -> list[Place]:
-        """Where the functions were called that are inlined at an address, from the innermost outwards."""
+        """Return the call sites of the functions inlined at an address, innermost first."""
         return [(file, line) for low, high, file, line in self._inlined if low <= address < high]
 
     def find_outside(self, address: int, avoided: tuple[str, ...]) -> Place | None:
-        """File and line of an address in no file that `avoided` begins: of the line itself, or of a call around it."""
+        """Return file and line of an address, or of an enclosing call, in a file without a prefix in `avoided`."""
         found = self.find(address)
         places = ([found] if found is not None else []) + self.calls(address)
         return next((place for place in places if place[0] and not place[0].startswith(avoided)), None)
@@ -56,12 +56,12 @@ class LineTable:
 
 @lru_cache(maxsize=32)
 def line_table(binary: Path) -> LineTable:
-    """The line table of a shared object."""
+    """Return the line table of a shared object."""
     return LineTable(binary)
 
 
 def _units(binary: Path) -> Iterator[tuple[Any, Any, dict[int, str]]]:
-    """Line program, entries and names of files of each file that was compiled."""
+    """Yield line program, entries and file names of each compiled file."""
     from elftools.elf.elffile import ELFFile
 
     with binary.open("rb") as file:
@@ -105,7 +105,7 @@ def _spans(unit: Any, given: Any) -> list[tuple[int, int]]:
 
 
 def _files(program: Any, unit: Any) -> dict[int, str]:
-    """Names of files by their numbers."""
+    """Return file names by their numbers."""
     header = program.header
     version = header["version"]
     folders = [_text(one) for one in header["include_directory"]]

@@ -1,4 +1,4 @@
-"""C calls of instructions on memory that are not copies: atomics, sets, gathers and scatters by byte offsets."""
+"""C calls of instructions on memory other than copies: atomics, sets, gathers and scatters by byte offsets."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Handler = Callable[["Bridge", int, list[int], list[Any]], "Awaitable[Any] | None
 _POINTER = 1 << 16
 _UINT8 = np.dtype(np.uint8)
 _DOUBLE, _FLOAT = 0x308, 0x304
-# dst, src, count, two loops less one, and their strides in bytes on both sides.
+# dst, src, count, two loop counts minus one, and their strides in bytes on both sides.
 _STRIDED_ATOMIC = 9
 _STRIDED_SET = 5
 
 
 def _strided(bridge: Bridge, code: int, address: int, count: int, loops: tuple[tuple[int, int], ...]) -> View:
-    """`count` elements over loops of (repetitions less one, stride in bytes), innermost last."""
+    """Return `count` elements over loops of (repetitions minus one, stride in bytes), innermost last."""
     first = bridge.view(code, address, (count,))
     shape = (*(more + 1 for more, _ in loops), count)
     strides = (*(stride for _, stride in loops), first.itemsize)
@@ -66,7 +66,7 @@ def _fetching(operation: str) -> Handler:
 
 
 async def _to_stack(address: int, register: np.ndarray[Any, Any], waits: Awaitable[Any] | None) -> None:
-    """Wait, and write to a local variable what came."""
+    """Wait, and write the result to a local variable."""
     if waits is not None:
         await waits
     ctypes.memmove(address, register.tobytes(), register.nbytes)
@@ -91,7 +91,7 @@ def _reducing(operation: str) -> Handler:
 
 
 def _setting(name: str, *, blocking: bool) -> Handler:
-    """The value's C type is the element type; strides are bytes, repetitions less one."""
+    """The value's C type is the element type; strides are in bytes, counts are repetitions minus one."""
 
     def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[Any] | None:
         address, count, value, *loops = values
@@ -109,7 +109,7 @@ def _setting(name: str, *, blocking: bool) -> Handler:
 
 
 def _moving(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
-    """dst, src, bytes; or with strides on both sides and the number of segments less one."""
+    """dst, src, bytes; or with strides on both sides and the number of segments minus one."""
     del codes
     dst, src, size, *strides = values
     to_stride, from_stride, more = strides or (size, size, 0)
@@ -120,7 +120,7 @@ def _moving(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> N
 
 
 def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> View:
-    """`count` rows of `size` bytes, `stride` bytes apart."""
+    """Return `count` rows of `size` bytes, `stride` bytes apart."""
     first = bridge.view(_POINTER | 1, address, (size,))
     if first.offset + (count - 1) * stride + size > first.allocation.nbytes:
         raise AccessError(f"{count} rows of {size} B, {stride} B apart, from {first!r} on end beyond the array")
@@ -128,13 +128,13 @@ def _rows(bridge: Bridge, address: int, stride: int, size: int, count: int) -> V
 
 
 def _by_offsets(name: str, *, blocking: bool) -> Handler:
-    """gather: dst rows in order, src rows at byte offsets; scatter the other way round. A null mask is none."""
+    """gather: dst rows in order, src rows at byte offsets; scatter the reverse. A null mask means no mask."""
 
     async def both(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
         if not bridge.issuer.board.has_gather:
             arch = bridge.issuer.board.arch
             raise OperandError(f"__{name} exists from arch 592 on; this board is arch {arch}: loop over __memcpy")
-        # The offsets are read when the instruction begins: what makes them comes before it.
+        # The offsets are read when the instruction begins, so wait for the instructions that compute them.
         await syncs.sync(bridge.issuer, line, "sync_compute", COMPUTE_PIPES)
         _issue_by_offsets(bridge, line, name, codes, values)
         if blocking:
@@ -150,7 +150,7 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
     dst_address, src_address, offset_address, *rest = values
     mask_address = rest.pop(0) if codes[3] >= _POINTER else 0
     size = int(rest[0])
-    # The direction follows from the memories that the addresses are in; the async builtin leaves it out.
+    # The direction follows from the memories of the addresses; the async builtin has no direction argument.
     stride, count = int(rest[-2]), int(rest[-1])
     offsets_view = bridge.view(codes[2], offset_address, (count,))
     bridge.issuer.unit.apply_until(bridge.issuer.task.now_ps)
@@ -177,7 +177,7 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
 
 
 def _rand(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
-    """Numbers that differ by task and by call, and are the same in every run."""
+    """Random numbers that differ by task and by call, and are reproducible."""
     bridge.random_calls += 1
     seed = bridge.issuer.task.index << 32 | bridge.random_calls
     view = bridge.view(codes[0], values[0], (int(values[1]),))
@@ -185,7 +185,7 @@ def _rand(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Non
 
 
 def device_calls() -> dict[str, tuple[tuple[int, ...], Handler]]:
-    """Intrinsics by name: how many arguments they take, and what they do."""
+    """Return intrinsics by name: possible numbers of arguments, and handler."""
     calls: dict[str, tuple[tuple[int, ...], Handler]] = {}
     for operation in (*ATOMICS, COMPARE_AND_SWAP):
         swaps = operation == COMPARE_AND_SWAP

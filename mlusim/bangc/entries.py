@@ -17,13 +17,13 @@ class Entry:
     """A function that the host may launch.
 
     Attributes:
-        name: as it is written; `launch_name` is what it is known by.
-        scopes: the namespaces around it; an empty name for one without.
+        name: name in the source; `launch_name` identifies it.
+        scopes: the enclosing namespaces; an empty name for an anonymous one.
         parameters: names of its parameters.
         types: their declarations, without default values.
-        file, line: of its definition.
-        template: how many parameters the template has; 0 for a function.
-        launch_name: the name, with namespaces or types where another entry has the same; empty for a member.
+        file, line: location of its definition.
+        template: number of template parameters; 0 for a function.
+        launch_name: the name, with namespaces or types if another entry has the same name; empty for a member.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Entry:
 
 
 def entry_of(source: Source, position: int, scopes: tuple[str, ...]) -> Entry | None:
-    """The entry of the word at `position`, which goes; None for a declaration without a body."""
+    """Return the entry of the word at `position` and remove the word; None for a declaration without a body."""
     tokens = source.tokens
     source.replace(position, position, "")
     opening = _next_opening(tokens, position + 1)
@@ -94,7 +94,7 @@ def _parameter_name(tokens: list[Token]) -> str:
 
 
 def name_entries(entries: list[Entry]) -> None:
-    """Give each entry the shortest name that no other one has: its own, with namespaces, with types."""
+    """Set each entry's shortest unique name: its own, with namespaces, or with types."""
     names = Counter(entry.name for entry in entries)
     qualified = Counter(entry.qualified for entry in entries)
     for entry in entries:
@@ -115,7 +115,7 @@ def _type_alone(declaration: str, name: str) -> str:
 
 
 def rewrite_main(source: Source, position: int) -> bool:
-    """The program's own `main` by another name, with the return that C++ grants it alone."""
+    """Rename the program's `main`, and add the implicit return that C++ grants only to `main`."""
     opening = source.matching(position + 1) + 1
     if opening >= len(source.tokens) or source.tokens[opening].text != "{":
         return False
@@ -125,7 +125,7 @@ def rewrite_main(source: Source, position: int) -> bool:
 
 
 def registrations(entries: list[Entry], instantiate: tuple[str, ...], *, has_main: bool) -> str:
-    """The end of the file: an object for each entry, in the entry's own namespace, which says what it is."""
+    """Return the end of the file: an object per entry, in the entry's namespace, that registers it."""
     lines = ['\n# 1 "<entries>"\n']
     for number, entry in enumerate(entries):
         if not entry.template:

@@ -1,4 +1,4 @@
-"""Entries of a binary: where each is, what it takes, and its signature as a kernel."""
+"""Entries of a binary: address, parameters, and signature as a kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Parameter:
 
     @property
     def type(self) -> ParameterType:
-        """What an argument for it is."""
+        """The type of arguments for it."""
         dtype = dtype_of_code(self.code) if self.code >> 8 & 0xFF else None
         if not self.code & _POINTER:
             return ParameterType(Role.NUMBER, dtype)
@@ -38,7 +38,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class EntryPoint:
-    """An entry as every image has it: where it is, what it takes."""
+    """An entry, the same in every image: its address and parameters."""
 
     name: str
     file: str
@@ -49,7 +49,7 @@ class EntryPoint:
 
 
 def entry_point(image: Image, record: Any) -> EntryPoint:
-    """The entry of a record of an image."""
+    """Return the entry of a record of an image."""
     names = [name for name in record.parameters.decode().split(",") if name]
     count = int(record.count)
     names += [f"argument{number}" for number in range(len(names), count)]
@@ -67,7 +67,7 @@ def entry_point(image: Image, record: Any) -> EntryPoint:
 
 
 def signature_of(point: EntryPoint) -> inspect.Signature:
-    """The signature of a kernel: `core` and the entry's own parameters, each with its `ParameterType`."""
+    """Return the signature of a kernel: `core` and the entry's own parameters, each with its `ParameterType`."""
     seen: dict[str, int] = {}
     parameters = [inspect.Parameter("core", inspect.Parameter.POSITIONAL_ONLY)]
     for one in point.parameters:

@@ -1,4 +1,4 @@
-"""What ends compiled code before its time: wild addresses, signals, loops without end, `abort`, exceptions."""
+"""Abnormal ends of compiled code: wild addresses, signals, endless loops, `abort`, exceptions."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from mlusim.bangc.image import Image, Runtime
     from mlusim.bangc.module import Module
 
-# Seconds of processor time that a kernel's C++ may run without a word, and a program's between two calls of CNRT.
+# Limit in seconds of processor time of a kernel's C++, or of a program, between two calls.
 KERNEL_LIMIT_S = 20
 PROGRAM_LIMIT_S = 600
-# Where the values of a call record begin.
+# Index of the first value in a call record.
 FIRST = VALUES_WORD
 NULL_BYTES = 1 << 16
-# What `mlusim_leave` says.
+# Arguments of `mlusim_leave`.
 _ABORT, _ASSERTION, EXIT, _EXCEPTION, _STACK, _UNDEFINED, _HEAP = range(7)
 _SYSTEM = ("/usr/", sys.prefix)
 _HEADERS = str(INCLUDE)
-# Where code stands that is not the user's.
+# Locations of code that is not the user's.
 LIBRARIES = (*_SYSTEM, _HEADERS)
 Place = tuple[str, int]
 
 
 @contextmanager
 def guarded(runtime: Runtime) -> Iterator[None]:
-    """Take the signals of faults while compiled code runs."""
+    """Handle the signals of faults while compiled code runs."""
     runtime.library.mlusim_guard(1)
     try:
         yield
@@ -46,7 +46,7 @@ def guarded(runtime: Runtime) -> Iterator[None]:
 
 
 def print_text(image: Image) -> None:
-    """What compiled code prints."""
+    """Print the output of compiled code."""
     sys.stdout.write(text_at(image.words[FIRST]))
     sys.stdout.flush()
 
@@ -72,7 +72,7 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
 
 
 def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | None]:
-    """The error of what called `mlusim_leave`, and its line."""
+    """Return the error of a call of `mlusim_leave`, and its line."""
     first, second, third = (image.words[FIRST + k] for k in range(3))
     kind, line = first & 0xFF, first >> 8
     text = text_at(second)
@@ -92,11 +92,11 @@ def left(module: Module, image: Image, who: str) -> tuple[KernelError, Place | N
 
 
 def fault_place(module: Module, image: Image) -> Place | None:
-    """The line where it ended: of the instruction, or of the innermost call of the user's that had not returned."""
+    """Return the line of the fault: of the instruction, or of the innermost active call in the user's code."""
     fault = image.runtime.fault
-    # The runtime's own code runs for an access of the user's.
+    # The runtime's own code runs on behalf of an access of the user's code.
     last = fault.accessed if image.runtime.has(fault.pc) else fault.pc
-    # The calls that had not returned, then words of the stack that may be such: where it was overwritten, they are all.
+    # Active calls, then words of the stack that may be return addresses; only these if it was overwritten.
     returns = (word - image.base - 1 for word in fault.words[: fault.count] if 0 < word - image.base < image.size)
     others: list[Place | None] = []
     for offset in ((last - image.base) if last else -1, *returns):
@@ -108,7 +108,7 @@ def fault_place(module: Module, image: Image) -> Place | None:
 
 
 def place_of(module: Module, offset: int) -> Place | None:
-    """The line of an address of the binary, where it is in no header of ours; of the user's where there is one."""
+    """Return the line of an address of the binary outside our headers; preferably in the user's code."""
     found = module.line_of(offset, LIBRARIES)
     return None if found is None or found[0].startswith(_HEADERS) else found[:2]
 
@@ -142,7 +142,7 @@ def _wild(bridge: Bridge, address: int, flags: int) -> MlusimError:
 
 
 def _in_memory(image: Image, kind: int, offset: int) -> str:
-    """Where a byte of an arena is that lies in no array, in words: by the array before it, or the first one."""
+    """Describe a byte of an arena outside all arrays, relative to the array before it, or the first one."""
     room, memory = image.rooms[kind], KINDS[kind].value.upper()
     arrays = room.arena.arrays[: room.arena.count] if room else []
     if not arrays:
@@ -157,13 +157,13 @@ def _in_memory(image: Image, kind: int, offset: int) -> str:
 
 
 def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int], str]) -> MlusimError:
-    """The error of a signal.
+    """Return the error of a signal.
 
     Args:
-        image: in which it came.
-        who: runs there.
+        image: the image that received it.
+        who: description of the running code.
         limit_s: seconds of processor time that it may run without a call.
-        describe: says what there is at an address.
+        describe: describes an address.
     """
     fault = image.runtime.fault
     number, address, pc = int(fault.number), int(fault.address), int(fault.pc)

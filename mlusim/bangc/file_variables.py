@@ -1,7 +1,8 @@
-"""Variables of a BANG C file that lie in no memory of the board: file scope or `static`, without a memory space.
+"""Variables of a BANG C file outside the memories of the board: file scope or `static`, without a memory space.
 
-Each core of the simulator has a copy of them, which outlives a task. No rule says where a board has them, so values
-that tasks pass on through them are a fault (`mlusim.host.host_data`), and every device begins with fresh ones.
+Each core of the simulator has a copy of them, which persists between tasks. No rule specifies where a board stores
+them, so passing values between tasks through them is an error (`mlusim.host.host_data`), and every device begins with
+fresh ones.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 _SECTIONS = (".data", ".bss")
-# Guards of variables that are initialised at their first use, and what compilers and libraries bring.
+# Guards of variables initialised on first use, and variables of compilers and libraries.
 _GUARD, _FOREIGN = "_ZGV", ("__", "_ZSt", "_ZNSt", "_ZTV", "_ZTI", "_IO", "completed.")
 
 
@@ -26,7 +27,7 @@ class Variable(NamedTuple):
 
 @lru_cache(maxsize=32)
 def file_variables(binary: Path) -> tuple[Variable, ...]:
-    """The variables of a binary that its own code may change."""
+    """Return the variables of a binary that its own code may change."""
     from elftools.elf.elffile import ELFFile
 
     with binary.open("rb") as file:
@@ -40,7 +41,7 @@ def file_variables(binary: Path) -> tuple[Variable, ...]:
             if not isinstance(place, int) or elf.get_section(place).name not in _SECTIONS:
                 continue
             name = one.name
-            # What is set at its first use is a constant from then on.
+            # A variable initialised on first use is constant afterwards.
             if "mlusim" in name or name.startswith((_GUARD, *_FOREIGN)) or name.removeprefix("_Z") in guarded:
                 continue
             found.append(Variable(demangled(name), int(one["st_value"]), int(one["st_size"])))
@@ -48,7 +49,7 @@ def file_variables(binary: Path) -> tuple[Variable, ...]:
 
 
 def demangled(symbol: str) -> str:
-    """The C++ name of a symbol, where the C++ library is loaded."""
+    """Return the C++ name of a symbol if the C++ library is loaded."""
     try:
         demangle: Any = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     except (OSError, AttributeError):

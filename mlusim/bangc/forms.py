@@ -1,7 +1,7 @@
 """Vector and tensor instructions as C calls: pointers become views, numbers attributes.
 
-The argument lists are those of `mlusim.cores.instructions.c_forms`. What a list of types and numbers means is worked
-out once; a call then only looks its addresses up.
+The argument lists are those of `mlusim.cores.instructions.c_forms`. The interpretation of a list of types and numbers
+is cached; a call then only has to look up its addresses.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CONVERSIONS = (
     "fix8",
 )
 _ROUNDINGS = ("", *(f"_{mode}" for mode in ROUNDINGS))
-# Attributes that C gives by the members of an enumeration, in their order.
+# Attributes that C passes as members of an enumeration, in their order.
 _ENUMERATIONS = {
     "operation": ("FMA", "FMS", "FAM", "FSM", "FAA", "FAS", "FSS", "FSA"),
     "overlap": ("ACC", "COVER"),
@@ -54,7 +54,7 @@ _ENUMERATIONS = {
 
 
 def vector_intrinsics() -> dict[str, list[Form]]:
-    """Every vector and tensor intrinsic with its argument lists."""
+    """Return every vector and tensor intrinsic with its argument lists."""
     found = {name: _with_registers(forms_of(name)) for name in BY_INTRINSIC}
     for source in _CONVERSIONS:
         for target in _CONVERSIONS:
@@ -68,7 +68,7 @@ def vector_intrinsics() -> dict[str, list[Form]]:
 
 
 def _with_registers(forms: list[Form]) -> list[Form]:
-    """The forms, and those without a result where the number may go to a register."""
+    """Return the forms, and those without a result if the number may go to a register."""
     if not forms or not forms[0].instruction.to_register:
         return forms
     result = forms[0].instruction.operands[0].name
@@ -82,7 +82,7 @@ _STRIDED_CONVERSIONS, _STRIDED_FILL = (6, 7), 7
 
 
 def result_types(forms: list[Form]) -> dict[int, str]:
-    """The C++ type of what an intrinsic gives back, by its number of arguments."""
+    """Return the C++ return type of an intrinsic, by its number of arguments."""
     instruction = forms[0].instruction
     found: dict[int, str] = {}
     for form in forms:
@@ -100,7 +100,7 @@ def result_types(forms: list[Form]) -> dict[int, str]:
     return found
 
 
-# The element type that a fill's name decides, by its ending; otherwise the C type of the value does.
+# The element type of a fill by the ending of its name; otherwise it is the C type of the value.
 _ELEMENTS = {
     "half": 0x302,
     "float": 0x304,
@@ -114,13 +114,13 @@ _FLOAT_KINDS = (3, 4)
 
 
 def form_handlers(name: str, forms: list[Form]) -> tuple[Callable[..., Awaitable[None] | None], Callable[..., Any]]:
-    """The crossing of an intrinsic, and how a call of it is prepared to be made again."""
+    """Return the handler of an intrinsic, and a function that prepares a call for repetition."""
     element = _ELEMENTS.get(name.removeprefix("__nramset_")) if name.startswith("__nramset_") else None
     chosen: dict[tuple[int, ...], tuple[Form, list[int], list[int]]] = {}
     known: dict[Any, tuple[Form, list[tuple[int, Any]], list[Any]]] = {}
 
     def operands_of(bridge: Bridge, codes: list[int], values: list[Any]) -> tuple[Instruction, tuple[Any, ...]] | None:
-        """The instruction with its operands and attributes; None for a call that stands for several."""
+        """Return the instruction with its operands and attributes; None for a call that represents several."""
         if element is not None:
             codes = [_POINTER | element, codes[1], element]
         types = tuple(codes)
@@ -132,7 +132,7 @@ def form_handlers(name: str, forms: list[Form]) -> tuple[Callable[..., Awaitable
             choice = chosen[types] = form, _deciding(form, codes), _counts_given_as_floats(form, codes)
         form, deciding, floats = choice
         for place in floats:
-            # As C converts it.
+            # Converted as in C.
             values[place] = int(values[place])
         key = (types, *[values[place] for place in deciding])
         plan = known.get(key)
@@ -165,7 +165,7 @@ def form_handlers(name: str, forms: list[Form]) -> tuple[Callable[..., Awaitable
 
 
 def _deciding(form: Form, codes: list[int]) -> list[int]:
-    """The arguments whose values decide what a call means: all numbers but operands that nothing else depends on."""
+    """Return the arguments whose values affect how a call is interpreted: all numbers that are not mere operands."""
     instruction = form.instruction
     words = " ".join(expression for argument in form.arguments for expression in argument.shape or ())
     free = {operand.name for operand in instruction.operands if operand.number} - set(re.findall(r"\w+", words))
@@ -178,7 +178,7 @@ def _deciding(form: Form, codes: list[int]) -> list[int]:
 
 
 def _counts_given_as_floats(form: Form, codes: list[int]) -> list[int]:
-    """The places of counts and extents that a call gives as a float, such as `n / 2.0f`."""
+    """Return the positions of counts and extents passed as a float, such as `n / 2.0f`."""
     words = " ".join(expression for argument in form.arguments for expression in argument.shape or ())
     counts = set(re.findall(r"\w+", words))
     return [
@@ -189,10 +189,10 @@ def _counts_given_as_floats(form: Form, codes: list[int]) -> list[int]:
 
 
 def _segments(forms: list[Form], values: list[Any]) -> list[list[Any]] | None:
-    """The calls that one with strides stands for, a segment each; None for a call without strides.
+    """Split a call with strides into one call per segment; None for a call without strides.
 
-    A conversion ends in the strides of dst and src in bytes and the number of segments less one; a fill in (stride,
-    repetitions less one) of two loops. ASSUMED: each segment costs an instruction.
+    A conversion ends in the strides of dst and src in bytes and the number of segments minus one; a fill in (stride,
+    repetitions minus one) of two loops. ASSUMED: each segment costs an instruction.
     """
     name = forms[0].instruction.name
     if name == "convert" and len(values) in _STRIDED_CONVERSIONS:
@@ -210,7 +210,7 @@ def _segments(forms: list[Form], values: list[Any]) -> list[list[Any]] | None:
 
 
 def _choose(forms: list[Form], codes: list[int]) -> Form:
-    """The form with that many arguments whose pointers are pointers here too."""
+    """Return the form with that many arguments and pointers in the same positions."""
     fitting = [form for form in forms if form.fewest <= len(codes) <= len(form.arguments)]
     for form in fitting:
         pairs = zip(form.arguments, codes, strict=False)
@@ -220,7 +220,7 @@ def _choose(forms: list[Form], codes: list[int]) -> Form:
 
 
 def _typed_by_values(form: Form, codes: list[int]) -> list[int]:
-    """Codes with the element type of a number where the form says that its C type decides, as in fills."""
+    """Return the codes with the element type of a number if its C type determines it, as in fills."""
     for number, argument in enumerate(form.arguments[: len(codes)]):
         if argument.types:
             places = [place for place, other in enumerate(form.arguments) if other.name == argument.types]
@@ -231,9 +231,10 @@ def _typed_by_values(form: Form, codes: list[int]) -> list[int]:
 
 
 def _plan(form: Form, codes: list[int], values: list[Any]) -> tuple[Form, list[tuple[int, Any]], list[Any]]:
-    """Operands in the order of the instruction, and attributes.
+    """Return the operands in the order of the instruction, and attributes.
 
-    An operand is the place of its argument and a shape, or None for a number; or -1 and the number of one left out.
+    An operand is the position of its argument and a shape, or None for a number; or -1 and the number of an omitted
+    one.
     """
     instruction = form.instruction
     codes = _typed_by_values(form, codes)
@@ -256,6 +257,6 @@ def _plan(form: Form, codes: list[int], values: list[Any]) -> tuple[Form, list[t
         elif operand.name in shapes:
             operands.append((places[operand.name], None))
         elif operand.number:
-            # One that this list of arguments leaves out, as the bias of a product.
+            # An operand that this argument list omits, such as the bias of a product.
             operands.append((-1, 0))
     return form, operands, [attributes[name] for name in instruction.attributes]

@@ -1,4 +1,4 @@
-"""Host programs: a file with `main` runs as it would on a host with a board, CNRT on the simulated one.
+"""Host programs: a file with `main` runs as on a host with a board, with CNRT on the simulated one.
 
 The program's own code is native and takes no simulated time.
 """
@@ -37,8 +37,8 @@ class Program:
     """One run of a file's `main`.
 
     Attributes:
-        device: the board that it used; its log has everything that ran.
-        status: what `main` returned.
+        device: the board that it used; its log contains everything that ran.
+        status: return value of `main`.
     """
 
     def __init__(self, module: Module, device: Device, arguments: tuple[str, ...] = ()) -> None:
@@ -52,7 +52,7 @@ class Program:
         self._image = Image(module.runtime, module.binary, rooms, host=True)
 
     def run(self) -> int:
-        """Run `main`; returns its status. Raises what a kernel raises, and for a fault of the program's own."""
+        """Run `main`; returns its status. Raises the errors of kernels, and an error for a fault of the program."""
         image, runtime = self._image, self.module.runtime
         kept = self._start()
         with faults.guarded(runtime):
@@ -73,7 +73,7 @@ class Program:
         return self.status
 
     def _start(self) -> Any:
-        """Set the fibre up to call `main` with its arguments; gives what has to live as long as it runs."""
+        """Prepare the fibre to call `main` with its arguments; returns objects that must live as long as it runs."""
         point = self.module.points().get(_MAIN)
         if point is None:
             raise InputError(f"{self.module.path.name} has no main: name a kernel with --entry")
@@ -90,7 +90,7 @@ class Program:
         return texts, vector, blob
 
     def _fault(self, why: int) -> BaseException:
-        """The error of what ended it."""
+        """Return the error that ended the program."""
         image, module = self._image, self.module
         first, second, third = (image.words[faults.FIRST + k] for k in range(3))
         if why == SIGNAL and first == signal.SIGINT:
@@ -112,7 +112,7 @@ class Program:
         return self._located(error, place)
 
     def fault_error(self) -> MlusimError:
-        """The error of the signal that ended it, here or in a process of its own."""
+        """Return the error of the signal that ended it, in this process or a separate one."""
         error = faults.signal_error(self._image, _MAIN, faults.PROGRAM_LIMIT_S, _host_address)
         return self._located(error, faults.fault_place(self.module, self._image))
 
@@ -122,7 +122,7 @@ class Program:
         return error
 
     def _call(self, number: int) -> None:
-        """A function of the runtime, or a launch."""
+        """Call a function of the runtime, or launch a kernel."""
         image, name = self._image, self._names[number]
         file, line, values = call_of(image.words)
         place = (text_at(file) if file else str(self.module.path), line)

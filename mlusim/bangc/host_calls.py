@@ -1,4 +1,4 @@
-"""The functions of CNRT and CNDRV that host code may call: how many arguments each takes, what it gives."""
+"""The functions of CNRT and CNDRV that host code may call: numbers of arguments and return types."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ cnGetDriverVersion 3|cnSharedContextAcquire 2|cnSharedContextRelease 1|cnSetCtxC
 cnDeviceTotalMem 2|cnMallocConstant 2
 """
 
-# Functions that do what another one does.
+# Aliases of other functions.
 SAME = {
     **dict.fromkeys(
         ("cnrtSyncQueue", "cnrtQueueQuery", "cnrtQueryQueue", "cnQueueSync", "cnQueryQueue"), "cnrtQueueSync"
@@ -90,7 +90,7 @@ SAME = {
     "cnGetVersion": "cnrtRuntimeGetVersion",
     "__mlusim_device_name": "mlusim_device_name",
 }
-# Functions that have nothing to do on a simulated board.
+# Functions without effect on a simulated board.
 NOTHING_TO_DO = frozenset(
     (
         "cnInit",
@@ -108,7 +108,7 @@ NOTHING_TO_DO = frozenset(
     )
 )
 
-# `cnrtRet_t`, as `cnrt.h` has it.
+# `cnrtRet_t`, as in `cnrt.h`.
 STATUS = {
     "cnrtSuccess": 0,
     "cnrtErrorInit": 632001,
@@ -123,7 +123,7 @@ STATUS = {
     "cnrtErrorKernelUserTrap": 632016,
     "cnrtErrorUnknown": 632999,
 }
-# What device attributes say, by their numbers in `cn_api.h`.
+# Values of device attributes, by their numbers in `cn_api.h`.
 ATTRIBUTES: dict[int, Callable[[Board], int]] = {
     1: lambda board: board.arch // 100,
     2: lambda board: board.arch // 10 % 10,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mlusim.memory.view import View
 
 _DIRECTIONS = ("HostToDev", "DevToHost", "DevToDev", "HostToHost")
-# `cnrtDataType_V2_t`, as `cnrt.h` has it.
+# `cnrtDataType_V2_t`, as in `cnrt.h`.
 _DTYPES: dict[int, Any] = {
     0x12: np.float16,
     0x13: np.float32,
@@ -55,23 +55,23 @@ class HostMemory:
         self._count = 0
 
     def failed(self, name: str) -> int:
-        """A status, which is remembered."""
+        """Return a status and store it as the last error."""
         self.last_error = STATUS[name]
         return self.last_error
 
     def write(self, target: int, layout: str, *values: Any) -> None:
-        """Values for the program, at an address that it gave; none for a null pointer."""
+        """Write values to an address passed by the program; does nothing for a null pointer."""
         if target:
             content = struct.pack(layout, *values)
             ctypes.memmove(target, content, len(content))
 
     def ranges(self) -> tuple[Any, int]:
-        """Device memory by address, in order."""
+        """Return device memory, sorted by address."""
         found = sorted((base, view.nbytes) for base, view in self._memory.items())
         return (Range * max(len(found), 1))(*[Range(base, size, 0) for base, size in found]), len(found)
 
     def at(self, address: int) -> tuple[View, int] | None:
-        """The device memory that an address lies in, and the byte of it."""
+        """Return the device memory that contains an address, and the byte in it."""
         for base, view in self._memory.items():
             if base <= address < base + view.nbytes:
                 return view, address - base
@@ -111,7 +111,7 @@ class HostMemory:
         return 0
 
     def _side(self, address: int, size: int, call: str) -> View | None:
-        """The device memory that a call names; None for memory of the host. Raises `InputError` beyond its end."""
+        """Return the device memory at an address; None for host memory. Raises `InputError` beyond its end."""
         found = self.at(address)
         if found is None:
             if address == 0 and size > 0:
@@ -154,7 +154,7 @@ class HostMemory:
     def cnrtMemcpy2D(
         self, dst: int, dst_pitch: int, src: int, src_pitch: int, width: int, height: int, direction: int, *_: Any
     ) -> int:
-        """Rows of `width` bytes; the last argument of the asynchronous form is a queue."""
+        """Copy rows of `width` bytes; the last argument of the asynchronous form is a queue."""
         for row in range(max(height, 0)):
             status = self.cnrtMemcpy(dst + row * dst_pitch, src + row * src_pitch, width, direction)
             if status:
@@ -174,7 +174,7 @@ class HostMemory:
         return self.cnrtMemcpy(dst, src, size, _DIRECTIONS.index("DevToDev"))
 
     def cnrtPointerGetAttributes(self, target: int, address: int) -> int:
-        """Which memory an address is of: `cnrtPointerAttributes_t`."""
+        """Return the memory of an address: `cnrtPointerAttributes_t`."""
         on_device = self.at(address) is not None
         locked = any(base <= address < base + len(memory) for base, memory in self._host.items())
         kind = 2 if on_device else 3 if locked else 1
@@ -208,9 +208,9 @@ class HostMemory:
     def cnrtCastDataType(
         self, src: int, src_type: int, dst: int, dst_type: int, count: int, parameter: int, rounding: int = 5
     ) -> int:
-        """Elements of one type as another. An integer i with quantization parameters stands for i * 2^position / scale.
+        """Convert elements. An integer i with quantization parameters represents i * 2^position / scale.
 
-        Such an integer is one of the two types.
+        One of the two types is such an integer.
         """
         if src_type not in _DTYPES or dst_type not in _DTYPES or not 0 <= rounding < len(_ROUNDINGS) or count < 0:
             return self.failed("cnrtErrorArgsInvalid")

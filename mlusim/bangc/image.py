@@ -1,7 +1,7 @@
-"""Images: copies of a compiled kernel, one for each core, and their fibres.
+"""Images: copies of a compiled kernel, one per core, and their fibres.
 
-Every core has a copy of the shared object, loaded apart, so its file-scope variables are its own; arrays with a memory
-space lie in the unit's own ranges of addresses, those of `__mlu_shared__` in the cluster's. The structures here mirror
+Every core has a separately loaded copy of the shared object, and so its own file-scope variables; arrays with a memory
+space lie in the unit's own address ranges, those of `__mlu_shared__` in the cluster's. The structures here mirror
 `runtime.cpp`.
 """
 
@@ -25,24 +25,24 @@ from mlusim.files import scratch_folder
 from mlusim.memory.kinds import MemoryKind
 
 ARGUMENTS, SLOTS, ARRAYS = 32, 512, 512
-# A call record in words of 64 bits; the values come last.
+# A call record in 64-bit words; the values come last.
 RESULT_WORD, OPERATION_WORD, LINE_WORD, COUNT_WORD, FILE_WORD, CODES_WORD, VALUES_WORD = range(7)
 KINDS = (MemoryKind.NRAM, MemoryKind.WRAM, MemoryKind.SRAM, MemoryKind.LDRAM)
 SRAM = 2
 FINISHED, SETTLE, DRAIN, SIGNAL, WILD, PLACED, PRINT, LEFT = range(-1, -9, -1)
 ARENA_BYTES = 1 << 28
-# Addresses between the arrays of an arena that are none's; they take no capacity.
+# Unused addresses between the arrays of an arena; they take no capacity.
 GAP_BYTES = 1 << 16
 _STACK_BYTES = 1 << 20
 _HOST_STACK_BYTES = 1 << 23
 _RUNS = 1 << 15
-# The ends of a stack that nothing may touch.
+# Protected pages at the ends of a stack.
 GUARD_BYTES = 1 << 16
 _WORD = ctypes.c_uint64
 
 
 class Call(ctypes.Structure):
-    """What a fibre hands over."""
+    """A call made by a fibre."""
 
     _fields_ = (
         ("result", _WORD),
@@ -88,7 +88,7 @@ class Arena(ctypes.Structure):
 
 
 class Fibre(ctypes.Structure):
-    """The part of a fibre that both sides know."""
+    """The part of a fibre shared with C++."""
 
     _fields_ = (
         ("call", Call),
@@ -113,7 +113,7 @@ RUN_COUNT_WORD = Fibre.run_count.offset // 8
 
 
 class Fault(ctypes.Structure):
-    """What a signal left behind; a loop without end is number SIGVTALRM, a foreign thread 0."""
+    """Data of a signal; an endless loop is number SIGVTALRM, a foreign thread 0."""
 
     _fields_ = (
         ("number", _WORD),
@@ -161,7 +161,7 @@ UNIT_VARIABLES = (
 
 
 class Runtime:
-    """The library of fibres. Loaded once for a process, for all to see: images call into it."""
+    """The fibre library. Loaded once per process, with global symbols: images call into it."""
 
     def __init__(self, path: Path) -> None:
         self.library: Any = ctypes.PyDLL(str(path), mode=ctypes.RTLD_GLOBAL)
@@ -189,15 +189,15 @@ class Runtime:
 
 @lru_cache(maxsize=4)
 def load_runtime(path: Path) -> Runtime:
-    """The runtime of a compiler."""
+    """Return the runtime of a compiler."""
     return Runtime(path)
 
 
 class Room:
-    """An arena with the addresses that it hands out, as bytes.
+    """An arena with its address range, as bytes.
 
     Attributes:
-        at_file_scope: how many of its arrays are there from the start; the others are those of functions that ran.
+        at_file_scope: number of arrays that exist from the start; the others belong to functions that ran.
     """
 
     def __init__(self, alignment: int) -> None:
@@ -215,10 +215,10 @@ class Image:
     """One copy of a compiled kernel, with its rooms and a fibre to run on.
 
     Args:
-        runtime: the library of fibres.
+        runtime: the fibre library.
         binary: the shared object.
-        rooms: by number of `KINDS`; None where the unit has no such memory.
-        host: it runs `main`, not a kernel.
+        rooms: by number of `KINDS`; None if the unit has no such memory.
+        host: it runs `main` instead of a kernel.
     """
 
     def __init__(self, runtime: Runtime, binary: Path, rooms: list[Room | None], *, host: bool = False) -> None:
@@ -254,7 +254,7 @@ class Image:
         self.record.device = 0 if host else 1
         self.stack, self.stack_size = int(self.record.stack), int(self.record.stack_size)
         words = ctypes.cast(self.address, ctypes.POINTER(ctypes.c_uint64 * _FIBRE_WORDS)).contents
-        # What both sides know of the fibre, the record of a call first: as bytes and as words.
+        # The shared part of the fibre, the call record first: as bytes and as words.
         self.call_bytes = memoryview(words).cast("B")
         self.words = self.call_bytes.cast("Q")
         runs = ctypes.cast(int(self.record.runs), ctypes.POINTER(ctypes.c_uint8 * (_RUNS * RUN.itemsize))).contents
@@ -264,13 +264,13 @@ class Image:
         self._sites: tuple[Any, str, dict[bytes, Any]] = None, "", {}
 
     def sites_of(self, log: Any, function: str) -> dict[bytes, Any]:
-        """The calls of its code that tasks of one function made, for one log: they have numbers of its lines."""
+        """Return the calls in its code by tasks of one function, for one log, whose line numbers they contain."""
         if self._sites[0] is not log or self._sites[1] != function:
             self._sites = log, function, {}
         return self._sites[2]
 
     def entries(self) -> list[Any]:
-        """The registered entries."""
+        """Return the registered entries."""
         found = []
         record = self.library.mlusim_entries()
         while record:
@@ -279,11 +279,11 @@ class Image:
         return found[::-1]
 
     def state(self) -> int:
-        """A digest of the registers and the stack of its fibre."""
+        """Return a digest of the registers and the stack of its fibre."""
         return int(self.runtime.library.mlusim_state(self.address))
 
     def variables(self) -> Iterator[bytes]:
-        """What lies in the variables of the file, and in the arrays with a memory space."""
+        """Yield the contents of the variables of the file, and of the arrays with a memory space."""
         for address, size in self._written:
             yield ctypes.string_at(self.base + address, size)
         for room in filter(None, self.rooms):
@@ -294,17 +294,17 @@ class Image:
         return [ctypes.string_at(self.base + one.address, one.nbytes) for one in self._own]
 
     def file_variables(self) -> Iterator[tuple[str, bytes, bytes]]:
-        """The variables of the file without a memory space: name, value when the file was loaded, and value now."""
+        """Yield the variables of the file without a memory space: name, initial value, and current value."""
         for variable, fresh, now in zip(self._own, self._fresh, self._values(), strict=True):
             yield variable.name, fresh, now
 
     def reset(self) -> None:
-        """Give these variables the values that they had when the file was loaded."""
+        """Reset these variables to their initial values."""
         for variable, fresh in zip(self._own, self._fresh, strict=True):
             ctypes.memmove(self.base + variable.address, fresh, variable.nbytes)
 
     def close(self) -> None:
-        """Give up the copy and its stack."""
+        """Free the copy and its stack."""
         self.words.release()
         self.call_bytes.release()
         self.run_bytes.release()
@@ -316,7 +316,7 @@ class Image:
 
 
 def _open(path: Path) -> Any:
-    """Load a copy. Functions that nothing defines are looked up when they are called: other files' host code."""
+    """Load a copy. Undefined functions are resolved when called: they belong to host code in other files."""
     libc: Any = ctypes.CDLL(None)
     libc.dlopen.restype = ctypes.c_void_p
     libc.dlopen.argtypes = (ctypes.c_char_p, ctypes.c_int)
@@ -328,13 +328,13 @@ def _open(path: Path) -> Any:
 
 
 def _base(handle: int) -> int:
-    """The address that a library's own addresses are relative to: the first word of the loader's record of it."""
+    """Return the load address of a library: the first word of the loader's record of it."""
     return int(_WORD.from_address(handle).value)
 
 
 @lru_cache(maxsize=32)
 def _extent(binary: Path) -> int:
-    """How many bytes of addresses a library takes: up to the end of its last segment."""
+    """Return the size of a library's address range: up to the end of its last segment."""
     end = max(address + size for address, size, _ in _segments(binary))
     page = mmap.PAGESIZE
     return -(-end // page) * page
@@ -342,7 +342,7 @@ def _extent(binary: Path) -> int:
 
 @lru_cache(maxsize=32)
 def _segments(binary: Path) -> list[tuple[int, int, bool]]:
-    """Address, size and whether it is written, of each loaded segment of a library."""
+    """Return address, size and whether it is writable, for each loaded segment of a library."""
     content = binary.read_bytes()
     offset, size, count = (struct.unpack_from(layout, content, at)[0] for layout, at in _PROGRAM_HEADERS)
     found = []
@@ -353,6 +353,6 @@ def _segments(binary: Path) -> list[tuple[int, int, bool]]:
     return found
 
 
-# Where an ELF file of 64 bits says where its program headers are, their size and how many; a segment's kind and a flag.
+# Offsets of the program headers in a 64-bit ELF file, their size and number; a segment's type and a flag.
 _PROGRAM_HEADERS = (("<Q", 32), ("<H", 54), ("<H", 56))
 _LOADED, _WRITTEN = 1, 2

@@ -1,8 +1,8 @@
-"""Every BANG C intrinsic that compiled kernels may call, and the operation of the core that it is.
+"""Every BANG C intrinsic that compiled kernels may call, and the corresponding operation of the core.
 
-Vector and tensor instructions come from the core's own table with their argument lists; what is written here is the
-rest: copies, fills of other memories, syncs, scalar loads, output. `declarations` writes those that a file uses for the
-compiler.
+Vector and tensor instructions come from the core's own table with their argument lists; this module adds the rest:
+copies, fills of other memories, syncs, scalar loads, output. `declarations` generates C++ declarations of those that a
+file uses.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from mlusim.memory.view import Pointer
 
 Handler = Callable[["Bridge", int, list[int], list[Any]], "Awaitable[None] | None"]
-# Gives the call to make for these values each time, or None where it is another each time.
+# Returns a function that repeats the call with these values, or None if it cannot be repeated.
 Prepare = Callable[["Bridge", int, list[int], list[Any]], "Callable[[], Awaitable[None] | None] | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """One intrinsic: how many arguments it takes, what it gives, and what it does, now or each time."""
+    """One intrinsic: possible numbers of arguments, return type, and handlers for single and repeated calls."""
 
     name: str
     arities: tuple[int, ...]
@@ -49,7 +49,7 @@ class Intrinsic:
     prepare: Prepare | None = None
 
     def result(self, arity: int) -> str:
-        """The C++ type that it gives with that many arguments."""
+        """Return the C++ return type with that many arguments."""
         return self.returns if isinstance(self.returns, str) else self.returns[arity]
 
 
@@ -102,11 +102,11 @@ _SIGN = 1 << 63
 
 
 def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, int, Direction, tuple[int, ...]]:
-    """Pointers, size, direction and strides of a copy."""
+    """Return pointers, size, direction and strides of a copy."""
     if len(values) == _CONTIGUOUS and values[3] in _COPIES and values[2].__class__ is int and values[2] < _SIGN:
         dst, src, size, number = values
         return bridge.pointer(dst), bridge.pointer(src), size, _COPIES[number], ()
-    # Floats become integers as C converts them.
+    # Floats become integers, as in C.
     dst, src, size, number, *strides = map(int, values)
     direction = _COPIES.get(number)
     if direction is None:
@@ -125,7 +125,7 @@ def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, int, Dir
 
 
 def _check_lanes(bridge: Bridge, direction: Direction, strides: list[int]) -> None:
-    """Raise `CopyError` for a stride from lane to lane of WRAM: filters lie there as `reshape_filter` gives them."""
+    """Raise `CopyError` for a stride between lanes of WRAM: filters there have the layout of `reshape_filter`."""
     lane = bridge.issuer.board.wram_bytes // _LANES
     first = 0 if direction.destination is MemoryKind.WRAM else len(strides) // 2
     if strides and MemoryKind.WRAM in (direction.source, direction.destination) and lane in strides[first : first + 3]:
@@ -191,7 +191,7 @@ for _name in syncs.BARRIERS:
 
 def _lock_of(name: str) -> Handler:
     def handler(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
-        """An MLU core gives its lock's number twice; a memory core names two locks (B) and takes both, in order."""
+        """An MLU core passes its lock's number twice; a memory core names two locks (B) and acquires both, in order."""
         del codes
         first, second = (int(value) for value in values)
         alike = first == second
@@ -214,7 +214,7 @@ for _name in locks.LOCK_NAMES:
 
 @_intrinsic("__sync_io_move_compute", 0, 3, 6)
 def _sync_pipes(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
-    """Six arguments name who waits and who is waited for, by pipe; the task itself waits for all of them here."""
+    """Six arguments name the waiting pipes and the awaited ones; here the task itself waits for all of them."""
     del codes
     flags = [bool(value) for value in values] or [True] * 3
     if len(flags) == 6:
@@ -274,7 +274,7 @@ def _unknown(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> 
 
 @_intrinsic("__mlusim_vv_store", 3)
 def _vector_store(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None] | None:
-    """A vector register to NRAM: charged as one scalar store."""
+    """Store a vector register to NRAM: charged as one scalar store."""
     view = bridge.view(codes[0], values[0], (values[2],))
     bridge.issuer.unit.apply_until(bridge.issuer.unit.vector_free_ps)
     view.raw()[:] = np.frombuffer(ctypes.string_at(values[1], view.nbytes), view.raw().dtype)
@@ -283,7 +283,7 @@ def _vector_store(bridge: Bridge, line: int, codes: list[int], values: list[Any]
 
 @_intrinsic("__mlusim_memory", 1, returns="int")
 def _memory(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
-    """Which memory an address is of: the numbers are those of `KINDS`, 4 for GDRAM, -1 for none."""
+    """Return the memory of an address: the numbers are those of `KINDS`, 4 for GDRAM, -1 for none."""
     del codes, line
     try:
         kind = bridge.locate(values[0])[0].memory.kind
@@ -295,7 +295,7 @@ def _memory(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> N
 
 @_intrinsic("__mlusim_now", 0, returns="uint64_t")
 def _now(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
-    """Simulated time of the task in microseconds."""
+    """Return the simulated time of the task in microseconds."""
     del codes, line, values
     bridge.clock_read = True
     bridge.give(bridge.issuer.task.now_ps // PS_PER_US)
@@ -317,7 +317,7 @@ def _launch(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> N
 
 @lru_cache(maxsize=1)
 def intrinsics() -> tuple[Intrinsic, ...]:
-    """All of them; the position is the number that compiled code uses."""
+    """Return all intrinsics; the position is the number that compiled code uses."""
     known = dict(_OWN)
     for name, (arity, returns) in HOST_CALLS.items():
         known[name] = Intrinsic(name, (arity,), _host_only(name), returns)
@@ -333,23 +333,23 @@ def intrinsics() -> tuple[Intrinsic, ...]:
 
 @lru_cache(maxsize=1)
 def names() -> frozenset[str]:
-    """What a kernel may call."""
+    """Return the names that a kernel may call."""
     return frozenset(one.name for one in intrinsics())
 
 
 @lru_cache(maxsize=1)
 def table_digest() -> str:
-    """A digest of the names, their numbers and what they take and give: compiled code depends on all of it."""
+    """Return a digest of the names, their numbers, arguments and return types, on which compiled code depends."""
     words = [f"{one.name} {one.arities} {[one.result(arity) for arity in one.arities]}" for one in intrinsics()]
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
-# A call is not an access that the simulator is to see.
+# The call itself must not be recorded as an access.
 _PLAIN = '__attribute__((no_sanitize("thread"), noinline, unused))'
 
 
 def declarations(wanted: Iterable[str]) -> str:
-    """C++ declarations of those intrinsics among the names: one template for each number of arguments."""
+    """Return C++ declarations of those intrinsics among the names: one template per number of arguments."""
     place = "const char *mlusim_f = __builtin_FILE(), int mlusim_l = __builtin_LINE()"
     lines = []
 

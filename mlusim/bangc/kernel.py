@@ -35,7 +35,7 @@ _maps: weakref.WeakKeyDictionary[Chip, tuple[Any, GdramMap]] = weakref.WeakKeyDi
 
 
 def kernel_of(module: Module, point: EntryPoint) -> Kernel:
-    """The kernel of an entry."""
+    """Return the kernel of an entry."""
 
     async def task(core: Core, *arguments: Any) -> None:
         of_board = module.for_board(core.issuer.chip.board)
@@ -52,7 +52,7 @@ def kernel_of(module: Module, point: EntryPoint) -> Kernel:
 
 
 async def run(core: Core, module: Module, point: EntryPoint, arguments: tuple[Any, ...]) -> None:
-    """One task: run the C++ from one call of the simulator to the next."""
+    """Run one task: the C++ runs from one call of the simulator to the next."""
     gdram = gdram_map(core.issuer.chip)
     image = module.image(core)
     blob = pack(point, arguments, gdram)
@@ -116,7 +116,7 @@ async def execute(
             elif why == SETTLE:
                 await settle(core)
             elif why == DRAIN:
-                # Time went by: loads of the task's own may have ended, and it looks on.
+                # Time has advanced: the task's own loads may have ended, and it continues to read memory.
                 core.issuer.unit.settle()
             elif why == PLACED:
                 bridge.place_arrays()
@@ -127,14 +127,14 @@ async def execute(
 
 
 class _Meeting:
-    """Gives the board time."""
+    """Awaitable that lets simulated time advance to the task's time."""
 
     def __await__(self) -> Generator[Any, None, None]:
         yield SUSPEND
 
 
 async def settle(core: Core) -> None:
-    """Before plain C++ looks at device memory: what was issued on the vector pipe acts, and the times meet."""
+    """Before plain C++ accesses device memory, apply issued vector instructions and synchronise the times."""
     task, unit = core.issuer.task, core.issuer.unit
     if unit.effects:
         last = unit.effects[-1][0]
@@ -145,14 +145,14 @@ async def settle(core: Core) -> None:
 
 
 async def meet(core: Core) -> None:
-    """Let the board's time come to the task's."""
+    """Let the board's time reach the task's."""
     task = core.issuer.task
     if task.until(task.now_ps):
         await _Meeting()
 
 
 def gdram_map(chip: Chip) -> GdramMap:
-    """The device's tensors by host address, worked out anew when they change."""
+    """Return the device's tensors by host address; cached until they change."""
     live = chip.gdram.live
     key = tuple(one.identity for one in live)
     known = _maps.get(chip)
@@ -167,7 +167,7 @@ def gdram_map(chip: Chip) -> GdramMap:
 
 @lru_cache(maxsize=4)
 def _reserve(nbytes: int) -> int:
-    """Addresses for tensors without bytes; touching them is a fault."""
+    """Reserve addresses for tensors without bytes; accessing them is a fault."""
     libc: Any = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
@@ -176,7 +176,7 @@ def _reserve(nbytes: int) -> int:
 
 
 def pack(point: EntryPoint, arguments: tuple[Any, ...], gdram: GdramMap) -> bytes:
-    """The arguments as the entry's body reads them: each at a multiple of 16 bytes."""
+    """Return the arguments in the layout that the entry's body reads: each at a multiple of 16 bytes."""
     if len(arguments) != len(point.parameters):
         raise KernelError(f"{point.name} takes {len(point.parameters)} arguments, not {len(arguments)}")
     parts = []

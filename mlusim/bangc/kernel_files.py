@@ -1,4 +1,4 @@
-"""Compiled kernels by name, `file.mlu:entry`, and as plain values from which another process compiles them again."""
+"""Compiled kernels by name, `file.mlu:entry`, and as plain values that another process can compile again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SUFFIX = ".mlu"
 
 
 class KernelName(str):
-    """`file.mlu:entry`, with how to compile the file.
+    """`file.mlu:entry`, with compilation options.
 
     Attributes:
         options: keywords of `mlusim.bangc.compile`: `include`, `define`, `std`, `compiler`.
@@ -24,7 +24,7 @@ class KernelName(str):
     options: Mapping[str, Any]
 
     def __new__(cls, name: str, options: Mapping[str, Any]) -> Self:
-        """The name with the options."""
+        """Create the name with the options."""
         made = super().__new__(cls, name)
         made.options = options
         return made
@@ -36,7 +36,7 @@ def is_kernel_file(word: str) -> bool:
 
 
 def kernel_of_file(given: str) -> Kernel:
-    """The kernel of `file.mlu:entry`, or of a `file.mlu` with one entry. Raises `InputError` and `CompileError`."""
+    """Return the kernel of `file.mlu:entry`, or of a `file.mlu` with one entry. Raises `InputError`, `CompileError`."""
     file, _, entry = given.partition(f"{SUFFIX}:")
     options = given.options if isinstance(given, KernelName) else {}
     module = compile_file(file + SUFFIX if entry else file, **options)
@@ -49,7 +49,7 @@ def kernel_of_file(given: str) -> Kernel:
 
 
 def description(kernel: Callable[..., Any]) -> dict[str, Any] | None:
-    """What another process needs to compile a kernel again, as plain values; None for what was not compiled."""
+    """Return plain values from which another process can compile a kernel again; None if it was not compiled."""
     module: Module | None = getattr(kernel, "bangc_module", None)
     if module is None:
         return None
@@ -67,7 +67,7 @@ def description(kernel: Callable[..., Any]) -> dict[str, Any] | None:
 
 
 def compile_words(kernel: Callable[..., Any]) -> list[str]:
-    """Options of the command line with which a kernel's file is compiled as it was; none for what was not compiled."""
+    """Return the command-line options that compile a kernel's file in the same way; none if it was not compiled."""
     given = description(kernel)
     if given is None:
         return []
@@ -77,13 +77,13 @@ def compile_words(kernel: Callable[..., Any]) -> list[str]:
 
 
 def kernel_again(given: Mapping[str, Any]) -> Kernel:
-    """The kernel of a `description`."""
+    """Return the kernel of a `description`."""
     options = {name: given[name] for name in ("sources", "include", "define", "std", "compiler")}
     return compile_file(given["path"], given["board"], **options)[given["entry"]]
 
 
 def digest(kernel: Callable[..., Any]) -> str | None:
-    """A digest of a kernel's preprocessed source, its options and its compiler; None for what was not compiled."""
+    """Return a digest of a kernel's preprocessed source, its options and its compiler; None if it was not compiled."""
     module: Module | None = getattr(kernel, "bangc_module", None)
     if module is None:
         return None

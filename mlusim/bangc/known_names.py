@@ -1,4 +1,4 @@
-"""Which names of BANG C there are: words of a file that are neither instructions nor in the headers are unknown."""
+"""Detection of unknown names of BANG C: neither instructions nor in the headers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from mlusim.cores.instructions.conversion import conversion
 
 
 def is_unknown(name: str) -> bool:
-    """Whether a name is one of BANG C that neither the table of intrinsics nor the headers have."""
+    """Whether a name belongs to BANG C, but is in neither the table of intrinsics nor the headers."""
     if not looks_like(name) or name in intrinsics.names() or name in toolchain.header_names():
         return False
     return name.startswith("__bang_") or conversion(name) is None
 
 
-# Why there is no such instruction here, by a part of its name.
+# Why an instruction is not supported, by a part of its name.
 _REASONS = (
     (r"^(cnnl|CNNL)", "the vendor's library of operators, CNNL, is not simulated; launch kernels of your own"),
     (r"^(cn|CN)", "a function of the vendor's host libraries that is not simulated"),
@@ -34,7 +34,7 @@ _REASONS = (
 
 
 def why_missing(name: str) -> str:
-    """Why an intrinsic that public headers declare is not simulated; empty for other names."""
+    """Return why an intrinsic of the public headers is not simulated; empty for other names."""
     if name in intrinsics.names():
         return ""
     return next((reason for part, reason in _REASONS if re.search(part, name)), "")
@@ -72,5 +72,5 @@ _PREFIXES = (
 
 
 def looks_like(name: str) -> bool:
-    """Whether a word with two underscores is one of BANG C rather than of the compiler or the C library."""
+    """Whether a word with two underscores belongs to BANG C rather than to the compiler or the C library."""
     return name.startswith(_PREFIXES)

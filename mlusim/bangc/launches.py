@@ -1,4 +1,4 @@
-"""`name<<<dim, type, queue>>>(arguments)` as an object that launches."""
+"""Rewriting of `name<<<dim, type, queue>>>(arguments)` to an object that launches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rewrite_launch(source: Source, position: int, entries: list[Entry]) -> None:
 
 
 def _start_of_callee(source: Source, position: int) -> int:
-    """Where the expression before `<<<` begins: a name, `name<...>`, `table[i]`, `(a ? b : c)`; -1 for none."""
+    """Return the start of the expression before `<<<`: a name, `name<...>`, `table[i]`, `(a ? b : c)`; -1 for none."""
     tokens = source.tokens
     index = position - 1
     start = -1
@@ -55,7 +55,7 @@ def _start_of_callee(source: Source, position: int) -> int:
             index -= 1
         if not index or tokens[index - 1].text not in _JOINTS:
             break
-        start = index - 1  # a leading ::, where nothing else stands before it
+        start = index - 1  # a leading ::, if nothing else precedes it
         index -= 2
         if index < 0 or not _ends_an_operand(tokens, index):
             break
@@ -63,7 +63,7 @@ def _start_of_callee(source: Source, position: int) -> int:
 
 
 def _ends_an_operand(tokens: list[Token], index: int) -> bool:
-    """Whether a token ends what a bracket or a joint may follow, as a name does."""
+    """Whether a token ends an operand, so that a bracket or an operator may follow, as after a name."""
     if index < 0:
         return False
     if tokens[index].kind == "word":
@@ -72,7 +72,7 @@ def _ends_an_operand(tokens: list[Token], index: int) -> bool:
 
 
 def arguments_of_template(tokens: list[Token]) -> int:
-    """How many arguments stand between the first angle brackets; 0 without any."""
+    """Return the number of arguments between the first angle brackets; 0 without any."""
     depth = count = 0
     for token in tokens:
         if token.text == "<":
@@ -86,7 +86,7 @@ def arguments_of_template(tokens: list[Token]) -> int:
 
 
 def _end_of_configuration(tokens: list[Token], position: int) -> int:
-    """The first token of the `>>>`, or -1."""
+    """Return the first token of the `>>>`, or -1."""
     depth = 0
     for index in range(position + 1, len(tokens) - 2):
         text = tokens[index].text

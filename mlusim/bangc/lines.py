@@ -1,7 +1,7 @@
-"""Python frames that stand at lines of C++ files, so that errors name the line of the kernel's author.
+"""Python frames located at lines of C++ files, so that errors name the line of the kernel's author.
 
-An error of the simulator is placed by the innermost frame of a file that is the author's own. So the function of a
-compiled kernel, and the function that raises its errors, are compiled at the C++ file's name and line.
+The simulator locates an error at the innermost frame in a file of the author. So the function of a compiled kernel, and
+the function that raises its errors, are compiled with the C++ file's name and line.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def {name}(error): raise error
 
 
 def entry_function(file: str, line: int, name: str, task: Callable[..., Any]) -> Any:
-    """A kernel whose own file and line are those of a C++ entry; `task` does the work."""
+    """Return a kernel with the file and line of a C++ entry; it calls `task`."""
     function = _function(_ENTRY, file, line, name)
     function.__globals__["task"] = task
     return function

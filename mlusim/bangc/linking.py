@@ -1,7 +1,7 @@
-"""Linking: functions that no file defines become functions that end with an error where they are called.
+"""Linking: undefined functions are replaced by functions that raise an error when called.
 
-Kernel files often come with host code that calls functions of other files. A kernel needs none of them, so the file
-loads without them; a call of one must not end the process, as the dynamic linker would.
+Kernel files often contain host code that calls functions of other files. A kernel needs none of them, so the file loads
+without them; a call of one must not end the process, as the dynamic linker would.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mlusim.bangc.image import load_runtime
 from mlusim.bangc.source import quoted
 
 _UNDEFINED = 5
-# What the headers wrap (`output.h`): kernels have no heap and no exceptions.
+# Functions wrapped by the headers (`output.h`): kernels have no heap and no exceptions.
 _HEAP = (
     "malloc",
     "calloc",
@@ -40,14 +40,14 @@ def link(
     call: Callable[..., CompletedProcess[str]],
     compile_with: Callable[[str], None],
 ) -> Any:
-    """Link objects into a shared object; gives the compiler's last run.
+    """Link objects into a shared object; returns the result of the compiler's last run.
 
     Args:
-        objects: to link.
-        target: the shared object to make.
-        runtime: the library of fibres, which defines what compiled code calls.
-        call: runs the compiler with some words.
-        compile_with: makes the objects anew, with some lines before the user's.
+        objects: the objects to link.
+        target: the shared object to create.
+        runtime: the fibre library, which defines the functions called by compiled code.
+        call: runs the compiler with some arguments.
+        compile_with: compiles the objects again, with some lines before the user's.
     """
     wraps = [f"-Wl,--wrap={name}" for name in _HEAP]
     done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
@@ -76,10 +76,10 @@ def _stub(number: int, symbol: str) -> str:
 
 
 def _undefined(binary: Path, runtime: Path) -> tuple[list[str], dict[str, str]]:
-    """Symbols that a binary needs, and that neither the runtime nor the libraries it names have; and those it has.
+    """Return symbols that a binary needs and that neither the runtime nor its libraries define; and those it defines.
 
-    The vendor's older compiler gave entries C linkage, and host files declare them so: a C name that one C++ function
-    of the binary has is that function, by its symbol.
+    The vendor's older compiler gave entries C linkage, and host files declare them so: a C name that matches one C++
+    function of the binary refers to that function, by its symbol.
     """
     from elftools.elf.elffile import ELFFile
 

@@ -1,4 +1,4 @@
-"""Whether a compiled file can be loaded: its static initializers run then, and may end the process."""
+"""Test loads of compiled files: static initializers run on loading, and may end the process."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _REFUSED, _EXITED = 90, 91
 
 
 def check_that_it_loads(path: Path, binary: Path, runtime: Path) -> None:
-    """Load a new binary in a process of its own, once. Raises `CompileError` where that does not survive."""
+    """Load a new binary once in a separate process. Raises `CompileError` if that process does not survive."""
     library = load_runtime(runtime)
     with warnings.catch_warnings():
-        # The other process does nothing but load and end: it needs no lock that a thread of this one may hold.
+        # The other process only loads and ends: it needs no lock that a thread of this one may hold.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
@@ -36,7 +36,7 @@ def check_that_it_loads(path: Path, binary: Path, runtime: Path) -> None:
 
 
 def _load(library: Runtime, binary: Path) -> None:
-    """In the other process: silent, with an alarm, and without a way back."""
+    """Run in the other process: silent, with an alarm; does not return."""
     status = _EXITED
     try:
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -48,6 +48,6 @@ def _load(library: Runtime, binary: Path) -> None:
         Image(library, binary, [Room(1) for _ in KINDS], host=True)
         status = 0
     except CompileError:
-        status = _REFUSED  # the process that asked finds the same, and has the words
+        status = _REFUSED  # the parent process gets the same error, with its message
     finally:
         os._exit(status)

@@ -1,4 +1,4 @@
-"""Declarations with a memory space, such as `__nram__ float tile[64];`, as references to bytes of the simulator's."""
+"""Rewriting of declarations with a memory space, such as `__nram__ float tile[64];`, as references to memory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class MemoryArrays:
         self._number = 0
 
     def rewrite(self, position: int, scope: str, *, at_file_scope: bool, in_class: bool) -> int:
-        """Rewrite the declaration of the word at `position`; gives the position to go on at.
+        """Rewrite the declaration of the word at `position`; returns the position to continue at.
 
         Args:
-            position: of the space's word.
-            scope: the namespaces around it.
+            position: position of the memory space's word.
+            scope: the enclosing namespaces.
             at_file_scope: outside of every function and class.
             in_class: a member.
         """
@@ -33,7 +33,7 @@ class MemoryArrays:
         stop = source.end_of_declaration(position)
         body = without_attributes(tokens[start:stop])
         if stop >= len(tokens) or in_class or not _is_variable(body):
-            # A parameter, a pointer or a member: the space says where it points, and the address says that too.
+            # A parameter, a pointer or a member: the space is that of the target, which its address determines anyway.
             source.replace(position, position, "")
             return position + 1
         kind = next(SPACES[token.text] for token in body if token.text in SPACES)
@@ -52,7 +52,7 @@ class MemoryArrays:
         return stop + 1
 
     def _start(self, position: int) -> int:
-        """The first token of the declaration: after a label, where there is one."""
+        """Return the first token of the declaration, after a label if there is one."""
         start = self._source.start_of_statement(position)
         for index in range(position - 1, start - 1, -1):
             if self._source.tokens[index].text == ":":
@@ -60,7 +60,7 @@ class MemoryArrays:
         return start
 
     def _is_new(self, scope: str, declarator: list[Token], *, external: bool) -> bool:
-        """Whether a name of the file's is declared for the first time: `extern` may come before and after."""
+        """Whether a name of the file is declared for the first time: `extern` may come before and after."""
         key, bounds = (scope, declarator[0].text), joined(declarator[1 : _end_of_bounds(declarator)])
         initial = _end_of_bounds(declarator) < len(declarator)
         if self._placed.get(key) == bounds:
@@ -107,13 +107,13 @@ def _is_variable(body: list[Token]) -> bool:
 
 
 def _base_and_declarator(tokens: list[Token]) -> tuple[str, list[Token]]:
-    """The type of a declaration, and its first declarator: from the last word before its bounds on."""
+    """Return the type of a declaration, and its first declarator: from the last word before its bounds on."""
     end = next((index for index, token in enumerate(tokens) if token.text in _START_OF_BOUNDS), len(tokens))
     return joined(tokens[: end - 1]), tokens[end - 1 :]
 
 
 def _end_of_bounds(declarator: list[Token]) -> int:
-    """Where the initial value begins: an `=` or a `{` outside of brackets."""
+    """Return the start of the initial value: an `=` or a `{` outside of brackets."""
     depth = 0
     for index, token in enumerate(declarator):
         if not depth and token.text in ("=", "{"):

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from mlusim.cores.core import Core
 
 Kernel = Callable[..., Coroutine[Any, None, None]]
-# How often a file is compiled again with the compiler's messages about its names.
+# How many times a file is compiled again with the compiler's messages about its names.
 _ROUNDS = 12
 STANDARD = "gnu++17"
 
 
 class Cluster:
-    """The images of one cluster: they share its SRAM."""
+    """The images of one cluster, which share its SRAM."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -40,12 +40,12 @@ class Cluster:
         self.images: dict[int, Image] = {}
 
     def reset(self) -> None:
-        """Make the variables of all images fresh, for another device."""
+        """Reset the variables of all images for another device."""
         for image in self.images.values():
             image.reset()
 
     def image(self, core_id: int) -> Image:
-        """The image of a core, or of the memory core."""
+        """Return the image of a core, or of the memory core."""
         found = self.images.get(core_id)
         if found is None:
             alignment = self.module.board.vector_alignment_bytes
@@ -59,9 +59,10 @@ class Module:
 
     Attributes:
         path: the source file.
-        board: what it was compiled for.
+        board: the board that it was compiled for.
         entries: names of the entries; templates are instantiated by name.
-        missing: intrinsics that the file calls and the simulator does not know, with file and line of the first call.
+        missing: intrinsics that the file calls and the simulator does not support, with file and line of the first
+            call.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class Module:
         return [entry for one in self._texts for entry in one.entries]
 
     def __getitem__(self, name: str) -> Kernel:
-        """The kernel of an entry. Raises `InputError` for a name that the file does not have."""
+        """Return the kernel of an entry. Raises `InputError` for an unknown name."""
         known = self._kernels.get(name)
         if known is None:
             known = self._kernels[name] = self._kernel(name)
@@ -134,7 +135,7 @@ class Module:
         return f"<{self.path.name} for {self.board.name}: {', '.join(self.entries)}>"
 
     def points(self) -> dict[str, EntryPoint]:
-        """The entries of the binary by name, with their places relative to an image."""
+        """Return the entries of the binary by name, with addresses relative to an image."""
         if self._points is None:
             cluster = self._free.pop() if self._free else Cluster(self)
             image = cluster.image(0)
@@ -143,14 +144,14 @@ class Module:
         return self._points
 
     def point(self, name: str) -> EntryPoint:
-        """The entry of a name. Raises `InputError` where there is none, as code for another board may have it."""
+        """Return the entry with a name. Raises `InputError` if there is none, for example in code for another board."""
         found = self.points().get(name)
         if found is None:
             raise InputError(f"{self.path.name} has no entry {name!r} for {self.board.name}")
         return found
 
     def for_board(self, on: Board) -> Module:
-        """The same file for a board: it is compiled again where that decides otherwise than this one."""
+        """Return the same file for a board; compiled again if the compiled code would differ."""
         key = _board_key(on)
         found = self._boards.get(key)
         if found is None:
@@ -160,21 +161,21 @@ class Module:
         return found
 
     def line_of(self, address: int, avoided: tuple[str, ...] = ()) -> tuple[str, int, str] | None:
-        """File, line and function of an address of the binary.
+        """Return file, line and function of an address of the binary.
 
-        Code of a header that was inlined is of the line that called it, where the header's path begins as `avoided`.
+        Inlined code of a header whose path begins with an entry of `avoided` is attributed to the calling line.
         """
         table = line_table(self.binary)
         found = table.find_outside(address, avoided) or table.find(address)
         return (*found, "") if found is not None and found[0] else None
 
     def image(self, core: Core) -> Image:
-        """The image of a core of a device."""
+        """Return the image of a core of a device."""
         chip, unit = core.issuer.chip, core.issuer.unit
         clusters = self._pools.get(chip)
         if clusters is None:
             clusters = self._pools[chip] = {}
-            # At the latest when the chip goes; the next device then need not load copies of its own.
+            # Released when the chip is freed, at the latest; the next device can then reuse the loaded copies.
             chip.at_close.append(weakref.finalize(chip, self._release, clusters))
         cluster = clusters.get(unit.cluster.index)
         if cluster is None:
@@ -188,7 +189,7 @@ class Module:
         clusters.clear()
 
     def file_variables(self) -> dict[tuple[int, str], tuple[bytes, bytes]]:
-        """Variables of the file without a memory space, by image and name: value when loaded, and value now."""
+        """Return variables of the file without a memory space, by image and name: initial value and current value."""
         found: dict[tuple[int, str], tuple[bytes, bytes]] = {}
         for module in self._boards.values():
             for image in module.images():
@@ -196,12 +197,12 @@ class Module:
         return found
 
     def images(self) -> list[Image]:
-        """All images of the binary, of devices and those that wait for one."""
+        """Return all images of the binary, in use or free."""
         clusters = [*self._free, *(cluster for pool in self._pools.values() for cluster in pool.values())]
         return [image for cluster in clusters for image in cluster.images.values()]
 
     def unknown_text(self, name: str) -> str:
-        """What there is to say of an intrinsic that the simulator does not know."""
+        """Describe an intrinsic that the simulator does not support."""
         others = sorted(set(self.missing) - {name})
         rest = f"the file also calls {', '.join(others)}, unknown too" if others else ""
         reason = why_missing(name)
@@ -214,7 +215,7 @@ class Module:
         if "<" in name:
             module = self._instantiated.get(wanted) or self._instantiate(name, wanted)
         points = {"".join(key.split()): point for key, point in module.points().items()}
-        # A name with its namespaces does where the entry's own is enough.
+        # A qualified name is accepted if the entry's own name is unique.
         short = [one.launch_name for one in self._entries if one.qualified == wanted and not one.template]
         point = points.get(wanted) or (points.get("".join(short[0].split())) if len(short) == 1 else None)
         if point is None:
@@ -243,12 +244,12 @@ class Module:
 
 
 def _declarations(words: set[str]) -> str:
-    """Declarations of the intrinsics among a file's words, but those that the headers declare for all."""
+    """Return declarations of the intrinsics among a file's words, except those declared in the headers."""
     return intrinsics.declarations(words - toolchain.header_words())
 
 
 def _board_key(on: Board) -> tuple[Any, ...]:
-    """What of a board compiled code depends on."""
+    """Return the properties of a board that compiled code depends on."""
     return (*toolchain.board_defines(on), on.vector_alignment_bytes)
 
 
@@ -267,16 +268,17 @@ def compile(  # noqa: A001 - what it does
 
     Args:
         path: the `.mlu` file.
-        device: a device, a board, a preset's name or a TOML file: it decides `__BANG_ARCH__` and the sizes of memories.
-        sources: further files, each compiled on its own and linked with the first.
-        include: folders to look for headers in, after the file's own.
+        device: a device, a board, a preset's name or a TOML file; determines `__BANG_ARCH__` and the sizes of memories.
+        sources: further files, each compiled separately and linked with the first.
+        include: folders to search for headers, after the file's own.
         define: macros, as `NAME` or `NAME=VALUE`.
         std: the C++ standard; 17 or later.
         compiler: the command of a C++ compiler; by default the system's, else the one of the `ziglang` wheel.
-        syntax_only: look for errors and unknown intrinsics; nothing can run then.
+        syntax_only: only check for errors and unknown intrinsics; the result cannot run.
 
-    Raises `CompileError` with the compiler's message at the user's line, `InputError` where there is no such file or no
-    compiler. The file is native code: what it does beside its kernels happens on this machine.
+    Raises `CompileError` with the compiler's message at the user's line, `InputError` if the file or a compiler is
+    missing.
+    The file is native code: its effects outside its kernels happen on this machine.
     """
     files = [as_file(path), *map(as_file, as_paths(sources))]
     for file in files:

@@ -1,6 +1,6 @@
-"""A program in a process of its own: whatever it does to its memory, the process that started it lives on.
+"""Running a program in a separate process, so that memory errors do not affect the calling process.
 
-The process is forked when the program is loaded, so addresses mean the same on both sides.
+The process is forked after the program is loaded, so addresses are the same in both.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
     from mlusim.bangc.host import Program
 
 
-# No number of a signal.
+# Not the number of a signal.
 _NONE = (1 << 64) - 1
 
 
 def run_apart(program: Program, work: Callable[[], int]) -> int:
-    """Do `work`, which runs the program, in a process of its own; returns what it returns.
+    """Call `work`, which runs the program, in a separate process; returns its result.
 
-    Raises what it raises, and an error at the program's line where a signal ends the process.
+    Raises the exception that it raises, or an error at the program's line if a signal ends the process.
     """
     runtime = program.module.runtime
-    # Shared with the other process: it writes there what ended it.
+    # Shared with the other process, which writes the cause of its end there.
     runtime.fault.number = _NONE
     sys.stdout.flush()
     sys.stderr.flush()
     receiving, sending = os.pipe()
     with warnings.catch_warnings():
-        # The libraries' threads of this process wait for work; none of them holds what the other process needs.
+        # Library threads of this process are idle; none of them holds a lock that the other process needs.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
@@ -64,7 +64,7 @@ def run_apart(program: Program, work: Callable[[], int]) -> int:
 
 
 def _work(work: Callable[[], int], sending: int) -> None:
-    """In the new process: do it, send what came of it, and end."""
+    """In the new process: call it, send the result, and exit."""
     outcome: Any
     try:
         outcome = work()
@@ -79,7 +79,7 @@ def _work(work: Callable[[], int], sending: int) -> None:
             stream.flush()
     with os.fdopen(sending, "wb") as pipe:
         pipe.write(_pickled(outcome))
-    # Its own way out: what the program registered with atexit, and what is left in the buffers of its streams.
+    # Exit through C, which runs the program's atexit functions and flushes its streams.
     ctypes.CDLL(None).exit(0)
 
 

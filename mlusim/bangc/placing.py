@@ -1,4 +1,4 @@
-"""Allocations at given places: what a linker does with a kernel's arrays."""
+"""Allocations at fixed addresses, as a linker places a kernel's arrays."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def place(chip: Chip, memory: Memory, task: Task, name: str, address: int, buffer: Bytes) -> Allocation:
-    """Put an array at an address of a memory, on bytes of its own, and log it.
+    """Place an array with its own bytes at an address of a memory, and log it.
 
-    An array that the compiler places may use what kernels leave to it by convention, so the limit is the memory's
-    whole size.
+    An array placed by the compiler may use the part that is reserved for the compiler, so the limit is the memory's
+    total size.
     """
     log = chip.log
     held: Any = buffer if chip.data else None

@@ -1,4 +1,4 @@
-"""Proof that a kernel never ends: it comes to where it was before, and nothing that it could see has changed."""
+"""Detection of kernels that never end: the same state occurs again, and nothing they can read has changed."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from mlusim.units import group_digits
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
 
-# Calls of the simulator before the first look. The number of calls doubles from look to look.
+# Number of calls before the first check. It doubles from check to check.
 _FIRST = 1 << 12
-# Calls that a look takes: the longest round that it sees. Digests of memory that one look makes.
+# Calls per check, which limit the length of a detectable loop; and memory digests per check.
 _WINDOW, _DIGESTS = 512, 4
-# A loop without results is refused after one in so many of the operations that a task may issue.
+# A loop without results is rejected after this fraction of the operations that a task may issue.
 _SHARE = 5
 _OF_A_CORE = frozenset({"nram", "wram"})
 
-# A task that waits, with its number of operations.
+# A waiting task, with its number of operations.
 Waiting = tuple[Any, int]
-# The tasks that repeat themselves, with a digest of the memory that all share.
+# Tasks in a loop, with a digest of the memory shared by all.
 _repeating: WeakKeyDictionary[Any, dict[Any, int]] = WeakKeyDictionary()
 
 
 class Repetition:
-    """The watch over one task of a compiled kernel.
+    """Watches one task of a compiled kernel.
 
-    A task is as it was where its registers, its stack, its variables and its memories hold what they held. Then it
-    repeats itself for ever, if no copy of its own is under way and every other task repeats itself too, or waits all
-    the while for a barrier or a lock. What others write and take back within a round is not seen. A loop that reads the
-    clock is left alone: its end may be a time.
+    The state of a task consists of its registers, its stack, its variables and its memories. If a state occurs again,
+    the task repeats itself forever, provided that none of its copies is in flight and every other task also repeats
+    itself, or waits for a barrier or a lock throughout. Changes that others make and undo within a round are not
+    detected. A loop that reads the clock is ignored: it may end at a certain time.
 
     Attributes:
-        at: number of the next call to look at.
+        at: number of the next call to check.
     """
 
     def __init__(self, bridge: Bridge) -> None:
@@ -50,9 +50,9 @@ class Repetition:
         self._logged = bridge.issuer.log.count
 
     def look(self, calls: int, function: str) -> bool:
-        """Look at the task before it does its next call; true where it repeats itself and others are to go on first.
+        """Check the task before its next call; returns true if it repeats itself and other tasks should run first.
 
-        Raises `OperationLimitError` at the line where it never ends.
+        Raises `OperationLimitError` at the line of a loop that never ends.
         """
         bridge = self._bridge
         state = bridge.image.state()
@@ -72,7 +72,7 @@ class Repetition:
         return self._taken > 0
 
     def _look_for_results(self, calls: int, function: str) -> None:
-        """Refuse a loop that computes on and on and leaves nothing outside its core: a fifth of the limit is enough."""
+        """Reject a loop that computes without writing outside its core, after a fifth of the limit."""
         issuer = self._bridge.issuer
         log, first = issuer.log, self._logged
         self._logged = log.count
@@ -115,7 +115,7 @@ class Repetition:
         return all((other, other.operations) in waiting & before or known.get(other) == shared for other in others)
 
     def _place(self, function: str) -> tuple[str, int, str]:
-        """File, line and function of the call, or of the plain access."""
+        """Return file, line and function of the call, or of the plain access."""
         bridge = self._bridge
         if bridge.image.record.call.op >= 0:
             line = bridge.site(function).line

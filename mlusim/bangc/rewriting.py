@@ -1,7 +1,7 @@
-"""Rewrite preprocessed BANG C so that a C++ compiler takes it, with every line where it was.
+"""Rewriting of preprocessed BANG C to C++, preserving line numbers.
 
-What has no meaning in C++ becomes calls of the headers: arrays with a memory space become references to bytes that the
-simulator gives, `name<<<dim, type, queue>>>(...)` an object that launches, `__asm__` a call by the text of the
+Constructs that are not C++ become calls of the headers: arrays with a memory space become references to bytes provided
+by the simulator, `name<<<dim, type, queue>>>(...)` an object that launches, `__asm__` a call with the text of the
 statement. Text of system headers is not examined.
 """
 
@@ -23,7 +23,7 @@ _NAMESPACE, _CLASS, _CODE = "namespace", "class", "code"
 
 @dataclass(slots=True)
 class Rewritten:
-    """The text to compile, its entries, the words that are called like instructions, and names that it declares."""
+    """The text to compile, its entries, words used like instructions, and names that it declares."""
 
     text: str
     entries: list[Entry]
@@ -34,11 +34,11 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What is known of names.
+    """Known names.
 
     Attributes:
-        own: folders whose headers are left as they are, beside the compiler's own.
-        unknown: whether a name that is called is an intrinsic that there is not.
+        own: folders whose headers are left unchanged, in addition to the compiler's own.
+        unknown: whether a called name is an intrinsic that does not exist.
         declarations: C++ that declares the intrinsics among some words.
     """
 
@@ -55,8 +55,8 @@ def rewrite(
     Args:
         text: preprocessed text with line markers.
         instantiate: templates of entries to instantiate, such as `name<float, 4>`.
-        names: what is known of names.
-        look: the compiler's messages about the file's names before.
+        names: known names.
+        look: earlier messages of the compiler about the file's names.
     """
     names = names or Names()
     source = source_of(text, names.own)
@@ -119,12 +119,12 @@ def _namespaces(scopes: list[tuple[str, str]]) -> tuple[str, ...]:
     return tuple(name for kind, name in scopes if kind == _NAMESPACE and name != _LINKAGE)
 
 
-# What stands for the name of `extern "C" {`, which opens no namespace.
+# Represents the name of `extern "C" {`, which opens no namespace.
 _LINKAGE = '"C"'
 
 
 def _scope(source: Source, position: int) -> tuple[str, str]:
-    """What a brace opens: a namespace with its name, a class, or code."""
+    """Return what a brace opens: a namespace with its name, a class, or code."""
     words = [token.text for token in source.tokens[source.start_of_statement(position) : position]]
     if "namespace" in words:
         return _NAMESPACE, "".join(words[words.index("namespace") + 1 :])
@@ -143,7 +143,7 @@ def _rename(source: Source, names: set[str]) -> None:
 
 
 def _declared_names(source: Source) -> set[str]:
-    """Names that may be declared here: words after a type, or after another name of the declaration."""
+    """Return names that may be declared here: words after a type, or after another name of the declaration."""
     tokens = source.tokens
     return {
         token.text
@@ -158,7 +158,7 @@ _NO_TYPES = ("return", "else", "do", "case", "goto", "new", "delete", "throw", "
 
 
 def _defined_names(source: Source) -> set[str]:
-    """Functions of the user's that are named like instructions: a word between a type and a parenthesis."""
+    """Return functions of the user with names of instructions: a word between a type and a parenthesis."""
     tokens = source.tokens
     found = set()
     for position in range(1, len(tokens) - 1):
@@ -176,7 +176,7 @@ def _defined_names(source: Source) -> set[str]:
 
 
 def _assembly(source: Source, position: int) -> None:
-    """A statement of assembly as a call by its text, with its operands."""
+    """Rewrite an assembly statement to a call with its text and its operands."""
     tokens = source.tokens
     opening = position + 1
     while opening < len(tokens) and tokens[opening].text in ("volatile", "__volatile__", "goto", "inline"):
@@ -195,7 +195,7 @@ def _until(tokens: list[Token], ends: tuple[str, ...]) -> list[Token]:
 
 
 def _operands(source: Source, start: int, stop: int) -> list[str]:
-    """Outputs by address, inputs by value, in the order of the statement."""
+    """Return outputs by address, inputs by value, in the order of the statement."""
     found: list[str] = []
     section = 0
     for index in range(start, stop):

@@ -1,13 +1,13 @@
-"""What a compiler's messages tell of a file's names, so that it compiles after all: those missing, those there twice.
+"""Recovery from compiler errors about a file's names: undeclared ones, and ones that clash with the headers.
 
-A kernel's file often has the host function that launches it, with calls of CNNL and of more of CNRT than there is here.
-The kernel needs none of that. Where the compiler does not know such a name, it is declared as something that converts
-to anything, and a function as a call that ends with an error where it is reached.
+A kernel's file often contains the host function that launches it, with calls of CNNL and of unsupported parts of CNRT.
+The kernel needs none of them. If the compiler does not know such a name, it is declared as an object that converts to
+any type, or as a function that raises an error when called.
 
-Scalar maths that a file calls and nothing declares, as `min` and `rsqrtf`, is defined for it.
+Scalar maths functions that a file calls without declaration, such as `min` and `rsqrtf`, are defined for it.
 
-The headers here bring the names of the C library along, which the vendor's do not: `y1`, `index`. Where a name of the
-file's own clashes with one of them, it is renamed in all of the file.
+The headers here include names of the C library that the vendor's do not: `y1`, `index`. If a name of the file clashes
+with one of them, it is renamed throughout the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-# What the compiler sees in place of a name of the file's that clashes.
+# Prefix of renamed names.
 OWN = "mlusim_own_"
 _LIBRARY = re.compile(r"^(?:cn(?:rt|nl|cl|dev|px|papi|[A-Z])|CN(?:RT|NL|CL|PX)?_)\w*$")
 _OPEN, _CLOSE = "['\u2018`]", "['\u2019]"
@@ -37,7 +37,7 @@ _CLASHES = (
     r"error: typedef redefinition with different types[^\n]*\n[^\n]*?(\w+)\s*;",
     rf"error: call (?:of overloaded|to) {_ANY} is ambiguous",
 )
-# Scalar functions by the names that other device languages have: in the file where they are needed.
+# Scalar functions under the names of other device languages, added to files that need them.
 _MATHS = {
     "min": "template <class A, class B> inline auto min(A a, B b) { return b < a ? b : a; } ",
     "max": "template <class A, class B> inline auto max(A a, B b) { return a < b ? b : a; } ",
@@ -53,13 +53,13 @@ _NAMES = (
 
 @dataclass(slots=True)
 class SecondLook:
-    """What a file's names are, as far as messages told.
+    """Names of a file, as learned from compiler messages.
 
     Attributes:
-        types: names of types of the vendor's libraries that nothing declares.
-        others: functions and constants of them.
-        maths: scalar functions that nothing declares.
-        clashing: names of the file's own that the headers have too.
+        types: undeclared type names of the vendor's libraries.
+        others: their functions and constants.
+        maths: undeclared scalar functions.
+        clashing: names of the file that the headers also declare.
     """
 
     types: set[str] = field(default_factory=set)
@@ -68,7 +68,7 @@ class SecondLook:
     clashing: set[str] = field(default_factory=set)
 
     def learn(self, message: str, declared: set[str]) -> bool:
-        """Take what a compiler's messages tell; whether there was anything new.
+        """Extract names from a compiler's messages; returns whether there were new ones.
 
         Args:
             message: the compiler's output.
@@ -87,7 +87,7 @@ class SecondLook:
         return sum(map(len, (self.types, self.others, self.maths, self.clashing)))
 
     def declarations(self, called: set[str]) -> str:
-        """C++ that declares the types, and the names that are not called, on one line."""
+        """Return C++ that declares the types, and the names that are not called, on one line."""
         constants = sorted(self.others - called)
         return "".join(
             [_MATHS[name] for name in sorted(self.maths)]
@@ -109,6 +109,6 @@ def _found(patterns: tuple[str, ...], message: str) -> set[str]:
 
 
 def _name_in(text: str) -> str:
-    """The name that a declaration in a message declares."""
+    """Return the name that a declaration in a message declares."""
     found = next(filter(None, (pattern.search(text) for pattern in _NAMES)), None)
     return found[1] if found else ""

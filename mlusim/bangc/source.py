@@ -1,4 +1,4 @@
-"""The tokens of a preprocessed BANG C file, and the edits that are made to its text."""
+"""The tokens of a preprocessed BANG C file, and the edits of its text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ATTRIBUTES = ("__attribute__", "alignas", "__attribute", "__declspec")
 
 @dataclass(slots=True)
 class Token:
-    """One token of the user's text: where it stands, and at which line of which file."""
+    """One token of the user's text, with its position, line and file."""
 
     kind: str
     text: str
@@ -44,17 +44,17 @@ class Source:
     edits: list[tuple[int, int, str]] = field(default_factory=list)
 
     def replace(self, first: int, last: int, new: str) -> None:
-        """Put other text in place of the tokens from `first` to `last`; later lines stay where they were."""
+        """Replace the tokens from `first` to `last` by other text; later lines keep their numbers."""
         start, stop = self.tokens[first].start, self.tokens[last].stop
         missing = self.text[start:stop].count("\n") - new.count("\n")
         self.edits.append((start, stop, new + "\n" * missing))
 
     def insert(self, before: int, new: str) -> None:
-        """Put text before a token."""
+        """Insert text before a token."""
         self.edits.append((self.tokens[before].start, self.tokens[before].start, new))
 
     def edited(self) -> str:
-        """The text with all edits made."""
+        """Return the text with all edits applied."""
         parts, position = [], 0
         for start, stop, new in sorted(self.edits, key=lambda edit: (edit[0], edit[1])):
             if start < position:
@@ -65,15 +65,15 @@ class Source:
         return "".join(parts)
 
     def next_text(self, position: int) -> str:
-        """The token after `position`, or an empty string."""
+        """Return the token after `position`, or an empty string."""
         return self.tokens[position + 1].text if position + 1 < len(self.tokens) else ""
 
     def matching(self, position: int) -> int:
-        """The token that closes the bracket at `position`."""
+        """Return the token that closes the bracket at `position`."""
         return matching(self.tokens, position)
 
     def opening(self, position: int) -> int:
-        """The token that opens what the bracket at `position` closes, angle brackets too; -1 for none."""
+        """Return the token that opens the bracket closed at `position`, including angle brackets; -1 for none."""
         angle = self.tokens[position].text == ">"
         depth = 0
         for index in range(position, -1, -1):
@@ -91,7 +91,7 @@ class Source:
         return -1
 
     def start_of_statement(self, position: int) -> int:
-        """The first token of the statement, or of the parameter, that a token is in."""
+        """Return the first token of the statement or parameter that contains a token."""
         depth = 0
         index = position
         while index > 0:
@@ -109,7 +109,7 @@ class Source:
         return 0
 
     def end_of_declaration(self, position: int) -> int:
-        """The semicolon that ends a declaration; the number of tokens where a bracket around it closes first."""
+        """Return the semicolon that ends a declaration; the number of tokens if an enclosing bracket closes first."""
         depth = 0
         for index in range(position, len(self.tokens)):
             token = self.tokens[index]
@@ -127,15 +127,15 @@ class Source:
 
 
 def source_of(text: str, own: tuple[str, ...]) -> Source:
-    """The tokens of the user's files in the output of a preprocessor.
+    """Return the tokens of the user's files in the output of a preprocessor.
 
     Args:
         text: with line markers.
-        own: folders whose headers are left as they are, beside the compiler's own.
+        own: folders whose headers are left unchanged, in addition to the compiler's own.
     """
     found: list[Token] = []
     markers = list(_MARKER.finditer(text))
-    # The marker that enters a file tells whose it is: later ones also tell whose macro stands there.
+    # The first marker of a file determines its owner: later ones also mark macros of other files.
     users: dict[str, bool] = {}
     for marker in markers:
         users.setdefault(marker[2], " 3" not in marker[3])
@@ -154,7 +154,7 @@ def source_of(text: str, own: tuple[str, ...]) -> Source:
 
 
 def matching(tokens: list[Token], position: int) -> int:
-    """The token that closes the bracket at `position`; the last one where none does."""
+    """Return the token that closes the bracket at `position`; the last one if none does."""
     depth = 0
     for index in range(position, len(tokens)):
         if tokens[index].kind != "other":
@@ -169,7 +169,7 @@ def matching(tokens: list[Token], position: int) -> int:
 
 
 def without_attributes(tokens: list[Token]) -> list[Token]:
-    """The tokens without `__attribute__((...))` and `alignas(...)`."""
+    """Return the tokens without `__attribute__((...))` and `alignas(...)`."""
     found: list[Token] = []
     index = 0
     while index < len(tokens):
@@ -182,7 +182,7 @@ def without_attributes(tokens: list[Token]) -> list[Token]:
 
 
 def split_at_commas(tokens: list[Token]) -> list[list[Token]]:
-    """What stands between the commas that are in no bracket."""
+    """Split at commas outside brackets."""
     parts: list[list[Token]] = [[]]
     depth = angle = 0
     for token in tokens:
@@ -198,7 +198,7 @@ def split_at_commas(tokens: list[Token]) -> list[list[Token]]:
 
 
 def joined(tokens: Iterable[Token]) -> str:
-    """Their text, with a blank where tokens did not touch: `<<` is two of them."""
+    """Return their text, with a blank between tokens that were separate: `<<` is two tokens."""
     parts: list[str] = []
     before = -1
     for token in tokens:
@@ -208,11 +208,11 @@ def joined(tokens: Iterable[Token]) -> str:
 
 
 def spaced(tokens: Iterable[Token]) -> str:
-    """Their text, with a blank between any two."""
+    """Return their text, with a blank between any two."""
     return " ".join(token.text for token in tokens)
 
 
 def quoted(text: str) -> str:
-    """A string literal of C++."""
+    """Return a string literal of C++."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -1,4 +1,4 @@
-"""Which files compile, what they have, what they call and what of it there is not."""
+"""Survey of files: which compile, their entries, and which of their calls are not supported."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Surveyed:
 
     Attributes:
         file: its path as given.
-        compiles: whether it does.
+        compiles: whether it compiles.
         entries: its kernels; templates end in `<...>`.
         has_main: whether it is a host program.
-        known, missing: the intrinsics that it calls, and those of them that the simulator does not know.
+        known, missing: the intrinsics that it calls, and those of them that the simulator does not support.
         libraries: functions of the vendor's host libraries that it calls and that are not simulated.
-        error: the compiler's message, where it does not compile.
+        error: the compiler's message if it does not compile.
     """
 
     file: str
@@ -42,12 +42,12 @@ class Surveyed:
     error: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values."""
         return asdict(self)
 
 
 def files_of(paths: Iterable[str | Path]) -> list[Path]:
-    """The files among the paths, and every `.mlu` file of the folders. Raises `InputError` for what is not there."""
+    """Return the files among the paths, and every `.mlu` file of the folders. Raises `InputError` for missing paths."""
     found: list[Path] = []
     for given in paths:
         path = as_path(given)
@@ -70,7 +70,7 @@ def survey(
     workers: int = 2,
     **options: Any,
 ) -> Iterator[Surveyed]:
-    """Look at each file, in order; `options` are those of `mlusim.bangc.compile`."""
+    """Yield the survey of each file, in order; `options` are those of `mlusim.bangc.compile`."""
 
     def look(path: Path) -> Surveyed:
         try:

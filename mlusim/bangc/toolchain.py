@@ -1,8 +1,8 @@
-"""Compilers, their options, and a cache of what they made, by content.
+"""Compilers, their options, and a content-addressed cache of their output.
 
-The system's g++ (12 or later) or clang++ serves; else the one of the `ziglang` wheel, which `mlusim[bangc]` brings.
-A file is preprocessed, rewritten and compiled; what is cached goes by the preprocessed text, the options, the compiler
-and this package's own sources.
+Uses the system's g++ (12 or later) or clang++, else the compiler of the `ziglang` wheel, a dependency of
+`mlusim[bangc]`. A file is preprocessed, rewritten and compiled; the cache key consists of the preprocessed text, the
+options, the compiler and this package's own sources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mlusim.hardware import Board
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
-# Where declarations of intrinsics stand for the compiler: no line of this folder is the user's.
+# Location of the declarations of intrinsics for the compiler: no line in this folder is the user's.
 DECLARATIONS = INCLUDE / "mlusim_intrinsics.h"
 _TIMEOUT_S = 600
 _COMMON = (
@@ -37,13 +37,13 @@ _COMMON = (
     "-fno-strict-aliasing",
     "-fwrapv",
     "-w",
-    # What goes wrong is to be seen, not to be optimized away.
+    # Errors must remain detectable instead of being optimised away.
     "-fstack-protector-strong",
     "-fno-delete-null-pointer-checks",
     "-fno-finite-loops",
-    # Calls that have not returned are on the stack.
+    # Keep active calls on the stack.
     "-fno-optimize-sibling-calls",
-    # Calls of these are accesses, whatever their size.
+    # Calls of these are accesses, regardless of their size.
     "-fno-builtin-memcpy",
     "-fno-builtin-memmove",
     "-fno-builtin-memset",
@@ -63,13 +63,13 @@ _CLANG = (
     "-Wno-everything",
     "-ferror-limit=20",
 )
-# Loads and stores call us; nothing of the sanitizer's own runtime is linked.
+# Loads and stores call the simulator; nothing of the sanitizer's own runtime is linked.
 _SEEN = ("-fsanitize=thread", "-fno-threadsafe-statics")
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: how it is called, and what it is."""
+    """A C++ compiler: its command and its kind."""
 
     command: tuple[str, ...]
     version: str
@@ -82,7 +82,7 @@ class Compiler:
 
     @property
     def language(self) -> str:
-        """What preprocessed text is called. The wheel's compiler knows no word for it: it looks for macros again."""
+        """Language option of preprocessed text. The wheel's compiler has none for it, and expands macros again."""
         return "c++-cpp-output" if self.gnu else "c++"
 
     @property
@@ -95,12 +95,12 @@ class Compiler:
 
 
 _NO_ENTRY = "-tsan-instrument-func-entry-exit=0"
-# A load that a store to the same address follows is seen too: what vector instructions wrote has to be there by then.
+# Also instrument a load before a store to the same address: results of vector instructions must be present by then.
 _READS = "-tsan-instrument-read-before-write=1"
 
 
 def find_compiler(command: str | None = None) -> Compiler:
-    """The compiler to use. Raises `InputError` if there is none.
+    """Find the compiler to use. Raises `InputError` if there is none.
 
     Args:
         command: a command, or `ziglang` for the wheel's compiler; by default g++, clang++ or the wheel's.
@@ -170,7 +170,7 @@ def run(command: list[str], text: str | None = None) -> subprocess.CompletedProc
 
 @lru_cache(maxsize=1)
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: `.cache/mlusim/bangc` in the user's home, else a temporary folder."""
+    """Return the folder of compiled kernels: `.cache/mlusim/bangc` in the user's home, else a temporary folder."""
     folder = Path.home() / ".cache" / "mlusim" / "bangc"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,13 +188,13 @@ def _own_sources() -> str:
     return digest.hexdigest()
 
 
-# What the headers' macros of scalar functions append to a name.
+# Suffixes that the headers' macros of scalar functions append to a name.
 _SCALAR_ENDINGS = {"FLOATS": ("f32_rn", "f16_rn"), "INTEGERS": ("s32", "u32"), "LONGS": ("s64", "u64")}
 
 
 @lru_cache(maxsize=1)
 def header_names() -> frozenset[str]:
-    """Words of the headers that begin with two underscores: scalar intrinsics that are plain C++."""
+    """Return words of the headers that begin with two underscores: scalar intrinsics that are plain C++."""
     found: set[str] = set()
     for path in INCLUDE.rglob("*.h"):
         text = path.read_text(encoding="utf-8")
@@ -208,7 +208,7 @@ def header_names() -> frozenset[str]:
 
 
 def content_key(*parts: str) -> str:
-    """A name for what is made of these texts by this version of the package."""
+    """Return the cache key of these texts for this version of the package."""
     digest = hashlib.sha256(_own_sources().encode())
     for part in parts:
         digest.update(b"\0" + part.encode(errors="replace"))
@@ -217,7 +217,7 @@ def content_key(*parts: str) -> str:
 
 @lru_cache(maxsize=1)
 def header_words() -> frozenset[str]:
-    """Every word of the headers, and what rewritten text calls: intrinsics among them are declared for all files."""
+    """Return every word of the headers and of calls in rewritten text: intrinsics among them are always declared."""
     texts = (path.read_text(encoding="utf-8") for path in INCLUDE.rglob("*.h"))
     own = {name for name in names() if name.startswith("__mlusim_")}
     return frozenset(word for text in texts for word in re.findall(r"[A-Za-z_]\w*", text)) | own
@@ -228,9 +228,9 @@ START = "mlusim_start.h"
 
 @lru_cache(maxsize=8)
 def generated_headers(compiler: Compiler, std: str) -> Path:
-    """The folder of the header that declares the instructions, and of `START`, precompiled where the compiler can.
+    """Return the folder of the header that declares the instructions, and of `START`, precompiled if possible.
 
-    The header that comes before every file is 1.3 MB with those of C++ that it takes along: g++ reads it once.
+    The header that comes before every file is 1.3 MB with the C++ headers that it includes: g++ parses it only once.
     """
     words = (f"-std={std}", *compiler.options, *compiler.seen)
     declared = f'#line 1 "{DECLARATIONS}"\n{declarations(header_words())}'
@@ -243,7 +243,7 @@ def generated_headers(compiler: Compiler, std: str) -> Path:
             with scratch_folder() as work:
                 made = work / "start.h.gch"
                 own = ["-I", str(INCLUDE), "-I", str(folder), "-x", "c++-header", str(INCLUDE / "mlu.h")]
-                # What does not become one is read as text.
+                # If it cannot be precompiled, it is read as text.
                 if not run([*compiler.command, *words, *own, "-o", str(made)]).returncode:
                     publish(folder / f"{START}.gch", made.read_bytes())
         publish(target, b'#include "mlu.h"\n')
@@ -251,13 +251,13 @@ def generated_headers(compiler: Compiler, std: str) -> Path:
 
 
 def publish(target: Path, content: bytes) -> None:
-    """Write a file of the cache so that others see it whole or not at all."""
+    """Write a file of the cache atomically."""
     with atomic_write(target) as stream:
         stream.write(content)
 
 
 def runtime(compiler: Compiler) -> Path:
-    """The library of fibres and accesses, built at first use."""
+    """Return the library of fibres and accesses, built on first use."""
     target = cache_folder() / f"runtime-{content_key('runtime', *compiler.command, compiler.version)}.so"
     if not target.exists():
         with scratch_folder() as folder:
@@ -271,7 +271,7 @@ def runtime(compiler: Compiler) -> Path:
 
 
 def board_defines(board: Board) -> list[str]:
-    """What the vendor's compiler defines for a board."""
+    """Return the macros that the vendor's compiler defines for a board."""
     kib = 1024
     return [
         "-D__BANG__=1",

@@ -1,4 +1,4 @@
-"""NetBuilder: builds a net operator by operator, and checks every shape, type and argument at once."""
+"""NetBuilder: builds a net operator by operator, and checks every shape, type and argument immediately."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ class NetBuilder:
         result = builder.build("mlu370-x4").execute({"A": a_data, "index": i_data})
         result[b], result.cycles
 
-    Every method that adds an operator takes variables of this builder (or their names), and by keyword `name`, of its
-    output (by default var_0, var_1, ...), and `strategy`, one of the operator's. The documents' `dim` and `dims` are
-    other names of `axis` and `axes`. It returns the output's `Variable`, with its shape and dtype inferred, and raises
-    `InputError` for whatever the operator does not take, with its name and the names and shapes of its inputs.
+    Every method that adds an operator accepts variables of this builder (or their names), and the keywords `name`, of
+    its output (by default var_0, var_1, ...), and `strategy`, one of the operator's. As in CINN's documentation, `dim`
+    and `dims` are aliases of `axis` and `axes`. It returns the output's `Variable`, with its shape and dtype inferred.
+    If the operator rejects its arguments, it raises `InputError` with the operator's name and the names and shapes of
+    its inputs.
 
-    What the operators compute is said in `mlusim.ops`; the same records infer, check and plan them here.
+    The operators are documented in `mlusim.ops`; the same records infer, check and plan them here.
     """
 
     def __init__(self, name: str) -> None:
@@ -50,10 +51,10 @@ class NetBuilder:
         self._instructions: list[Instruction] = []
 
     def create_input(self, type: object, shape: Sequence[int], name: str | None = None) -> Variable:  # noqa: A002 - its name in CINN
-        """A tensor that is given when the net is executed.
+        """Add a tensor whose values are passed when the net is executed.
 
         Args:
-            type: Float(32), Int(32), ... or anything that names a dtype.
+            type: Float(32), Int(32), ... or any name of a dtype.
             shape: extents, 0 or more each.
             name: unique in the net.
         """
@@ -77,7 +78,7 @@ class NetBuilder:
         name: str | None = None,
         strategy: str | None = None,
     ) -> Variable:
-        """The elements of `x` in reverse order along each of the axes."""
+        """Reverse the elements of `x` along each of the axes."""
         axes = _one_of("flip", axis=axis, dim=dim, dims=dims)
         return self._add(FLIP, (x,), {"axis": _given("flip", "axis", axes)}, name, strategy)
 
@@ -91,7 +92,7 @@ class NetBuilder:
         name: str | None = None,
         strategy: str | None = None,
     ) -> Variable:
-        """The same as flip."""
+        """Alias of flip."""
         axes = _one_of("reverse", axis=axis, dim=dim, dims=dims)
         return self._add(REVERSE, (x,), {"axis": _given("reverse", "axis", axes)}, name, strategy)
 
@@ -107,7 +108,7 @@ class NetBuilder:
         name: str | None = None,
         strategy: str | None = None,
     ) -> Variable:
-        """The first seq_lengths[b] elements of batch entry b in reverse order along seq_axis (1; batch_axis 0)."""
+        """Reverse the first seq_lengths[b] elements of batch entry b along seq_axis (1; batch_axis 0)."""
         seq = _one_of("reverse_sequence", seq_axis=seq_axis, seq_dim=seq_dim)
         batch = _one_of("reverse_sequence", batch_axis=batch_axis, batch_dim=batch_dim)
         attributes = {"seq_axis": 1 if seq is None else seq, "batch_axis": 0 if batch is None else batch}
@@ -174,19 +175,19 @@ class NetBuilder:
         return self._add(SCATTER_ND, (x, index, src), attributes, name, strategy)
 
     def cast(self, x: Given, dtype: object, *, name: str | None = None, strategy: str | None = None) -> Variable:
-        """The elements of `x` converted to another type: Float(32), bool, "int8", ..."""
+        """Convert the elements of `x` to another type: Float(32), bool, "int8", ..."""
         return self._add(CAST, (x,), {"dtype": dtype_of(dtype)}, name, strategy)
 
     def bitcast_convert(
         self, x: Given, dtype: object, *, name: str | None = None, strategy: str | None = None
     ) -> Variable:
-        """The bytes of `x` as elements of another type: a view, nothing moves. The last dimension changes with it."""
+        """View the bytes of `x` as elements of another type; nothing is copied. The last dimension changes with it."""
         return self._add(BITCAST_CONVERT, (x,), {"dtype": dtype_of(dtype)}, name, strategy)
 
     def __getattr__(self, name: str) -> Callable[..., Variable]:
-        """A method for each operator that has none here: `builder.index_select(x, index, axis=1)`.
+        """Return a method for any other operator: `builder.index_select(x, index, axis=1)`.
 
-        It takes the operator's tensors, then its attributes by keyword, and `name` and `strategy` as the others.
+        Its arguments are the operator's tensors, then its attributes by keyword, and `name` and `strategy` as above.
         """
         if name.startswith("_") or name not in OPERATORS:
             raise AttributeError(
@@ -213,13 +214,13 @@ class NetBuilder:
     def build(
         self, target: str | PathLike[str] | Board = "mlu370-x4", *, outputs: Iterable[Given] | None = None
     ) -> Program:
-        """The net as it stands, for a board; the builder can go on.
+        """Return the current net as a program for a board; the builder remains usable.
 
         Args:
             target: a preset's name, a TOML file, or a board.
-            outputs: variables whose values are wanted; by default those that no operator takes.
+            outputs: variables to return; by default those that are not inputs of an operator.
 
-        Raises `InputError` for a net without operators, for inputs as outputs and unknown ones.
+        Raises `InputError` for a net without operators, and for outputs that are unknown or inputs of the net.
         """
         if not self._instructions:
             raise InputError(f"net {self.name!r} has no operator: add one, such as builder.flip(x, axis=0)")
@@ -231,7 +232,7 @@ class NetBuilder:
         return Program(self.name, board(target), tuple(self._inputs), tuple(self._instructions), tuple(wanted))
 
     def __str__(self) -> str:
-        """The program, a line for each variable."""
+        """Return the program, one line per variable."""
         rows = [(variable.name, "input", variable) for variable in self._inputs]
         rows += [(instruction.output.name, instruction.call, instruction.output) for instruction in self._instructions]
         name_width = max((len(name) for name, _, _ in rows), default=0)
@@ -253,12 +254,12 @@ class NetBuilder:
         name: str | None,
         strategy: str | None,
     ) -> Variable:
-        """Infer an operator and add it; nothing is added where it raises."""
+        """Infer an operator and add it; nothing is added if it raises."""
         inputs = tuple(
             self._variable(operator.name, role, variable)
             for role, variable in zip(operator.tensors, tensors, strict=True)
         )
-        # Completed here: sequences are tuples from now on, whatever becomes of the caller's.
+        # Sequences become tuples here, independent of later changes by the caller.
         attributes = operator.complete(attributes)
         try:
             shape, dtype = operator.infer(*(variable.tensor for variable in inputs), **attributes)
@@ -270,7 +271,7 @@ class NetBuilder:
         return output
 
     def _variable(self, operator: str, role: str, value: Any) -> Variable:
-        """The variable that an argument stands for."""
+        """Return the variable that an argument refers to."""
         where = f"{operator} in net {self.name!r}: {role}"
         if isinstance(value, str):
             if value in self._variables:
@@ -304,12 +305,12 @@ class NetBuilder:
 
 
 def _one_of(operator: str, **arguments: Any) -> Any:
-    """The one argument of several names that is not None; None where none is."""
-    found = {name: value for name, value in arguments.items() if value is not None}
-    if len(found) > 1:
-        both = " and ".join(f"{name}={value!r}" for name, value in found.items())
+    """Return the one argument that is not None among aliases; None if there is none."""
+    passed = {name: value for name, value in arguments.items() if value is not None}
+    if len(passed) > 1:
+        both = " and ".join(f"{name}={value!r}" for name, value in passed.items())
         raise InputError(f"{operator}: {both} are names of one argument: give one of them")
-    return next(iter(found.values()), None)
+    return next(iter(passed.values()), None)
 
 
 def _given(operator: str, name: str, value: Any) -> Any:

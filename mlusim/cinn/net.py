@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Variable:
-    """A tensor of a net: an input, or what an instruction computes. Made by a `NetBuilder`, used with that one only.
+    """A tensor of a net: an input, or the output of an instruction. Created and used by one `NetBuilder`.
 
     Attributes:
         name: unique in its net.
@@ -43,7 +43,7 @@ class Variable:
 
     @property
     def tensor(self) -> Tensor:
-        """The inputs from which an operator infers its output."""
+        """Name, shape and dtype, from which an operator infers its output."""
         return Tensor(self.name, self.shape, self.dtype)
 
     def __repr__(self) -> str:
@@ -57,8 +57,8 @@ class Instruction:
     Attributes:
         operator: its record.
         inputs: one variable for each of the operator's tensors.
-        attributes: axes, dtypes and the like.
-        output: what it computes.
+        attributes: axes, dtypes and similar arguments.
+        output: its result.
         strategy: one of the operator's strategies; None: its default.
     """
 
@@ -70,7 +70,7 @@ class Instruction:
 
     @property
     def call(self) -> str:
-        """The call as one would write it: gather(A, index=i, axis=0)."""
+        """The call in source form: gather(A, index=i, axis=0)."""
         return call_text(self.operator, self.inputs, self.attributes)
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class Instruction:
 
 
 def call_text(operator: Operator, inputs: Sequence[Variable], attributes: Mapping[str, Any]) -> str:
-    """A call as one would write it, inputs by name."""
+    """Return a call in source form, inputs by name."""
     parts = [
         variable.name if position == 0 else f"{role}={variable.name}"
         for position, (role, variable) in enumerate(zip(operator.tensors, inputs, strict=True))
@@ -93,12 +93,12 @@ def call_text(operator: Operator, inputs: Sequence[Variable], attributes: Mappin
 
 
 def describe(shape: Sequence[int], dtype: Dtype) -> str:
-    """Element type and shape for people: float32 [8, 24]."""
+    """Return element type and shape for messages: float32 [8, 24]."""
     return f"{dtype_name(dtype)} {list(shape)}"
 
 
 def in_context(error: InputError, net: str, call: str, inputs: Sequence[Variable]) -> InputError:
-    """The same error, saying which operator of which net it is about, and what its inputs are."""
+    """Return the same error with the operator, its net and its inputs."""
     names = " and ".join(map(repr, inputs))
     return type(error)(f"{call} in net {net!r}, with {names}: {error.message}")
 

@@ -23,14 +23,14 @@ Array = np.ndarray[Any, Any]
 
 
 class Program:
-    """A net for one board. `len`, iteration and indexing give its instructions.
+    """A net for one board. `len`, iteration and indexing access its instructions.
 
     Attributes:
-        name: of the net.
-        board: the target's record.
-        inputs: variables that are given when it is executed.
+        name: name of the net.
+        board: the target board.
+        inputs: variables whose values are passed to `execute`.
         instructions: its operators, in order.
-        outputs: variables whose values a run gives.
+        outputs: variables whose values a run returns.
     """
 
     def __init__(
@@ -59,20 +59,21 @@ class Program:
         return f"<program {self.name!r} on {self.board.name}: {len(self)} operators>"
 
     def execute(self, inputs: Mapping[Any, ArrayLike], **options: Unpack[RunOptions]) -> NetResult:
-        """Run the net on a device of its own.
+        """Run the net on a new device.
 
         Args:
-            inputs: the array of each input, by its name or variable; shape and dtype as declared, no conversion.
-                Those that no operator takes may be left out.
-            options: see `RunOptions`. In a timing-only run the result has no outputs, and an index that the net itself
-                computes has no values to look at: that is an error.
+            inputs: the array of each input, by its name or variable; shape and dtype as declared, no conversion. Inputs
+                that no operator uses may be left out.
+            options: see `RunOptions`. In a timing-only run the result has no outputs, and an index computed within the
+                net is an error, because its values are not known.
 
-        Operators run one after the other; each intermediate is given back after its last use. Index values are checked
-        before the launch that uses them, in the simulated memory where an operator computed them: a service of the
-        simulator, without cost. Not modelled: fusion of operators, the host link.
+        Operators run one after another; each intermediate is freed after its last use. Index values are checked before
+        the launch that uses them, in the simulated memory if an operator computed them, at no simulated cost. Not
+        modelled: fusion of operators, the host link.
 
-        Raises `InputError` for missing, unknown and mismatching inputs and for index values out of range, saying which
-        operator; `PlanError`; and what a run raises.
+        Raises `InputError`, naming the operator, for missing, unknown and mismatching inputs and for index values out
+        of range;
+        `PlanError`; and the errors of a run.
         """
         arrays = self._arrays(inputs)
         settings: dict[str, Any] = {**options}
@@ -84,20 +85,20 @@ class Program:
         return run.finish(steps)
 
     def _arrays(self, inputs: Mapping[Any, ArrayLike]) -> dict[Variable, Array]:
-        """The array of each input, checked."""
+        """Return the array of each input, checked."""
         where = f"net {self.name!r}"
-        known = {variable.name: variable for variable in (*self.inputs, *self._unused)}
+        declared = {variable.name: variable for variable in (*self.inputs, *self._unused)}
         arrays: dict[Variable, Array] = {}
         for key, value in inputs.items():
             name = key.name if isinstance(key, Variable) else key
-            variable = known.get(name)
+            variable = declared.get(name)
             if variable is None or (isinstance(key, Variable) and key is not variable):
-                raise InputError(f"{where} has no input {key!r}: its inputs are {', '.join(known)}")
+                raise InputError(f"{where} has no input {key!r}: its inputs are {', '.join(declared)}")
             array = np.asarray(value)
-            found = dtype_of(array.dtype)
-            if array.shape != variable.shape or found != variable.dtype:
+            dtype = dtype_of(array.dtype)
+            if array.shape != variable.shape or dtype != variable.dtype:
                 raise InputError(
-                    f"{where}: input {name!r} is {describe(array.shape, found)} and was declared as "
+                    f"{where}: input {name!r} is {describe(array.shape, dtype)} and was declared as "
                     f"{describe(variable.shape, variable.dtype)}: give it as declared"
                 )
             arrays[variable] = array
@@ -109,7 +110,7 @@ class Program:
 
 
 class _Run:
-    """One execution: where each variable lies, as long as it is needed."""
+    """One execution: the memory of each variable, until its last use."""
 
     def __init__(self, program: Program, device: Device, options: Mapping[str, Any]) -> None:
         self._program = program
@@ -118,25 +119,25 @@ class _Run:
         self._views: dict[Variable, View] = {}
         self._uploaded: list[Allocation] = []
         self._last_use: dict[Variable, int] = {}
-        # Memory whose values planners or scalar code look at keeps its bytes in a timing-only run.
-        self._looked_at: set[Variable] = set()
+        # Memory whose values planners or scalar code read keeps its bytes in a timing-only run.
+        self._read_by_host: set[Variable] = set()
         for position, instruction in enumerate(program.instructions):
             self._last_use |= dict.fromkeys((*instruction.inputs, instruction.output), position)
         for instruction in reversed(program.instructions):
             for role, variable in zip(instruction.operator.tensors, instruction.inputs, strict=True):
-                is_seen_through = instruction.operator.view is not None and instruction.output in self._looked_at
+                is_seen_through = instruction.operator.view is not None and instruction.output in self._read_by_host
                 if role in instruction.operator.reads_values or is_seen_through:
-                    self._looked_at.add(variable)
+                    self._read_by_host.add(variable)
         self._last_use |= dict.fromkeys(program.outputs, len(program))
 
     def upload(self, variable: Variable, array: Array) -> None:
-        """Put an input in GDRAM."""
-        keeps = variable in self._looked_at
+        """Upload an input to GDRAM."""
+        keeps = variable in self._read_by_host
         view = self._views[variable] = self._device.upload(array, variable.name, keep_data=keeps)
         self._uploaded.append(view.allocation)
 
     def step(self, position: int, instruction: Instruction) -> Step:
-        """Run one operator, and give back the memory that nobody needs after it."""
+        """Run one operator, and free the memory that is not used after it."""
         output = instruction.output
         self._check_values(instruction)
         try:
@@ -151,18 +152,18 @@ class _Run:
             )
         except InputError as error:
             raise in_context(error, self._program.name, instruction.call, instruction.inputs) from error
-        # From here on it is an input of others, and inputs are never written.
+        # Later operators read it as an input, and inputs are never written.
         view.allocation.read_only = True
         self._views[output] = view
         self._free(position)
         return Step(instruction, result)
 
     def finish(self, steps: list[Step]) -> NetResult:
-        """Download the outputs and give all memory back."""
+        """Download the outputs and free all memory."""
         program, device = self._program, self._device
         outputs = {}
         if device.data:
-            # An array lies on the simulated bytes, and those of an input are the caller's own: each is given out once.
+            # A downloaded array refers to the simulated bytes, and an input's are the caller's: return each only once.
             taken = {*self._uploaded}
             for variable in program.outputs:
                 view = self._views[variable]
@@ -177,16 +178,16 @@ class _Run:
         return NetResult(program.name, program.board, device.log, tuple(steps), outputs, compulsory_bytes=compulsory)
 
     def _free(self, position: int) -> None:
-        """Give back the memory of which no variable is used after this position."""
-        over = [variable for variable in self._views if self._last_use[variable] <= position]
-        views = {view.allocation: view for view in map(self._views.pop, over)}
+        """Free the memory whose variables are not used after this position."""
+        unused = [variable for variable in self._views if self._last_use[variable] <= position]
+        views = {view.allocation: view for view in map(self._views.pop, unused)}
         needed = {view.allocation for view in self._views.values()}
         for allocation, view in views.items():
             if allocation not in needed:
                 self._device.free(view)
 
     def _check_values(self, instruction: Instruction) -> None:
-        """Raise `InputError` where an operator looks at values that a timing-only run does not have."""
+        """Raise `InputError` if an operator reads values that a timing-only run does not have."""
         for role, variable in zip(instruction.operator.tensors, instruction.inputs, strict=True):
             if role in instruction.operator.reads_values and self._views[variable].allocation.buffer is None:
                 error = InputError(

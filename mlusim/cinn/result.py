@@ -1,4 +1,4 @@
-"""The result of a net: outputs by name, and bytes and time for each operator and in total."""
+"""The result of a net: outputs by name, and bytes and time per operator and in total."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Step:
     """One operator's run in a net.
 
     Attributes:
-        instruction: what ran.
-        result: its plan, log and figures, as if it had run alone, without output. A view runs nothing: all are 0.
+        instruction: the operator.
+        result: its plan, log and figures, as in a separate run, without output. A view runs nothing: all are 0.
     """
 
     instruction: Instruction
@@ -38,11 +38,11 @@ class Step:
 
 
 class NetResult(RunFigures):
-    """A net's run. `result["b"]` or `result[b]` is the array of an output; `print(result)` the table below.
+    """The run of a net. `result["b"]` or `result[b]` is the array of an output; `print(result)` prints a table.
 
     Attributes:
-        name: of the net.
-        board: the board's record.
+        name: name of the net.
+        board: the board.
         log: every record of the run, all operators.
         steps: the operators, in order.
         outputs: arrays by name; none after a timing-only run.
@@ -74,12 +74,12 @@ class NetResult(RunFigures):
 
     @cached_property
     def metrics(self) -> Metrics:
-        """All figures of the whole run; compulsory are the net's inputs and outputs, once, and no intermediates."""
+        """All figures of the whole run; compulsory bytes are the net's inputs and outputs, without intermediates."""
         theory_ops = sum(step.result.theory_ops or 0 for step in self.steps)
         return measure(self.log, self.board, theory_ops=theory_ops, tensor_bytes=self._compulsory_bytes)
 
     def _rows(self) -> list[tuple[str, ...]]:
-        """Heads, a row for each operator and one for the total."""
+        """Return the header, one row per operator and the total."""
         rows: list[tuple[str, ...]] = [("output", "operator", "time us", "cycles", "bus read B", "bus write B")]
         rows += [(f"{step.instruction.output!r}", step.instruction.call, *_figures(step.result)) for step in self.steps]
         rows.append(("total", "", *_figures(self)))
@@ -92,7 +92,7 @@ class NetResult(RunFigures):
         return steps_html(f"net {self.name} on {self.board.name}", heads, rows)
 
     def __str__(self) -> str:
-        """A line for each operator and one for the total."""
+        """Return one line per operator and the total."""
         rows = self._rows()
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         lines = [f"net {self.name} on {self.board.name}"]

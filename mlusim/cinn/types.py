@@ -1,6 +1,6 @@
 """CINN's names of element types: Float(32), Int(32), UInt(8), Bool(), BFloat16(), Float16().
 
-Each is an object that knows its NumPy dtype, so that `mlusim.dtypes.dtype_of` takes it wherever a dtype is wanted.
+Each is an object with a NumPy dtype, accepted by `mlusim.dtypes.dtype_of` and thus wherever a dtype is.
 """
 # ruff: noqa: N802 - CINN's names
 
@@ -34,7 +34,7 @@ _UINTS = {8: UINT8, 16: UINT16, 32: UINT32, 64: UINT64}
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """An element type. Two are equal where their dtypes are: Float(16) is Float16().
+    """An element type. Two are equal if their dtypes are: Float(16) is Float16().
 
     Attributes:
         numpy_dtype: the NumPy or ml_dtypes dtype.
@@ -64,7 +64,7 @@ def UInt(bits: int) -> Type:
 
 
 def Bool() -> Type:
-    """Truth values, one byte each."""
+    """Booleans, one byte each."""
     return Type(BOOL, "Bool()")
 
 

@@ -1,7 +1,7 @@
 """The command line, `mlusim`.
 
-click and rich are imported here and nowhere else but for the progress bar. The simulator is imported by the commands
-when they run, so that `mlusim --help` answers at once.
+click and rich are imported only here and by the progress bar. Commands import the simulator when they run, so that
+`mlusim --help` is fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`mlusim bangc`: BANG C files: run an entry or a whole program, and look which files compile."""
+"""`mlusim bangc`: BANG C files: run an entry or a whole program, and check which files compile."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _program(module: Module, device: Any, **options: Any) -> int:
 
 
 def _run_program(running: Program, *, saved: Any, **options: Any) -> int:
-    """Run a program, then verify it and write what was requested; returns its status."""
+    """Run a program, then verify it and write the requested files; returns its status."""
     from mlusim.cli.run import finish as finish_run
 
     on, module = running.device, running.module

@@ -1,4 +1,4 @@
-"""`mlusim compare OPERATOR`: its strategies side by side on one input; the results must be equal."""
+"""`mlusim compare OPERATOR`: compare its strategies on one input; the results must be equal."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ Examples:
 
 
 def _example(command: Command) -> str:
-    """The first tensors of its example for `mlusim run`, without what is written."""
+    """Return the first tensors of its example for `mlusim run`, without files to write."""
     return command.usage.partition(" --out")[0].partition(" --explain")[0]
 
 
@@ -110,7 +110,7 @@ def _compare(
     for board, name in product(boards, named or record.strategies):
         label = f"{board.name}, {name}" if len(boards) > 1 else name
         try:
-            command.prepare(own, arrays, board, name)  # what is wrong is said before the first one runs
+            command.prepare(own, arrays, board, name)  # report errors before the first run
         except PlanError as error:
             if named:
                 raise

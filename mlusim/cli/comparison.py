@@ -28,15 +28,15 @@ def print_comparison(  # noqa: PLR0913 - most are keywords
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """The table, or JSON.
+    """Print the table, or JSON.
 
     Args:
         title: above the table.
-        what: head of the first column.
-        rows: of `mlusim.explore.compare.compare`.
-        facts: for the JSON: what was compared.
-        boards: those that it ran on.
-        refused: what has no plan, with the reason.
+        what: header of the first column.
+        rows: rows of `mlusim.explore.compare.compare`.
+        facts: description of the comparison for the JSON.
+        boards: the boards that it ran on.
+        refused: cases without a plan, with the reason.
         data: whether outputs were compared.
         full: all columns.
         as_json, quiet: as the options.
@@ -71,7 +71,7 @@ def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
     shares = sorted(row.where_time_went.items(), key=lambda item: -item[1])[: _CAUSES_SHOWN if full else 1]
     went = "; ".join(f"{CAUSES[cause]} {percent(spent / row.core_time_ps)}" for cause, spent in shares if spent)
     speed = f"{first.time_ps / row.time_ps:.2f} x" if first.time_ps and row.time_ps else ""
-    # A strategy such as auto chooses another one, whose name its plan bears.
+    # A strategy such as auto chooses another one, whose name is in its plan.
     name = row.name if row.strategy in ("", row.name.rpartition(", ")[2]) else f"{row.name}: {row.strategy}"
     sizes = (short_bytes(sum(row.bus_bytes.values())), short_bytes(row.peak_nram_bytes))
     return (

@@ -1,4 +1,4 @@
-"""`mlusim compile FILE...`: whether kernels compile or load, and what their parameters are; no kernel runs."""
+"""`mlusim compile FILE...`: whether kernels compile or load, and their parameters; no kernel runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def compile_(*, files: Sequence[str], device: Any, as_json: bool, quiet: bool, *
 
 
 def _loaded(file: str) -> dict[str, Any]:
-    """A Python file: its kernels with their parameters, tensors first, then settings with their defaults."""
+    """Load a Python file: its kernels with their parameters, tensors first, then settings with their defaults."""
     import ast
 
     from mlusim.explore.sources import kernel_of
@@ -70,7 +70,7 @@ def _loaded(file: str) -> dict[str, Any]:
 
 
 def _compiled(file: str, device: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """A BANG C file: its entries, and the intrinsics that are missing. Their parameters are C++ types: not listed."""
+    """Compile a BANG C file: its entries and missing intrinsics. Parameters are C++ types and are not listed."""
     from mlusim.bangc.survey import survey
 
     if not Path(file).is_file():

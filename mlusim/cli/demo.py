@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-# Four clips of eight frames: a window of 224 x 224 pixels moves over the photograph. Where it starts, and its step.
+# Four clips of eight frames: a window of 224 x 224 pixels moves over the photograph. Start position and step.
 _FRAMES, _WINDOW = 8, 224
 _PANS = (((60, 100), (0, 14)), ((20, 140), (24, 0)), ((30, 60), (16, 16)), ((150, 200), (-12, -12)))
-# One shift for each colour: red, green, blue.
+# One shift per colour: red, green, blue.
 _SHIFTS = ((1, 0, -1), (2, 0, -2), (0, 1, 2), (3, 0, -3))
 
 
@@ -135,10 +135,10 @@ def demo(  # noqa: PLR0913 - the options of the command
 
 
 def make_clips() -> tuple[Array, Array]:
-    """The clips [N, T, C, HW], float32 of 0 to 1, and shifts [N, 3], int32.
+    """Return clips [N, T, C, HW], float32 of 0 to 1, and shifts [N, 3], int32.
 
-    C is 12: of each colour the four quarters of the picture that have every other row and column, as networks
-    rearrange space to depth.
+    C is 12: for each colour, four quarter-size pictures of every other row and column, as in a space-to-depth
+    rearrangement.
     """
     import numpy as np
 
@@ -157,7 +157,7 @@ def make_clips() -> tuple[Array, Array]:
 
 
 def pictures(clip: Array) -> Array:
-    """A clip (T, 12, HW) as pictures again, (T, height, width, 3)."""
+    """Convert a clip (T, 12, HW) back to pictures (T, height, width, 3)."""
     half = _WINDOW // 2
     channels = clip.reshape(len(clip), 3, 2, 2, half, half)
     whole: Array = channels.transpose(0, 4, 2, 5, 3, 1).reshape(len(clip), _WINDOW, _WINDOW, 3)
@@ -165,7 +165,7 @@ def pictures(clip: Array) -> Array:
 
 
 def make_directory(option: str, text: str) -> Path:
-    """The directory, made where it is missing. Raises `InputError` where it cannot be."""
+    """Return the directory, created if missing. Raises `InputError` on failure."""
     from mlusim.errors import InputError
 
     folder = Path(text)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mlusim.hardware import Board
 
 _HEADS = ("board", "arch", "cores", "clock", "DRAM", "NRAM", "SRAM", "UNION")
-# Further columns of `--full`: head and parameter.
+# Further columns of `--full`: header and parameter.
 _MORE = (
     ("GDRAM", "gdram_bytes"),
     ("WRAM", "wram_bytes"),
@@ -145,5 +145,5 @@ def _record(board: Board) -> dict[str, Any]:
 
 
 def _short(size: str) -> str:
-    """`655 360 B (640 KiB)` without its first half."""
+    """Return `655 360 B (640 KiB)` without its first half."""
     return size.partition("(")[2].rstrip(")") or size

@@ -1,7 +1,7 @@
 """Operators on the command line: their names for help and completion, and their attributes as options.
 
-What an operator takes is its schema, `mlusim.ops.commands`. Importing that takes the simulator and NumPy, so the names
-and summaries that every help shows are read from the text of the schemas, and the rest when a command needs it.
+The arguments of an operator are its schema, `mlusim.ops.commands`. Importing it loads the simulator and NumPy, so the
+names and summaries shown in every help are read from the text of the schemas, and the rest when a command needs it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OPS = Path(__file__).parents[1] / "ops"
 
 @cache
 def summaries() -> dict[str, str]:
-    """Name and summary of each operator's command, without importing the simulator."""
+    """Return name and summary of each operator's command, without importing the simulator."""
     found: dict[str, str] = {}
     for path in sorted(_OPS.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -39,7 +39,7 @@ def summaries() -> dict[str, str]:
 
 
 class Entries(Mapping[str, "Command"]):
-    """The commands by name. Names are known at once; a command is imported when it is looked up."""
+    """The commands by name. Names are available without imports; a command is imported on lookup."""
 
     def __getitem__(self, name: str) -> Command:
         from mlusim.ops.commands import COMMANDS
@@ -60,12 +60,12 @@ ENTRIES = Entries()
 
 
 def flag(name: str) -> str:
-    """The option for a parameter: `--index-shape`."""
+    """Return the option for a parameter: `--index-shape`."""
     return f"--{name.replace('_', '-')}"
 
 
 def options_of(attributes: tuple[Attribute, ...]) -> list[click.Parameter]:
-    """Click's options for attributes of an operator, or of its example inputs."""
+    """Return click's options for attributes of an operator, or of its example inputs."""
     return [_option(attribute) for attribute in attributes]
 
 

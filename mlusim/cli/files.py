@@ -1,4 +1,4 @@
-"""Output files of a command: checked before anything runs, and written whole or not at all."""
+"""Output files of a command: checked before anything runs, and written atomically."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["check_file", "check_output", "read_array", "write_array", "write_byt
 
 
 def check_output(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
-    """The path to write to, checked before anything runs: an .npy file, in a directory there is, and no input.
+    """Return the path of an .npy file to write; checked before anything runs.
 
-    Raises `InputError`.
+    Raises `InputError` if its directory does not exist or the file is an input.
     """
     if Path(text).suffix != ".npy":
         raise InputError(f"{option} {text}: the result is written as .npy; name it {Path(text).stem or 'result'}.npy")
@@ -25,9 +25,9 @@ def check_output(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
 
 
 def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
-    """The path to write any file to, checked before anything runs: in a directory there is, and no input.
+    """Return the path of any file to write; checked before anything runs.
 
-    Raises `InputError`.
+    Raises `InputError` if its directory does not exist or the file is an input.
     """
     path = Path(text)
     where = f"{option} {text}"
@@ -44,7 +44,7 @@ def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
 
 
 def write_bytes(option: str, path: Path, content: bytes) -> None:
-    """Write any file, whole or not at all. Raises `InputError` where it cannot be written."""
+    """Write any file atomically. Raises `InputError` on failure."""
     try:
         with atomic_write(path) as stream:
             stream.write(content)

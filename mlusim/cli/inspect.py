@@ -42,7 +42,7 @@ def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None
 
 
 def time_ps(text: str) -> int:
-    """A time such as `1780` (nanoseconds) or `1.78us`, in picoseconds. Raises `InputError` for another text."""
+    """Parse a time such as `1780` (nanoseconds) or `1.78us`; returns picoseconds. Raises `InputError`."""
     found = re.fullmatch(r"\s*([\d ]+(?:\.\d+)?)\s*(ps|ns|us|ms|s|)\s*", text)
     if found is None:
         raise InputError(f"--at {text}: a time is a number of nanoseconds, or has a unit: 1780, 1.78us")

@@ -1,4 +1,4 @@
-"""`mlusim run|verify FILE.py:KERNEL`: a kernel of the user's own, with the options of an operator."""
+"""`mlusim run|verify FILE.py:KERNEL`: a user's kernel, with the options of an operator."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ out_option = click.option(
 
 
 def make_run(kernel_name: str) -> click.Command:
-    """`mlusim run FILE.py:KERNEL`."""
+    """Create `mlusim run FILE.py:KERNEL`."""
     command = kernel_command(
         kernel_name,
         _run,
@@ -120,7 +120,7 @@ def _run(  # noqa: PLR0913 - the options of the command
 
 
 def inputs_of(kernel_name: str, arguments: Sequence[str]) -> list[str]:
-    """The files that a kernel's command reads."""
+    """Return the files that a kernel's command reads."""
     return [kernel_name, *(text.partition("=")[2] or text for text in arguments)]
 
 
@@ -143,7 +143,7 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     inputs: Sequence[str] = (),
     operations: str | None = None,
 ) -> int:
-    """Run a kernel with its arguments, write what is requested, print the summary; 1 where verification failed."""
+    """Run a kernel with its arguments, write the requested files, print the summary; 1 if verification failed."""
     from mlusim.cli.files import check_file
     from mlusim.cli.run import finish
 
@@ -178,14 +178,14 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
 
 
 def _sensitivity(call: KernelCall, device: Any, *, data: bool) -> list[Sensitivity]:
-    """How the time of a kernel moves with the uncertain parameters of the board."""
+    """Return how the time of a kernel depends on the uncertain parameters of the board."""
     from mlusim.ops.sensitivity import sensitivity_of
 
     return sensitivity_of(device, lambda board: call.run(board, data=data).time_ps)
 
 
 def _write_outputs(targets: Mapping[str, Path], outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Write the outputs of `--out`; what was written, for JSON."""
+    """Write the outputs of `--out`; returns a description of the files for JSON."""
     from mlusim.cli.files import write_array
     from mlusim.dtypes import dtype_name
 
@@ -203,7 +203,7 @@ def _print_outputs(written: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _targets(out: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
-    """Files of `--out`, by the output's name; an empty name for the only one."""
+    """Return the files of `--out` by output name; an empty name for the only output."""
     from mlusim.cli.files import check_output
 
     found: dict[str, Path] = {}
@@ -230,7 +230,7 @@ def _output(outputs: Mapping[str, Any], name: str) -> Any:
 
 
 def make_verify(kernel_name: str) -> click.Command:
-    """`mlusim verify FILE.py:KERNEL`."""
+    """Create `mlusim verify FILE.py:KERNEL`."""
     command = kernel_command(
         kernel_name,
         _verify,
@@ -314,7 +314,7 @@ def _verify(  # noqa: PLR0913 - the options of the command
 
 
 def _without_folders(value: Any) -> Any:
-    """The same JSON, files by their names: nothing of this machine."""
+    """Return the same JSON without folders, so that it does not depend on this machine."""
     from pathlib import PurePath
 
     if isinstance(value, dict):
@@ -326,7 +326,7 @@ def _without_folders(value: Any) -> Any:
 
 
 def _reference(text: str) -> Any:
-    """An array from a file, or a function from a file."""
+    """Return an array from a file, or a function from a file."""
     if is_kernel(text):
         from mlusim.explore.sources import function_of
 

@@ -1,4 +1,4 @@
-"""Kernels of the user's own on the command line: their arguments, settings and launch as options."""
+"""User kernels on the command line: their arguments, settings and launch as options."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ METAVAR = "FILE.py:KERNEL"
 
 
 def is_kernel(word: str) -> bool:
-    """Whether a word of the command line names a kernel in a file, not an operator."""
+    """Whether a word of the command line names a kernel in a file rather than an operator."""
     return word.endswith((".py", ".mlu")) or ".py:" in word or ".mlu:" in word
 
 
 def argument_options(kernel_name: str = "", *, several: bool = False) -> list[click.Parameter]:
-    """Options for a kernel's arguments and its launch.
+    """Return options for a kernel's arguments and its launch.
 
     Args:
         kernel_name: the kernel, for completion.
@@ -100,7 +100,7 @@ def call_of(  # noqa: PLR0913 - the options of the command
     kind: str | None,
     theory_ops: int | None = None,
 ) -> KernelCall:
-    """The kernel of `FILE.py:KERNEL` with its arguments. Raises `InputError`."""
+    """Return the kernel of `FILE.py:KERNEL` with its arguments. Raises `InputError`."""
     from mlusim.explore.kernel_call import KernelCall
     from mlusim.explore.sources import kernel_of
 
@@ -123,7 +123,7 @@ def call_of(  # noqa: PLR0913 - the options of the command
 
 
 def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Values of `--set NAME=VALUES`, of the types of the defaults. Raises `InputError`."""
+    """Parse `--set NAME=VALUES` to values of the defaults' types. Raises `InputError`."""
     from mlusim.errors import nearest
 
     found: dict[str, list[Any]] = {}
@@ -145,7 +145,7 @@ def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _setting(name: str, text: str, default: Any) -> list[Any]:
-    """Values of a setting, of its default's type."""
+    """Parse values of a setting, of its default's type."""
     from mlusim.explore.values import numbers
 
     if isinstance(default, bool):
@@ -160,7 +160,7 @@ def _setting(name: str, text: str, default: Any) -> list[Any]:
 
 
 def named(kernel_name: str, options: dict[str, Any]) -> str:
-    """A kernel's name with how its file is compiled; takes these options out of those of a command."""
+    """Return a kernel's name with its compile options, which are removed from the options of the command."""
     words = {name: options.pop(name) for name in COMPILE_OPTIONS if name in options}
     if not words:
         return kernel_name
@@ -170,7 +170,7 @@ def named(kernel_name: str, options: dict[str, Any]) -> str:
 
 
 def with_compile_options(kernel_name: str, command: click.Command) -> click.Command:
-    """The command, with the options to compile its kernel's file where that is BANG C."""
+    """Add compile options to the command if its kernel is BANG C."""
     if ".mlu" in kernel_name:
         compile_options(command)
     return command
@@ -186,7 +186,7 @@ _SECTIONS = {
 def kernel_command(
     kernel_name: str, callback: Callable[..., Any], about: str, example: str, **more: Any
 ) -> click.Command:
-    """A command of FILE.py:KERNEL, with the options for its arguments."""
+    """Create a command for FILE.py:KERNEL, with the options for its arguments."""
     sections = {**_SECTIONS, **more.pop("sections", {})}
     several = more.pop("several", False)
 

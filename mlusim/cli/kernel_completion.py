@@ -1,4 +1,4 @@
-"""Completion of FILE.py:KERNEL and of the names of its settings, from the file's text: no code of a user's runs."""
+"""Completion of FILE.py:KERNEL and of setting names from the file's text; user code is not executed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENTRY = re.compile(r"__mlu_(?:entry|global)__\s+void\s+(\w+)\s*\(")
 
 
 def complete_kernel(incomplete: str) -> list[str]:
-    """Words that begin so: files of kernels, each with its colon, and directories; behind a colon, kernels."""
+    """Return completions: files of kernels, with a colon, and directories; after a colon, kernels."""
     file, colon, word = incomplete.rpartition(":")
     if colon and file.endswith(SUFFIXES):
         return [f"{file}:{name}" for name in kernel_names(file) if name.startswith(word)]
@@ -40,7 +40,7 @@ def complete_kernel_argument(ctx: click.Context, param: click.Parameter, incompl
 
 
 def complete_reference(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-    """Functions of FILE.py behind a colon; before it, files."""
+    """Complete functions of FILE.py after a colon, files before it."""
     from click.shell_completion import CompletionItem
 
     del ctx, param
@@ -52,7 +52,7 @@ def complete_reference(ctx: click.Context, param: click.Parameter, incomplete: s
 
 
 def kernel_names(file: str) -> list[str]:
-    """Asynchronous functions of a .py file, entries of a .mlu file; none of a file that cannot be read."""
+    """Return asynchronous functions of a .py file, entries of a .mlu file; none if the file cannot be read."""
     if file.endswith(".py"):
         return [node.name for node in _body(file) if isinstance(node, ast.AsyncFunctionDef)]
     try:
@@ -62,7 +62,7 @@ def kernel_names(file: str) -> list[str]:
 
 
 def setting_names(given: str) -> list[str]:
-    """Parameters with a default of FILE.py:KERNEL."""
+    """Return the parameters with a default of FILE.py:KERNEL."""
     file, _, name = given.rpartition(":") if not given.endswith(".py") else (given, ":", "")
     found: list[str] = []
     for node in _body(file):
@@ -73,7 +73,7 @@ def setting_names(given: str) -> list[str]:
 
 
 def _body(file: str) -> list[ast.stmt]:
-    """Statements of a file; none where it cannot be read."""
+    """Return the statements of a file; none if it cannot be read."""
     try:
         return ast.parse(Path(file).read_text(encoding="utf-8")).body
     except (OSError, ValueError, SyntaxError):

@@ -1,4 +1,4 @@
-"""`mlusim compare|tune FILE.py:KERNEL`: kernels of the user's own side by side, and their fastest settings."""
+"""`mlusim compare|tune FILE.py:KERNEL`: compare user kernels, and find their fastest settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def make_compare(kernel_name: str) -> click.Command:
-    """`mlusim compare FILE.py:KERNEL [FILE.py:KERNEL]...`."""
+    """Create `mlusim compare FILE.py:KERNEL [FILE.py:KERNEL]...`."""
     command = kernel_command(
         kernel_name,
         _compare,
@@ -82,7 +82,7 @@ def _compare(
 def _calls(
     kernel_name: str, *, settings: Sequence[str], dim: Sequence[tuple[int, ...]], kind: str | None, **own: Any
 ) -> list[tuple[str, KernelCall]]:
-    """A call for each combination of settings and launches, with what tells it from the others."""
+    """Return a call per combination of settings and launches, each with a label of its differences."""
     from dataclasses import replace
     from itertools import product
 
@@ -93,7 +93,7 @@ def _calls(
     launches: dict[str, list[Any]] = {"dim": list(dim)} if dim else {}
     if kind:
         launches["kind"] = kind.upper().split(",")
-    lists = [*axes.items(), *launches.items()]  # a setting may be called dim or kind, too
+    lists = [*axes.items(), *launches.items()]  # a setting may also be named dim or kind
     found = []
     for values in product(*(several for _, several in lists)):
         pairs = [(name, value) for (name, _), value in zip(lists, values, strict=True)]
@@ -103,7 +103,7 @@ def _calls(
 
 
 def make_tune(kernel_name: str) -> click.Command:
-    """`mlusim tune FILE.py:KERNEL`."""
+    """Create `mlusim tune FILE.py:KERNEL`."""
     from mlusim.cli.tune import tune_options
 
     command = kernel_command(

@@ -1,6 +1,6 @@
-"""`mlusim mcp`: a server of the Model Context Protocol on standard input and output, one line of JSON a message.
+"""`mlusim mcp`: a Model Context Protocol server on standard input and output, one line of JSON per message.
 
-Its tools are commands of the program, each in a process of its own, so that no kernel ends or blocks the server.
+Its tools are commands of the program, each in a separate process, so that no kernel can end or block the server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Examples:
 
 
 class Tool(NamedTuple):
-    """A tool: the command that it is, and what it is for."""
+    """A tool: its command, and its description."""
 
     command: str
     about: str
@@ -70,7 +70,7 @@ _SCHEMA = {
 
 
 class _RequestError(Exception):
-    """A request that gets an error of the protocol: its code and message."""
+    """A request answered with a protocol error: its code and message."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ def mcp() -> None:
 
 
 def respond(line: str) -> dict[str, Any] | None:
-    """The answer to a message of JSON-RPC 2.0; None for a notification."""
+    """Return the response to a JSON-RPC 2.0 message; None for a notification."""
     try:
         message = json.loads(line)
     except ValueError:
@@ -134,7 +134,7 @@ def _result(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _call(name: Any, arguments: Any) -> dict[str, Any]:
-    """Run a command. What goes wrong in it is the tool's answer, for the program to read."""
+    """Run a command. Its errors are the result of the tool, for the program to read."""
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None:
         raise _RequestError(_INVALID_PARAMS, f"no tool {name!r}; there are {', '.join(TOOLS)}")
@@ -153,7 +153,7 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired:
         return _content(f"error: not done after {seconds} s; give a smaller shape, or a larger timeout_s", failed=True)
-    # A check that finds errors has done its work: its findings are the answer.
+    # A check that finds errors has succeeded: its findings are the result.
     return _content(done.stdout or done.stderr.strip(), failed=not done.stdout)
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and their types: shapes, axes, element types."""
+"""Options shared by several commands, and their types: shapes, axes, element types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Integers(ParamType):
     name = "integers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """A tuple of the integers."""
+        """Return a tuple of the integers."""
         if not isinstance(value, str):
             return tuple(value)
         try:
@@ -48,7 +48,7 @@ class Shape(ParamType):
     name = "shape"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """A tuple of the extents."""
+        """Return a tuple of the extents."""
         if not isinstance(value, str):
             return tuple(value)
         text = value.strip().strip("[]()").lower().replace("x", ",").replace(" ", "")
@@ -67,7 +67,7 @@ class DeviceName(ParamType):
     name = "device"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Board:
-        """The board's record."""
+        """Return the board."""
         from mlusim.hardware import board
 
         if isinstance(value, str) and "," in value and not Path(value).exists():
@@ -78,7 +78,7 @@ class DeviceName(ParamType):
         return found
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """Names of presets, then files."""
+        """Complete names of presets, then files."""
         from click.shell_completion import CompletionItem
 
         del ctx, param
@@ -92,7 +92,7 @@ class ElementType(ParamType):
     name = "dtype"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The dtype."""
+        """Return the dtype."""
         from mlusim.dtypes import dtype_of
 
         try:
@@ -101,7 +101,7 @@ class ElementType(ParamType):
             self.fail(str(error), param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """Names of the element types."""
+        """Complete names of the element types."""
         from click.shell_completion import CompletionItem
 
         from mlusim.dtypes import ALL, dtype_name
@@ -116,7 +116,7 @@ class Size(ParamType):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number of bytes."""
+        """Return the number of bytes."""
         from mlusim.explore.values import numbers
 
         if not isinstance(value, str):
@@ -135,7 +135,7 @@ class Operations(ParamType):
     name = "operations"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number, whole."""
+        """Return the integer."""
         try:
             found = int(value) if not isinstance(value, str) or value.isdecimal() else float(value)
         except ValueError:
@@ -150,19 +150,19 @@ class Operations(ParamType):
 
 
 class FileName(ParamType):
-    """A file, which the shell completes; `writes`: the command writes it."""
+    """A file, completed by the shell; `writes`: the command writes it."""
 
     def __init__(self, kind: str = "file", *, writes: bool = False) -> None:
         self.name = kind
         self._writes = writes
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """As it is given; what reads or writes it says what is wrong with it."""
+        """Return the name unchanged; it is checked when it is read or written."""
         note(ctx, param, str(value), writes=self._writes)
         return str(value)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
-        """For the shell to do: the files, or directories, that there are."""
+        """Leave completion of files or directories to the shell."""
         from click.shell_completion import CompletionItem
 
         del ctx, param
@@ -176,7 +176,7 @@ NEW_FILE = FileName(writes=True)
 
 
 def complete_from(names: Callable[[], Iterable[str]]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """For `shell_complete` of an option: these names, also behind a comma."""
+    """Return a `shell_complete` for an option with these values, also after a comma."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         del ctx, param
@@ -189,7 +189,7 @@ def complete_from(names: Callable[[], Iterable[str]]) -> Callable[[click.Context
 def complete_assignment(
     names: Callable[[], Iterable[str]],
 ) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """For `shell_complete` of an option that takes NAME=VALUE: the names, each with its `=`."""
+    """Return a `shell_complete` for an option with values NAME=VALUE: the names, each with its `=`."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         del ctx, param
@@ -199,7 +199,7 @@ def complete_assignment(
 
 
 def board_parameters() -> list[str]:
-    """Numbers of a board, by name."""
+    """Return the names of a board's numeric parameters."""
     from dataclasses import fields
 
     from mlusim.hardware import Board
@@ -208,20 +208,20 @@ def board_parameters() -> list[str]:
 
 
 def board_names() -> Iterable[str]:
-    """Of all presets."""
+    """Return the names of all presets."""
     from mlusim.hardware.presets import preset_names
 
     return preset_names()
 
 
-_WORD = re.compile(r"(?:\"[^\"]*\"|'[^']*'|[^\s\"'])+")  # of a shell, its quotes included
+_WORD = re.compile(r"(?:\"[^\"]*\"|'[^']*'|[^\s\"'])+")  # a shell word, quotes included
 
 
 class HelpFormatter(click.HelpFormatter):
-    """As click's; an example that is wider than the terminal goes on in the next line, where a shell takes it too."""
+    """click's formatter, but an example wider than the terminal continues on the next line, in shell syntax."""
 
     def write_text(self, text: str) -> None:
-        """A text, its paragraphs wrapped."""
+        """Write a text with its paragraphs wrapped."""
         indent = " " * self.current_indent
         lines = wrap_text(text, self.width, indent, indent, preserve_paragraphs=True)
         for line in lines.split("\n"):
@@ -230,11 +230,11 @@ class HelpFormatter(click.HelpFormatter):
 
 
 def _continued(line: str, width: int) -> list[str]:
-    """A command of `mlusim` as lines of a shell, no wider than that where there is an option to break it at."""
+    """Break a command of `mlusim` into shell lines of at most `width`, where there is an option to break at."""
     if len(line) <= width or not line.lstrip().startswith("mlusim "):
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
-    # An option stays with its values.
+    # Keep an option and its values together.
     options: list[str] = []
     for word in _WORD.findall(line):
         if not options or word.startswith(("--", "-o", '"', "&&")):
@@ -251,16 +251,16 @@ def _continued(line: str, width: int) -> list[str]:
 
 
 class HelpContext(click.Context):
-    """A context whose help is ours."""
+    """A context with our help formatter."""
 
     formatter_class = HelpFormatter
 
 
 class SectionedCommand(click.Command):
-    """A command whose help has its options under heads.
+    """A command whose help groups its options under headings.
 
     Args:
-        sections: names of parameters, or of options, under each head; those that are in none come last.
+        sections: names of parameters, or of options, under each heading; all others come last.
     """
 
     context_class = HelpContext
@@ -270,10 +270,10 @@ class SectionedCommand(click.Command):
         self._sections = {head: tuple(names) for head, names in (sections or {}).items()}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options, by section."""
+        """Write the options by section."""
         records = {}
         for parameter in self.get_params(ctx):
-            # Arguments are in the line of usage.
+            # Arguments are shown in the usage line.
             record = None if isinstance(parameter, click.Argument) else parameter.get_help_record(ctx)
             if record is not None:
                 records[parameter.name or ""] = record
@@ -301,7 +301,7 @@ def device_option(function: Function) -> Function:
 
 
 def device_name_option(function: Function) -> Function:
-    """--device, kept as its name: for what prints a command again."""
+    """--device as a name, for commands that print a command again."""
     return click.option(
         "--device",
         "-d",
@@ -314,7 +314,7 @@ def device_name_option(function: Function) -> Function:
 
 
 def devices_option(function: Function) -> Function:
-    """--device of a command that takes several."""
+    """--device of a command for several boards."""
     return click.option(
         "--device",
         "-d",
@@ -405,9 +405,9 @@ def output_options(function: Function) -> Function:
 
 
 def check_directory(option: str, text: str | None, names: Iterable[str] | None = None) -> None:
-    """Raise `InputError`, before anything runs, where files cannot be written to a directory, or it cannot be made.
+    """Raise `InputError`, before anything runs, if a directory cannot be created or written to.
 
-    `names` are those of the files, by default a report's: none may be an input, or somebody else's.
+    `names` are the files to write, by default a report's: none may be an input, or a file that mlusim did not write.
     """
     if text is None:
         return
@@ -427,7 +427,7 @@ def check_directory(option: str, text: str | None, names: Iterable[str] | None =
 
 
 def check_writable(where: str, directory: Path) -> None:
-    """Raise `InputError` where no file can be made in a directory; asking for rights does not tell on every system."""
+    """Raise `InputError` if no file can be created in a directory; access rights are not conclusive on every system."""
     import tempfile
 
     try:
@@ -441,7 +441,7 @@ COMPILE_OPTIONS = ("include", "define", "std", "compiler")
 
 
 def compile_options(function: Function) -> Function:
-    """Options that say how a BANG C file is compiled."""
+    """Options for compiling a BANG C file."""
     for option in (
         click.option("--compiler", metavar="COMMAND", help="C++ compiler. [default: g++, clang++, or the wheel's]"),
         click.option("--std", default="gnu++17", show_default=True, metavar="STANDARD", help="C++ standard."),

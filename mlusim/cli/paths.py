@@ -1,7 +1,7 @@
 """The files of one command, compared with each other before anything runs.
 
-click's types of files note here what a command line names, and whether it is read or written. No two options write one
-file, no input is written, and a file that mlusim did not write is replaced only with `--force`.
+click's file types register here the files named on a command line, and whether they are read or written. No two options
+may write the same file, no input is written, and a file that mlusim did not write is replaced only with `--force`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PART = re.compile(r"(.*\.(?:npz|npy|py|mlu)):[^:/\\]*", re.IGNORECASE | re.DOTA
 
 
 class Given(NamedTuple):
-    """A path of a command line: the option's name, its text, and whether the command writes it."""
+    """A path on a command line: the option's name, its text, and whether the command writes it."""
 
     option: str
     text: str
@@ -32,15 +32,15 @@ class Given(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The file, without the part of it that the text names."""
+        """The file, without the part in it that the text names."""
         part = _PART.fullmatch(self.text)
         return Path(part[1]) if part and not Path(self.text).exists() else Path(self.text)
 
 
 def note(ctx: click.Context | None, param: click.Parameter | None, text: str, *, writes: bool) -> None:
-    """Note a path that a command line names."""
+    """Register a path named on a command line."""
     if ctx is not None and param is not None and not ctx.resilient_parsing:
-        # Of several names the first long one is what messages use, as the commands' own checks do.
+        # Messages use the first long name, like the checks of the commands.
         names = [name for name in param.opts if name.startswith("--")]
         option = names[0] if names else (param.name or "").upper()
         ctx.meta.setdefault(_GIVEN, {})[Given(option, text, writes)] = None
@@ -65,14 +65,14 @@ def force_option(function: Function) -> Function:
 
 
 def make_force_option() -> click.Option:
-    """The same, for a list of parameters."""
+    """--force, for a list of parameters."""
     return click.Option(["--force"], **_FORCE_ABOUT)
 
 
 def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:
-    """Raise `InputError` where a file that a command will write is another one of its files, or somebody else's.
+    """Raise `InputError` if a file to write is also another file of the command, or mlusim did not write it.
 
-    `inputs` are files that no option of a file type named.
+    `inputs` are files that are not named by an option of a file type.
     """
     path = Path(text)
     context = click.get_current_context(silent=True)
@@ -87,13 +87,13 @@ def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:
             raise InputError(f"{option} {text} is an input, and inputs are never overwritten: name another file")
     force = context is not None and context.meta.get(_FORCE, False)
     if option != "--db" and not force and path.is_file() and path.stat().st_size and not is_ours(path):
-        # An .npy file does not say who wrote it.
+        # An .npy file does not show what wrote it.
         state = "is there already" if path.suffix == ".npy" else "is there, and mlusim did not write it"
         raise InputError(f"{option} {text} {state}: name another file, or add --force")
 
 
 def is_through(path: Path) -> bool:
-    """Whether a path is a device or a FIFO, which is written through."""
+    """Whether a path is a device or a FIFO, which is not replaced but written to."""
     try:
         mode = path.stat().st_mode
     except OSError:

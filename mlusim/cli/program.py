@@ -1,4 +1,4 @@
-"""The program: its commands, and how every error becomes one line and an exit code.
+"""The program: its commands, and the conversion of every error to one line and an exit code.
 
 0    done
 1    the run failed: a kernel, a plan, the machine
@@ -45,7 +45,7 @@ _SECOND_NAMES = {"check": "verify"}
 
 
 class Program(click.Group):
-    """A group of commands that shows every error as one line, `error: ...`, and no traceback."""
+    """A group of commands that shows every error as one line, `error: ...`, without a traceback."""
 
     def main(
         self,
@@ -55,7 +55,7 @@ class Program(click.Group):
         standalone_mode: bool = True,  # noqa: FBT001, FBT002 - click's own signature
         **extra: Any,
     ) -> NoReturn:
-        """Parse, run, and exit with a code. click's own handling of errors stays off."""
+        """Parse, run, and exit with a code. click's own error handling is disabled."""
         del prog_name, standalone_mode
         words = sys.argv[1:] if args is None else list(args)
         _open_closed_output()
@@ -70,7 +70,7 @@ class Program(click.Group):
             status = super().main(words, "mlusim", complete_var, standalone_mode=False, obj=tuple(words), **extra)
             sys.stdout.flush()
         except (BrokenPipeError, _ReaderLeftError):
-            # Whoever read our output, such as `head`, has seen enough: no error, and nothing left to say to them.
+            # The reader of the output, such as `head`, has closed it: not an error.
             _drop_output()
             sys.exit(0)
         except (_InterruptedError, click.Abort, KeyboardInterrupt) as interrupt:
@@ -78,7 +78,7 @@ class Program(click.Group):
                 click.echo(err=True)  # after the ^C that the terminal shows
             _say(str(interrupt) or "interrupted")
             sys.exit(INTERRUPTED)
-        except Exception as error:  # noqa: BLE001 - the one place where an error reaches the user
+        except Exception as error:  # noqa: BLE001 - the one place where an error is shown to the user
             if "--traceback" in takewhile(lambda word: word.startswith("-"), words):
                 click.echo(format_exc(), err=True)
             text, code = explain(error, self._path(words))
@@ -88,7 +88,7 @@ class Program(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
     def _path(self, words: Sequence[str]) -> str:
-        """The command that some words are of: click does not always say."""
+        """Return the command that some words refer to, which click does not always report."""
         path = ["mlusim"]
         command: click.Command = self
         context = click.Context(self)
@@ -99,18 +99,18 @@ class Program(click.Group):
         return " ".join(path)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, or of a second one that it has."""
+        """Return the command with that name or alias."""
         return super().get_command(ctx, _SECOND_NAMES.get(cmd_name, cmd_name))
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """As click does it; the message says which commands there are."""
+        """As in click, with a message that lists the commands."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             near = nearest(args[0], self.commands)
             raise click.UsageError(f"no command {args[0]!r}; {near}there are {', '.join(self.commands)}", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click does it, which would end with 1 for a reader that left, and write an empty line for an interrupt."""
+        """As in click, which would exit with 1 for a closed output, and print an empty line for an interrupt."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -124,11 +124,11 @@ class _InterruptedError(Exception):
 
 
 class _ReaderLeftError(Exception):
-    """Whoever read the output has seen enough."""
+    """The reader of the output has closed it."""
 
 
 def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
-    """An error of a command as one line, and its exit code. Reports of a verification and a compiler have many."""
+    """Return an error of a command as one line, and its exit code. Verification and compiler reports have several."""
     match error:
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else command
@@ -165,14 +165,14 @@ def _say(text: str) -> None:
 
 
 def _open_closed_output() -> None:
-    """Give a process that was started without them (`>&-`) some that go nowhere; no file gets their numbers."""
+    """Open missing standard streams (`>&-`) on the null device, so that no file gets their numbers."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
 
 
 def _drop_output() -> None:
-    """Leave nothing for the interpreter to flush, and to fail at, when it ends."""
+    """Leave nothing for the interpreter to flush on exit, which would fail."""
     try:
         sys.stdout.flush()
     except (OSError, ValueError):
@@ -243,7 +243,7 @@ for _command in (
 
 
 def _with_our_help(command: click.Command) -> None:
-    """Give a command and those in it the help of ours."""
+    """Use our help formatter for a command and its subcommands."""
     command.context_class = HelpContext
     for one in command.commands.values() if isinstance(command, click.Group) else ():
         _with_our_help(one)

@@ -1,4 +1,4 @@
-"""Where the figures of a command come from: what its JSON and its saved runs say."""
+"""The provenance of a command's figures, for its JSON and its saved runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def made_by() -> dict[str, Any]:
-    """The contents of `Result.made_by`: the command without local folders, today's date, the seed."""
+    """Return the contents of `Result.made_by`: the command without local folders, today's date, the seed."""
     from datetime import UTC, datetime
     from shlex import join
 
@@ -26,7 +26,7 @@ def made_by() -> dict[str, Any]:
 
 
 def provenance(boards: Iterable[Board]) -> dict[str, Any]:
-    """Of figures of several runs, for their JSON: version, command, date, seed and the whole record of each board."""
+    """Return the provenance of several runs for JSON: version, command, date, seed and each board's complete record."""
     from mlusim import __version__
     from mlusim.analysis.provenance import board_record
 

@@ -70,7 +70,7 @@ def _files(names: list[str]) -> list[str]:
 
 
 def _names(runs: tuple[str, ...]) -> list[str]:
-    """A name for each page. Raises `InputError` where two runs would have one page."""
+    """Return a name for each page. Raises `InputError` if two runs would have the same page."""
     names = [Path(run).stem for run in runs]
     for place, name in enumerate(names):
         if name in names[:place]:
@@ -82,7 +82,7 @@ def _names(runs: tuple[str, ...]) -> list[str]:
 
 
 def _verify(result: Result) -> None:
-    """Check a run, as `--check` of `mlusim run` does; what is wrong is on the page."""
+    """Verify a run, as `--check` of `mlusim run` does; the findings are on the page."""
     from mlusim.verifier.check import check_log
 
     result.report = check_log(result.log, result.board, name=result.operator, plan=result.plan)

@@ -100,7 +100,7 @@ def retime(
 
 
 def _change(text: str) -> tuple[str, Any]:
-    """Name and value of `name=value`. Raises `InputError`; what a board has is for the board to say."""
+    """Parse `name=value`. Raises `InputError`; the board checks whether the name exists."""
     from mlusim.explore.values import numbers
     from mlusim.hardware import Board
 

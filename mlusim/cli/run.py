@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class OperatorGroup(click.Group):
-    """A command for each operator, made when it is requested."""
+    """A command per operator, created on demand."""
 
     def __init__(
         self,
@@ -56,32 +56,32 @@ class OperatorGroup(click.Group):
         kernel: Callable[[str], click.Command],
         **attributes: Any,
     ) -> None:
-        # Without an operator click would raise an error whose text is the help.
+        # Without an operator click would raise an error with the help as its text.
         attributes |= {"invoke_without_command": True, "subcommand_metavar": "OPERATOR|FILE.py:KERNEL [OPTIONS]"}
         super().__init__(*args, **attributes)
         self._make = make
         self._kernel = kernel
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the operators."""
+        """Return the names of the operators."""
         del ctx
         return list(ENTRIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The operator's command; None where there is no such operator."""
+        """Return the operator's command; None if there is no such operator."""
         del ctx
         command = ENTRIES.get(cmd_name)
         return self._make(command) if command and self._make else None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Options and operators; a kernel's file, and a kernel of it."""
+        """Complete options and operators; a kernel's file, and its kernels."""
         from click.shell_completion import CompletionItem
 
         files = [] if incomplete.startswith("-") else complete_kernel(incomplete)
         return [*super().shell_complete(ctx, incomplete), *map(CompletionItem, files)]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """As click does it; a kernel in a file has the command for it. The message says which operators there are."""
+        """As in click, and for a kernel in a file its command. The message lists the operators."""
         if args and is_kernel(args[0]):
             return args[0], self._kernel(args[0]), args[1:]
         if args and not args[0].startswith("-") and args[0] not in ENTRIES:
@@ -91,7 +91,7 @@ class OperatorGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The operators, and the options of a kernel of the user's own."""
+        """Write the operators, and the options of a user kernel."""
         with formatter.section("Commands"):
             formatter.write_dl(list(summaries().items()))
         command = self._kernel(METAVAR)
@@ -109,14 +109,14 @@ class OperatorCommand(SectionedCommand):
         self._command = command
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Name and summary of each strategy."""
+        """Write name and summary of each strategy."""
         del ctx
         with formatter.section("Strategies (the first is the default)"):
             formatter.write_dl(list(self._command.strategies.items()))
 
 
 def input_options(command: Command) -> list[click.Parameter]:
-    """The options of an operator's inputs and attributes."""
+    """Return the options of an operator's inputs and attributes."""
     own: list[click.Parameter] = [
         click.Option([flag(tensor.flag_name)], type=FILE, metavar="FILE", help=tensor.help)
         for tensor in command.tensors
@@ -144,7 +144,7 @@ def input_options(command: Command) -> list[click.Parameter]:
 
 
 def input_sections(command: Command) -> dict[str, list[str]]:
-    """Heads for them in the help, and the options under each."""
+    """Return the headings for them in the help, and the options under each."""
     random = [attribute.name for attribute in command.example_attributes]
     return {
         "Operator": [attribute.name for attribute in command.attributes],
@@ -156,7 +156,7 @@ def input_sections(command: Command) -> dict[str, list[str]]:
 def read_inputs(
     command: Command, options: dict[str, Any], boards: Iterable[Board], *, data: bool = True
 ) -> list[Array]:
-    """The operator's inputs: all from files, or all at random. Raises `InputError`."""
+    """Return the operator's inputs: all from files, or all random. Raises `InputError`."""
     from mlusim.cli.files import read_array
 
     flags = {tensor.flag_name: flag(tensor.flag_name) for tensor in command.tensors}
@@ -185,7 +185,7 @@ def read_inputs(
 
 
 def strategy_option(name: str, text: str = "How it is split and moved: see below.") -> Callable[..., Any]:
-    """--strategy, of which the first is the default."""
+    """--strategy; the first one is the default."""
     complete = complete_from(lambda: ENTRIES[name].strategies)
     return click.option("--strategy", metavar="NAME", shell_complete=complete, help=text)
 
@@ -198,7 +198,7 @@ _SECTIONS = {
 
 
 def make_operator(command: Command) -> click.Command:
-    """`mlusim run OPERATOR`."""
+    """Create `mlusim run OPERATOR`."""
     made = OperatorCommand(
         command.name,
         command=command,
@@ -229,7 +229,7 @@ def make_operator(command: Command) -> click.Command:
         ),
         output_options,
     )
-    # On a command, as here, click's decorators add each option after the last.
+    # Applied to a command, as here, click's decorators append each option.
     target: Any = made
     for option in (device_option, *options):
         option(target)
@@ -261,7 +261,7 @@ def run(context: click.Context) -> None:
 
 
 def help_if_alone(context: click.Context) -> None:
-    """Print the help of a group that was given no command; of one within the program it is wrong usage, exit code 2."""
+    """Print the help of a group without a subcommand; within the program this is wrong usage, exit code 2."""
     if context.invoked_subcommand is None:
         inner = context.parent is not None
         click.echo(context.get_help(), err=inner)
@@ -346,7 +346,7 @@ def finish(  # noqa: PLR0913 - most are keywords
     title: str = "",
     more: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the result, the run and the report, print the summary."""
+    """Write the result, the run and the report, and print the summary."""
     from mlusim.analysis.table import rows, to_json
 
     result.made_by = made_by()

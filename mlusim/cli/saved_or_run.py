@@ -1,4 +1,4 @@
-"""A run on the command line: a saved one, or the words of `mlusim run`, which then runs."""
+"""A run on the command line: a saved one, or the arguments of `mlusim run`, which is then executed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def run_of(text: str) -> Result:
-    """A saved run, or the run, timing only, of `mlusim run` with these words. Raises `InputError`."""
+    """Return a saved run, or the timing-only run of `mlusim run` with these arguments. Raises `InputError`."""
     from mlusim.cli.entries import ENTRIES
     from mlusim.cli.kernel_arguments import is_kernel
     from mlusim.cli.run import run
@@ -26,7 +26,7 @@ def run_of(text: str) -> Result:
         words = shlex.split(text)
     except ValueError as error:
         raise InputError(f"{text!r} is not a saved run, and as words of `mlusim run`: {error}") from None
-    # What was copied from a shell begins with the command.
+    # Text copied from a shell begins with the command.
     for command in ("mlusim", "run"):
         words = words[1:] if words[:1] == [command] and len(words) > 1 else words
     if not (words and (is_kernel(words[0]) or words[0] in ENTRIES or (len(words) > 1 and not Path(text).exists()))):

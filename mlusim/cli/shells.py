@@ -1,7 +1,8 @@
-"""How bash, zsh and fish complete: click's way, but for words that hold `:` and `=`, and values that go on after them.
+"""Completion for bash, zsh and fish: as in click, but for words with `:` and `=`, and values that may continue.
 
 bash splits words at `:` and `=`, so that click would see `add.py`, `:`, `add` for a kernel. Here the line itself is
-read, and what bash has already is left out of what it gets. No space follows a value that ends with `:`, `=` or `/`.
+parsed, and the part that bash already has is removed from the completions. No space follows a value that ends with `:`,
+`=` or `/`.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ _ASSIGNMENT = re.compile(r"\w+=")
 
 
 class Bash(BashComplete):
-    """bash: the line up to the cursor, not its words."""
+    """bash: uses the line up to the cursor instead of its words."""
 
     source_template = _BASH
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the last one, and that one."""
+        """Return the words before the last one, and the last one."""
         line = os.environ["COMP_LINE"]
         words = split_arg_string(line)
         if not words or line[-1:].isspace():
@@ -59,7 +60,7 @@ class Bash(BashComplete):
         return words[1:-1], words[-1]
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
-        """Of each value what comes after the last place where bash splits the word."""
+        """Return the part of each value after the last position where bash splits the word."""
         found = super().get_completions(args, incomplete)
         breaks = "".join(sorted({*os.environ.get("COMP_WORDBREAKS", ":=")} & {*":=@"}))
         there = re.match(f".*[{breaks}]", incomplete) if breaks else None
@@ -70,7 +71,7 @@ class Bash(BashComplete):
 
 
 def _joined(incomplete: str, found: list[CompletionItem[Any]]) -> list[CompletionItem[Any]]:
-    """Values of `--option=value` with the option in front, as shells want them that keep the word whole."""
+    """Prefix values of `--option=value` with the option, for shells that do not split the word."""
     option, equals, _ = incomplete.partition("=")
     for item in found:
         if equals and option.startswith("--") and item.type == "plain":
@@ -79,7 +80,7 @@ def _joined(incomplete: str, found: list[CompletionItem[Any]]) -> list[Completio
 
 
 class Zsh(ZshComplete):
-    """zsh: no space after a value that goes on; files after a `=`."""
+    """zsh: no space after a value that may continue; files after `=`."""
 
     source_template = ZshComplete.source_template.replace(
         "compadd -U -V unsorted -a completions",
@@ -89,15 +90,15 @@ class Zsh(ZshComplete):
     ).replace("_path_files", "compset -P '*='; _path_files")
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
-        """As click's, each the whole word."""
+        """As in click, each as the whole word."""
         return _joined(incomplete, super().get_completions(args, incomplete))
 
 
 class Fish(FishComplete):
-    """fish: words of `--option=value` whole."""
+    """fish: `--option=value` as whole words."""
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
-        """As click's, each the whole word."""
+        """As in click, each as the whole word."""
         return _joined(incomplete, super().get_completions(args, incomplete))
 
 

@@ -1,4 +1,4 @@
-"""Console output: tables by rich, colour on a terminal only, JSON for programs."""
+"""Console output: tables by rich, colour only on a terminal, JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from mlusim.analysis.table import Row
     from mlusim.results.result import Result
 
-# A list of numbers only, over several lines. No string of JSON has a line's end in it.
+# A list of numbers over several lines. JSON strings contain no line breaks.
 _NUMBERS = re.compile(r"\[\n[\s\d.,eE+-]+\]")
-# Where there is no terminal to ask for its width: a file, a pipe.
+# Width if the output is not a terminal: a file, a pipe.
 _WIDTH = 120
 _GAP = 2  # blanks between columns
-_LEAST_TEXT = 30  # a column of text is never narrower
+_LEAST_TEXT = 30  # minimum width of a column of text
 
 
 def console() -> Console:
-    """Standard output, plain and of one width where it is not a terminal."""
+    """Return standard output, plain and with a fixed width if it is not a terminal."""
     from rich.console import Console
 
     found = Console(highlight=False, markup=False, emoji=False)
@@ -35,12 +35,12 @@ def console() -> Console:
 
 
 def print_exact(text: str) -> None:
-    """Lines as they are: commands and paths, which are copied."""
+    """Print lines unchanged: commands and paths, which are copied."""
     click.echo(text)
 
 
 def print_text(text: str) -> None:
-    """Lines; on a terminal, those that are wider than it go on below, indented further than they begin."""
+    """Print lines; on a terminal, wider lines continue below with a larger indent."""
     target = console()
     lines = text.split("\n")
     if target.is_terminal:
@@ -49,7 +49,7 @@ def print_text(text: str) -> None:
 
 
 def fitted(line: str, width: int) -> str:
-    """A line, wrapped at words where it is wider than that."""
+    """Wrap a line at words if it is wider than `width`."""
     import textwrap
 
     if len(line) <= width:
@@ -59,7 +59,7 @@ def fitted(line: str, width: int) -> str:
 
 
 def print_wrapped(text: str) -> None:
-    """A sentence or a list, wrapped at the terminal's width; the lines after the first are indented."""
+    """Print a sentence or a list, wrapped at the terminal's width; the lines after the first are indented."""
     import textwrap
 
     click.echo(
@@ -68,13 +68,13 @@ def print_wrapped(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """A value as JSON: numbers as they are, no NaN; a list of numbers in one line."""
+    """Print a value as JSON: exact numbers, no NaN; a list of numbers on one line."""
     text = json.dumps(value, indent=2, allow_nan=False)
     click.echo(_NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text))
 
 
 def print_summary(result: Result, rows: Iterable[Row]) -> None:
-    """The summary of a run, with the verdict in colour."""
+    """Print the summary of a run, with the verdict in colour."""
     from rich.text import Text
 
     from mlusim.analysis.metrics import ANY_SHAPE_BAR, NETWORK_BAR
@@ -96,13 +96,13 @@ def print_summary(result: Result, rows: Iterable[Row]) -> None:
 def print_columns(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), keys: int = 1
 ) -> None:
-    """A table with heads. One that is wider than the terminal is printed in several parts, below each other.
+    """Print a table with headers. A table wider than the terminal is printed in several parts, one below another.
 
     Args:
-        heads: of the columns.
-        rows: texts; that of the last column may be long.
+        heads: headers of the columns.
+        rows: texts; those of the last column may be long.
         right: the columns of numbers.
-        keys: the number of columns at the left that identify a row; every part begins with them.
+        keys: number of columns at the left that identify a row; they are repeated in every part.
     """
     from rich.cells import cell_len
     from rich.text import Text
@@ -111,7 +111,7 @@ def print_columns(
     numbers = set(right)
     widths = [max(map(cell_len, column)) for column in zip(heads, *lines, strict=True)]
     if widths and len(heads) - 1 not in numbers:
-        widths[-1] = min(widths[-1], _LEAST_TEXT)  # the rest of it wraps
+        widths[-1] = min(widths[-1], _LEAST_TEXT)  # longer text wraps
     for number, part in enumerate(parts_of(widths, keys, console().width)):
         table = _table()
         table.show_header = True
@@ -127,11 +127,11 @@ def print_columns(
 
 
 def parts_of(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
-    """The columns of each part of a table: those that fit in `room`, at least one beside the keys.
+    """Return the columns of each part of a table: those that fit in `room`, at least one in addition to the keys.
 
     Args:
-        widths: of the columns.
-        keys: columns at the left that each part has.
+        widths: widths of the columns.
+        keys: number of columns at the left that are in each part.
         room: columns of the terminal.
     """
     first = list(range(min(keys, len(widths))))
@@ -153,7 +153,7 @@ def _table() -> Table:
 
 
 def _print(table: Table) -> None:
-    """Without the blanks that fill up each line: a file has no use for them."""
+    """Print without trailing blanks, which a file does not need."""
     target = console()
     if target.is_terminal:
         target.print(table)

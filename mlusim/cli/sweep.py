@@ -1,4 +1,4 @@
-"""`mlusim sweep OPERATOR`, `mlusim sweep FILE.py:KERNEL`: every combination of the values given."""
+"""`mlusim sweep OPERATOR`, `mlusim sweep FILE.py:KERNEL`: every combination of the listed values."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from mlusim.explore.sweeping import Sweep
     from mlusim.ops.commands import Command
 
-_DASK_S = 10  # to wait for the scheduler's answer
+_DASK_S = 10  # time to wait for the scheduler's response
 _PLOT = "time,efficiency,traffic"
 
 
 class SweepGroup(OperatorGroup):
-    """A command for each operator, and one for a kernel; `--kernel FILE.py:KERNEL` anywhere is the same."""
+    """A command per operator, and one for a kernel; `--kernel FILE.py:KERNEL` anywhere is equivalent."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does it; the value of `--kernel` becomes the first word."""
+        """As in click; the value of `--kernel` becomes the first word."""
         for place, word in enumerate(args):
             if word == "--kernel" and place + 1 < len(args):
                 kernel_name, rest = args[place + 1], [*args[:place], *args[place + 2 :]]
@@ -80,7 +80,7 @@ _OF_KERNELS = ("arg", "settings", "theory_ops", "dim", "kind")
 
 
 def make_sweep_kernel(kernel_name: str) -> click.Command:
-    """`mlusim sweep FILE.py:KERNEL`."""
+    """Create `mlusim sweep FILE.py:KERNEL`."""
     axes = axis_options(operator=False)
     own = [one for one in argument_options(kernel_name, several=True) if one.name in _OF_KERNELS]
     dtype = click.Option(
@@ -184,7 +184,7 @@ def _sweep_kernel(
 
 
 def _flat(value: Any) -> Any:
-    """Lists of an option that was repeated as one list."""
+    """Flatten the lists of a repeated option."""
     if not isinstance(value, tuple):
         return value
     return [item for part in value for item in (part if isinstance(part, list) else [part])]
@@ -289,7 +289,7 @@ def _sweep(  # noqa: PLR0913 - the options of the command
 
 
 def _raise_for_failures(found: Sweep) -> None:
-    """Raise `MlusimError` where a point failed, or none is possible."""
+    """Raise `MlusimError` if a point failed, or none is possible."""
     bad = [row for row in found.rows if row["status"] in ("failed", "died")]
     if bad:
         raise MlusimError(f"{len(bad)} of {len(found)} points failed; the first: {bad[0]['message']}")
@@ -302,7 +302,7 @@ def _raise_for_failures(found: Sweep) -> None:
 def _plotter(
     axes: Axes, plot: str | None, against: str | None, picture: str | None, output: str | None
 ) -> Callable[[Sweep], Any] | None:
-    """The function that draws the picture, checked before anything runs; None without --picture."""
+    """Return the function that draws the picture, checked before anything runs; None without --picture."""
     from pathlib import Path
 
     from mlusim.analysis.sweep_plot import check_plot
@@ -327,7 +327,7 @@ def _plotter(
 
 
 def _client(address: str | None, workers: int | None) -> Any:
-    """A Dask client, or None. Raises `InputError` where there is no scheduler."""
+    """Return a Dask client, or None. Raises `InputError` if there is no scheduler."""
     if address is None:
         return None
     if workers is not None:

@@ -27,18 +27,18 @@ DEFAULT_DB = "sweep.sqlite"
 
 
 class Several(ParamType):
-    """Values of an option that takes one: separated by commas, or, where they have commas themselves, repeated."""
+    """Several values of an option for a single one: separated by commas, or repeated if they contain commas."""
 
     def __init__(self, base: click.ParamType[Any]) -> None:
         self.base = base
         self.name = f"{base.name} list"
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
-        """As the single value's."""
+        """As for a single value."""
         return self.base.get_metavar(param, ctx)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """A list of values."""
+        """Return a list of values."""
         from mlusim.explore.values import numbers, shapes
 
         if not isinstance(value, str):
@@ -63,7 +63,7 @@ class Values(ParamType):
         self.parameter = parameter
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """A list of the numbers."""
+        """Return a list of the numbers."""
         from mlusim.explore.values import numbers
 
         del param, ctx
@@ -76,7 +76,7 @@ class Shard(ParamType):
     name = "shard"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
-        """Its number from 1, and the number of parts."""
+        """Return its number from 1, and the number of parts."""
         if not isinstance(value, str):
             return (int(value[0]), int(value[1]))
         part, slash, parts = value.partition("/")
@@ -86,7 +86,7 @@ class Shard(ParamType):
 
 
 def several_options(parameters: Sequence[click.Parameter]) -> list[click.Parameter]:
-    """The same options, each for several values; flags as they are."""
+    """Return the same options for several values each; flags unchanged."""
     found: list[click.Parameter] = []
     for one in parameters:
         if isinstance(one, click.Option) and not one.is_flag:
@@ -110,7 +110,7 @@ SECTIONS = {
 
 
 def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tuple) -> list[click.Parameter]:
-    """The axes of every sweep; an operator has its strategies and plans as well."""
+    """Return the axes of every sweep; an operator also has strategies and plans."""
     options = [
         click.Option(
             ["--shape"],
@@ -177,7 +177,7 @@ def axis_options(*, operator: bool, strategies: Callable[[], Iterable[str]] = tu
 
 
 def run_options() -> list[click.Parameter]:
-    """The options for running a sweep and for its output."""
+    """Return the options for running a sweep and for its output."""
     return [
         click.Option(
             ["--data"], is_flag=True, help="Run on real bytes. By default timing only: the same figures, sooner."

@@ -19,7 +19,7 @@ _REASONS_SHOWN = 8
 
 
 def print_sweep(found: Sweep, db: str | None, *, full: bool) -> None:
-    """The points with their figures, and what came of them.
+    """Print the points with their figures and outcomes.
 
     Args:
         found: the sweep.
@@ -55,7 +55,7 @@ def _print_rows(found: Sweep, *, full: bool) -> None:
 
 
 def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
-    """The columns of figures: head, and the text of a row that is done."""
+    """Return the columns of figures: header, and the text of a completed row."""
     from mlusim.analysis.table import percent, us_text
 
     found: dict[str, Callable[[Row], str]] = {}
@@ -81,7 +81,7 @@ def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
 
 
 def _print_cut(rows: Sequence[Row]) -> None:
-    """Below the table: the reasons that it cuts, and the number of rows that it leaves out."""
+    """Print below the table the truncated reasons, and the number of rows omitted."""
     messages = dict.fromkeys(f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done")
     cut = [words for words in messages if len(words) > _WORDS_SHOWN]
     if cut:

@@ -76,7 +76,7 @@ def _make_tune(command: Command) -> click.Command:
 
 
 def tune_options() -> list[Any]:
-    """The options of tuning, for operators and kernels."""
+    """Return the options of tuning, for operators and kernels."""
     return [
         click.Option(["--steady"], **STEADY),
         click.Option(
@@ -163,7 +163,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
 
 
 def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
-    """Prints the result of tuning: a table and the best command, or JSON."""
+    """Print the result of tuning: a table and the best command, or JSON."""
     from mlusim.analysis.table import us_text
     from mlusim.units import PS_PER_US
 

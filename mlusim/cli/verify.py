@@ -1,4 +1,4 @@
-"""`mlusim verify`: a kernel of the user's own, or an operator, run and checked."""
+"""`mlusim verify`: run and verify a user's kernel or an operator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Examples:
 
 
 class VerifyGroup(OperatorGroup):
-    """A kernel has options of its own; an operator those of `mlusim run`, and `--check`."""
+    """A kernel has its own options; an operator those of `mlusim run`, and `--check`."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """As `mlusim run`, with `--check`."""

@@ -1,1 +1,1 @@
-"""Cores: the machine as a kernel sees it, and the execution of its tasks."""
+"""Cores: the machine from a kernel's point of view, and the execution of its tasks."""

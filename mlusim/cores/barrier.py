@@ -1,4 +1,4 @@
-"""Barriers with the hardware's fixed counts: a task that has returned is still counted."""
+"""Barriers with the hardware's fixed counts: a task that has returned still counts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class Barrier:
-    """A barrier of a fixed number of tasks.
+    """A barrier for a fixed number of tasks.
 
-    `latency_ps` passes between the last arrival and the release.
+    `latency_ps` is the time from the last arrival to the release.
     """
 
     def __init__(self, chip: Chip, name: str, participants: int, latency_ps: int) -> None:
@@ -28,29 +28,29 @@ class Barrier:
         chip.barriers += 1 << 20
 
     def number(self) -> int:
-        """The log's name for the round that the next arrival belongs to."""
+        """Return the number in the log of the round that the next arrival joins."""
         number = self._first + self._arrivals // self.participants
         self._arrivals += 1
         return number
 
     def number_of(self, task: Task) -> int:
-        """The same where nobody waits: the rounds that this task has passed say it."""
+        """As `number` for a barrier where no task waits: counts the rounds that this task has passed."""
         self._arrivals_of[task.index] += 1
         return self._first + self._arrivals_of[task.index] - 1
 
     def arrive(self, task: Task, record: int) -> None:
-        """A task is here, its pipes drained; it is resumed when all are."""
+        """Register the arrival of a task whose pipes are drained; it resumes when all tasks have arrived."""
         self.waiting.append((task, record))
         if len(self.waiting) < self.participants:
             return
         last_task, last_record = max(self.waiting, key=lambda entry: entry[0].now_ps)
         release_ps = last_task.now_ps + self._latency_ps
-        here, self.waiting = self.waiting, []
+        arrived, self.waiting = self.waiting, []
         if self.name not in {"sync_all_ipu", "sync_all_ipu_within_cluster"}:
-            for waiter, _ in here:
+            for waiter, _ in arrived:
                 waiter.unit.cluster.shared_copies.clear()
         records = self._chip.log.records
-        for waiter, own_record in here:
+        for waiter, own_record in arrived:
             waiter.now_ps = release_ps
             waiter.waits_for = ""
             records.ended(own_record, release_ps)
@@ -58,7 +58,7 @@ class Barrier:
         environment = self._chip.environment
 
         def release(_: object) -> None:
-            for waiter, _record in here:
+            for waiter, _ in arrived:
                 waiter.resume()
 
         environment.after(release_ps - environment.now, release)

@@ -35,11 +35,11 @@ def byte_copy(
     """Check a copy in the byte form; returns its pointers, its geometry, and its effect (None without data).
 
     Args:
-        issuer: of the task that copies.
-        dst, src: pointers, or views whose first byte is meant.
+        issuer: issuer of the copying task.
+        dst, src: pointers, or views that stand for the address of their first byte.
         size: bytes of a segment.
         direction: the `mluMemcpyDirection_t`, or its name.
-        strides: as `mlusim.memory.copy.pointer_copy_shape` has them.
+        strides: as in `mlusim.memory.copy.pointer_copy_shape`.
 
     Raises `CopyError` and `AccessError` as `mlusim.cores.copies.copy_and_wait`.
     """
@@ -59,7 +59,7 @@ def byte_copy(
         for number in (size, *strides):
             if number.__class__ is not int and not isinstance(number, int | np.integer):
                 raise CopyError(f"memcpy with {number!r:.60}: sizes and strides are integers, in bytes")
-    # What sizes, memories and phases decide is worked out once. Bounds and overlap are checked for each copy.
+    # Everything that depends on sizes, memories and phases is cached. Bounds and overlap are checked for each copy.
     to, origin = dst.allocation, src.allocation
     key = (
         direction,
@@ -73,7 +73,7 @@ def byte_copy(
     cached = None if direction is Direction.SRAM2SRAM else issuer.copy_geometries.get(key)
     if cached is None:
         shape = pointer_copy_shape(dst, src, size, direction, strides, issuer.board.arch, issuer.dram_unit_bytes)
-        # The board copies bytes; elements as wide as phases and strides allow copy faster on the host.
+        # The board copies bytes; on the host, elements as wide as phases and strides allow copy faster.
         width = math.gcd(_WIDEST, size, *strides, to.address + dst.offset, origin.address + src.offset)
         sides = [_Side(size, width, loops) for loops in (shape.dst_loops, shape.src_loops)]
         boxes = (issuer.log.box(side.extents, side.steps, 1) for side in sides)
@@ -100,10 +100,10 @@ class _Side:
     """One side of a copy in the byte form.
 
     Attributes:
-        loops: (count, byte stride) of the segments, from the outermost.
+        loops: (count, byte stride) of the segments, outermost first.
         extents, steps: shape and strides as a view of bytes.
         shape: the shape as an array of wider elements.
-        low, high: the bytes that it covers are [low, high), relative to the pointer.
+        low, high: the copy covers bytes [low, high), relative to the pointer.
     """
 
     __slots__ = ("_dtype", "_last", "_strides", "extents", "high", "loops", "low", "shape", "steps")
@@ -120,7 +120,7 @@ class _Side:
         self.high = size + sum(max((count - 1) * stride, 0) for count, stride in loops)
 
     def array(self, pointer: Pointer) -> Array:
-        """The array that the copy accesses at a pointer."""
+        """Return the array that the copy accesses at a pointer."""
         if 0 in self.shape:
             return np.empty(self.shape, self._dtype)
         allocation, offset = pointer.allocation, pointer.offset

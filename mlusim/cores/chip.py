@@ -1,4 +1,4 @@
-"""The chip: clusters of cores, their memories, the links between, one clock and one log."""
+"""The chip: clusters of cores, their memories, the links between them, one clock and one log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MEMORY_CORE_ID = 0x80
 
 
 def sram_name(board: str, cluster: int) -> str:
-    """The name of a cluster's SRAM in messages and in the log."""
+    """Return the name of a cluster's SRAM in messages and in the log."""
     return f"the SRAM of cluster {cluster} of {board}"
 
 
@@ -48,24 +48,24 @@ class Cluster:
             alignment_bytes=board.vector_alignment_bytes,
             data=chip.data,
         )
-        # Copies by the memory core that cores of the cluster may still take part in, by call.
+        # Copies by the memory core that other cores of the cluster may still join, by call.
         self.shared_copies: dict[Any, list[SharedCopy]] = {}
-        # The union that holds the whole cluster, also when some of its tasks are over.
+        # The union that occupies the whole cluster, even after some of its tasks have ended.
         self.union: Job | None = None
         self.cores = [Unit(chip, self, core, is_memory_core=False) for core in range(board.cores_per_cluster)]
         self.memory_core = Unit(chip, self, MEMORY_CORE_ID, is_memory_core=True)
 
 
 class Chip:
-    """All that is on one board.
+    """The components of one board.
 
     Args:
-        board: its record.
-        data: whether memories hold bytes (False: timing only).
+        board: the board.
+        data: whether memories have bytes (False: timing only).
         late: delay the effect of asynchronous copies to the sync that orders them.
-        max_operations: operations that one task may issue.
-        log_folder: where the records of the log lie in a scratch file; None: in memory.
-        dry: kernels issue and nothing takes time, so that the log says what they issue alone (`mlusim.host.steady`).
+        max_operations: limit on the operations of one task.
+        log_folder: folder of the scratch file with the records of the log; None: in memory.
+        dry: only record what kernels issue; nothing takes time (`mlusim.host.steady`).
     """
 
     def __init__(
@@ -105,37 +105,37 @@ class Chip:
             alignment_bytes=board.vector_alignment_bytes,
             data=data,
         )
-        # Where instructions compute: NumPy warns of no overflow there. Entering it costs a tenth of `np.errstate`.
+        # Context in which instructions compute, without NumPy's warnings. Entering it costs a tenth of `np.errstate`.
         self.quiet = copy_context()
         self.quiet.run(np.seterr, all="ignore")
-        # What the geometry of copies and vector instructions decides, worked out once for all cores.
+        # Results that depend only on the geometry of copies and vector instructions, cached for all cores.
         self.copy_geometries: dict[Any, Any] = {}
         self.vector_calls: dict[Any, Any] = {}
         self.vector_geometries: dict[Any, Any] = {}
-        # Errors that were made while the kernel runs that is running now.
+        # Errors created while the current kernel runs.
         self.noted: list[MlusimError] = []
-        # What is to be given back when nothing can run any more.
+        # Called when nothing can run on the chip any more.
         self.at_close: list[Callable[[], Any]] = []
         self.queues: list[Queue] = []
         self.barriers = 0
         self.locks: dict[int, Lock] = {}
-        # How many records there were when an atomic last changed memory, or may have.
+        # Number of records when an atomic last changed memory, or may have.
         self.changed_by_atomic = 0
         self.clusters = [Cluster(self, index) for index in range(board.clusters)]
 
     def queue(self) -> Queue:
-        """A new in-order queue."""
+        """Return a new in-order queue."""
         queue = Queue(self, len(self.queues))
         self.queues.append(queue)
         return queue
 
     def close(self) -> None:
-        """Give up the bytes of all memories, and what else was taken for runs."""
+        """Free the bytes of all memories and all other resources of runs."""
         self.gdram.close()
         self.let_go()
 
     def let_go(self) -> None:
-        """Give up all that is taken for runs; bytes of GDRAM stay for as long as a view of them is held."""
+        """Free all resources of runs; bytes of GDRAM stay valid as long as views refer to them."""
         while self.at_close:
             self.at_close.pop()()
         self.gdram.disown()
@@ -143,26 +143,26 @@ class Chip:
         for cluster in self.clusters:
             cluster.sram.close()
             for unit in (*cluster.cores, cluster.memory_core):
-                # What they know of copies has arrays on the bytes.
+                # Cached copy geometries contain arrays on the bytes.
                 unit.copy_geometries.clear()
                 for memory in (unit.nram, unit.wram, unit.ldram):
                     if memory is not None:
                         memory.close()
 
     def units(self) -> Iterator[Unit]:
-        """All cores and memory cores."""
+        """Yield all cores and memory cores."""
         for cluster in self.clusters:
             yield from (*cluster.cores, cluster.memory_core)
 
     def on_chip(self) -> Iterator[Memory]:
-        """The memories of all cores and clusters, and the LDRAMs."""
+        """Yield the memories of all cores and clusters, and the LDRAMs."""
         for cluster in self.clusters:
             yield cluster.sram
         for unit in self.units():
             yield from (memory for memory in (unit.nram, unit.wram, unit.ldram) if memory is not None)
 
     def place_all(self) -> None:
-        """Let every queue's first launch take the units that are free."""
+        """Place the first launch of every queue on the units that are free."""
         for queue in self.queues:
             queue.place()
 
@@ -180,7 +180,7 @@ class Chip:
         read_only: bool = False,
         workspace: bool = False,
     ) -> Allocation:
-        """Take bytes of a memory and log it. Raises `AllocationError` where they do not fit."""
+        """Allocate bytes of a memory and log them. Raises `AllocationError` if they do not fit."""
         log = self.log
         allocation = memory.allocate(nbytes, name, len(log.allocations), adopt=adopt)
         allocation.read_only = read_only
@@ -202,6 +202,6 @@ class Chip:
         return allocation
 
     def free(self, allocation: Allocation, now: int, *, in_flight: bool = False) -> None:
-        """Give bytes back and log when; `in_flight`: transfers of the task may still use them."""
+        """Free bytes and log the time; `in_flight`: transfers of the task may still use them."""
         allocation.memory.free(allocation, in_flight=in_flight)
         self.log.close_allocation(allocation.identity, now)

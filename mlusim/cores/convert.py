@@ -1,16 +1,17 @@
 """Conversions of the vector unit: values, rounding, and number of steps.
 
-Rules (those of the operator `cast`). The same type is a bit copy. To bool: x != 0. From bool: any byte but 0 is 1.
+Rules (those of the operator `cast`). The same type is a bit copy. To bool: x != 0. From bool: any nonzero byte is 1.
 Integer to integer wraps in two's complement. To a float: round to nearest even, overflow to infinity (float8_e4m3fn
-has none: NaN), subnormals kept, NaN stays NaN. 32- and 64-bit types reach 16- and 8-bit floats through float32 and
-round at each step, as the hardware's library does. Float to integer truncates, saturates, and makes 0 of NaN; the
-board's other rounding modes can be named. A real number becomes the real part of a complex one, by the same rules.
+has none: NaN), subnormals kept, NaN stays NaN. 32- and 64-bit types convert to 16- and 8-bit floats through float32
+and round at each step, as the hardware's library does. Float to integer truncates, saturates, and converts NaN to 0;
+the board's other rounding modes can be selected. A real number becomes the real part of a complex one, by the same
+rules.
 
-NumPy's cast is used wherever it is right. It is not for a bool byte other than 0 and 1 on its way to bfloat16 or
-float8 (it keeps its number), for float64 to float16 (it rounds once), and for floats outside the range of an integer
-(it differs between processors, and between the body and the tail of one array).
+NumPy's cast is used wherever it agrees. It does not for a bool byte other than 0 and 1 converted to bfloat16 or float8
+(it keeps its number), for float64 to float16 (it rounds once), and for floats outside the range of an integer (results
+differ between processors, and between the body and the tail of one array).
 
-Not modelled: exception flags, fixed-point formats, and which of its payload bits a NaN keeps.
+Not modelled: exception flags, fixed-point formats, and the payload bits of a NaN.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
 
 Array: TypeAlias = np.ndarray[Any, Dtype]
 
-# Elements converted at once where an intermediate is needed: it then stays in the second-level cache.
+# Elements per chunk where an intermediate is needed, so that it stays in the second-level cache.
 CHUNK = 1 << 15
 
-# The exact search for a byte that two arrays share can take exponential time; past this much work it counts as found.
+# The exact test for shared bytes can take exponential time; beyond this much work it is assumed to have found one.
 _OVERLAP_WORK = 1000
 _HALF = 0.5
 
@@ -41,11 +42,11 @@ def convert(source: Array, target: object, rounding: str | None = None, out: Arr
 
     Args:
         source: array of any shape, strides and alignment and of a registered type. Never written.
-        target: what `dtype_of` takes.
+        target: any argument of `dtype_of`.
         rounding: for a float to an integer, None truncates; "tz" to zero; "rn" to nearest, ties to even; "rd" to
             nearest, ties away from zero; "rm" to nearest, ties up; "dn" down; "up" up; "oz" away from zero. The result
-            is saturated after it is rounded. Every other pair takes None or "rn". The names are the suffixes of BANG
-            C's conversions.
+            saturates after rounding. All other pairs accept None or "rn". The names are the suffixes of BANG C's
+            conversions.
         out: array of source's shape and the target type, any strides, that shares no byte with source.
 
     Returns:
@@ -69,10 +70,10 @@ def convert(source: Array, target: object, rounding: str | None = None, out: Arr
 
 
 def steps(source: object, target: object, rounding: str | None = None) -> tuple[Dtype, ...]:
-    """Types that an element passes through from `source` to `target`: one pass of the vector unit each.
+    """Return the types that an element passes through from `source` to `target`: one pass of the vector unit each.
 
     int64 to float16 gives (float32, float16), float32 to float16 (float16,), and the same type (), a plain copy. Types
-    are what `dtype_of` takes. Raises `InputError` for a pair or a rounding mode that `convert` refuses.
+    are arguments of `dtype_of`. Raises `InputError` for a pair or a rounding mode that `convert` rejects.
     """
     start, end = dtype_of(source), dtype_of(target)
     _check(start, end, rounding)
@@ -85,7 +86,7 @@ def steps(source: object, target: object, rounding: str | None = None) -> tuple[
 
 @cache
 def _route(origin: Dtype, target: Dtype, rounding: str | None) -> Callable[[Array, Array], None]:
-    """Return the function (source, out) for a pair: looked up once, because kernels convert small pieces often."""
+    """Return the function (source, out) for a pair; cached, because kernels convert small pieces often."""
     origin = dtype_of(origin)
     path = steps(origin, target, rounding)
     if not path:
@@ -123,7 +124,7 @@ def _to_integer(source: Array, out: Array, middle: Dtype, rounding: Callable[[Ar
 
 
 def _pieces(source: Array, out: Array, middle: Dtype) -> Iterator[tuple[Array, Array]]:
-    """Yield pieces of rank 1 or more: elements of source as `middle`, not to be written, and their place in `out`."""
+    """Yield (values, part) pairs of rank 1 or more: read-only source elements as `middle`, and their part of `out`."""
     if source.ndim and source.size <= CHUNK:
         yield source.astype(middle, copy=False), out
         return
@@ -144,11 +145,11 @@ def _pieces(source: Array, out: Array, middle: Dtype) -> Iterator[tuple[Array, A
 
 
 def _saturate(values: Array, out: Array) -> None:
-    """Truncate float32 or float64 `values` into the integers `out`; out of range saturates, NaN gives 0."""
+    """Truncate float32 or float64 `values` into the integers `out`; saturates out of range, NaN becomes 0."""
     limits = np.iinfo(out.dtype)
-    # Both are a power of two or 0, exact in either float. The largest integer itself often is not.
+    # Both are a power of two or 0, exact in either float type; the largest integer often is not.
     low, beyond = values.dtype.type(limits.min), values.dtype.type(limits.max + 1)
-    # Most data is in range and free of NaN, which fails either test: two reductions save the passes below.
+    # Most data is in range and free of NaN, which fails both tests: two reductions save the passes below.
     if values.min() >= low and values.max() < beyond:
         np.copyto(out, values, casting="unsafe")
         return
@@ -162,7 +163,7 @@ def _saturate(values: Array, out: Array) -> None:
 
 
 def _nearest_away(values: Array) -> Array:
-    """Round to nearest, halves away from zero. The fraction is exact, which floor(x + 0.5) is not."""
+    """Round to nearest, halves away from zero. Uses the exact fraction; floor(x + 0.5) is not exact."""
     whole = np.trunc(values)
     whole += np.copysign(np.abs(values - whole) >= _HALF, values)
     return whole
@@ -181,7 +182,7 @@ def _away(values: Array) -> Array:
     return whole
 
 
-# Without a mode the cast to an integer truncates by itself.
+# Without a mode, the cast to an integer truncates.
 ROUND: Mapping[str, Callable[[Array], Array]] = {
     "tz": np.trunc,
     "rn": np.rint,

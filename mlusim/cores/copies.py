@@ -1,7 +1,7 @@
 """Copies: `__memcpy` and `__memcpy_async`.
 
-`copy_and_wait` and `copy_async` take views or the documented byte form (`mlusim.cores.byte_copies`). Both look up what
-the geometry decides (`copy_geometry`), record the copy, and hand it to a DMA pipe (`pipe`) or to the compute stream.
+`copy_and_wait` and `copy_async` accept views or the documented byte form (`mlusim.cores.byte_copies`). Both look up the
+cached geometry (`copy_geometry`), record the copy, and submit it to a DMA pipe (`pipe`) or to the compute stream.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def copy_and_wait(
     """A blocking copy: `__memcpy`.
 
     Args:
-        issuer: of the task that copies.
+        issuer: issuer of the copying task.
         line: source line in the log.
         dst, src: views of equal shape and element size; or, with `size` and `direction`, pointers.
         size: bytes of a segment, in the byte form.
@@ -50,8 +50,9 @@ def copy_and_wait(
         strides: in the byte form (dst_stride, src_stride, segnum), or the eight numbers of a 3-D copy; see
             `mlusim.memory.copy.pointer_copy_shape`.
 
-    Raises `CopyError`, `AccessError`, `AllocationError` as the hardware forbids. Not modelled: an SRAM2SRAM copy loads
-    the SRAM of the cluster it comes from only, and one from DRAM to DRAM the read port of its cluster only.
+    Raises `CopyError`, `AccessError`, `AllocationError` for copies that the hardware forbids. Not modelled: an
+    SRAM2SRAM copy loads only the SRAM of its source cluster, and one from DRAM to DRAM only the read port of its
+    cluster.
     """
     _copy(issuer, line, dst, src, size, direction, strides, BLOCKING)
     return issuer.blocked
@@ -68,7 +69,7 @@ def copy_async(
 ) -> None:
     """An asynchronous copy: `__memcpy_async`. Arguments and errors as `copy_and_wait`.
 
-    Not from LDRAM and not between SRAMs (B).
+    Not supported from LDRAM and between SRAMs (B).
     """
     _copy(issuer, line, dst, src, size, direction, strides, ASYNCHRONOUS)
 
@@ -94,10 +95,10 @@ def _copy(  # noqa: PLR0913 - the arguments of `__memcpy`
     *,
     by_move_pipe: bool = False,
 ) -> None:
-    # This path is the hottest of the simulator. What the geometry decides is looked up, not worked out again.
+    # The hottest path of the simulator: everything that depends on the geometry is cached.
     task = issuer.task
     task.operations += 1
-    if task.operations > issuer.next_look or task.unawaited >= 0:
+    if task.operations > issuer.next_check or task.unawaited >= 0:
         check_end(issuer)
     has_size = size.__class__ is not int or size
     if direction is not None or has_size or dst.__class__ is not View or src.__class__ is not View:
@@ -119,7 +120,7 @@ def _copy(  # noqa: PLR0913 - the arguments of `__memcpy`
 
 
 def _view_copy(issuer: Issuer, dst: View, src: View) -> tuple[CopyGeometry, Any]:
-    """The geometry of a copy between views, and its effect (None without data)."""
+    """Return the geometry of a copy between views, and its effect (None without data)."""
     dst_allocation, src_allocation = dst.allocation, src.allocation
     key = (
         dst_allocation.memory,
@@ -156,13 +157,13 @@ def _issue(
     effect: Any,
     blocking: int,
 ) -> None:
-    """Record a copy and hand it to its DMA pipe."""
+    """Record a copy and submit it to its DMA pipe."""
     task, unit = issuer.task, issuer.unit
     engine = unit.cluster.memory_core if geometry.by_memory_core else unit
     pipe = engine.move if geometry.pipe == MOVE else engine.io
     issue_ps = task.now_ps = task.now_ps + issuer.issue_ps
     waits = blocking and not task.is_idle()
-    # A copy for an idle pipe starts at once; `pipe.start` does the rest for the others.
+    # A copy on an idle pipe starts immediately; `pipe.start` handles the others.
     starts = pipe.current is None and geometry.has_work and not (waits or geometry.by_memory_core)
     record = issuer.log.records.add(
         geometry.instructions[blocking],

@@ -1,4 +1,4 @@
-"""What a copy does to memory when it completes."""
+"""The effect of a copy on memory when it completes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Array = np.ndarray[Any, Any]
 
 
 def copy_effect(to: Array, origin: Array) -> Any:
-    """The effect of a copy between two arrays of as many elements.
+    """Return the effect of a copy between two arrays of equal size.
 
-    A pair of arrays of one shape, which `Transfer.done` copies without a call, or a function for other shapes.
+    For equal shapes a pair of arrays, which `Transfer.done` copies without a call, else a function.
     """
     return (to, origin) if to.shape == origin.shape else partial(_copy_reshaped, to, origin)
 
 
 def large_copy_effect(issuer: Issuer, dst: View | Pointer, src: View | Pointer, to: Array, origin: Array) -> Any:
-    """The effect of a large copy: deferred where its bytes need not pass through the NRAM, else as `copy_effect`."""
+    """Return the effect of a large copy: deferred if its bytes need not pass through NRAM, else as `copy_effect`."""
     unit = issuer.unit
     deferred = unit.deferred
     from_nram = src.allocation.memory is unit.nram
@@ -34,7 +34,7 @@ def large_copy_effect(issuer: Issuer, dst: View | Pointer, src: View | Pointer, 
         first = pointer.allocation.address + pointer.offset
         if from_nram:
             return DeferredStore(deferred, first, first + near.nbytes, to, origin.reshape(to.shape))
-        if src.allocation.read_only and first not in deferred.looked_at:
+        if src.allocation.read_only and first not in deferred.written_early:
             return DeferredLoad(deferred, first, first + near.nbytes, origin)
     return copy_effect(to, origin)
 

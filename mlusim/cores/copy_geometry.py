@@ -1,4 +1,4 @@
-"""What the geometry of a copy decides: direction, pipe, cost and log record. Worked out once for each geometry."""
+"""Properties of a copy that depend only on its geometry: direction, pipe, cost and log record. Computed once each."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class CopyGeometry:
-    """What pipes and log need to know about a copy.
+    """Properties of a copy for pipes and log.
 
     Attributes:
         direction: the `mluMemcpyDirection_t`.
         pipe: IO or MOVE.
-        by_memory_core: whether the engine of the cluster's memory core does the copy.
-        asynchronous: whether `__memcpy_async` has this direction.
+        by_memory_core: whether the engine of the cluster's memory core performs the copy.
+        asynchronous: whether `__memcpy_async` supports this direction.
         cost: start-up, work and rate.
-        has_work: whether the copy joins a link; a move inside a core takes its latency only.
-        as_typed: whether both sides have the same native NumPy type, which copies bit by bit; else bytes move as
-            unsigned integers of the element's width.
+        has_work: whether the copy joins a link; a move inside a core takes only its latency.
+        as_typed: whether both sides have the same native NumPy type, which copies bit by bit; otherwise bytes are
+            copied as unsigned integers of the element's width.
         is_large: whether its bytes may be deferred (`mlusim.memory.deferred`).
         instructions: numbers of its log instruction, asynchronous and blocking.
-        stream_instruction: the same as an instruction of the compute stream; NONE where it has no such form.
+        stream_instruction: number of the same instruction in the compute stream, or NONE.
         dst_box, src_box: the boxes of both sides in the log.
     """
 
@@ -98,13 +98,13 @@ def copy_geometry(
     *,
     as_typed: bool = False,
 ) -> CopyGeometry:
-    """The geometry of a copy, shared by all copies of a chip that agree in it.
+    """Return the geometry of a copy, shared by all copies of a chip with the same geometry.
 
     Raises `CopyError` for a memory that the core cannot reach.
     """
     issuer.check_reach(src.allocation.memory)
     to = dst.allocation.memory
-    # Between SRAMs the target is any cluster of the union.
+    # Between SRAMs the target may be in any cluster of the union.
     if shape.direction is not Direction.SRAM2SRAM or all(to is not c.sram for c in issuer.task.job.clusters):
         issuer.check_reach(to)
     key = (shape, dst_box, src_box, issuer.unit.is_memory_core, as_typed)

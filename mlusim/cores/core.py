@@ -1,8 +1,8 @@
-"""`Core`: the first argument of every kernel. BANG C's names, without the underscores.
+"""`Core`: the first argument of every kernel. Methods have BANG C's names, without the underscores.
 
-Each method issues one instruction with the line of the kernel that called it. Methods that return nothing never
-suspend. Methods to `await` are where the task may stop, exactly where BANG C stops: blocking copies, scalar loads,
-syncs, barriers. Limits, costs and errors of an instruction stand with the function that issues it.
+Each method issues one instruction, logged with the line of the kernel that called it. Methods that return nothing never
+suspend. Awaited methods suspend the task exactly where BANG C blocks: blocking copies, scalar loads, syncs, barriers.
+Limits, costs and errors of an instruction are documented with the function that issues it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Core(InstructionMethods):
-    """One task's handle on its core.
+    """One task's interface to its core.
 
     Attributes:
         task_id, task_dim: `taskId` and `taskDim`, linear over the grid.
@@ -41,14 +41,14 @@ class Core(InstructionMethods):
         core_id: 0 to 3, or 0x80 on the memory core.
         core_dim: cores of a cluster.
         cluster_id, cluster_dim: the cluster within the union, and n of UNIONn (0 for BLOCK).
-        is_memory_core: `__is_mpu()`. A UNION launch runs the kernel on the memory cores too.
+        is_memory_core: `__is_mpu()`. A UNION launch also runs the kernel on the memory cores.
         nram, wram, sram, ldram: on-chip memories and LDRAM, to allocate from. A memory core has no NRAM or WRAM.
-        board: the board's record.
-        issuer: what the methods issue through, for front ends that give source lines of their own.
+        board: the board.
+        issuer: the object that the methods issue through, for front ends with their own source lines.
 
-    Vector instructions are issued and never waited for: `sync` or `sync_compute` does that. Their operands are
-    contiguous views in the core's NRAM. Not modelled: the instruction cache, a limit on instructions in flight,
-    branches and loop overhead of the scalar pipe (charge them with `scalar`).
+    Vector instructions are asynchronous: `sync` or `sync_compute` waits for them. Their operands are contiguous views
+    in the core's NRAM. Not modelled: the instruction cache, a limit on instructions in flight, branches and loop
+    overhead of the scalar pipe (charge them with `scalar`).
     """
 
     def __init__(self, task: Task) -> None:
@@ -105,7 +105,7 @@ class Core(InstructionMethods):
         return scratch
 
     def peek(self, view: View) -> np.ndarray[Any, Any]:
-        """The values that a view holds now, for a look while debugging: nothing is charged, logged or waited for.
+        """Return the current values of a view, for debugging: nothing is charged, logged or waited for.
 
         Raises `AccessError` in a timing-only run.
         """
@@ -125,12 +125,12 @@ class Core(InstructionMethods):
     ) -> Awaitable[None]:
         """Copy, and wait until it is done: `__memcpy`.
 
-        By views: `memcpy(dst, src)`, equal shapes and element sizes; direction, segments and strides are derived.
+        With views: `memcpy(dst, src)`, equal shapes and element sizes; direction, segments and strides are derived.
         In the documented byte form: `memcpy(dst, src, size, direction, dst_stride, src_stride, segnum)` with
         pointers, sizes and strides in bytes and segnum the number of segments MINUS ONE; without strides 1-D, with
         eight 3-D (see `mlusim.memory.copy.pointer_copy_shape`).
 
-        Raises `CopyError`, `AccessError`, `AllocationError` as the hardware forbids.
+        Raises `CopyError`, `AccessError`, `AllocationError` for copies that the hardware forbids.
         """
         return copies.copy_and_wait(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
 
@@ -142,11 +142,11 @@ class Core(InstructionMethods):
         direction: Direction | str | None = None,
         *strides: int,
     ) -> None:
-        """Issue a copy and go on: `__memcpy_async`. A sync comes before its data is used or its buffer reused."""
+        """Issue a copy and continue: `__memcpy_async`. Sync before using its data or reusing its buffer."""
         copies.copy_async(self.issuer, self._line(_getframe(1)), dst, src, size, direction, strides)
 
     def move(self, dst: View, src: View) -> None:
-        """Issue a copy within NRAM to the Move pipe and go on."""
+        """Issue a copy within NRAM to the Move pipe and continue."""
         copies.move(self.issuer, self._line(_getframe(1)), dst, src)
 
     # ---- copies of many rows (`mlusim.cores.counted`, `mlusim.cores.row_copies`)
@@ -154,13 +154,13 @@ class Core(InstructionMethods):
     def memcpy_rows(
         self, dst: View, src: View, dst_rows: Rows = None, src_rows: Rows = None, *, blocking: bool = True
     ) -> Awaitable[None]:
-        """A loop of row copies: `__memcpy(dst[dst_rows[i]], src[src_rows[i]])` for i in order, and wait for the last.
+        """A loop of row copies: `__memcpy(dst[dst_rows[i]], src[src_rows[i]])` for i in order; wait for the last.
 
         Args:
             dst, src: views (rows, ...) whose rows are contiguous and equally large; rank 1 copies elements.
             dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in
-                NRAM; None stands for 0, 1, 2, ...
-            blocking: whether each copy is waited for before the next is issued, or only the last one.
+                NRAM; None means 0, 1, 2, ...
+            blocking: whether each copy is awaited before the next is issued, or only the last one.
         """
         line = self._line(_getframe(1))
         return counted.copy_rows(self.issuer, line, dst, src, dst_rows, src_rows, blocking=blocking)
@@ -173,42 +173,42 @@ class Core(InstructionMethods):
         Args:
             dst, src: contiguous views (rows, ...) in this core's NRAM, rows equally large; rank 1 copies elements.
             dst_rows, src_rows: as for `memcpy_rows`.
-            extra_cycles: scalar cycles per iteration beyond addresses, loads, stores and the loop.
+            extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
         """
         line = self._line(_getframe(1))
         return counted.scalar_copy(self.issuer, line, dst, src, dst_rows, src_rows, extra_cycles)
 
     def gather(self, dst: View, src: View, offsets: View, mask: View | None = None) -> None:
-        """dst[i] = src[offsets[i]] by one `__gather`, from arch 592 on: asynchronous; offsets in rows, in NRAM."""
+        """dst[i] = src[offsets[i]] by one asynchronous `__gather`, from arch 592 on; offsets in rows, in NRAM."""
         row_copies.by_offsets(self.issuer, self._line(_getframe(1)), "gather", dst, src, offsets, mask)
 
     def scatter(self, dst: View, src: View, offsets: View, mask: View | None = None) -> None:
-        """dst[offsets[i]] = src[i] by one `__scatter`, from arch 592 on, from NRAM. In order; else as `gather`."""
+        """dst[offsets[i]] = src[i] by one `__scatter`, from arch 592 on, from NRAM. In order; otherwise as `gather`."""
         row_copies.by_offsets(self.issuer, self._line(_getframe(1)), "scatter", dst, src, offsets, mask)
 
     # ---- scalar code (`mlusim.cores.scalar`)
 
     def load(self, source: View) -> Awaitable[Any]:
-        """Load one element to a register and wait for it: a Python number."""
+        """Load one element to a register and wait for it; returns a Python number."""
         return scalar.load(self.issuer, self._line(_getframe(1)), source)
 
     def load_array(self, source: View) -> Awaitable[np.ndarray[Any, Any]]:
-        """Load every element to registers, one scalar load each: a NumPy array of `source`'s shape."""
+        """Load every element to registers, one scalar load each; returns a NumPy array of `source`'s shape."""
         return scalar.load_array(self.issuer, self._line(_getframe(1)), source)
 
     def store(self, target: View, value: Any) -> None:
-        """Store one element from a register; the task goes on."""
+        """Store one element from a register and continue."""
         scalar.store(self.issuer, self._line(_getframe(1)), target, value)
 
     def store_array(self, target: View, values: np.ndarray[Any, Any]) -> None:
-        """Store an array from registers, one scalar store each; the task goes on."""
+        """Store an array from registers, one scalar store each, and continue."""
         scalar.store_array(self.issuer, self._line(_getframe(1)), target, values)
 
     def scalar(self, cycles: int | None = None, *, count: int = 1) -> None:
         """Charge scalar arithmetic: `count` operations of `cycles` each (default: the board's ordinary operation)."""
         scalar.arithmetic(self.issuer, self._line(_getframe(1)), cycles, count)
 
-    # ---- vector instructions beside those of the table (`mlusim.cores.vector`, `mlusim.cores.masks`)
+    # ---- vector instructions in addition to those of the table (`mlusim.cores.vector`, `mlusim.cores.masks`)
 
     def sum_rows(self, dst: View, src: View) -> None:
         """Sum over the first axis: src (rows, ...) to dst (...); rank 1 to one element: `__bang_sumpool`."""
@@ -250,7 +250,7 @@ class Core(InstructionMethods):
         bins: int,
         known: Addresses | None = None,
     ) -> Awaitable[Indices]:
-        """Sort rows and their values into bins of `size` rows each; returns where each bin begins."""
+        """Sort rows and their values into bins of `size` rows each; returns the index where each bin begins."""
         line = self._line(_getframe(1))
         views = (rows_out, values_out, rows, values, mask)
         return masks.collect_bins(self.issuer, line, *views, size=size, bins=bins, known=known)
@@ -274,34 +274,34 @@ class Core(InstructionMethods):
         return syncs.sync(self.issuer, self._line(_getframe(1)), "sync_compute", COMPUTE_PIPES)
 
     def sync_io_move_compute(self, *, io: bool = True, move: bool = True, compute: bool = True) -> Awaitable[None]:
-        """Wait for the pipes named: `__sync_io_move_compute`."""
+        """Wait for the selected pipes: `__sync_io_move_compute`."""
         pipes = IO_PIPE * io | MOVE_PIPE * move | COMPUTE_PIPES * compute
         return syncs.sync(self.issuer, self._line(_getframe(1)), "sync_io_move_compute", pipes)
 
     def sync_cluster(self) -> Awaitable[None]:
-        """Barrier of the cluster's cores and its memory core; for a BLOCK task just `sync`: `__sync_cluster`."""
+        """Barrier of the cluster's cores and its memory core; for a BLOCK task only `sync`: `__sync_cluster`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_cluster")
 
     def sync_all(self) -> Awaitable[None]:
-        """Barrier of all cores and memory cores of the union; for a BLOCK task just `sync`: `__sync_all`."""
+        """Barrier of all cores and memory cores of the union; for a BLOCK task only `sync`: `__sync_all`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all")
 
     def sync_all_ipu(self) -> Awaitable[None]:
-        """Barrier of all cores of the union without memory cores; for a BLOCK task just `sync`: `__sync_all_ipu`."""
+        """Barrier of all cores of the union without memory cores; for a BLOCK task only `sync`: `__sync_all_ipu`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu")
 
     def sync_all_mpu(self) -> Awaitable[None]:
-        """Barrier of the memory cores of the union; for a BLOCK task just `sync`: `__sync_all_mpu`."""
+        """Barrier of the memory cores of the union; for a BLOCK task only `sync`: `__sync_all_mpu`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_mpu")
 
     def lock(self, number: int) -> Awaitable[None]:
-        """Wait for the pipes of this core and then for the lock of a number: `__bang_lock`."""
+        """Wait for the pipes of this core and then acquire the lock with this number: `__bang_lock`."""
         return locks.change(self.issuer, self._line(_getframe(1)), "lock", number)
 
     def unlock(self, number: int) -> Awaitable[None]:
-        """Wait for the pipes of this core and give the lock of a number back: `__bang_unlock`."""
+        """Wait for the pipes of this core and release the lock with this number: `__bang_unlock`."""
         return locks.change(self.issuer, self._line(_getframe(1)), "unlock", number)
 
     def sync_all_ipu_within_cluster(self) -> Awaitable[None]:
-        """Barrier of the cluster's cores without its memory core; for a BLOCK task just `sync`."""
+        """Barrier of the cluster's cores without its memory core; for a BLOCK task only `sync`."""
         return syncs.barrier(self.issuer, self._line(_getframe(1)), "sync_all_ipu_within_cluster")

@@ -1,9 +1,9 @@
 """Counted operations: one record for a loop of many equal small instructions.
 
-An element gather by scalar code, or a loop of row copies by index, is one operation here: N instructions, their
-addresses as an array, their total cost; NumPy does the numerics at once. A kernel has no Python loop over elements.
-Rows come from the kernel as an array of registers, as a list in NRAM, or as `Addresses`: worked out, turn by turn of
-the loop, from index tuples in NRAM.
+An element gather by scalar code, or a loop of row copies by index, is recorded as one operation: N instructions, their
+addresses as an array, their total cost; NumPy computes the result in one step, so a kernel needs no Python loop over
+elements. Row numbers are an array in registers, a list in NRAM, or `Addresses`, which each iteration of the loop
+computes from index tuples in NRAM.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlusim.cores.row_copies import check_index, copy_loop, keep_addresses
+from mlusim.cores.row_copies import check_index, copy_loop, log_addresses
 from mlusim.cores.rows import (
     Loop,
     Rows,
@@ -51,15 +51,15 @@ def scalar_copy(
     """A scalar loop within NRAM: dst[dst_rows[i]] = src[src_rows[i]] for i in order, element by element.
 
     Args:
-        issuer: of the task that copies.
+        issuer: issuer of the copying task.
         line: source line in the log.
         dst, src: contiguous views (rows, ...) in this core's NRAM, rows equally large; rank 1 copies elements.
         dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in NRAM;
-            None stands for 0, 1, 2, ... Iterations that a window of the addresses leaves out copy nothing.
-        extra_cycles: scalar cycles per iteration beyond addresses, loads, stores and the loop.
+            None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
+        extra_cycles: scalar cycles per iteration in addition to addresses, loads, stores and the loop.
 
-    A repeated destination keeps its last value. Cost: `mlusim.memory.loops.scalar_copy_cycles`. Raises `OperandError`
-    or `AccessError` for operands or rows outside, or sides that overlap.
+    For a repeated destination the last value remains. Cost: `mlusim.memory.loops.scalar_copy_cycles`. Raises
+    `OperandError` or `AccessError` for operands or rows outside, or sides that overlap.
     """
     for view, write in ((dst, True), (src, False)):
         check_view("scalar_copy", view)
@@ -87,14 +87,14 @@ def scalar_loop(
     extra_cycles: int = 0,
     finish: Callable[[], None] | None = None,
 ) -> Waiting:
-    """A scalar loop within NRAM, its rows worked out: its time and its record. `finish` moves the rows at its end."""
+    """Issue a scalar loop within NRAM whose rows are known: its time and record. `finish` moves the rows at its end."""
     issuer.begin()
     board, task = issuer.board, issuer.task
     row_elements = row_bytes_of("scalar_copy", dst) // dst.itemsize
     each = loop.address.cycles(board) + extra_cycles
     cycles = scalar_copy_cycles(board, loop.iterations, loop.selected, row_elements, each)
     issue_ps = task.now_ps
-    # In order with the vector instructions before it (`mlusim.cores.ordering`).
+    # In order with earlier vector instructions (`mlusim.cores.ordering`).
     start_ps = max(issue_ps, issuer.unit.vector_free_ps)
     end_ps = start_ps + board.cycles_ps(cycles)
     record = issuer.record(
@@ -113,7 +113,7 @@ def scalar_loop(
     )
     if loop.indices[1:]:
         issuer.log.more_operands[record] = [issuer.operand(view) for view in loop.indices[1:]]
-    keep_addresses(issuer, record, loop)
+    log_addresses(issuer, record, loop)
     issuer.log.loops[record] = loop.record("scalar", extra_cycles)
     task.unawaited = record
     if task.pending_io or task.pending_move:
@@ -132,19 +132,19 @@ def copy_rows(
     *,
     blocking: bool = True,
 ) -> Waiting:
-    """A loop of row copies: `__memcpy(dst[dst_rows[i]], src[src_rows[i]])` for i in order, and wait for the last.
+    """A loop of row copies: `__memcpy(dst[dst_rows[i]], src[src_rows[i]])` for i in order; wait for the last.
 
     Args:
-        issuer: of the task that copies.
+        issuer: issuer of the copying task.
         line: source line in the log.
         dst, src: views (rows, ...) whose rows are contiguous and equally large; rank 1 copies elements.
         dst_rows, src_rows: row numbers, all of equal count: in registers, `Addresses`, or a list of integers in NRAM;
-            None stands for 0, 1, 2, ... Iterations that a window of the addresses leaves out copy nothing.
-        blocking: each copy is waited for before the next is issued, as a loop of plain `__memcpy` does; otherwise they
-            are issued back to back (`__memcpy_async`) and only the last is waited for.
+            None means 0, 1, 2, ... Iterations outside a window of the addresses copy nothing.
+        blocking: each copy is awaited before the next is issued, as in a loop of plain `__memcpy`; otherwise they are
+            issued back to back (`__memcpy_async`) and only the last is awaited.
 
-    The rows move in order, so a repeated destination row keeps its last value. Each row is charged its own bus units;
-    time: `mlusim.memory.loops.rows_cost`. Raises `CopyError`, `OperandError` or `AccessError`.
+    The rows are copied in order, so for a repeated destination row the last value remains. The bus units of each row
+    are charged separately; time: `mlusim.memory.loops.rows_cost`. Raises `CopyError`, `OperandError` or `AccessError`.
     """
     loop = loop_of(issuer, "memcpy_rows", dst, src, dst_rows, src_rows)
     if not loop.selected:
@@ -160,7 +160,7 @@ def wait_for_loop(issuer: Issuer, record: int) -> Waiting:
 
 
 def empty_loop(issuer: Issuer, line: int, loop: Loop) -> Waiting:
-    """A loop of row copies of which no turn found a row to copy."""
+    """Issue a loop of row copies in which no iteration has a row to copy."""
     issuer.begin()
     task = issuer.task
     start_ps = task.now_ps
@@ -173,7 +173,7 @@ def empty_loop(issuer: Issuer, line: int, loop: Loop) -> Waiting:
 
 
 def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> Loop:
-    """Work out and check the addresses of a loop, from what is in NRAM now."""
+    """Compute and check the addresses of a loop from the current contents of NRAM."""
     for view in (dst, src):
         check_view(name, view)
     row_choices = (row_numbers(name, dst_rows), row_numbers(name, src_rows))
@@ -185,36 +185,36 @@ def loop_of(issuer: Issuer, name: str, dst: View, src: View, dst_rows: Rows, src
     selected: Indices | None = None
     address = AddressInstructions()
     indices: list[View] = []
-    for view, wanted in zip((dst, src), row_choices, strict=True):
-        if isinstance(wanted, Addresses):
-            if wanted.index is not None:
-                check_index(issuer, name, wanted.index)
-                indices.append(wanted.index)
-            wanted.check(name, view.shape[0], view)
-            moves = wanted.positional or wanted.base > 0
-            address = address.and_also(address_instructions(len(wanted.axes), wanted.narrowed, positional=moves))
-            numbers, left = wanted.resolve(name)
+    for view, choice in zip((dst, src), row_choices, strict=True):
+        if isinstance(choice, Addresses):
+            if choice.index is not None:
+                check_index(issuer, name, choice.index)
+                indices.append(choice.index)
+            choice.check(name, view.shape[0], view)
+            moves = choice.positional or choice.base > 0
+            address = address.and_also(address_instructions(len(choice.axes), choice.narrowed, positional=moves))
+            numbers, inside = choice.resolve(name)
             rows.append(numbers)
-            selected = left if selected is None else selected
+            selected = inside if selected is None else selected
             continue
-        numbers_or_none: Indices | None = None
-        if isinstance(wanted, View):
-            check_index(issuer, name, wanted)
-            indices.append(wanted)
+        row_list: Indices | None = None
+        if isinstance(choice, View):
+            check_index(issuer, name, choice)
+            indices.append(choice)
             address = address.and_also(AddressInstructions(loads=1))
             if issuer.has_data:
-                numbers_or_none = wanted.typed().reshape(-1).astype(np.int64)
+                row_list = choice.typed().reshape(-1).astype(np.int64)
         else:
-            numbers_or_none = wanted
-        if wanted is None or numbers_or_none is not None:
-            check_rows(name, view, numbers_or_none, iterations)
-        rows.append(numbers_or_none)
+            row_list = choice
+        if choice is None or row_list is not None:
+            check_rows(name, view, row_list, iterations)
+        rows.append(row_list)
     unread = any(isinstance(side, View) for side in row_choices)
     if selected is None:
         return Loop(iterations, iterations, rows[0], rows[1], address, tuple(indices), unread)
     if isinstance(row_choices[0], Addresses) and isinstance(row_choices[1], Addresses):
         raise OperandError(f"{name} by two addresses, one of them within a window: give row numbers for the other")
     other = 1 if isinstance(row_choices[0], Addresses) else 0
-    numbers_of_other = rows[other]
-    rows[other] = selected if numbers_of_other is None else numbers_of_other[selected]
+    other_rows = rows[other]
+    rows[other] = selected if other_rows is None else other_rows[selected]
     return Loop(iterations, len(selected), rows[0], rows[1], address, tuple(indices), unread)

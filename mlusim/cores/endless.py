@@ -1,7 +1,7 @@
-"""Tasks that never end: one that issues more operations than the limit, and polls of what nobody will write.
+"""Detection of tasks that never end: too many operations, or polling of memory that no task will write.
 
-A task is looked at now and then. Where the whole run has for long done nothing but read the same few elements, and no
-copy is under way, no task will ever see another value. That is refused long before a task reaches the limit.
+Each task is checked from time to time. If the whole run has long done nothing but read the same few elements, and no
+copy is in flight, no task will ever read another value. That is reported long before a task reaches the limit.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ if TYPE_CHECKING:
     from mlusim.cores.chip import Chip
     from mlusim.cores.issuer import Issuer
 
-# Looks at a task, and the operations of a run that only read, as shares of the operations that a task may issue.
-_LOOKS, _SHARE, _LEAST = 250, 25, 10_000
-# Elements that a task polls: more of them are a walk through memory, which ends.
-_POLLED = 16
+# The interval between checks of a task, and the number of operations of a run that only read, as fractions of the
+# operations that a task may issue.
+_CHECKS, _SHARE, _MIN_READS = 250, 25, 10_000
+# Distinct elements that one task may poll: a task that reads more of them iterates over memory, and ends.
+_MAX_POLLED = 16
 
 
-def first_look(max_operations: int) -> int:
-    """The number of operations after which a task is looked at first."""
-    return max_operations // _LOOKS
+def first_check(max_operations: int) -> int:
+    """Return the number of operations after which a task is first checked."""
+    return max_operations // _CHECKS
 
 
 def check_end(issuer: Issuer) -> None:
-    """Raise for a task with an operation that was not awaited, with too many operations, or that polls for ever."""
+    """Raise for a task with an operation that was not awaited, with too many operations, or that polls forever."""
     task, chip = issuer.task, issuer.chip
     if task.unawaited >= 0 or task.operations > chip.max_operations:
         raise task.refusal()
-    issuer.next_look = min(task.operations + max(first_look(chip.max_operations), 1), chip.max_operations)
-    only_read = max(chip.max_operations // _SHARE, _LEAST)
+    issuer.next_check = min(task.operations + max(first_check(chip.max_operations), 1), chip.max_operations)
+    only_read = max(chip.max_operations // _SHARE, _MIN_READS)
     if _polls(chip, only_read):
         raise task.refusal(
             OperationLimitError(
@@ -49,7 +50,7 @@ def check_end(issuer: Issuer) -> None:
 
 
 def _polls(chip: Chip, only_read: int) -> bool:
-    """Whether the latest operations are syncs and reads of a few elements, and no task has anything else under way."""
+    """Whether the latest operations are syncs and reads of a few elements, and no task has other work in flight."""
     log = chip.log
     if only_read > log.count:
         return False
@@ -60,7 +61,7 @@ def _polls(chip: Chip, only_read: int) -> bool:
     of_task = log.records.column("task", latest)
     atomics = written >= 0
     if atomics.any():
-        # Atomics that found nothing to change only read.
+        # Atomics that change nothing count as reads.
         atomics = np.isin(log.records.column("op", latest), [log.op(name) for name in ATOMIC_NAMES & {*log.ops}])
         if chip.changed_by_atomic > latest.start or ((written >= 0) & ~atomics).any():
             return False
@@ -69,19 +70,19 @@ def _polls(chip: Chip, only_read: int) -> bool:
     if ((element < 0) & (log.records.column("pipe", latest) != SYNC)).any():
         return False
     if (element < 0).all():
-        return True  # syncs alone see nothing, whatever others do
+        return True  # only syncs, which read nothing
     polling = {*np.unique(of_task).tolist()}
     tasks = [unit.task for unit in chip.units() if unit.task is not None]
     if len(polling) == 1 and not atomics.any():
-        # What only this task could change: it reads that ahead of the others, which may still be at work.
-        known = [log.allocations[one] for one in np.unique(element[element >= 0]).tolist()]
-        private = all(one.read_only or one.memory == MemoryKind.NRAM.value for one in known)
+        # If only this task can change the elements, other tasks do not matter even if they are still running.
+        allocations = [log.allocations[one] for one in np.unique(element[element >= 0]).tolist()]
+        private = all(one.read_only or one.memory == MemoryKind.NRAM.value for one in allocations)
         tasks = [task for task in tasks if task.index in polling] if private else tasks
     for task in tasks:
-        # An atomic waits for all that its task has under way, so after a first one there is only the next.
+        # An atomic waits for all pending operations of its task, so after the first one only the next is pending.
         own = int((atomics & (of_task == task.index)).sum()) > 1
         under_way = task.pending_io + task.pending_move > own
         if under_way or not (task.index in polling or task.waits_for):
             return False
     read = np.stack([of_task, element, offset])
-    return bool(np.unique(read, axis=1).shape[1] <= _POLLED * len(tasks))
+    return bool(np.unique(read, axis=1).shape[1] <= _MAX_POLLED * len(tasks))

@@ -1,10 +1,10 @@
 """Detection of coroutines that a kernel creates and never awaits.
 
-Methods of the core look after themselves (`mlusim.cores.waiting`). For a kernel's own coroutine functions there are two
-checks, and neither changes the state of the process: before a launch, calls in the kernel's code whose result is
-dropped at once, also in coroutine functions that it refers to; and when a task ends, coroutines that its variables
-still hold. Not found: a coroutine that dies in a container, in a helper's variable, or behind a name that only a run
-knows; Python itself warns about those.
+Methods of the core have their own check (`mlusim.cores.waiting`). For a kernel's own coroutine functions there are two
+checks, neither of which changes the state of the process: before a launch, calls in the kernel's code whose result is
+discarded, also in coroutine functions that it refers to; and when a task ends, coroutines in its variables that were
+never started. Not found: a coroutine in a container, in a helper's variable, or behind a name resolved only at run
+time; Python itself warns about those.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOTHING = object()
 
 
 class Call(NamedTuple):
-    """A call whose result is dropped: the callee's name with its attributes, and where it stands."""
+    """A call whose result is discarded: the callee's dotted name, and its location."""
 
     names: tuple[str, ...]
     file: str
@@ -32,44 +32,44 @@ class Call(NamedTuple):
 
 
 def check_calls(kernel: Any) -> None:
-    """Raise `AwaitError` where a kernel, or a coroutine function that it refers to, drops a coroutine it has made."""
-    todo: list[Any] = [kernel]
-    known = set()
-    while todo:
-        candidate = todo.pop()
+    """Raise `AwaitError` if a kernel, or a coroutine function that it refers to, discards a coroutine."""
+    pending: list[Any] = [kernel]
+    visited = set()
+    while pending:
+        candidate = pending.pop()
         while isinstance(candidate, partial):
             candidate = candidate.func
         function = unwrap(getattr(candidate, "__func__", candidate))
-        if not isinstance(function, FunctionType) or function.__code__ in known:
+        if not isinstance(function, FunctionType) or function.__code__ in visited:
             continue
-        known.add(function.__code__)
+        visited.add(function.__code__)
         for code in _codes(function.__code__):
             for call in dropped_calls(code):
                 if _is_coroutine_function(call.names, function, code):
                     raise forgotten(".".join(call.names), call.file, call.line)
-            named = [_value(name, function) for name in (*code.co_names, *code.co_freevars)]
-            todo += [found for found in named if iscoroutinefunction(found)]
+            references = [_value(name, function) for name in (*code.co_names, *code.co_freevars)]
+            pending += [reference for reference in references if iscoroutinefunction(reference)]
 
 
 def forgotten(name: str, file: str, line: int) -> AwaitError:
-    """The error about a coroutine that was made at a line."""
+    """Return the error about a coroutine created at a line."""
     return AwaitError(
         f"`{name}(...)` was never awaited, so it never happened: write `await {name}(...)`",
         f"{Path(file).name}:{line}",
     )
 
 
-def held(frame: FrameType | None) -> CoroutineType[Any, Any, Any] | None:
-    """A coroutine that was never begun and that a variable of a frame holds, if any."""
+def unstarted(frame: FrameType | None) -> CoroutineType[Any, Any, Any] | None:
+    """Return a coroutine in a variable of a frame that was never started, if any."""
     variables = frame.f_locals.values() if frame is not None else ()
     return next((v for v in variables if isinstance(v, CoroutineType) and getcoroutinestate(v) == CORO_CREATED), None)
 
 
 @lru_cache(maxsize=512)
 def dropped_calls(code: CodeType) -> tuple[Call, ...]:
-    """The calls of a piece of code, by plain names, whose result nobody takes."""
+    """Return the calls in a code object, by dotted names, whose result is discarded."""
     instructions = list(dis.get_instructions(code))
-    found = []
+    calls = []
     for number, (call, following) in enumerate(pairwise(instructions)):
         if not call.opname.startswith("CALL") or following.opname != "POP_TOP" or call.positions is None:
             continue
@@ -80,18 +80,18 @@ def dropped_calls(code: CodeType) -> tuple[Call, ...]:
             if at is None or (at.lineno, at.col_offset) != start:
                 continue
             if earlier.opname.startswith("CALL"):
-                # What is called is itself a result.
+                # The callee is itself the result of a call.
                 names = []
                 break
             if earlier.opname.startswith("LOAD"):
                 names.append(str(earlier.argval))
         if names and start[0] is not None:
-            found.append(Call(tuple(names), code.co_filename, start[0]))
-    return tuple(found)
+            calls.append(Call(tuple(names), code.co_filename, start[0]))
+    return tuple(calls)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """The code of a function and of all functions in it."""
+    """Yield the code of a function and of all functions nested in it."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -104,16 +104,16 @@ def _is_coroutine_function(names: tuple[str, ...], function: FunctionType, code:
         inner = [each for each in _codes(function.__code__) if each.co_name == first]
         if inner and first in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
             return all(each.co_flags & CO_COROUTINE for each in inner)
-    found = _value(first, function)
+    value = _value(first, function)
     for attribute in attributes:
-        if not (ismodule(found) or isclass(found)):
+        if not (ismodule(value) or isclass(value)):
             return False
-        found = getattr(found, attribute, _NOTHING)
-    return iscoroutinefunction(found)
+        value = getattr(value, attribute, _NOTHING)
+    return iscoroutinefunction(value)
 
 
 def _value(name: str, function: FunctionType) -> Any:
-    """The value of a name that is not local to a function."""
+    """Return the value of a name that is not local to a function."""
     if name in function.__code__.co_freevars and function.__closure__:
         try:
             return function.__closure__[function.__code__.co_freevars.index(name)].cell_contents

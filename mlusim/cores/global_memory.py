@@ -1,9 +1,9 @@
 """Instructions on memory other than copies: sets of any memory, and atomics on GDRAM.
 
-A set writes one value all over; an atomic reads, combines and writes each element of GDRAM in one step that no other
-core comes between. Both go through the pipe of a copy to the same place. ASSUMED: an atomic is in order with its core
-like a blocking copy (kernels of the vendor reuse its operand without a sync), and costs a store that reads every bus
-unit first. Not modelled: contention of cores on one bus unit beyond its bandwidth.
+A set writes one value to all elements; an atomic reads, combines and writes each element of GDRAM without interference
+from other cores. Both use the pipe of a copy to the same memory. ASSUMED: an atomic is ordered on its core like a
+blocking copy (kernels of the vendor reuse its operand without a sync), and costs a store that reads every bus unit
+first. Not modelled: contention of cores on one bus unit beyond its bandwidth.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _wrap_down(old: Array, limit: Array) -> Array:
     return np.where((old == 0) | (old > limit), limit, old - 1)
 
 
-# What becomes of an element, from its old value and the operand.
+# The new value of an element, from its old value and the operand.
 ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
     "add": np.add,
     "max": np.maximum,
@@ -56,11 +56,11 @@ ATOMICS: dict[str, Callable[[Array, Array], Array]] = {
     "dec": _wrap_down,
 }
 COMPARE_AND_SWAP = "cas"
-# Names in the log: those that give the old value back, and those that do not.
+# Names in the log: atomics that return the old value, and those that do not.
 FETCHING = frozenset(f"atomic_{name}" for name in (*ATOMICS, COMPARE_AND_SWAP))
 REDUCING = frozenset(f"atomic_reduce_{name}" for name in (*ATOMICS, COMPARE_AND_SWAP))
 ATOMIC_NAMES = FETCHING | REDUCING
-# An exchange whose old value nobody gets reads nothing.
+# An exchange that does not return the old value reads nothing.
 BLIND_ATOMICS = frozenset({"atomic_reduce_exch"})
 SET_NAMES = ("gdramset", "sramset", "ldramset", "nramset", "nramset_async")
 
@@ -69,9 +69,9 @@ def set_memory(issuer: Issuer, line: int, name: str, dst: View, value: Any, *, b
     """Write `value` to every element: `__gdramset`, `__sramset`, `__ldramset`, and their strided and async forms.
 
     Args:
-        issuer: of the task that issues it.
+        issuer: issuer of the task.
         line: source line in the log.
-        name: of the instruction, such as `gdramset`.
+        name: name of the instruction, such as `gdramset`.
         dst: any view whose rows are contiguous.
         value: a number; converted to the element type.
         blocking: whether the task waits.
@@ -95,20 +95,20 @@ def atomic(
     compare: Value | None = None,
     register: Array | None = None,
 ) -> Waiting | None:
-    """An atomic on GDRAM: `__bang_atomic_add` and its kin with `old` or `register`, else `__bang_atomic_reduce_add`.
+    """An atomic on GDRAM: `__bang_atomic_add` and related with `old` or `register`, else `__bang_atomic_reduce_add`.
 
     Args:
-        issuer: of the task that issues it.
+        issuer: issuer of the task.
         line: source line in the log.
         operation: add, max, min, and, or, xor, exch, inc, dec or cas.
         target: elements in GDRAM.
-        operand: as many elements in this core's NRAM, or a number.
-        old: gets what the target held, in NRAM; None where nobody asks.
-        register: gets what the target held, where that goes to no memory of the core; an array of as many elements.
-        compare: for cas: what the target must hold to be replaced by `operand`.
+        operand: elements in this core's NRAM, as many as `target` has, or a number.
+        old: receives the old values of the target, in NRAM; None if they are not needed.
+        register: array that receives the old values if they go to registers instead.
+        compare: for cas: the value that the target must have to be replaced by `operand`.
 
-    inc: 0 where the old value is at least the operand, else one more. dec: the operand where the old value is 0 or
-    above it, else one less. Raises `OperandError` for other memories, types, sizes or alignment.
+    inc: 0 if the old value is at least the operand, else one more. dec: the operand if the old value is 0 or above it,
+    else one less. Raises `OperandError` for other memories, types, sizes or alignment.
     """
     fetches = old is not None or register is not None
     name = f"atomic_{operation}" if fetches else f"atomic_reduce_{operation}"
@@ -121,12 +121,12 @@ def atomic(
         before = register if old is None else old.typed()
         effect = partial(_combine, issuer, operation, target.typed(), values, expected, before)
     else:
-        issuer.chip.changed_by_atomic = issuer.log.count  # for all that is known
+        issuer.chip.changed_by_atomic = issuer.log.count  # without data it may have changed
     return _transfer(issuer, line, name, target, sources, effect, old=old, blocking=True)
 
 
 def reissue(issuer: Issuer, line: int, name: str, views: list[View], *, blocking: bool) -> Waiting | None:
-    """A set or an atomic as a log has it: its target, its sources, what it gave back; nothing is computed."""
+    """Issue a set or an atomic again from a log: its target, sources and old value; nothing is computed."""
     target, *sources = views
     # The old value of an atomic on a number may have gone to a register.
     old = sources.pop() if name in FETCHING and sources else None
@@ -152,12 +152,12 @@ def _combine(
 
 
 def _values(name: str, value: Value, dtype: np.dtype[Any]) -> Array:
-    """A view's elements as they will be, or a number in the element type."""
+    """Return a view's current elements, or a number in the element type."""
     return value.typed() if isinstance(value, View) else _number(name, value, dtype)
 
 
 def _number(name: str, value: Any, dtype: np.dtype[Any]) -> Array:
-    """A number in an element type. Raises `OperandError` for what is none."""
+    """Return a number in an element type. Raises `OperandError` if the value is not a number."""
     if not isinstance(value, bool | int | float | complex | np.generic):
         raise OperandError(f"{name} with {value!r:.60}: it takes a number here, not {type(value).__name__}")
     with np.errstate(all="ignore"):
@@ -199,7 +199,7 @@ def _transfer(
     old: View | None = None,
     blocking: bool,
 ) -> Waiting | None:
-    """A transfer to `dst` whose source is the core itself."""
+    """Issue a transfer to `dst` whose source is the core itself."""
     issuer.check_reach(dst.allocation.memory)
     for view in sources:
         check_usable(view.allocation, write=False)
@@ -245,7 +245,7 @@ def _transfer(
 
 
 def _shape(issuer: Issuer, dst: View, direction: Any, *, rereads: bool) -> CopyShape:
-    """The traffic of the transfer: rows of `dst`, each a segment; an atomic reads every unit that it writes."""
+    """Return the traffic of the transfer: each row of `dst` is a segment; an atomic reads every unit that it writes."""
     flat = dst.is_contiguous
     loops = () if flat else tuple(zip(dst.shape[:-1], dst.strides[:-1], strict=True))
     segment = dst.nbytes if flat else dst.shape[-1] * dst.itemsize

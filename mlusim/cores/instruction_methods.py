@@ -1,9 +1,9 @@
-"""The methods of `Core` that issue vector and tensor instructions: one line each, made of the table's entry.
+"""The methods of `Core` that issue vector and tensor instructions, each created from an entry of the table.
 
     core.add(dst, src0, src1)       core.sumpool(dst, src, kernel_height, kernel_width)
 
-Operands and attributes go in the order of the entry, or by name. Where BANG C gives a number back (`sum`, `count`,
-`findfirst1`, ...), leave the result out and await: `n = await core.count(mask)`. Conversions have their names too:
+Operands and attributes are passed in the order of the entry, or by name. Where BANG C returns a number (`sum`, `count`,
+`findfirst1`, ...), leave the result out and await: `n = await core.count(mask)`. Conversions also have their own names:
 `core.float2half_rn(dst, src)`.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def method(name: str) -> Callable[..., Any]:
-    """A method that issues the instruction `name`, with its summary for a docstring."""
+    """Return a method that issues the instruction `name`, with its summary as docstring."""
     entry = INSTRUCTIONS[name]
 
     def issue(self: InstructionMethods, *operands: Any, **attributes: Any) -> Any:
@@ -45,7 +45,7 @@ def method(name: str) -> Callable[..., Any]:
 
 
 def atomic_method(operation: str, *, fetches: bool) -> Callable[..., Any]:
-    """A method for an atomic on GDRAM, to be awaited."""
+    """Return a method for an atomic on GDRAM, to be awaited."""
 
     def fetch(self: InstructionMethods, old: View, target: View, operand: Value) -> Any:
         line = self.issuer.log.frame_line(_getframe(1))
@@ -64,7 +64,7 @@ def atomic_method(operation: str, *, fetches: bool) -> Callable[..., Any]:
 
 
 def set_method(name: str) -> Callable[..., Any]:
-    """A method that sets a memory, to be awaited."""
+    """Return a method that sets a memory, to be awaited."""
 
     def issue(self: InstructionMethods, dst: View, value: Any) -> Any:
         return set_memory(self.issuer, self.issuer.log.frame_line(_getframe(1)), name, dst, value)
@@ -82,7 +82,7 @@ class InstructionMethods:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Callable[..., Any]:
-            """A conversion by BANG C's name, such as `float2half_rn(dst, src)`; else the nearest name there is."""
+            """Return a conversion by BANG C's name, such as `float2half_rn`; for unknown names suggest the nearest."""
             found = None if name.startswith("_") else conversion(name)
             if found is None:
                 near = nearest(name, [known for known in dir(type(self)) if not known.startswith("_")])
@@ -104,12 +104,12 @@ class InstructionMethods:
         call(self.issuer, self.issuer.log.frame_line(_getframe(1)), INSTRUCTIONS["convert"], values, {})
 
     def atomic_cas(self, old: View, target: View, compare: Value, operand: Value) -> Any:
-        """Target = operand where it holds `compare`; `old`, in NRAM, gets what it held. Await it."""
+        """Target = operand where it equals `compare`; `old`, in NRAM, receives the old value. Await it."""
         line = self.issuer.log.frame_line(_getframe(1))
         return atomic(self.issuer, line, "cas", target, operand, old=old, compare=compare)
 
     def atomic_reduce_cas(self, target: View, compare: Value, operand: Value) -> Any:
-        """Target = operand where it holds `compare`. Await it."""
+        """Target = operand where it equals `compare`. Await it."""
         line = self.issuer.log.frame_line(_getframe(1))
         return atomic(self.issuer, line, "cas", target, operand, compare=compare)
 

@@ -1,8 +1,8 @@
-"""`Issuer`: the common entry of all instructions. It counts, charges the issue, and writes the record.
+"""`Issuer`: the common entry of all instructions. It counts them, charges the issue, and writes the record.
 
-The functions of `copies`, `vector`, `scalar`, `row_copies`, `counted` and `syncs` issue one instruction each. They take
-an `Issuer`, the operands, and the number of a source line in the log. `Core` calls them with the line of the kernel
-that called it; retiming with the line that the saved log has; a front end for another language with
+The functions of `copies`, `vector`, `scalar`, `row_copies`, `counted` and `syncs` issue one instruction each. Their
+arguments are an `Issuer`, the number of a source line in the log, and the operands. `Core` passes the line of the
+kernel that called it, retiming the line in the saved log, and a front end for another language a line from
 `log.source_line(file, line, function)`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mlusim.cores.endless import check_end, first_look
+from mlusim.cores.endless import check_end, first_check
 from mlusim.errors import CopyError
 from mlusim.log import NO_OPERAND, NONE, Log
 from mlusim.memory.allocation import Memory
@@ -26,12 +26,12 @@ class Issuer:
     """Issues the instructions of one task.
 
     Attributes:
-        task, unit, chip: who issues, on which core, of which chip.
-        board: the board's record.
-        log: where the records go.
-        has_data: whether memories hold bytes.
-        dry: instructions are recorded, and none takes time: nothing is waited for (`mlusim.host.steady`).
-        blocked: what a blocking copy has its kernel await.
+        task, unit, chip: the task, its core and its chip.
+        board: the board.
+        log: the log that receives the records.
+        has_data: whether memories have bytes.
+        dry: instructions are recorded but take no time, and nothing is waited for (`mlusim.host.steady`).
+        blocked: the awaitable that a blocking copy returns.
     """
 
     __slots__ = (
@@ -44,7 +44,7 @@ class Issuer:
         "has_data",
         "issue_ps",
         "log",
-        "next_look",
+        "next_check",
         "task",
         "unit",
     )
@@ -59,7 +59,7 @@ class Issuer:
         self.has_data = chip.data
         self.dry = chip.dry
         self.blocked = task.passing if chip.dry else task.suspending
-        self.next_look = first_look(chip.max_operations)
+        self.next_check = first_check(chip.max_operations)
         self.issue_ps = chip.board.cycles_ps(chip.board.issue_cycles)
         self.dram_unit_bytes = chip.board.dram_unit_bytes
         self.copy_geometries = unit.copy_geometries
@@ -68,7 +68,7 @@ class Issuer:
         """Count an instruction and charge its issue."""
         task = self.task
         task.operations += 1
-        if task.operations > self.next_look or task.unawaited >= 0:
+        if task.operations > self.next_check or task.unawaited >= 0:
             check_end(self)
         task.now_ps += self.issue_ps
 
@@ -113,7 +113,7 @@ class Issuer:
         return log.records.add(instruction, self.task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *operands)
 
     def operand(self, view: View) -> Operand:
-        """A view as the log has it: allocation, offset, box."""
+        """Return a view as recorded in the log: allocation, offset, box."""
         return view.allocation.identity, view.offset, self.log.box(view.shape, view.strides, view.itemsize)
 
     def check_reach(self, memory: Memory) -> None:

@@ -1,8 +1,8 @@
 """Launches: BLOCK tasks in waves, UNIONn jobs on whole clusters, in-order queues.
 
-BLOCK tasks are dealt out in waves: a wave takes every free core, and the next begins when the wave is over. A UNIONn
-job takes n whole clusters, with their memory cores, as soon as they are free. Nothing that runs is preempted.
-Not modelled: the host's own time (a launch costs it about 6 us, docs/hardware.md), priorities of queues.
+BLOCK tasks run in waves: a wave uses every free core, and the next begins when the wave has ended. A UNIONn job
+occupies n whole clusters, with their memory cores, as soon as they are free. Running tasks are never preempted.
+Not modelled: host time (a launch costs about 6 us, docs/hardware.md), priorities of queues.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Job:
         self.clusters = clusters
         self.tasks: list[Task] = []
         self.sram_buffers: dict[int, dict[str, View]] = {}
-        self._left = 0
+        self._remaining = 0
         cores = board.cores_per_cluster
         self.cluster_barriers = {
             cluster.index: Barrier(chip, "sync_cluster", cores + 1, board.cluster_barrier_ps) for cluster in clusters
@@ -60,24 +60,24 @@ class Job:
 
     @cached_property
     def all_mpu_barrier(self) -> Barrier:
-        """Of the memory cores; made where a kernel has it."""
+        """Barrier of the memory cores; created on first use."""
         chip = self.launch.chip
         return Barrier(chip, "sync_all_mpu", len(self.clusters), chip.board.union_barrier_ps)
 
     def add(self, unit: Unit, task_id: tuple[int, int, int], delay_ps: int) -> None:
-        """Put a task on a unit, to begin after `delay_ps`."""
+        """Assign a task to a unit, to begin after `delay_ps`."""
         launch = self.launch
         task = Task(launch.chip, self, unit, task_id)
         self.tasks.append(task)
-        self._left += 1
+        self._remaining += 1
         unit.task = task
         begin = partial(task.start, launch.kernel, Core(task), launch.arguments, launch.settings)
         launch.chip.environment.after(delay_ps, lambda _: begin())
 
     def task_done(self, task: Task) -> None:
-        """A task is over."""
-        self._left -= 1
-        if self._left == 0:
+        """Called when a task has ended."""
+        self._remaining -= 1
+        if self._remaining == 0:
             for cluster in self.clusters:
                 cluster.shared_copies.clear()
             for buffers in self.sram_buffers.values():
@@ -87,31 +87,31 @@ class Job:
 
 
 class Grid:
-    """The places of a grid that wait for their turn, x fastest: a grid may have 2^48 of them, so none is held.
+    """The grid positions still to be placed, x fastest. A grid may have 2^48 positions, so they are not stored.
 
-    `width` is how many tasks along x are placed at once.
+    `width` is the number of tasks along x that are placed together.
     """
 
     def __init__(self, dim: tuple[int, int, int], width: int) -> None:
         self._width = width
         self._jobs = (dim[0] // width, dim[1], dim[2])
-        self._left = math.prod(self._jobs)
+        self._remaining = math.prod(self._jobs)
 
     def __len__(self) -> int:
-        return self._left
+        return self._remaining
 
     def popleft(self) -> tuple[int, int, int]:
-        """The next place; its x is that of its first task."""
+        """Remove and return the next position; its x is that of its first task."""
         x, y, z = self._jobs
-        rest, i = divmod(x * y * z - self._left, x)
-        self._left -= 1
+        rest, i = divmod(x * y * z - self._remaining, x)
+        self._remaining -= 1
         return i * self._width, rest % y, rest // y
 
 
 class Launch:
-    """One launch of a kernel: the function, its grid, and what has run of it.
+    """One launch of a kernel: the function, its grid, and its progress.
 
-    Raises `LaunchError` where the board cannot hold it or the arguments do not fit the kernel.
+    Raises `LaunchError` if the launch does not fit on the board or the arguments do not match the kernel.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Launch:
         self._waves = 0
 
     def place(self) -> None:
-        """Start as many jobs as there is room for."""
+        """Start all jobs that fit on the free units."""
         if self._waves == 0:
             now = self.chip.environment.now
             self.chip.log.open_launch(self.index, now)
@@ -155,12 +155,12 @@ class Launch:
         return self.chip.board.wave_ps if self._waves else self.chip.board.kernel_start_ps
 
     def _cluster_delay_ps(self) -> int:
-        """Between successive clusters: a launch costs more on more of them; a later wave finds them set up."""
+        """Delay between successive clusters: setting up each costs time; in later waves they are already set up."""
         return 0 if self._waves else self.chip.board.cluster_start_ps
 
     def _place_wave(self) -> None:
         skew = self.chip.board.core_start_skew_ps
-        # Neighbours go to different clusters, so that a small grid has the ports of all clusters.
+        # Consecutive tasks are placed on different clusters, so that a small grid uses the ports of all clusters.
         units = [
             cluster.cores[core]
             for core in range(self.chip.board.cores_per_cluster)
@@ -209,7 +209,7 @@ class Launch:
             self._waves += 1
 
     def job_done(self, job: Job) -> None:
-        """A job is over: its units are free."""
+        """Called when a job has ended: its units are free."""
         self.running.remove(job)
         if self.union:
             for cluster in job.clusters:
@@ -220,14 +220,14 @@ class Launch:
 
     def _end(self, _: Any) -> None:
         self.done = True
-        # Its tasks are a web of references that Python frees late; the arrays of its tensors must not wait for that.
+        # Tasks form reference cycles that Python frees late; drop the tensors' arrays without waiting for that.
         self.arguments, self.settings = (), {}
         self.chip.log.close_launch(self.index, self.chip.environment.now)
         self.queue.launch_done(self)
 
 
 class Queue:
-    """Launches that run one after the other. Different queues may overlap."""
+    """Launches that run one after another. Different queues may overlap."""
 
     def __init__(self, chip: Chip, index: int) -> None:
         self.chip = chip
@@ -236,19 +236,19 @@ class Queue:
         self._gap = False
 
     def submit(self, launch: Launch) -> None:
-        """Add a launch at the end."""
+        """Append a launch."""
         self.launches.append(launch)
 
     def place(self) -> None:
-        """Let the first launch take what it can."""
+        """Place the jobs of the first launch that fit."""
         if self.launches and not self._gap:
             self.launches[0].place()
 
     def launch_done(self, launch: Launch) -> None:
-        """The first launch is over; the next begins after the gap between queued kernels."""
+        """Called when the first launch has ended; the next begins after the gap between queued kernels."""
         assert self.launches[0] is launch  # noqa: S101 - in order by construction
         self.launches.popleft()
-        # Also before a kernel that is yet to be queued: the host's own time is not modelled, so it cannot beat the gap.
+        # Also applies to kernels not queued yet: host time is not modelled, so the gap is the minimum.
         self._gap = True
         self.chip.environment.after(self.chip.board.queued_kernel_gap_ps, self._after_gap)
 
@@ -258,7 +258,7 @@ class Queue:
 
 
 def grid_of(dim: Any) -> tuple[Any, ...]:
-    """A grid from an integer or a sequence; what is neither is a grid of that alone, which `check_launch` refuses."""
+    """Return a grid from an integer or a sequence; other values are wrapped in a tuple for `check_launch` to reject."""
     if isinstance(dim, int | np.integer) and not isinstance(dim, bool):
         return (int(dim), 1, 1)
     extents = as_tuple(dim)
@@ -275,11 +275,11 @@ def check_launch(
     dim: tuple[int, int, int],
     kind: str,
 ) -> int:
-    """Check a launch against the board; gives n of UNIONn, or 0 for BLOCK."""
+    """Check a launch against the board; returns n of UNIONn, or 0 for BLOCK."""
     board = chip.board
     name = getattr(kernel, "__name__", repr(kernel))
     function: Any = kernel
-    if inspect.iscoroutine(function):  # someone who calls the kernel has no type checker
+    if inspect.iscoroutine(function):  # possible without a type checker
         function.close()
         raise LaunchError(
             f"the kernel is a coroutine object instead of a function: pass `{name}` itself instead of calling it"
@@ -305,7 +305,7 @@ def check_launch(
             if argument.allocation.freed:
                 raise LaunchError(f"{name}: {argument!r} was freed; upload or allocate it again")
     if len(dim) != _AXES or not all(isinstance(extent, int) and not isinstance(extent, bool) for extent in dim):
-        # What is neither an integer nor a sequence comes as a tuple of itself.
+        # A value that is neither an integer nor a sequence is a tuple of itself.
         axes: tuple[object, ...] = dim
         alone = len(axes) == 1 and type(axes[0]) is not int
         raise LaunchError(f"{name}: dim {shown(axes[0] if alone else axes)}: {_GRID}")

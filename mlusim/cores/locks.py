@@ -1,9 +1,9 @@
 """Locks between cores: `__bang_lock` and `__bang_unlock` (B, from the 2xx series on).
 
-One task at a time holds the lock of a number. Both calls wait for all pipes of their core, so what a lock protects is
-complete when it is given back. ASSUMED: locks are the chip's, those who wait get it in the order in which they came,
-and it changes hands in the time of a cluster's barrier. The checker takes what one lock protects as exclusive; it gives
-no order beyond that.
+Each lock has a number and is held by at most one task. Both calls wait for all pipes of their core, so accesses
+protected by a lock are complete when it is released. ASSUMED: locks are shared by the whole chip, waiting tasks acquire
+a lock in order of arrival, and passing it on takes the time of a cluster's barrier. The checker treats accesses
+protected by the same lock as exclusive; locks imply no further ordering.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from mlusim.cores.waiting import Waiting
 
 LOCK_NAMES = ("lock", "unlock")
-# In the log the number stands in `detail` above the pipes that are waited for.
+# In the log, the number is stored in `detail` above the bits of the pipes.
 SHIFT = 8
 
 
 class Lock:
-    """Who holds the lock of a number, and who waits for it with which record."""
+    """The owner of a lock, and the waiting tasks with their records."""
 
     __slots__ = ("owner", "waiting")
 
@@ -39,16 +39,17 @@ class Lock:
 
 
 def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
-    """Take the lock of a number and wait until it is there (`lock`), or give it back (`unlock`).
+    """Acquire the lock with this number, waiting for it (`lock`), or release it (`unlock`).
 
     Args:
-        issuer: of the task that calls.
+        issuer: issuer of the calling task.
         line: source line in the log.
         name: `lock` or `unlock`.
         number: 0 or more.
 
-    Raises `OperandError` for a negative number, a lock that the task holds already, and one that it does not hold.
-    Who waits for a lock that nobody gives back waits for ever; the run ends in `HangError`.
+    Raises `OperandError` for a negative number, for locking a lock that the task already holds, and for unlocking one
+    that it does not hold. A task that waits for a lock that is never released waits forever; the run ends in
+    `HangError`.
     """
     task = issuer.task
     locks = issuer.chip.locks
@@ -66,38 +67,38 @@ def change(issuer: Issuer, line: int, name: str, number: int) -> Waiting:
     detail = ALL_PIPES | number << SHIFT
     record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=detail, alone_ps=0)
     task.waits_for = task.here(line, f"{name} {number}")
-    act = partial(_take if name == "lock" else _give, task, record, lock)
-    if not task.drain(ALL_PIPES, record, partial(_at_its_time, task, act)):
-        _at_its_time(task, act)
+    act = partial(_acquire if name == "lock" else _release, task, record, lock)
+    if not task.drain(ALL_PIPES, record, partial(_when_reached, task, act)):
+        _when_reached(task, act)
     task.unawaited = record
     return task.suspending
 
 
-def _at_its_time(task: Task, act: partial[None]) -> None:
-    """Act when the board's time has come to the task's."""
+def _when_reached(task: Task, act: partial[None]) -> None:
+    """Call `act` when the board's time reaches the task's."""
     environment = task.chip.environment
     environment.after(max(0, task.now_ps - environment.now), lambda _: act())
 
 
-def _take(task: Task, record: int, lock: Lock) -> None:
+def _acquire(task: Task, record: int, lock: Lock) -> None:
     if lock.owner is not None:
         lock.waiting.append((task, record))
         return
     lock.owner = task
-    _go_on(task, record, task.chip.board.cluster_barrier_ps)
+    _resume_after(task, record, task.chip.board.cluster_barrier_ps)
 
 
-def _give(task: Task, record: int, lock: Lock) -> None:
+def _release(task: Task, record: int, lock: Lock) -> None:
     lock.owner = None
     if lock.waiting:
         following, waits = lock.waiting.popleft()
         lock.owner = following
         following.chip.log.records.waited(waits, record)
-        _go_on(following, waits, task.chip.board.cluster_barrier_ps)
-    _go_on(task, record, 0)
+        _resume_after(following, waits, task.chip.board.cluster_barrier_ps)
+    _resume_after(task, record, 0)
 
 
-def _go_on(task: Task, record: int, delay_ps: int) -> None:
+def _resume_after(task: Task, record: int, delay_ps: int) -> None:
     environment = task.chip.environment
     task.now_ps = max(task.now_ps, environment.now + delay_ps)
     task.waits_for = ""

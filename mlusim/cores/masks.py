@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
     from mlusim.cores.waiting import Waiting
 
-# Bin numbers of 16 bits, which NumPy sorts by radix.
+# 16-bit bin numbers, which NumPy sorts by radix.
 MAX_BINS = 1 << 16
 
 
 def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, known: Addresses | None = None) -> Waiting:
     """dst[:n] = the elements of src where mask is not 0, in order: `__bang_collect`, `__bang_count` (B).
 
-    The wait gives n.
+    The result of the wait is n.
 
     Args:
-        issuer: of the task that issues it.
+        issuer: issuer of the task.
         line: source line in the log.
-        dst: in NRAM; room for all elements of `src`; what lies behind the n kept ones is not written.
-        src, mask: in NRAM, as many elements each; mask may have any element type.
-        known: what a timing-only run counts instead: the lookups within the windows of these addresses, which
-            stand for the elements of `src`.
+        dst: in NRAM, with room for all elements of `src`; only the first n elements are written.
+        src, mask: in NRAM, of equal size; mask may have any element type.
+        known: used to count in a timing-only run: the lookups within the windows of these addresses represent the
+            elements of `src`.
 
     Two vector instructions, and a wait for the vector pipe: the count goes to a register. Raises `OperandError` for
-    operands that do not fit, `MissingDataError` where a timing-only run knows neither mask nor addresses.
+    operands that do not fit, `MissingDataError` if a timing-only run has neither mask nor addresses.
     """
     for view in (dst, src, mask):
         check_view("collect", view)
@@ -57,8 +57,8 @@ def collect(issuer: Issuer, line: int, dst: View, src: View, mask: View, *, know
         if counts:
             issuer.log.addresses[record] = {"dst": np.arange(counts[0])}
         elif known is not None:
-            _, kept = known.resolve("collect")
-            return known.count if kept is None else len(kept)
+            _, inside = known.resolve("collect")
+            return known.count if inside is None else len(inside)
         return counts[0]
 
     return wait_for_register(issuer, line, record, finish)
@@ -77,26 +77,26 @@ def collect_bins(  # noqa: PLR0913 - most are keywords
     bins: int,
     known: Addresses | None = None,
 ) -> Waiting:
-    """Deal rows and their values out to bins of `size` rows each, in order within a bin.
+    """Distribute rows and their values to bins of `size` rows each, in order within a bin.
 
-    For each bin in turn `__bang_sub_scalar` and `__bang_lt` make a mask of its rows, `__bang_collect` takes these
-    and their values behind those of the bins before, and `__bang_count` says how many these are (B).
+    For each bin in turn `__bang_sub_scalar` and `__bang_lt` compute a mask of its rows, `__bang_collect` appends these
+    and their values to those of the previous bins, and `__bang_count` counts them (B).
 
     Args:
-        issuer: of the task that issues it.
+        issuer: issuer of the task.
         line: source line in the log.
-        rows_out, values_out: in NRAM, as many elements as `rows`: row numbers within their bin, and values.
-        rows: integers in NRAM, 0 to size * bins - 1. They are worked on in place: size * (bins - 1) less after.
-        values: in NRAM, one for each row, of any element type.
+        rows_out, values_out: in NRAM, of the size of `rows`: row numbers within their bin, and values.
+        rows: integers in NRAM, 0 to size * bins - 1. Modified in place: size * (bins - 1) less afterwards.
+        values: in NRAM, one per row, of any element type.
         mask: scratch in NRAM, of the size and element type of `rows`.
-        size: rows of a bin.
-        bins: how many bins.
-        known: what a timing-only run counts instead: the lookups of these addresses stand for `rows`.
+        size: rows per bin.
+        bins: number of bins.
+        known: used to count in a timing-only run: the lookups of these addresses represent `rows`.
 
-    The wait gives, in registers, where each bin begins in the lists, and behind the last one their length: int64 of
-    (bins + 1). Cost: `mlusim.memory.loops.COLLECT_BINS_PASSES` vector instructions a bin, and a wait for the vector
-    pipe at the end. Not modelled: that wait for every bin. Raises `OperandError` for operands that do not fit,
-    `AccessError` for a row in no bin, `MissingDataError` where a timing-only run knows neither rows nor addresses.
+    The result of the wait, in registers, is int64 of (bins + 1): the index in the lists where each bin begins, and
+    their length. Cost: `mlusim.memory.loops.COLLECT_BINS_PASSES` vector instructions per bin, and a wait for the
+    vector pipe at the end. Not modelled: that wait for every bin. Raises `OperandError` for operands that do not fit,
+    `AccessError` for a row outside all bins, `MissingDataError` if a timing-only run has neither rows nor addresses.
     """
     views = (rows_out, values_out, rows, values, mask)
     for view in views:
@@ -116,62 +116,62 @@ def collect_bins(  # noqa: PLR0913 - most are keywords
         raise MissingDataError(
             "collect_bins in a timing-only run, which has no rows: name the addresses as `known`, or run with data"
         )
-    found: list[Indices] = []
+    bin_starts: list[Indices] = []
     record = issue_counted(
         issuer,
         line,
         "collect_bins",
         (rows_out, rows, values, rows, values_out, mask),
-        partial(_deal, rows_out, values_out, rows, values, size, bins, found),
+        partial(_distribute, rows_out, values_out, rows, values, size, bins, bin_starts),
         COLLECT_BINS_PASSES * bins,
     )
 
     def finish() -> Indices:
-        if not found and known is not None:
+        if not bin_starts and known is not None:
             numbers, _ = known.resolve("collect_bins")
-            found.append(_starts(_bins(numbers, size, bins), bins))
-        return found[0]
+            bin_starts.append(_starts(_bins(numbers, size, bins), bins))
+        return bin_starts[0]
 
     return wait_for_register(issuer, line, record, finish)
 
 
 def _collect(dst: View, src: View, mask: View, counts: list[int]) -> None:
-    values, chosen = src.raw().reshape(-1), mask.typed().reshape(-1) != 0
-    count = int(np.count_nonzero(chosen))
-    kept = dst.raw().reshape(-1)[:count]
-    # Masks that choose everything are common. Of a random one the positions are found without branches.
-    if count == len(chosen):
-        kept[...] = values
+    values, selected = src.raw().reshape(-1), mask.typed().reshape(-1) != 0
+    count = int(np.count_nonzero(selected))
+    target = dst.raw().reshape(-1)[:count]
+    # Masks that select everything are common. For a random mask, positions are computed without branches.
+    if count == len(selected):
+        target[...] = values
     else:
-        np.take(values, chosen.nonzero()[0], out=kept, mode="clip")
+        np.take(values, selected.nonzero()[0], out=target, mode="clip")
     counts.append(count)
 
 
-def _deal(
-    rows_out: View, values_out: View, rows: View, values: View, size: int, bins: int, found: list[Indices]
+def _distribute(
+    rows_out: View, values_out: View, rows: View, values: View, size: int, bins: int, bin_starts: list[Indices]
 ) -> None:
     numbers = rows.typed().reshape(-1)
-    which = _bins(numbers, size, bins)
-    order = np.argsort(which, kind="stable")
+    bin_of = _bins(numbers, size, bins)
+    order = np.argsort(bin_of, kind="stable")
     numbers %= size
     np.take(numbers, order, out=rows_out.typed().reshape(-1), mode="clip")
     np.take(values.raw().reshape(-1), order, out=values_out.raw().reshape(-1), mode="clip")
-    # What the subtractions leave behind.
-    numbers += (which.astype(numbers.dtype) - (bins - 1)) * size
-    found.append(_starts(which, bins))
+    # The value of `rows` after the subtractions.
+    numbers += (bin_of.astype(numbers.dtype) - (bins - 1)) * size
+    bin_starts.append(_starts(bin_of, bins))
 
 
 def _bins(numbers: Any, size: int, bins: int) -> Any:
-    """The bin of each row, in the narrowest type. Raises `AccessError` for a row in none."""
-    which = numbers // size
-    low, high = int(which.min()), int(which.max())
+    """Return the bin of each row, in the narrowest type. Raises `AccessError` for a row outside all bins."""
+    bin_of = numbers // size
+    low, high = int(bin_of.min()), int(bin_of.max())
     if low < 0 or high >= bins:
         bad = int(numbers.min() if low < 0 else numbers.max())
         raise AccessError(f"collect_bins: row {bad} is in none of {bins} bins of {size} rows")
-    return which.astype(np.uint8 if bins <= 1 << 8 else np.uint16)
+    return bin_of.astype(np.uint8 if bins <= 1 << 8 else np.uint16)
 
 
-def _starts(which: Any, bins: int) -> Indices:
+def _starts(bin_of: Any, bins: int) -> Indices:
     starts = np.zeros(bins + 1, np.int64)
-    np.cumsum(np.bincount(which, minlength=bins), out=starts[1:])
+    np.cumsum(np.bincount(bin_of, minlength=bins), out=starts[1:])
     return starts

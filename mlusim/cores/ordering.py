@@ -1,6 +1,6 @@
-"""The order of a core's instructions: what each waits for, and when its effect counts.
+"""The order of a core's instructions: what each waits for, and when its effect is visible.
 
-The simulator and the checker read the same table. Sources: the guide's pages on the pipes and on `sync` (G 3.3), and
+The simulator and the checker use the same table. Sources: the guide's pages on the pipes and on `sync` (G 3.3), and
 the public header (B) for scalar stores, which are posted.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from mlusim.log import ASYNCHRONOUS, IO, MOVE, SCALAR, TENSOR, VECTOR
 from mlusim.memory.kinds import MemoryKind
 
-# Pipes as bits of a mask, as a sync names them.
+# Pipes as bits of a mask, as in the arguments of a sync.
 VECTOR_PIPE, TENSOR_PIPE, IO_PIPE, MOVE_PIPE = 1 << VECTOR, 1 << TENSOR, 1 << IO, 1 << MOVE
 COMPUTE_PIPES = VECTOR_PIPE
 ALL_PIPES = VECTOR_PIPE | IO_PIPE | MOVE_PIPE
@@ -21,12 +21,13 @@ ALL_PIPES = VECTOR_PIPE | IO_PIPE | MOVE_PIPE
 class Ordering:
     """The ordering class of an instruction.
 
-    One that neither blocks nor is posted is in order on its pipe, and complete at the next sync of that pipe.
+    An instruction that neither blocks nor is posted is in order on its pipe, and complete at the next sync of that
+    pipe.
 
     Attributes:
-        waits_for: pipes of its own core, as bits, that are idle before it begins.
+        waits_for: pipes of its own core, as bits, that must be idle before it begins.
         blocks: the task issues nothing more until it is complete.
-        posted: it takes effect later and no pipe holds it: only the full `sync` waits for it.
+        posted: it takes effect later, outside the pipes: only the full `sync` waits for it.
     """
 
     waits_for: int = 0
@@ -36,29 +37,29 @@ class Ordering:
 
 # Vector instructions, asynchronous copies, gathers and scatters by one instruction.
 PIPELINED = Ordering()
-# `__memcpy`, and loops of it: in order with everything before them in their core (G 3.3.5.1). Whether they wait for
-# instructions on other buffers too is not stated; ASSUMED that they do, on every pipe.
+# `__memcpy`, and loops of it: in order with all earlier instructions of their core (G 3.3.5.1). Whether they also wait
+# for instructions on other buffers is not stated; ASSUMED that they do, on every pipe.
 BLOCKING_COPY = Ordering(waits_for=ALL_PIPES, blocks=True)
-# A loop of `__memcpy_async`, of which only the last is waited for.
+# A loop of `__memcpy_async` that waits only for the last copy.
 QUEUED_LOOP = Ordering(blocks=True)
 # Scalar loads and arithmetic, and scalar stores to memories on chip.
 SCALAR_CODE = Ordering(blocks=True)
-# Scalar loads and stores of NRAM: in order with the vector and tensor instructions before them. ASSUMED: kernels of the
-# vendor read what an instruction wrote, such as a maximum and its index, with no sync between.
+# Scalar loads and stores of NRAM: in order with earlier vector and tensor instructions. ASSUMED: kernels of the vendor
+# read the result of an instruction, such as a maximum and its index, without a sync.
 NRAM_SCALAR_CODE = Ordering(waits_for=COMPUTE_PIPES, blocks=True)
 # A scalar store to GDRAM or LDRAM.
 POSTED_STORE = Ordering(posted=True)
 
 
 def store_ordering(memory: MemoryKind) -> Ordering:
-    """The ordering class of `store` and `store_array` to a memory."""
+    """Return the ordering class of `store` and `store_array` to a memory."""
     return POSTED_STORE if memory.off_chip else SCALAR_CODE
 
 
 def recorded_ordering(
     pipe: int, detail: int, *, writes_off_chip: bool = False, on_nram: bool = False, queued: bool = False
 ) -> Ordering:
-    """The ordering class of an instruction as the log has it.
+    """Return the ordering class of an instruction in the log.
 
     Args:
         pipe, detail: columns of its record.

@@ -1,7 +1,7 @@
 """The DMA pipes of a core: IO (off-chip <-> on-chip) and Move (on-chip <-> on-chip).
 
-A pipe takes transfers in program order, one at a time. The start-up of a transfer that was issued early overlaps the
-transfer before it. The bytes move when the transfer completes.
+A pipe processes transfers in program order, one at a time. The start-up of a transfer that was issued early overlaps
+the previous transfer. The bytes are copied when the transfer completes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Transfer(Flow):
-    """One copy in a pipe, and a flow on its link while it moves.
+    """One copy in a pipe, and a flow on its link while bytes are transferred.
 
-    `effect` moves the bytes: a call, the arrays (to, from), or a deferred copy; None in a timing-only run. `task`
-    issued it, and waits for it where `blocks` is true.
+    `effect` copies the bytes: a call, the arrays (to, from), or a deferred copy; None in a timing-only run. `task`
+    issued it, and waits for it if `blocks` is true.
     """
 
     __slots__ = ("blocks", "effect", "issue_ps", "latency_ps", "pipe", "record", "task")
@@ -48,7 +48,7 @@ class Transfer(Flow):
         self.blocks = blocks
 
     def done(self, now: int) -> None:
-        """The transfer is complete: its bytes move, the next one starts, and who waits goes on."""
+        """Complete the transfer: copy its bytes, start the next transfer, and resume the waiting task."""
         pipe, task, record = self.pipe, self.task, self.record
         pipe.records.ended(record, now)
         effect = self.effect
@@ -58,7 +58,7 @@ class Transfer(Flow):
                 unit.act_until(now)
             if self.blocks or not pipe.late:
                 if unit.late_effects:
-                    # A pipe is in order: what waits for its sync comes before what was issued after it.
+                    # A pipe is in order: copies that wait for its sync act before those issued after it.
                     unit.apply_late(io=pipe is not unit.move, move=pipe is unit.move)
                 if effect.__class__ is tuple:
                     to, origin = effect
@@ -86,7 +86,7 @@ class Transfer(Flow):
             if pipe.twin is not None:
                 pipe.twin.current = None
         if self.blocks and pipe is not task.unit.move:
-            # As `transfer_done`, inlined for performance.
+            # `transfer_done`, inlined for performance.
             task.pending_io -= 1
             if now > task.now_ps:
                 task.now_ps = now
@@ -100,7 +100,8 @@ class DmaPipe:
 
     Args:
         unit: the core or memory core that it belongs to.
-        link: the shared link that its transfers join; transfers without work (moves inside a core) take their latency.
+        link: the shared link that its transfers join; transfers without work (moves inside a core) take only their
+            latency.
         read_port, write_port: indices of the cluster's ports on that link.
     """
 
@@ -136,12 +137,12 @@ class DmaPipe:
         self._when_ready = (self._ready,)
 
     def share_engine(self, twin: DmaPipe) -> None:
-        """Let two pipes take turns, in program order: before the 3xx series IO-DMA and Move-DMA are not independent."""
+        """Serialise two pipes in program order: before the 3xx series IO-DMA and Move-DMA are not independent."""
         self.twin, twin.twin = twin, self
         twin.queue = self.queue
 
     def submit(self, transfer: Transfer) -> None:
-        """Take a transfer; it begins when those before it are complete."""
+        """Submit a transfer; it begins when the previous ones are complete."""
         task = transfer.task
         if self is task.unit.move:
             task.pending_move += 1
@@ -153,14 +154,14 @@ class DmaPipe:
             self.queue.append(transfer)
 
     def submit_after_wait(self, transfer: Transfer) -> None:
-        """Take a blocking transfer, which everything before it in its core has been waited for."""
+        """Submit a blocking transfer after all earlier instructions of its core have completed."""
         task = transfer.task
         transfer.issue_ps = task.now_ps
         self.records.waited(transfer.record, task.waited_for)
         self.submit(transfer)
 
     def start(self, transfer: Transfer, start_ps: int, now: int) -> None:
-        """Begin a transfer at `start_ps`: its start-up, or what of it the transfer before has not hidden."""
+        """Begin a transfer at `start_ps`, with the part of its start-up that the previous transfer did not hide."""
         self.current = transfer
         if self.twin is not None:
             self.twin.current = transfer
@@ -169,7 +170,7 @@ class DmaPipe:
             if ready_ps < start_ps:
                 ready_ps = start_ps
         else:
-            # A move inside a core is all latency, and hides behind nothing.
+            # A move inside a core consists of latency only, and overlaps nothing.
             ready_ps = start_ps + transfer.latency_ps
         self.records.started(transfer.record, start_ps, ready_ps - start_ps)
         if transfer.work:

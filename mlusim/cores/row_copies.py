@@ -1,4 +1,4 @@
-"""Rows by offsets: `__gather`, `__scatter`, and one transfer in place of many row copies."""
+"""Rows by offsets: `__gather`, `__scatter`, and one transfer that represents many row copies."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _REACHED_BY_OFFSETS = (MemoryKind.GDRAM, MemoryKind.LDRAM, MemoryKind.NRAM)
 def by_offsets(
     issuer: Issuer, line: int, name: str, dst: View, src: View, offsets: View, mask: View | None = None
 ) -> None:
-    """One `__gather` or `__scatter`, from arch 592 on: asynchronous.
+    """One asynchronous `__gather` or `__scatter`, from arch 592 on.
 
     Args:
-        issuer: of the task that issues it.
+        issuer: issuer of the task.
         line: source line in the log.
         name: `gather`: dst[i] = src[offsets[i]], to NRAM; `scatter`: dst[offsets[i]] = src[i] in order, from NRAM.
-        dst, src: (count, ...) in NRAM and (rows, ...) in GDRAM, LDRAM or this core's NRAM; rows contiguous and
-            equally large.
+        dst, src: (count, ...) in NRAM and (rows, ...) in GDRAM, LDRAM or this core's NRAM; rows contiguous and equally
+            large.
         offsets: count integers in NRAM, row numbers (the instruction's byte offsets over the row size).
-        mask: count elements in NRAM; where one is 0, the row is not copied.
+        mask: count elements in NRAM; rows whose element is 0 are not copied.
 
-    The offsets and the mask are taken when it is issued: ASSUMED, the sources do not say when.
+    The offsets and the mask are read at issue: ASSUMED, the sources do not specify it.
 
-    On the IO pipe, or the Move pipe within NRAM. Time: `mlusim.memory.loops.rows_cost`, whatever offsets and mask hold.
-    Raises `OperandError` before arch 592, `AccessError` for a row outside its tensor.
+    Runs on the IO pipe, or the Move pipe within NRAM. Time: `mlusim.memory.loops.rows_cost`, independent of the values
+    of offsets and mask. Raises `OperandError` before arch 592, `AccessError` for a row outside its tensor.
     """
     if not issuer.board.has_gather:
         raise OperandError(
@@ -74,7 +74,7 @@ def by_offsets(
         try:
             check_rows(name, far, rows, len(rows))
         except AccessError:
-            # What it took for offsets is for the checker to see: perhaps nobody waited for them.
+            # Record it for the checker, which can report that the offsets were used before their copy was complete.
             operand, now_ps = issuer.operand(offsets), issuer.task.now_ps
             issuer.record(name, IO if far.memory.off_chip else MOVE, line, now_ps, now_ps, NONE, b=operand, alone_ps=0)
             raise
@@ -87,16 +87,16 @@ def by_offsets(
 def copy_loop(
     issuer: Issuer, line: int, name: str, dst: View, src: View, loop: Loop, *, method: str, mask: View | None = None
 ) -> int:
-    """One transfer that stands for the row copies of a loop; returns its record.
+    """Issue one transfer that represents the row copies of a loop; returns its record.
 
     Args:
-        issuer: of the task that copies.
+        issuer: issuer of the copying task.
         line: source line in the log.
-        name: of the operation.
+        name: name of the operation.
         dst, src: views whose first axis is the rows.
-        loop: which rows, and what their addresses cost.
-        method: `blocking`, `queued` or `instruction`, as `mlusim.memory.loops.rows_cost` has them.
-        mask: of a gather or scatter, for the log.
+        loop: the rows, and the cost of their addresses.
+        method: `blocking`, `queued` or `instruction`, as in `mlusim.memory.loops.rows_cost`.
+        mask: mask of a gather or scatter, for the log.
     """
     row_bytes = row_bytes_of(name, dst)
     if row_bytes != row_bytes_of(name, src) or dst.itemsize != src.itemsize:
@@ -111,7 +111,7 @@ def copy_loop(
         raise CopyError(f"memcpy_async has no {direction.name}: use memcpy_rows(..., blocking=True)")
     check_row(direction, row_bytes, dst, src, issuer.board.arch, issuer.board.dram_unit_bytes)
     by_engine = method == "instruction"
-    # The instruction takes its time for every offset, masked or not.
+    # The instruction takes time for every offset, masked or not.
     count = loop.iterations if by_engine else loop.selected
     shape = rows_shape(dst, src, loop, direction, count, issuer.board.dram_unit_bytes)
     issuer.begin()
@@ -140,7 +140,7 @@ def copy_loop(
         bus_write=shape.bus_write_bytes,
         direction=DIRECTION_CODES[direction],
     )
-    keep_addresses(issuer, record, loop)
+    log_addresses(issuer, record, loop)
     issuer.log.loops[record] = loop.record(method)
     if indices[1:]:
         issuer.log.more_operands[record] = indices[1:]
@@ -158,14 +158,14 @@ def copy_loop(
     return record
 
 
-def keep_addresses(issuer: Issuer, record: int, loop: Loop) -> None:
-    """Write down which rows a loop copies, as far as the run knows them."""
-    kept = {key: rows for key, rows in (("dst", loop.dst_rows), ("src", loop.src_rows)) if rows is not None}
+def log_addresses(issuer: Issuer, record: int, loop: Loop) -> None:
+    """Log the rows that a loop copies, as far as they are known."""
+    known_rows = {key: rows for key, rows in (("dst", loop.dst_rows), ("src", loop.src_rows)) if rows is not None}
     if loop.unread and not issuer.has_data:
-        # A timing-only run does not know which rows these are.
-        kept["unknown"] = np.empty(0, np.int64)
-    if kept:
-        issuer.log.addresses[record] = kept
+        # A timing-only run does not know the row numbers.
+        known_rows["unknown"] = np.empty(0, np.int64)
+    if known_rows:
+        issuer.log.addresses[record] = known_rows
 
 
 def check_index(issuer: Issuer, name: str, index: View | None) -> None:

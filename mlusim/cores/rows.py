@@ -1,4 +1,4 @@
-"""Checks and row moves of the counted operations that need no core."""
+"""Checks and row moves of the counted operations that do not depend on a core."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Rows = Indices | Addresses | View | None
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop over rows, its addresses worked out.
+    """A loop over rows with its addresses computed.
 
     Attributes:
         iterations: trip count of the loop.
         selected: iterations that copy a row; the others lie outside a window.
-        dst_rows, src_rows: row numbers of those; None for 0, 1, 2, ..., or where a timing-only run does not know them.
-        address: scalar instructions that work out the addresses of an iteration.
-        indices: the NRAM views that they come from.
-        unread: whether the bus is charged for the worst rows there are, because nobody on the board, or in a
-            timing-only run, has read the numbers.
+        dst_rows, src_rows: row numbers of those; None for 0, 1, 2, ..., or if a timing-only run does not know them.
+        address: scalar instructions that compute the addresses of an iteration.
+        indices: the NRAM views that the addresses are computed from.
+        unread: whether the bus is charged for the worst possible rows, because no scalar code, or no timing-only run,
+            has read their numbers.
     """
 
     iterations: int
@@ -42,12 +42,12 @@ class Loop:
     unread: bool = False
 
     def record(self, method: str, extra_cycles: int = 0) -> LoopRecord:
-        """As the log has it."""
+        """Return the loop as recorded in the log."""
         return LoopRecord(method, self.iterations, self.selected, *self.address, extra_cycles, self.unread)
 
 
 def row_bytes_of(name: str, view: View) -> int:
-    """Bytes of one row of a view. Raises `CopyError` where it has none, or its rows have gaps."""
+    """Return the bytes of one row of a view. Raises `CopyError` if it has no rows, or its rows have gaps."""
     if not view.shape:
         raise CopyError(f"{name} of {view!r}: it needs an axis of rows")
     row = view.layout.row
@@ -57,7 +57,7 @@ def row_bytes_of(name: str, view: View) -> int:
 
 
 def iterations_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> int:
-    """Turns of a loop. Raises `AccessError` where the sides differ or there is none, `CopyError` without rows."""
+    """Return the trip count. Raises `AccessError` if the sides differ or it is 0, `CopyError` without rows."""
     counts = [_count_of(rows) for rows in (dst_rows, src_rows) if rows is not None]
     for view in (dst, src):
         if not view.shape:
@@ -78,7 +78,7 @@ def _count_of(rows: Indices | Addresses | View) -> int:
 
 
 def row_numbers(name: str, rows: Any) -> Rows:
-    """The row numbers that a kernel gives, checked: addresses, a list in NRAM, or one axis of integers."""
+    """Check the row numbers passed by a kernel: addresses, a list in NRAM, or one axis of integers."""
     if isinstance(rows, View) and not is_integer(rows.dtype):
         raise OperandError(f"{name} by rows {rows!r}: they are integers")
     if rows is None or isinstance(rows, Addresses | View):
@@ -90,7 +90,7 @@ def row_numbers(name: str, rows: Any) -> Rows:
 
 
 def check_apart(name: str, dst: View, src: View) -> None:
-    """Refuse a loop that could read what it has written: NumPy reads everything first."""
+    """Reject a loop that could read bytes that it has written: NumPy reads everything first."""
     if dst.allocation is src.allocation and 0 not in (*dst.shape, *src.shape):
         (low, high), (first, last) = _span(dst), _span(src)
         if low < last and first < high:
@@ -107,14 +107,14 @@ def rows_apart(dst: View, src: View, dst_rows: Rows, src_rows: Rows) -> bool:
 
 
 def _span(view: View) -> tuple[int, int]:
-    """First byte of a view in its allocation, and the one behind its last."""
+    """Return the range [first, last) of bytes of a view in its allocation."""
     reaches = [(extent - 1) * stride for extent, stride in zip(view.shape, view.strides, strict=True)]
     low = view.offset + sum(reach for reach in reaches if reach < 0)
     return low, view.offset + sum(reach for reach in reaches if reach > 0) + view.itemsize
 
 
 def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
-    """Raise `AccessError` where a row number, or the count where there are none, is outside the view."""
+    """Raise `AccessError` if a row number, or the count if there are none, is outside the view."""
     extent = view.shape[0]
     if rows is None:
         if count > extent:
@@ -129,7 +129,7 @@ def check_rows(name: str, view: View, rows: Indices | None, count: int) -> None:
 
 
 def rows_shape(dst: View, src: View, loop: Loop, direction: Direction, count: int, unit_bytes: int) -> CopyShape:
-    """The bytes that `count` rows of a loop move, and their bus units."""
+    """Return the geometry of `count` row copies of a loop, with their bus bytes."""
     row_bytes = row_bytes_of("rows", dst)
 
     def on_bus(view: View, rows: Indices | None) -> tuple[int, int]:
@@ -145,17 +145,17 @@ def rows_shape(dst: View, src: View, loop: Loop, direction: Direction, count: in
 
 
 def move_rows(dst: View, src: View, dst_rows: Indices | None, src_rows: Indices | None, count: int) -> None:
-    """Rows in order: of several that go to one place the last stays."""
+    """Copy rows in order: for a repeated destination the last row remains."""
     to, origin = dst.raw(), src.raw()
     if dst_rows is None:
         target = to[:count]
         if src_rows is None:
             target[...] = origin[:count]
         elif target.flags.c_contiguous and origin.flags.c_contiguous:
-            # The rows are checked; "clip" spares NumPy a buffer of its own.
+            # The rows are checked; "clip" avoids a buffer in NumPy.
             np.take(origin, src_rows, axis=0, out=target, mode="clip")
         else:
             target[...] = origin[src_rows]
         return
-    # NumPy assigns through one index array in its order, so the last of repeated rows stays; tests hold it to that.
+    # NumPy assigns through one index array in order, so the last of repeated rows remains; tests check it.
     to[dst_rows] = origin[:count] if src_rows is None else origin[src_rows]

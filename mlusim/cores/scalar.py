@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 def load(issuer: Issuer, line: int, source: View) -> Waiting:
-    """Load one element to a register and wait for it; the wait gives it as a Python number.
+    """Load one element to a register and wait for it; the result of the wait is a Python number.
 
     Args:
-        issuer: of the task that loads.
+        issuer: issuer of the task.
         line: source line in the log.
         source: a view of one element in GDRAM, LDRAM, SRAM or NRAM.
 
     Costs the board's scalar latency for that memory; from GDRAM one bus unit. Raises `OperandError` for more than one
     element or WRAM, `CopyError` for a memory out of the core's reach, `AllocationError` for freed memory, and
-    `MissingDataError` in a timing-only run where the bytes are not there.
+    `MissingDataError` in a timing-only run if the bytes are not available.
     """
     if source.__class__ is not View:
         check_view("load", source)
@@ -42,7 +42,7 @@ def load(issuer: Issuer, line: int, source: View) -> Waiting:
 
 
 def load_array(issuer: Issuer, line: int, source: View) -> Waiting:
-    """Load every element to registers, one scalar load each; the wait gives an array of `source`'s shape.
+    """Load every element to registers, one scalar load each; the result of the wait is an array of `source`'s shape.
 
     Costs `source.size` scalar loads of the memory's latency. Raises as `load`.
     """
@@ -51,7 +51,7 @@ def load_array(issuer: Issuer, line: int, source: View) -> Waiting:
 
 
 def check_view(name: str, value: object) -> None:
-    """Raise `OperandError` for what is not a view of memory."""
+    """Raise `OperandError` if a value is not a view of memory."""
     if not isinstance(value, View):
         raise OperandError(
             f"{name} of {value!r:.60}: it takes a view of memory, such as x[0], not {type(value).__name__}"
@@ -59,7 +59,7 @@ def check_view(name: str, value: object) -> None:
 
 
 def read(issuer: Issuer, line: int, name: str, source: View, value: Callable[[], Any]) -> Waiting:
-    """Scalar loads of every element of a view; `value` reads them once they are done."""
+    """Issue scalar loads of every element of a view; `value` reads them once they are complete."""
     record, end_ps, stops = _access(issuer, line, name, source, source.size, write=False)
     task = issuer.task
     task.unawaited = record
@@ -74,10 +74,10 @@ def read(issuer: Issuer, line: int, name: str, source: View, value: Callable[[],
 
 
 def store(issuer: Issuer, line: int, target: View, value: Any) -> None:
-    """Store one element from a register; the task goes on.
+    """Store one element from a register and continue.
 
     Args:
-        issuer: of the task that stores.
+        issuer: issuer of the task.
         line: source line in the log.
         target: a view of one element in GDRAM, LDRAM, SRAM or NRAM.
         value: a number; converted to the element type.
@@ -96,12 +96,12 @@ def store(issuer: Issuer, line: int, target: View, value: Any) -> None:
 
 
 def store_array(issuer: Issuer, line: int, target: View, values: Any) -> None:
-    """Store an array from registers, one scalar store each; the task goes on.
+    """Store an array from registers, one scalar store each, and continue.
 
     Args:
-        issuer: of the task that stores.
+        issuer: issuer of the task.
         line: source line in the log.
-        target: a view in GDRAM, LDRAM, SRAM or NRAM; one that keeps its bytes has them in a timing-only run too.
+        target: a view in GDRAM, LDRAM, SRAM or NRAM; if it keeps its bytes, they are also written in a timing-only run.
         values: numbers of target's shape; converted to the element type.
 
     Costs `target.size` scalar stores. Raises as `store`, `OperandError` for another shape.
@@ -116,14 +116,14 @@ def store_array(issuer: Issuer, line: int, target: View, values: Any) -> None:
 
 
 def write(issuer: Issuer, line: int, name: str, target: View) -> int:
-    """Scalar stores of every element of a view, without what they write; returns when they are done."""
+    """Issue scalar stores of every element of a view, without their values; returns the time when they are complete."""
     return _access(issuer, line, name, target, target.size, write=True)[1]
 
 
 def access(issuer: Issuer, line: int, name: str, view: View, count: int, *, write: bool) -> Waiting | None:
-    """Charge `count` scalar accesses that have happened, to the elements of a view; None for nothing to wait for.
+    """Charge `count` scalar accesses to the elements of a view; returns None if there is nothing to wait for.
 
-    An element may be accessed more than once. Compiled kernels touch memory themselves and account for it so.
+    An element may be accessed more than once. Used by compiled kernels, which access memory directly.
     """
     record, _, stops = _access(issuer, line, name, view, count, write=write)
     if not stops:
@@ -132,21 +132,21 @@ def access(issuer: Issuer, line: int, name: str, view: View, count: int, *, writ
     return Waiting(issuer.task, stops=True)
 
 
-# Far from where picoseconds of 64 bits end.
-_MOST_CYCLES = 1 << 48
+# Far below the limit of 64-bit picoseconds.
+_MAX_CYCLES = 1 << 48
 
 
 def arithmetic(issuer: Issuer, line: int, cycles: int | None = None, count: int = 1) -> None:
     """Charge scalar arithmetic: `count` operations of `cycles` each (default: the board's ordinary operation).
 
-    Raises `OperandError` for numbers that are negative or no integers.
+    Raises `OperandError` for numbers that are negative or not integers.
     """
     each = issuer.board.scalar_op_cycles if cycles is None else cycles
     if not (isinstance(each, int | np.integer) and isinstance(count, int | np.integer) and min(each, count) >= 0):
         raise OperandError(f"scalar of {count} operations of {cycles} cycles: both are integers and not negative")
-    if int(each) * int(count) > _MOST_CYCLES or count > _MOST_CYCLES:
+    if int(each) * int(count) > _MAX_CYCLES or count > _MAX_CYCLES:
         raise OperandError(
-            f"scalar of {count} operations of {each} cycles: at most {_MOST_CYCLES} cycles in all, days at any clock"
+            f"scalar of {count} operations of {each} cycles: at most {_MAX_CYCLES} cycles in all, days at any clock"
         )
     issuer.begin()
     task = issuer.task
@@ -170,8 +170,8 @@ def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write
     memory = allocation.memory.kind
     phase = (allocation.address + view.offset) % issuer.dram_unit_bytes
     key = (op, allocation.memory, view.layout, phase, count, write)
-    known = unit.scalar_accesses.get(key)
-    if known is None:
+    cached = unit.scalar_accesses.get(key)
+    if cached is None:
         issuer.check_reach(allocation.memory)
     if allocation.freed or write:
         check_usable(allocation, write=write)
@@ -182,18 +182,18 @@ def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write
             f"scalar load of {view!r}, which has a size but no bytes in a timing-only run: upload it with its "
             "bytes (keep_data=True), or run with data"
         )
-    if known is None:
-        known = unit.scalar_accesses[key] = _accounted(issuer, op, view, count, write=write)
-    code, cost_ps = known
+    if cached is None:
+        cached = unit.scalar_accesses[key] = _cost_of(issuer, op, view, count, write=write)
+    code, cost_ps = cached
     issuer.begin()
     issue_ps = start_ps = task.now_ps
     waited_for = NONE
     if memory is MemoryKind.NRAM and unit.vector_free_ps > start_ps:
-        # In order with the vector instructions before it (`mlusim.cores.ordering`).
+        # In order with earlier vector instructions (`mlusim.cores.ordering`).
         start_ps, waited_for = unit.vector_free_ps, unit.vector_record
     end_ps = start_ps + cost_ps
-    place = (allocation.identity, view.offset)
-    operands = (*place, NONE, NONE) if write else (NONE, NONE, *place)
+    address = (allocation.identity, view.offset)
+    operands = (*address, NONE, NONE) if write else (NONE, NONE, *address)
     record = issuer.log.records.add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *operands)
     if write:
         if store_ordering(memory).posted:
@@ -203,14 +203,14 @@ def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write
         return record, end_ps, False
     private = allocation.read_only or (memory is MemoryKind.NRAM and not task.pending_io + task.pending_move)
     if private:
-        # Nobody else can change these bytes on the way: no need to meet the board's time.
+        # No other core can change these bytes meanwhile, so there is no need to wait for the board's time.
         task.now_ps = end_ps
         return record, end_ps, False
     return record, end_ps, task.until(end_ps)
 
 
-def _accounted(issuer: Issuer, op: str, view: View, count: int, *, write: bool) -> tuple[int, int]:
-    """Accesses to a view of some layout, at some phase of a bus unit: their number in the log, and their time."""
+def _cost_of(issuer: Issuer, op: str, view: View, count: int, *, write: bool) -> tuple[int, int]:
+    """Return the number in the log and the time of accesses to a view, which depend on its layout and phase."""
     board, memory = issuer.board, view.memory
     bus_read = bus_write = 0
     if memory.off_chip:
@@ -218,7 +218,7 @@ def _accounted(issuer: Issuer, op: str, view: View, count: int, *, write: bool) 
         phase = (view.allocation.address + view.offset) % issuer.dram_unit_bytes
         loops = tuple(zip(view.shape, view.strides, strict=True)) if view.shape else ()
         if write:
-            # A store is posted: the task pays the issue, the DRAM the read-modify-write.
+            # A store is posted: the task pays for the issue, the DRAM for the read-modify-write.
             bus_read, bus_write = write_bus_bytes(phase, view.itemsize, loops, issuer.dram_unit_bytes)
         else:
             bus_read = read_bus_bytes(phase, view.itemsize, loops, issuer.dram_unit_bytes)

@@ -1,4 +1,4 @@
-"""On-chip memory and LDRAM as a kernel sees them: alloc, scope, capacity."""
+"""On-chip memory and LDRAM from a kernel's point of view: alloc, scope, capacity."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class Scratch:
-    """A memory of one core, or the SRAM of its cluster, for the time of a task.
+    """A memory of one core, or the SRAM of its cluster, for the duration of a task.
 
-    Buffers live until their scope or the task ends, those in SRAM until all tasks of the union have ended. Fresh ones
-    hold 0xFF bytes, never zeros.
+    Buffers live until the end of their scope or task, those in SRAM until all tasks of the union have ended. Fresh
+    buffers contain 0xFF bytes, never zeros.
     """
 
     __slots__ = ("_memory", "_owned", "_task")
@@ -34,24 +34,24 @@ class Scratch:
 
     @property
     def usable_bytes(self) -> int:
-        """Capacity less what is reserved for the compiler, in bytes."""
+        """Capacity in bytes, without the part reserved for the compiler."""
         return self._memory.usable_bytes
 
     @property
     def free_bytes(self) -> int:
-        """The longest range that is free now, in bytes."""
+        """Length in bytes of the longest free range."""
         return self._memory.largest_free_bytes()
 
     def alloc(self, shape: int | tuple[int, ...], dtype: object, name: str = "", *, cluster: int | None = None) -> View:
-        """A fresh buffer.
+        """Allocate a fresh buffer.
 
         Args:
             shape: elements along each axis.
             dtype: element type.
-            name: what messages and pictures call it. In SRAM it is required: all cores of a cluster that allocate
-                one name get one buffer, as a `__mlu_shared__` array is one for all.
-            cluster: SRAM only: the buffer of that name in another cluster of the union, by its `cluster_id`. It is the
-                target of an SRAM2SRAM copy and nothing else.
+            name: name in messages and pictures. Required in SRAM: all cores of a cluster that allocate the same name
+                share one buffer, like a `__mlu_shared__` array.
+            cluster: SRAM only: the buffer of that name in another cluster of the union, by its `cluster_id`. It may
+                only be the target of an SRAM2SRAM copy.
 
         Raises `AllocationError` with the arithmetic and the largest tile that would fit.
         """
@@ -64,23 +64,23 @@ class Scratch:
             return self._shared(extents, element, name, cluster)
         if cluster is not None:
             raise AllocationError(f"{self._memory.kind.value}.alloc of cluster {cluster}: only SRAM has one in each")
-        allocation = self._take(
+        allocation = self._allocate(
             self._memory, extents, element, name or f"{self._memory.kind.value} buffer {len(self._owned)}"
         )
         self._owned.append(allocation)
         view = View.of(allocation, extents, element)
         if allocation.buffer is not None:
-            # Slices take their arrays from this one, which costs less than making them.
+            # Slices derive their arrays from this one, which costs less than creating them.
             view.typed()
         return view
 
     def adopt(self, allocation: Allocation) -> None:
-        """Take charge of an allocation that a front end has placed: it is freed when the task ends."""
+        """Take ownership of an allocation placed by a front end: it is freed when the task ends."""
         self._owned.append(allocation)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Free, at its end, what was allocated in it. Raises `AllocationError` for SRAM, which all its cores share."""
+        """Free the buffers allocated within the context when it exits. Raises `AllocationError` for SRAM."""
         if self._memory.kind is MemoryKind.SRAM:
             raise AllocationError("sram has no scope: its buffers are shared and live as long as the union's tasks")
         before = len(self._owned)
@@ -91,7 +91,7 @@ class Scratch:
 
     def release(self, keep: int = 0) -> None:
         """Free all but the first `keep` buffers."""
-        # Vector instructions in flight still act on them: their pipe is in order with whatever uses the bytes next.
+        # Apply vector instructions in flight first: their pipe is in order with the next use of these bytes.
         task = self._task
         task.unit.apply_all()
         while len(self._owned) > keep:
@@ -101,7 +101,7 @@ class Scratch:
         task = self._task
         return bool(task.pending_io or task.pending_move or task.unit.late_effects)
 
-    def _take(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str) -> Allocation:
+    def _allocate(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str) -> Allocation:
         nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize if shape else dtype.itemsize
         if not self._in_flight():
             memory.settle()
@@ -130,12 +130,12 @@ class Scratch:
                 )
             cluster = job.clusters[cluster_id]
         shared = job.sram_buffers.setdefault(cluster.index, {})
-        known = shared.get(name)
-        if known is None:
-            known = shared[name] = View.of(self._take(cluster.sram, shape, dtype, name), shape, dtype)
-        elif known.shape != shape or known.dtype != dtype:
+        view = shared.get(name)
+        if view is None:
+            view = shared[name] = View.of(self._allocate(cluster.sram, shape, dtype, name), shape, dtype)
+        elif view.shape != shape or view.dtype != dtype:
             raise AllocationError(
                 f"sram.alloc of {name!r} as {dtype_name(dtype)} {list(shape)}: another core of the cluster made it "
-                f"{dtype_name(known.dtype)} {list(known.shape)}; all must agree"
+                f"{dtype_name(view.dtype)} {list(view.shape)}; all must agree"
             )
-        return View.of(known.allocation, shape, dtype)
+        return View.of(view.allocation, shape, dtype)

@@ -1,9 +1,9 @@
 """Copies between GDRAM and SRAM, which run on the engine of the cluster's memory core.
 
 By the public header (B) they run there whichever core executes them, so a call that all cores of a cluster execute is
-one copy. The rule: calls with the same direction, addresses, geometry and way of waiting are one copy where each is the
-n-th such call of its core since the last barrier of the cluster. The copy begins with the first of these cores; every
-core waits for it as for its own. Two calls of one core are always two copies.
+one copy. The rule: calls with the same direction, addresses, geometry and blocking mode are one copy if each is the
+n-th such call of its core since the last barrier of the cluster. The copy begins with the first of these calls, and
+every caller waits for it. Two calls of one core are always two copies.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 class SharedCopy(Transfer):
-    """One core's call of a copy between GDRAM and SRAM: the copy itself, or a part in that of another core.
+    """One core's call of a copy between GDRAM and SRAM: the copy itself, or participation in that of another core.
 
     Attributes:
-        call: what calls of one copy have in common.
+        call: key that calls of the same copy have in common.
         callers: the calls that share this copy, this one first.
-        end_ps: when it was complete; -1 before.
+        end_ps: when it completed; -1 before.
     """
 
     __slots__ = ("call", "callers", "end_ps")
@@ -49,7 +49,7 @@ class SharedCopy(Transfer):
         self.end_ps = NONE
 
     def begin(self) -> None:
-        """Take part in the copy that another core of the cluster has begun, or begin one."""
+        """Join the copy that another core of the cluster has begun, or begin one."""
         copies = self.task.unit.cluster.shared_copies.setdefault(self.call, [])
         for copy in copies:
             if all(caller.task is not self.task for caller in copy.callers):
@@ -61,11 +61,11 @@ class SharedCopy(Transfer):
         self.pipe.submit_after_wait(self)
 
     def done(self, now: int) -> None:
-        """The copy is complete, for all of its callers."""
+        """Complete the copy for all of its callers."""
         self.end_ps = now
         super().done(now)
         for caller in self.callers[1:]:
-            # A task runs ahead of the board while it only issues: its call may come after the end.
+            # A task that only issues runs ahead of the board: its call may be later than the end.
             self.pipe.records.ended(caller.record, max(now, caller.issue_ps))
             self._act_late(caller)
             caller.task.transfer_done(caller, now)
@@ -84,13 +84,13 @@ class SharedCopy(Transfer):
             environment.after(max(task.now_ps - environment.now, 0), task.resume)
 
     def _act_late(self, caller: SharedCopy) -> None:
-        """In late mode the copy acts at the first sync of any of its callers."""
+        """In late mode, apply the copy at the first sync of any of its callers."""
         if isinstance(self.effect, _Once):
             caller.task.unit.late_effects.append((self.pipe, self.effect))
 
 
 class _Once:
-    """An effect that several cores wait for and that acts once."""
+    """An effect that several cores wait for and that is applied once."""
 
     def __init__(self, effect: Callable[[], None] | tuple[Any, Any]) -> None:
         self._effect: Any = effect

@@ -1,7 +1,7 @@
 """The source line of a kernel that issued an operation, for records and messages.
 
-Errors come up through the simulator's own frames and through libraries that the kernel calls; a message names the
-innermost line that the kernel's author wrote.
+Tracebacks contain frames of the simulator and of libraries that the kernel calls; messages name the innermost line in
+the author's own code.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Any
 _PACKAGE = Path(__file__).resolve().parent.parent
 _KERNELS = f"{_PACKAGE / 'kernels'}{sep}"
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-# Each `await` in a `finally` outlives one.
+# Each `await` in a `finally` survives one `close`.
 _CLOSING_ATTEMPTS = 100
 _INSIDE = tuple(f"{folder}{sep}" for folder in (_PACKAGE, *sorted(_LIBRARIES)))
 
 
 def kernel_line(error: BaseException, own: str) -> str:
-    """`tin_shift.py:41` of an exception, or nothing; `own` is the file of the kernel itself."""
+    """Return the location of an exception, such as `tin_shift.py:41`, or ""; `own` is the file of the kernel."""
     line = _innermost(error.__traceback__, own)
     if not line and error.__cause__ is not None:
-        # Python turns a StopIteration of a coroutine into a RuntimeError without the line.
+        # Python converts a StopIteration in a coroutine to a RuntimeError without the line.
         line = _innermost(error.__cause__.__traceback__, own)
     return line
 
 
 def awaiting_line(coroutine: Any, own: str) -> tuple[str, str]:
-    """`tin_shift.py:41` and the source text where a suspended coroutine waits."""
+    """Return the location, such as `tin_shift.py:41`, and the source text where a suspended coroutine waits."""
     line = source = ""
     while (frame := getattr(coroutine, "cr_frame", None)) is not None:
         file = frame.f_code.co_filename
@@ -44,27 +44,27 @@ def awaiting_line(coroutine: Any, own: str) -> tuple[str, str]:
 
 
 def close_forgotten(error: BaseException) -> None:
-    """Close coroutines that were made and never awaited in the frames of an error.
+    """Close coroutines in the frames of an error that were created and never awaited.
 
-    Python would warn about them whenever the error is dropped, far from the run.
+    Otherwise Python would warn about them when the error is deleted, far from the run.
     """
-    known: set[int] = set()
-    following: BaseException | None = error
-    while following is not None and id(following) not in known:
-        known.add(id(following))
-        traceback = following.__traceback__
+    visited: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in visited:
+        visited.add(id(current))
+        traceback = current.__traceback__
         while traceback is not None:
-            _close_held(traceback.tb_frame.f_locals)
+            _close_unstarted(traceback.tb_frame.f_locals)
             traceback = traceback.tb_next
-        following = following.__cause__ or following.__context__
+        current = current.__cause__ or current.__context__
 
 
 def close_task(coroutine: Any) -> None:
-    """End a suspended kernel for good, whatever it does about it."""
-    held = coroutine
-    while (frame := getattr(held, "cr_frame", None)) is not None:
-        _close_held(frame.f_locals)
-        held = held.cr_await
+    """Close a suspended kernel, even if it catches the exception."""
+    suspended = coroutine
+    while (frame := getattr(suspended, "cr_frame", None)) is not None:
+        _close_unstarted(frame.f_locals)
+        suspended = suspended.cr_await
     for _ in range(_CLOSING_ATTEMPTS):
         try:
             coroutine.close()
@@ -73,7 +73,7 @@ def close_task(coroutine: Any) -> None:
         return
 
 
-def _close_held(variables: dict[str, Any]) -> None:
+def _close_unstarted(variables: dict[str, Any]) -> None:
     for value in variables.values():
         if isinstance(value, CoroutineType) and getcoroutinestate(value) == CORO_CREATED:
             value.close()

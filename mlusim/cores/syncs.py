@@ -23,9 +23,9 @@ def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) 
     """Wait for pipes of this core: `__sync` and its relatives.
 
     Args:
-        issuer: of the task that waits.
+        issuer: issuer of the waiting task.
         line: source line in the log.
-        name: of the instruction.
+        name: name of the instruction.
         pipes: bits of `mlusim.cores.ordering`.
     """
     task = issuer.task
@@ -38,11 +38,11 @@ def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) 
 
 
 def prepared(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Callable[[], Waiting | None]:
-    """A `sync` to make again and again; a call gives None where there is nothing to wait for."""
+    """Return a `sync` for repeated calls, each of which returns None if there is nothing to wait for."""
     records, task = issuer.log.records, issuer.task
     code = records.instruction(issuer.log.op(name), SYNC, NONE, 1, 0, 0, 0, 0, pipes, *_NO_BOXES)
 
-    def again() -> Waiting | None:
+    def issue() -> Waiting | None:
         issuer.begin()
         now_ps = task.now_ps
         record = records.add(code, task.index, line, now_ps, now_ps, now_ps)
@@ -51,23 +51,23 @@ def prepared(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIP
         task.unawaited = record
         return task.suspending
 
-    return again
+    return issue
 
 
 def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
-    """Wait for all pipes of this core and then for other cores; for a BLOCK task just `sync`.
+    """Wait for all pipes of this core and then for other cores; for a BLOCK task only `sync`.
 
     Args:
-        issuer: of the task that waits.
+        issuer: issuer of the waiting task.
         line: source line in the log.
         name: `sync_cluster`, `sync_all`; `sync_all_ipu`, which raises `KernelError` on a memory core, and
             `sync_all_mpu`, which does on an MLU core; or `sync_all_ipu_within_cluster`, which a memory core passes.
 
-    The count is fixed: where a participant has returned, the others wait for ever, and the run ends in `HangError`.
+    The count is fixed: if a participant has returned, the others wait forever, and the run ends in `HangError`.
     """
     job = issuer.task.job
     if name == "sync_all_ipu_within_cluster" and issuer.unit.is_memory_core:
-        # ASSUMED: it takes no part; kernels of the vendor let it execute the call.
+        # ASSUMED: the memory core does not participate; kernels of the vendor call it there.
         return sync(issuer, line)
     if name == "sync_all_ipu" and issuer.unit.is_memory_core:
         raise KernelError(f"{name} on the memory core: it is the barrier without them; use sync_all")
@@ -79,21 +79,21 @@ def barrier(issuer: Issuer, line: int, name: str) -> Waiting:
         return _arrive(issuer, line, name, job.cluster_barriers[issuer.unit.cluster.index])
     if name == "sync_all_ipu_within_cluster":
         return _arrive(issuer, line, name, job.cluster_ipu_barriers[issuer.unit.cluster.index])
-    meeting = {"sync_all": job.all_barrier, "sync_all_mpu": job.all_mpu_barrier}.get(name, job.all_ipu_barrier)
-    return _arrive(issuer, line, name, meeting)
+    target = {"sync_all": job.all_barrier, "sync_all_mpu": job.all_mpu_barrier}.get(name, job.all_ipu_barrier)
+    return _arrive(issuer, line, name, target)
 
 
-def _arrive(issuer: Issuer, line: int, name: str, meeting: Barrier) -> Waiting:
+def _arrive(issuer: Issuer, line: int, name: str, target: Barrier) -> Waiting:
     task = issuer.task
     issuer.begin()
     now_ps = task.now_ps
     if issuer.dry:
-        number = meeting.number_of(task)
+        number = target.number_of(task)
         task.unawaited = issuer.record(name, SYNC, line, now_ps, now_ps, now_ps, detail=number, alone_ps=0)
         return task.passing
-    record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=meeting.number(), alone_ps=0)
+    record = issuer.record(name, SYNC, line, now_ps, now_ps, NONE, detail=target.number(), alone_ps=0)
     task.waits_for = task.here(line, name)
-    arrive = partial(task.arrive_at, meeting, record)
+    arrive = partial(task.arrive_at, target, record)
     if not task.drain(ALL_PIPES, record, arrive):
         arrive()
     task.unawaited = record

@@ -1,7 +1,7 @@
 """A task: one coroutine of a kernel on one unit, driven by SimPy events.
 
-The driver is the only thing that runs kernel code. It catches the kernel's exceptions where they happen, refuses
-foreign awaitables, and knows what the task waits for.
+Only this driver runs kernel code. It catches the kernel's exceptions at their source, rejects foreign awaitables, and
+records what the task waits for.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cores.forgotten import forgotten, held
+from mlusim.cores.forgotten import forgotten, unstarted
 from mlusim.cores.ordering import ALL_PIPES
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scratch import Scratch
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from mlusim.cores.launch import Job
     from mlusim.cores.unit import Unit
 
-# How Python ends what it says of an `await` of nothing awaitable, or of asyncio without its loop.
+# Endings of Python's messages about awaiting an object that is not awaitable, or asyncio without its loop.
 _NO_AWAIT = ("can't be used in 'await' expression", "no running event loop", "no current event loop")
 _AWAITABLE = "a kernel awaits only methods of its core that wait (memcpy, load, sync, ...) and its own coroutines"
 
 
 class Abandoned(BaseException):
-    """Ends a kernel that catches its errors and goes on. `error` is what to report, or None for the one it caught."""
+    """Stops a kernel that catches its errors. `error` is the error to report, or None for the one it caught."""
 
     error: MlusimError | None = None
 
@@ -40,8 +40,8 @@ class Abandoned(BaseException):
 class Task:
     """One task of a launch.
 
-    `now_ps` is the task's own time. It runs ahead of the board's while the task only issues, and the two meet
-    whenever the task waits for something that others can delay.
+    `now_ps` is the task's own time. It runs ahead of the board's while the task only issues; the two synchronise
+    whenever the task waits for something that other tasks can delay.
     """
 
     __slots__ = (
@@ -81,13 +81,13 @@ class Task:
         self.operations = 0
         self.pending_io = 0
         self.pending_move = 0
-        # Fewer transfers than this under way, and the task goes on: for a replay that issues no further ahead.
+        # A replay sets this to limit how far it issues ahead: the task resumes when fewer transfers are pending.
         self.resumes_below = 0
         self.finished = False
         self.waits_for = ""
-        # Whether the wait under way is that of a blocking copy, which does not wait for posted stores.
+        # Whether the current wait is that of a blocking copy, which does not wait for posted stores.
         self._starts_copy = False
-        # The record that the last wait for pipes ended with.
+        # The record that ended the last wait for pipes.
         self.waited_for = NONE
         self.scratches: list[Scratch] = []
         self._coroutine: Coroutine[Any, None, None] | None = None
@@ -138,19 +138,19 @@ class Task:
         self.unit.task = self
         self.unit.vector_free_ps = self.unit.stream_copied_ps = self.now_ps
         self._coroutine = kernel(core, *arguments, **settings)
-        # Held, it outlives the kernel's return, with its variables.
+        # A reference to the frame keeps its variables after the kernel returns.
         self._frame = getattr(self._coroutine, "cr_frame", None)
         self.resume()
 
     def resume(self, _: Any = None) -> None:
-        """Run the kernel up to where it waits next."""
+        """Run the kernel until its next wait."""
         coroutine = self._coroutine
         assert coroutine is not None  # noqa: S101 - for the type checker
         try:
             waits = coroutine.send(None)
         except StopIteration:
             if self.chip.noted:
-                self._note_swallowed()
+                self._log_swallowed()
             self._returned()
             return
         except MlusimError as error:
@@ -163,7 +163,7 @@ class Task:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            # Also SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
+            # Includes SystemExit: `sys.exit` in a kernel ends the run with an error, not the program.
             words = f"the kernel raised {type(error).__name__}: {error}"
             if str(error).endswith(_NO_AWAIT):
                 raise AwaitError(f"{error}: {_AWAITABLE}", self._where(error)) from error
@@ -171,21 +171,21 @@ class Task:
                 words += "; a list among the arguments stays one: np.array(...) makes a tensor in GDRAM of it"
             raise KernelError(words, self._where(error)) from error
         if self.chip.noted:
-            self._note_swallowed()
+            self._log_swallowed()
         if waits is not SUSPEND:
-            self._foreign(coroutine, waits)
+            self._reject_awaitable(coroutine, waits)
 
-    def _note_swallowed(self) -> None:
-        """Write down the errors that the kernel has caught since it went on."""
+    def _log_swallowed(self) -> None:
+        """Log the errors that the kernel has caught since it was resumed."""
         noted, self.chip.noted[:] = list(self.chip.noted), []
         causes = {id(error.__context__) for error in noted}
         for error in noted:
-            # One that was raised again as another is told once.
+            # Report an error that was raised again as another only once.
             if id(error) not in causes and error.__traceback__ is not None and error is not self._refused:
                 self.chip.log.swallowed.append((error.message, self._where(error)))
 
     def until(self, time_ps: int) -> bool:
-        """Move on to `time_ps`; true where the kernel must suspend for it, and will be resumed then."""
+        """Advance to `time_ps`; returns true if the kernel must suspend, to be resumed at that time."""
         self.now_ps = time_ps
         delay = time_ps - self.chip.environment.now
         if delay <= 0 or self.chip.dry:
@@ -194,7 +194,7 @@ class Task:
         return True
 
     def transfer_done(self, transfer: Transfer, now: int) -> None:
-        """A transfer of this task is complete."""
+        """Called when a transfer of this task is complete."""
         if transfer.pipe is self.unit.move:
             self.pending_move -= 1
         else:
@@ -210,7 +210,7 @@ class Task:
             self.resume()
 
     def drain(self, mask: int, record: int, then: Callable[[], None]) -> bool:
-        """Wait for the pipes of `mask` (bits of `log.PIPES`); false where they are free already, as of `now_ps`.
+        """Wait for the pipes of `mask` (bits of `log.PIPES`); returns false if they are already free, as of `now_ps`.
 
         Otherwise `then` is called when they are. `record` is the sync's, to be completed.
         """
@@ -233,7 +233,7 @@ class Task:
             begin()
 
     def is_idle(self) -> bool:
-        """Whether all pipes of the core are free as of `now_ps`, and what they did has acted on memory."""
+        """Whether all pipes of the core are free as of `now_ps`, and their effects have been applied to memory."""
         unit, now = self.unit, self.now_ps
         return not (self.pending_io or self.pending_move or unit.vector_free_ps > now or unit.late_effects)
 
@@ -251,7 +251,7 @@ class Task:
         then()
 
     def _settle(self, waited_for: int) -> None:
-        """The pipes of a sync are free: move the task's time on, complete the record, let late copies act."""
+        """Called when the pipes of a sync are free: advance the task's time, complete the record, apply late copies."""
         unit, mask = self.unit, self._sync_mask
         if mask >> VECTOR & 1 and unit.vector_free_ps > self.now_ps:
             self.now_ps = unit.vector_free_ps
@@ -269,21 +269,21 @@ class Task:
             records.ended(self._sync_record, self.now_ps)
             records.waited(self._sync_record, waited_for)
         if unit.late_effects:
-            # What the vector pipe has done by now it did before these copies act.
+            # The vector pipe's effects up to now precede those of these copies.
             unit.act_until(self.now_ps)
             unit.apply_late(io=bool(mask >> IO & 1), move=bool(mask >> MOVE & 1))
 
     def _returned(self) -> None:
-        """The kernel's function is over; the task ends when its pipes are."""
+        """Called when the kernel's function has returned; the task ends when its pipes are idle."""
         if self._refused is not None:
             raise self._refused
         if self.unawaited != NONE:
             raise self.refusal()
         frame, self._frame = self._frame, None
-        made = held(frame)
-        if made is not None:
-            made.close()
-            raise forgotten(made.__name__, frame.f_code.co_filename, frame.f_lineno)
+        forgotten_coroutine = unstarted(frame)
+        if forgotten_coroutine is not None:
+            forgotten_coroutine.close()
+            raise forgotten(forgotten_coroutine.__name__, frame.f_code.co_filename, frame.f_lineno)
         if not self.drain(ALL_PIPES, NONE, self._end):
             self._end()
 
@@ -295,7 +295,7 @@ class Task:
 
     def _finish(self, _: Any = None) -> None:
         self.unit.act_until(self.now_ps)
-        # What is left of a task in NRAM nobody can see.
+        # The contents of NRAM cannot be read after the task.
         if self.unit.deferred is not None:
             self.unit.deferred.restart()
         for scratch in self.scratches:
@@ -306,14 +306,14 @@ class Task:
         self.job.task_done(self)
 
     def close(self) -> None:
-        """Give the kernel's coroutine up, after an error elsewhere."""
+        """Close the kernel's coroutine after an error elsewhere."""
         if self._coroutine is not None and not self.finished:
             close_task(self._coroutine)
 
     def refusal(self, because: KernelError | None = None) -> BaseException:
-        """Why the task may not issue another operation: `because`, or one was not awaited, or there are too many.
+        """Return the error that ends the task: `because`, or an operation not awaited, or too many operations.
 
-        A kernel that catches this and goes on is stopped by what `except Exception` does not catch.
+        A kernel that catches it and continues is then stopped by an exception that `except Exception` does not catch.
         """
         if self._refused is not None:
             return Abandoned()
@@ -337,12 +337,12 @@ class Task:
         )
 
     def here(self, line: int, what: str) -> str:
-        """The current operation, its line and its start, for a message about a task that has not failed itself."""
+        """Describe the current operation, its line and its start, for a message about another task's failure."""
         file, number, _ = self.chip.log.lines[line]
         return f"{what} at {Path(file).name}:{number} since {format_ns(self.now_ps)}"
 
     def arrive_at(self, barrier: Barrier, record: int) -> None:
-        """Arrive at a barrier when the board's time has come to the task's."""
+        """Arrive at a barrier when the board's time reaches the task's."""
         delay = self.now_ps - self.chip.environment.now
         if delay > 0:
             self.chip.environment.after(delay, lambda _: barrier.arrive(self, record))
@@ -355,13 +355,13 @@ class Task:
         return str(getattr(getattr(self._coroutine, "cr_code", None), "co_filename", ""))
 
     def _where(self, error: BaseException) -> str:
-        """Task, the kernel's own line, and simulated time."""
-        place = kernel_line(error, self._file)
-        return f"{self.name}, {place}{', ' if place else ''}at {format_ns(self.now_ps)}"
+        """Return the task, the kernel's own line, and simulated time."""
+        location = kernel_line(error, self._file)
+        return f"{self.name}, {location}{', ' if location else ''}at {format_ns(self.now_ps)}"
 
-    def _foreign(self, coroutine: Any, waits: object) -> None:
-        place, source = awaiting_line(coroutine, self._file)
+    def _reject_awaitable(self, coroutine: Any, waits: object) -> None:
+        location, source = awaiting_line(coroutine, self._file)
         raise AwaitError(
             f"`{source}` awaits {waits!r}, which is not the simulator's: {_AWAITABLE}",
-            f"{self.name}, {place}, at {format_ns(self.now_ps)}",
+            f"{self.name}, {location}, at {format_ns(self.now_ps)}",
         )

@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from mlusim.cores.instructions.record import Instruction
     from mlusim.cores.task import Task
 
-# When an instruction ends, what it then does to memory, the instruction and its operands; None where it is none.
+# End time, effect on memory, instruction (or None) and operands.
 Effect = tuple[int, "Callable[[], Any]", "Instruction | None", Sequence[Any]]
 
 
 class Unit:
-    """An MLU core, or a memory core (no NRAM, no WRAM, an IO pipe of its own).
+    """An MLU core, or a memory core (no NRAM, no WRAM, its own IO pipe).
 
-    The vector and scalar pipes need no queue: what they do takes a time that is known when it is issued, so
-    `vector_free_ps` says when the vector pipe is free, and effects wait in `effects` until someone could see them.
+    The vector and scalar pipes need no queue: the time of an instruction is known at issue, so `vector_free_ps` is the
+    time when the vector pipe becomes free, and `effects` contains effects that are applied before memory is next
+    accessed.
     """
 
     __slots__ = (
@@ -60,14 +61,14 @@ class Unit:
         self.task: Task | None = None
         self.vector_free_ps = 0
         self.vector_record = -1
-        # The last asynchronous NRAM2NRAM copy, which the vector pipe does.
+        # The last asynchronous NRAM2NRAM copy, which runs on the vector pipe.
         self.stream_copied_ps = 0
         self.stream_copy_record = -1
-        # When the last scalar store to off-chip memory lands.
+        # When the last scalar store to off-chip memory is complete.
         self.stored_ps = 0
         # Copies whose operands are within this unit's reach, by their geometry.
         self.copy_geometries: dict[Any, Any] = {}
-        # Scalar accesses within its reach: what layout and phase decide.
+        # Cached scalar accesses: number in the log and cost, by layout and phase.
         self.scalar_accesses: dict[Any, tuple[int, int]] = {}
         self.effects: deque[Effect] = deque()
         self.late_effects: list[tuple[DmaPipe, Callable[[], None]]] = []
@@ -76,10 +77,10 @@ class Unit:
         board = chip.board
         if not board.has_independent_move:
             self.io.share_engine(self.move)
-        place = f"cluster {cluster.index} {self.name}"
+        location = f"cluster {cluster.index} {self.name}"
 
         def memory(kind: MemoryKind, total: int, reserved: int = 0, alignment: int = 1) -> Memory:
-            name = f"the {kind.value.upper()} of {place} of {board.name}"
+            name = f"the {kind.value.upper()} of {location} of {board.name}"
             return Memory(kind, name, total, reserved_bytes=reserved, alignment_bytes=alignment, data=chip.data)
 
         self.nram: Memory | None = None
@@ -90,7 +91,7 @@ class Unit:
             self.wram = memory(MemoryKind.WRAM, board.wram_bytes, 0, board.wram_alignment_bytes)
             if chip.data and not chip.late:
                 self.nram.deferred = Deferred(self.nram)
-        # What large loads into the NRAM left unwritten: the pieces, for a quick look.
+        # Deferred loads of the NRAM, and their pieces for a fast check.
         self.deferred = None if self.nram is None else self.nram.deferred
         self.pieces: list[Piece] = [] if self.deferred is None else self.deferred.pieces
         self.ldram = memory(MemoryKind.LDRAM, board.ldram_bytes_per_core, 0, board.dram_unit_bytes)
@@ -101,11 +102,11 @@ class Unit:
         return "memory core" if self.is_memory_core else f"core {self.core_id}"
 
     def later(self, end_ps: int, effect: Callable[[], None]) -> None:
-        """Remember what an instruction of the vector pipe does to memory when it ends."""
+        """Schedule the effect on memory of an instruction of the vector pipe."""
         self.effects.append((end_ps, effect, None, ()))
 
     def later_scalar(self, end_ps: int, effect: Callable[[], None]) -> None:
-        """The same for a scalar store, which may end before vector instructions that were issued earlier."""
+        """Schedule the effect of a scalar store, which may end before vector instructions issued earlier."""
         effects = self.effects
         position = len(effects)
         while position and effects[position - 1][0] > end_ps:
@@ -113,13 +114,13 @@ class Unit:
         effects.insert(position, (end_ps, effect, None, ()))
 
     def apply_until(self, now: int) -> None:
-        """Bring memory up to `now`, to be looked at: what vector instructions did by then, and what loads left out."""
+        """Bring memory up to date as of `now` before it is read: effects of vector instructions, and deferred loads."""
         self.act_until(now)
         if self.pieces:
             self.settle()
 
     def act_until(self, now: int) -> None:
-        """Let every vector instruction that has ended by now act on memory, in order."""
+        """Apply the effects of all vector instructions that have ended by `now`, in order."""
         effects = self.effects
         if effects and effects[0][0] <= now:
             self.chip.quiet.run(self._act_until, now)
@@ -128,7 +129,7 @@ class Unit:
         effects, pieces = self.effects, self.pieces
         while effects and effects[0][0] <= now:
             _, effect, instruction, operands = effects.popleft()
-            # What has one operand may be a fill.
+            # An instruction with one operand may be a fill.
             deferred = self.deferred
             if deferred is not None and (pieces or len(operands) == 1):
                 if instruction is None:
@@ -140,21 +141,21 @@ class Unit:
             effect()
 
     def settle(self) -> None:
-        """Write to the NRAM what large loads left unwritten."""
+        """Write deferred loads to the NRAM."""
         if self.deferred is not None:
             self.deferred.settle()
 
     def apply_all(self) -> None:
-        """Let every vector instruction that was issued act on memory, in order."""
+        """Apply the effects of all issued vector instructions, in order."""
         if self.effects:
             self.act_until(max(end_ps for end_ps, *_ in self.effects))
 
     def apply_late(self, *, io: bool = True, move: bool = True) -> None:
-        """In late mode: let asynchronous copies that a sync has ordered act on memory."""
-        kept = []
+        """In late mode, apply the asynchronous copies that a sync has ordered."""
+        remaining = []
         for pipe, effect in self.late_effects:
             if (pipe is self.move and move) or (pipe is not self.move and io):
                 effect()
             else:
-                kept.append((pipe, effect))
-        self.late_effects = kept
+                remaining.append((pipe, effect))
+        self.late_effects = remaining

@@ -1,7 +1,7 @@
-"""Vector instructions on what an NRAM owes: loads whose bytes are still in the input (`mlusim.memory.deferred`).
+"""Vector instructions on deferred loads, whose bytes are still in the input (`mlusim.memory.deferred`).
 
-A mirror of such a tile is the same input, looked at backwards. A conversion reads the input itself. A fill overwrites
-what is owed, and its value is owed itself. All other instructions find their operands written.
+A mirror of such a tile is a reversed view of the input. A conversion reads the input directly. A fill cancels the
+deferred load and is itself deferred. For all other instructions the operands are written first.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ if TYPE_CHECKING:
     from mlusim.cores.instructions.record import Instruction
 
 
-# Instructions that give every element of their result the same value: 0, or their `value`.
+# Instructions that set every element of their result to the same value: 0, or their `value`.
 _FILLS = ("write_zero", "write_value", "fill")
 
-# Bytes of a fill that is worth owing even where the last one there had to be written after all.
-_LEAST_AGAIN_BYTES = 1 << 18
+# Smallest fill that is deferred again where an earlier one had to be written after all.
+_MIN_REPEATED_BYTES = 1 << 18
 
 
 def done_unmoved(
     deferred: Deferred, instruction: Instruction, operands: Sequence[Any], effect: Callable[[], Any]
 ) -> bool:
-    """Let an instruction act that can do without its operands being written.
+    """Apply an instruction without writing its deferred operands, if possible.
 
     Args:
-        deferred: what the NRAM of its core owes.
+        deferred: deferred loads of the core's NRAM.
         instruction: its entry in the table.
         operands: the result, then the sources.
         effect: `instruction.compute` on the arrays of the operands, attributes included.
 
-    Returns false, and does nothing, where it cannot.
+    Returns false, without any effect, if it is not possible.
     """
     result = operands[0]
     if len(operands) == 1:
         first, last = _span(result)
-        least = _LEAST_AGAIN_BYTES if first in deferred.looked_at else LEAST_BYTES
+        least = _MIN_REPEATED_BYTES if first in deferred.written_early else LEAST_BYTES
         if instruction.name in _FILLS and result.nbytes >= least:
             value = getattr(effect, "keywords", {}).get("value", 0)
-            deferred.put(first, last, _equal(result.size, result.dtype, _bytes_of(value, result.dtype)))
+            deferred.put(first, last, _constant(result.size, result.dtype, _bytes_of(value, result.dtype)))
         else:
             deferred.forget(first, last)
             effect()
@@ -53,30 +53,30 @@ def done_unmoved(
     source = operands[1]
     if len(operands) > 2 or result.nbytes < LEAST_BYTES or not isinstance(source, View):
         return False
-    owed = deferred.find(*_span(source), source.shape, source.dtype)
-    if owed is None:
+    deferred_source = deferred.find(*_span(source), source.shape, source.dtype)
+    if deferred_source is None:
         return False
     if instruction.name == "mirror":
-        deferred.put(*_span(result), owed[..., ::-1])
+        deferred.put(*_span(result), deferred_source[..., ::-1])
         return True
-    if instruction.name == "convert" and owed.flags.c_contiguous:
+    if instruction.name == "convert" and deferred_source.flags.c_contiguous:
         deferred.forget(*_span(result))
         attributes = getattr(effect, "keywords", {})
-        instruction.compute(result.typed(), owed, **attributes)
+        instruction.compute(result.typed(), deferred_source, **attributes)
         return True
     return False
 
 
 def settle_operands(deferred: Deferred, operands: Sequence[Any]) -> None:
-    """Write what is owed to the operands of an instruction, its result included: it may write parts of it alone."""
+    """Write deferred bytes of an instruction's operands, including its result, which it may write only in part."""
     for operand in operands:
         if isinstance(operand, View):
             deferred.settle(*_span(operand))
 
 
 @lru_cache(maxsize=256)
-def _equal(count: int, dtype: np.dtype[Any], element: bytes) -> np.ndarray[Any, Any]:
-    """An array of one element, seen as often as there are elements."""
+def _constant(count: int, dtype: np.dtype[Any], element: bytes) -> np.ndarray[Any, Any]:
+    """Return an array with `count` references to a single element."""
     return np.ndarray((count,), dtype, element, 0, (0,))
 
 
@@ -86,6 +86,6 @@ def _bytes_of(value: Any, dtype: np.dtype[Any]) -> bytes:
 
 
 def _span(view: View) -> tuple[int, int]:
-    """The bytes of a contiguous view in its memory, from the first to before the last."""
+    """Return the range [first, last) of bytes of a contiguous view in its memory."""
     first = view.allocation.address + view.offset
     return first, first + view.nbytes

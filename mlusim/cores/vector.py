@@ -1,10 +1,10 @@
 """The compute pipe: issues one vector or tensor instruction of the table.
 
-`issue` is the one door: it checks the limits (`mlusim.cores.instructions.limits`), works out the cost, logs the record
-and remembers what the instruction does to memory at its end. Operands are contiguous views in the core's NRAM, filters
-of the tensor pipe in its WRAM. On arch below 300 they are 64 B aligned and a multiple of 128 B long. Instructions are
-issued and never waited for; `sync` or `sync_compute` does that. Not modelled: the wait between back-to-back dependent
-instructions beyond the start-up, and vector and tensor instructions side by side.
+`issue` is the common entry: it checks the limits (`mlusim.cores.instructions.limits`), computes the cost, logs the
+record and schedules the effect on memory. Operands are contiguous views in the core's NRAM, filters of the tensor pipe
+in its WRAM. On arch below 300 they are 64 B aligned and a multiple of 128 B long. Instructions are asynchronous; `sync`
+or `sync_compute` waits for them. Not modelled: the wait between back-to-back dependent instructions beyond the
+start-up, and vector and tensor instructions in parallel.
 """
 
 from __future__ import annotations
@@ -45,66 +45,66 @@ from mlusim.memory.view import View
 if TYPE_CHECKING:
     from mlusim.cores.issuer import Issuer
 
-# In the log, where "memcpy" is a copy by a DMA engine.
+# Name in the log, where "memcpy" is a copy by a DMA engine.
 STREAM_MOVE = "bang_move"
-# Integers that a call remembers: loops over tiles use a few.
+# Limit on the integer operands that a call caches: loops over tiles use a few.
 _NUMBERS = 64
 
 
 def call(
     issuer: Issuer, line: int, instruction: Instruction, arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> Waiting | None:
-    """Issue an instruction as a kernel calls it: operands and attributes in order, or by name.
+    """Issue an instruction with the arguments of a kernel: operands and attributes in order, or by name.
 
-    Without its result an instruction that may answer to a register does so, and gives what to await.
+    If the result is left out and the instruction supports a register result, returns an awaitable for it.
     """
     if not (named or instruction.counts):
-        # What was called like this before is bound and checked, where the operands lie excepted.
-        known = issuer.chip.vector_calls.get(call_key(instruction, arguments))
-        if known is not None:
-            _issue(issuer, line, known, arguments[: len(instruction.operands)])
+        # Calls with the same key are already bound and checked, except for the addresses of operands.
+        cached = issuer.chip.vector_calls.get(call_key(instruction, arguments))
+        if cached is not None:
+            _issue(issuer, line, cached, arguments[: len(instruction.operands)])
             return None
     if instruction.to_register and len(arguments) == len(instruction.operands) - 1 and not named:
         return issue_to_register(issuer, line, instruction, arguments)
     operands, attributes = bind(instruction, arguments, named)
     if instruction.counts:
         return issue_and_count(issuer, line, instruction, operands, attributes)
-    known = _known(issuer, instruction, operands, attributes)
+    cached = _cached_call(issuer, instruction, operands, attributes)
     if not named:
-        issuer.chip.vector_calls[call_key(instruction, arguments)] = known
-    _issue(issuer, line, known, operands)
+        issuer.chip.vector_calls[call_key(instruction, arguments)] = cached
+    _issue(issuer, line, cached, operands)
     return None
 
 
 def prepared(
     issuer: Issuer, line: int, instruction: Instruction, arguments: Sequence[Any]
 ) -> Callable[[], None] | None:
-    """A call to make again and again; None for one whose number goes to a register. Raises as `issue`."""
+    """Return a function that repeats a call; None if its result goes to a register. Raises as `issue`."""
     if instruction.counts or (instruction.to_register and len(arguments) == len(instruction.operands) - 1):
         return None
     operands, attributes = bind(instruction, arguments, {})
-    known = _known(issuer, instruction, operands, attributes)
+    cached = _cached_call(issuer, instruction, operands, attributes)
 
-    def again() -> None:
-        _issue(issuer, line, known, operands)
+    def repeat() -> None:
+        _issue(issuer, line, cached, operands)
 
-    return again
+    return repeat
 
 
 def issue_and_count(
     issuer: Issuer, line: int, instruction: Instruction, operands: Sequence[Value], attributes: Mapping[str, Any]
 ) -> Waiting:
-    """Issue an instruction that also counts; the wait gives the number. Raises as `issue_to_register`."""
+    """Issue an instruction that also counts; the result of the wait is the number. Raises as `issue_to_register`."""
     if not issuer.has_data:
         raise MissingDataError(f"{instruction.name} in a timing-only run, which has no numbers: run with data")
-    found: list[int] = []
-    record = issue(issuer, line, instruction, operands, attributes, found)
+    counts: list[int] = []
+    record = issue(issuer, line, instruction, operands, attributes, counts)
 
     def value() -> int:
-        # The checker compares what was written, not the room for it.
+        # The checker compares only the elements written.
         if instruction.operands[0].match is not Match.FREE:
-            issuer.log.addresses[record] = {"dst": np.arange(found[0])}
-        return found[0]
+            issuer.log.addresses[record] = {"dst": np.arange(counts[0])}
+        return counts[0]
 
     return wait_for_register(issuer, line, record, value)
 
@@ -115,87 +115,89 @@ def issue(
     instruction: Instruction,
     operands: Sequence[Value],
     attributes: Mapping[str, Any],
-    found: list[int] | None = None,
+    counts: list[int] | None = None,
 ) -> int:
     """Issue one instruction; returns its record.
 
     Args:
-        issuer: of the task that issues it.
+        issuer: issuer of the task.
         line: source line in the log.
         instruction: its entry in the table.
-        operands: the result, then the sources: views, and numbers where the entry allows them.
+        operands: the result, then the sources: views, or numbers where the entry allows them.
         attributes: every attribute of the entry.
-        found: gets the number that the instruction counts, once it is done.
+        found: receives the number that the instruction counts, once it is complete.
 
-    Raises `OperandError` for a limit that does not hold, `AllocationError` for memory that was freed.
+    Raises `OperandError` for a violated limit, `AllocationError` for memory that was freed.
     """
-    return _issue(issuer, line, _known(issuer, instruction, operands, attributes), operands, found)
+    return _issue(issuer, line, _cached_call(issuer, instruction, operands, attributes), operands, counts)
 
 
-def _known(
+def _cached_call(
     issuer: Issuer, instruction: Instruction, operands: Sequence[Value], attributes: Mapping[str, Any]
 ) -> VectorCall:
-    """What the layouts and attributes decide. Raises as `issue`."""
+    """Return the cached properties of a call that depend on layouts and attributes. Raises as `issue`."""
     check_memories(issuer, instruction, operands)
     key = call_key(instruction, (*operands, *attributes.items()))
-    known: VectorCall | None = issuer.chip.vector_calls.get(key)
-    if known is None:
-        known = issuer.chip.vector_calls[key] = VectorCall(issuer, instruction, operands, attributes)
-    return known
+    cached: VectorCall | None = issuer.chip.vector_calls.get(key)
+    if cached is None:
+        cached = issuer.chip.vector_calls[key] = VectorCall(issuer, instruction, operands, attributes)
+    return cached
 
 
 def _issue(
-    issuer: Issuer, line: int, known: VectorCall, operands: Sequence[Value], found: list[int] | None = None
+    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Value], counts: list[int] | None = None
 ) -> int:
-    """Issue what has been checked but for where its operands lie; returns its record."""
-    views: Any = [value for value in operands if isinstance(value, View)] if known.has_numbers else operands
-    known.check(issuer, operands, views)
+    """Issue a call that is checked except for the addresses of its operands; returns its record."""
+    views: Any = [value for value in operands if isinstance(value, View)] if cached.has_numbers else operands
+    cached.check(issuer, operands, views)
     effect = None
     if issuer.has_data:
-        # Views that were checked have their bytes: an array that has been made is up to date.
-        if known.has_numbers:
+        # The views are checked and have bytes, so a cached array is up to date.
+        if cached.has_numbers:
             arrays = [
-                value.typed() if value.__class__ is View else _number(issuer, known, operands, value)
+                value.typed() if value.__class__ is View else _number(issuer, cached, operands, value)
                 for value in operands
             ]
         else:
             arrays = [view.typed() if view.elements is None else view.elements for view in views]
-        effect = partial(known.instruction.compute, *arrays)
-        if known.attributes:
-            effect = partial(effect, **known.attributes)
-        if found is not None:
-            effect = partial(_count, found, effect)
+        effect = partial(cached.instruction.compute, *arrays)
+        if cached.attributes:
+            effect = partial(effect, **cached.attributes)
+        if counts is not None:
+            effect = partial(_count, counts, effect)
     log, unit, task = issuer.log, issuer.unit, issuer.task
-    # As `Issuer.begin`, inlined for performance.
+    # `Issuer.begin`, inlined for performance.
     task.operations += 1
-    if task.operations > issuer.next_look or task.unawaited >= 0:
+    if task.operations > issuer.next_check or task.unawaited >= 0:
         check_end(issuer)
     issue_ps = start_ps = task.now_ps = task.now_ps + issuer.issue_ps
     waited_for = NONE
     if unit.vector_free_ps > start_ps:
         start_ps = unit.vector_free_ps
         waited_for = unit.vector_record
-    end_ps = start_ps + known.duration_ps
-    places: list[int] = []
+    end_ps = start_ps + cached.duration_ps
+    operand_addresses: list[int] = []
     for view in views[:3]:
-        places += (view.allocation.identity, view.offset)
-    record = log.records.add(known.code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *places)
-    if known.more_boxes:
+        operand_addresses += (view.allocation.identity, view.offset)
+    record = log.records.add(
+        cached.code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *operand_addresses
+    )
+    if cached.more_boxes:
         log.more_operands[record] = [
-            (view.allocation.identity, view.offset, box) for view, box in zip(views[3:], known.more_boxes, strict=True)
+            (view.allocation.identity, view.offset, box) for view, box in zip(views[3:], cached.more_boxes, strict=True)
         ]
     unit.vector_free_ps = end_ps
     unit.vector_record = record
     if effect is not None:
-        unit.effects.append((end_ps, effect, known.instruction, operands))
+        unit.effects.append((end_ps, effect, cached.instruction, operands))
     return record
 
 
 def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sources: Sequence[Any]) -> Waiting:
-    """Issue an instruction whose one number goes to a register; the wait gives it.
+    """Issue an instruction whose result is a number in a register, which is the result of the wait.
 
-    The task waits for the compute pipe. Raises as `issue`, and `MissingDataError` in a timing-only run, where nobody
-    knows the number.
+    The task waits for the compute pipe. Raises as `issue`, and `MissingDataError` in a timing-only run, where the
+    number is not known.
     """
     name = instruction.name
     operands, attributes = bind(instruction, (sources[0], *sources), {})
@@ -218,14 +220,14 @@ def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sourc
 
 
 def wait_for_register(issuer: Issuer, line: int, record: int, value: Callable[[], Any]) -> Waiting:
-    """The `sync_compute` of an instruction whose result goes to a register; the wait gives `value()`."""
+    """`sync_compute` of an instruction whose result goes to a register; the result of the wait is `value()`."""
 
     def finish() -> Any:
         issuer.unit.apply_until(issuer.task.now_ps)
         return value()
 
     stops = sync(issuer, line, "sync_compute", COMPUTE_PIPES).stops
-    # What the kernel has to await is the instruction.
+    # The kernel has to await the instruction, not the sync.
     issuer.task.unawaited = record
     return Waiting(issuer.task, stops=stops, finish=finish)
 
@@ -238,14 +240,14 @@ def issue_counted(
     effect: Callable[[], None] | None,
     count: int,
 ) -> int:
-    """Issue what the table does not have, or what a log has: `count` passes, or an instruction by its name.
+    """Issue an instruction outside the table, or one from a log: `count` passes, or an instruction by its name.
 
     Args:
-        issuer: of the task that issues it.
+        issuer: issuer of the task.
         line: source line in the log.
-        name: of the instruction; its cost is that of the table's entry, or of `count` passes where there is none.
+        name: name of the instruction; its cost is that of the table's entry, or of `count` passes if there is none.
         views: the result, then the sources.
-        effect: what it does to memory at its end; None where nothing is computed.
+        effect: its effect on memory at its end; None if nothing is computed.
         count: as in the log: passes, elements of a window, depth of a convolution.
     """
     for view in views:
@@ -288,7 +290,7 @@ def _enqueue(
     *,
     result: bool = True,
 ) -> int:
-    """Put an instruction into the compute pipe, behind what is there; returns its record."""
+    """Append an instruction to the compute pipe; returns its record."""
     duration_ps, widest, size, boxes, count = geometry
     issuer.begin()
     unit = issuer.unit
@@ -325,13 +327,13 @@ def _enqueue(
     return record
 
 
-def _number(issuer: Issuer, known: VectorCall, operands: Sequence[Value], value: Any) -> Any:
-    """A number in the instruction's element type, which the layouts of its views decide."""
-    number = known.numbers.get(value) if value.__class__ is int else None
+def _number(issuer: Issuer, cached: VectorCall, operands: Sequence[Value], value: Any) -> Any:
+    """Return a number in the instruction's element type, which the layouts of its views determine."""
+    number = cached.numbers.get(value) if value.__class__ is int else None
     if number is None:
-        number = issuer.chip.quiet.run(_as_type, value, main_type(known.instruction, operands))
-        if value.__class__ is int and len(known.numbers) < _NUMBERS:
-            known.numbers[value] = number
+        number = issuer.chip.quiet.run(_as_type, value, main_type(cached.instruction, operands))
+        if value.__class__ is int and len(cached.numbers) < _NUMBERS:
+            cached.numbers[value] = number
     return number
 
 
@@ -339,5 +341,5 @@ def _as_type(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return np.asarray(value).astype(dtype)
 
 
-def _count(found: list[int], effect: Callable[[], int]) -> None:
-    found.append(effect())
+def _count(counts: list[int], effect: Callable[[], int]) -> None:
+    counts.append(effect())

@@ -1,8 +1,8 @@
-"""Cost and checks of an instruction for operands of certain layouts, worked out once.
+"""Cost and checks of an instruction for operands of certain layouts, computed once.
 
-A kernel issues the same instruction on the same layouts again and again. Types, shapes, attributes, cost and the part
-of the record that they decide are checked and computed for the first of these calls, and found again by their key:
-the name, the layouts, and attributes by value. Where operands lie differs from call to call and is checked each time.
+A kernel issues the same instruction on the same layouts many times. Types, shapes, attributes, cost and the part of the
+record that depends on them are checked and computed for the first of these calls, and cached by key: the name, the
+layouts, and attributes by value. The addresses of operands differ between calls and are checked each time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Geometry = tuple[int, int, int, tuple[int, ...], int]
 _layout = attrgetter("layout")
-# Operands that a record itself has room for.
+# Number of operands that fit in a record.
 _RECORDED = 3
 
 
@@ -40,18 +40,18 @@ class VectorCall:
     """An instruction on operands of certain layouts, with certain attributes.
 
     Attributes:
-        instruction, attributes: what is called.
-        duration_ps: of the compute pipe.
-        code: what a record has of it, by number.
-        more_boxes: of the views beyond the first three, which stand beside the log.
+        instruction, attributes: the call.
+        duration_ps: time on the compute pipe.
+        code: number of its instruction in the log.
+        more_boxes: boxes of the views beyond the first three, which are stored outside the records.
         has_numbers: whether an operand is a number.
-        numbers: integers that were operands, in the element type.
+        numbers: cached integer operands, in the element type.
     """
 
     __slots__ = (
         "_apart",
+        "_fast",
         "_multiple",
-        "_quick",
         "attributes",
         "code",
         "duration_ps",
@@ -80,39 +80,39 @@ class VectorCall:
         self.has_numbers = len(views) < len(operands)
         self.numbers: dict[int, Any] = {}
         self._multiple = instruction.multiple_2xx if issuer.board.needs_aligned_vectors else 0
-        # Otherwise the plain check looks at every call.
-        self._quick = all(operand.memory == "nram" for operand in instruction.operands) and not (
+        # Otherwise `check_plainly` runs for every call.
+        self._fast = all(operand.memory == "nram" for operand in instruction.operands) and not (
             self._multiple and (instruction.sides_2xx or any(view.nbytes % self._multiple for view in views))
         )
         self._apart = instruction.overlap is not Overlap.SAME
 
     def check(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:
-        """Raise `OperandError` or `AllocationError` where operands must not lie where they do.
+        """Raise `OperandError` or `AllocationError` if the addresses of operands are not allowed.
 
-        Hand-tuned: most operands pass a quick look. Where one does not, `check_plainly` decides.
+        Optimised: most operands pass a fast check. Otherwise `check_plainly` decides.
         """
         nram, aligned = issuer.unit.nram, self._multiple
-        home, start = views[0].allocation, views[0].offset
-        fine = self._quick and home.memory is nram and not home.freed
-        if aligned and (home.address + start) % ALIGNED_ADDRESS_BYTES:
-            fine = False
+        first, start = views[0].allocation, views[0].offset
+        valid = self._fast and first.memory is nram and not first.freed
+        if aligned and (first.address + start) % ALIGNED_ADDRESS_BYTES:
+            valid = False
         for view in views[1:]:
             allocation = view.allocation
-            if allocation is home:
-                # What begins where the result does is aligned as the result is.
+            if allocation is first:
+                # An operand that begins at the result is aligned like the result.
                 if self._apart or view.offset != start:
-                    fine = False
+                    valid = False
             elif (
                 allocation.memory is not nram
                 or allocation.freed
                 or (aligned and (allocation.address + view.offset) % ALIGNED_ADDRESS_BYTES)
             ):
-                fine = False
-        if not fine:
+                valid = False
+        if not valid:
             self.check_plainly(issuer, operands, views)
 
     def check_plainly(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:
-        """The whole of `check`."""
+        """Perform all checks."""
         check_memories(issuer, self.instruction, operands)
         check_overlap(self.instruction, operands)
         if self._multiple:
@@ -120,9 +120,9 @@ class VectorCall:
 
 
 def call_key(instruction: Instruction, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """The key of a call: layouts of views, types of numbers, values of attributes.
+    """Return the key of a call: layouts of views, types of numbers, values of attributes.
 
-    `arguments` has every operand, then attributes.
+    `arguments` contains every operand, then attributes.
     """
     operands = len(instruction.operands)
     if len(arguments) == operands:
@@ -130,23 +130,23 @@ def call_key(instruction: Instruction, arguments: Sequence[Any]) -> tuple[Any, .
             return (instruction.name, *map(_layout, arguments))
         except AttributeError:
             pass
-    # Of an array of the host its shape, too: those of no axis are numbers.
+    # Include the shape of a host array: arrays of rank 0 are numbers.
     key: list[Any] = [
         value.layout if value.__class__ is View else (type(value), getattr(value, "shape", ()))
         for value in arguments[:operands]
     ]
-    # What has no hash is never found again.
+    # Unhashable values get a unique key, so that the call is never found in the cache.
     key += [(type(value), value if value.__hash__ is not None else object()) for value in arguments[operands:]]
     return (instruction.name, *key)
 
 
 def geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> Geometry:
-    """The values that depend on operand shapes alone: duration, widest operand, elements of the first, boxes, count."""
+    """Return the values that depend only on shapes: duration, widest operand, elements of the first, boxes, count."""
     key = (None if instruction is None else instruction.name, count, *map(_layout, views))
-    known: Geometry | None = issuer.chip.vector_geometries.get(key)
-    if known is None:
-        known = issuer.chip.vector_geometries[key] = _geometry_of(issuer, instruction, views, count)
-    return known
+    cached: Geometry | None = issuer.chip.vector_geometries.get(key)
+    if cached is None:
+        cached = issuer.chip.vector_geometries[key] = _geometry_of(issuer, instruction, views, count)
+    return cached
 
 
 def _geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequence[View], count: int) -> Geometry:
@@ -158,7 +158,7 @@ def _geometry_of(issuer: Issuer, instruction: Instruction | None, views: Sequenc
 
 
 def check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[Value]) -> None:
-    """Raise `OperandError` for an operand outside the core's NRAM, or WRAM where it belongs there."""
+    """Raise `OperandError` for an operand outside the core's NRAM, or WRAM for an operand of the tensor pipe."""
     unit = issuer.unit
     for operand, value in zip(instruction.operands, operands, strict=True):
         if not isinstance(value, View):
@@ -176,7 +176,7 @@ def check_memories(issuer: Issuer, instruction: Instruction, operands: Sequence[
 
 
 def check_operand(issuer: Issuer, name: str, view: View, *, write: bool) -> None:
-    """Raise `OperandError` for a view outside the core's NRAM, `AllocationError` where it was freed."""
+    """Raise `OperandError` for a view outside the core's NRAM, `AllocationError` if it was freed."""
     allocation = view.allocation
     if allocation.memory is not issuer.unit.nram:
         raise OperandError(

@@ -1,4 +1,4 @@
-"""The awaitable that the waiting methods of `Core` return."""
+"""The awaitable returned by the waiting methods of `Core`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _ONCE = (SUSPEND,)
 
 
 class Waiting:
-    """The awaitable that a waiting method of `Core` returns. It must be awaited at once.
+    """The awaitable returned by a waiting method of `Core`. It must be awaited at once.
 
     Args:
         task: the task that waits; its `unawaited` record is cleared by the `await`.
-        stops: whether the task has to stop, or what it waits for is over already.
-        finish: what to do once the wait is over; its result is the result of the `await`.
+        stops: whether the task has to suspend; false if the operation is already complete.
+        finish: called after the wait; its result is the result of the `await`.
     """
 
     __slots__ = ("_finish", "_stops", "_task")
@@ -40,7 +40,7 @@ class Waiting:
 
     @property
     def stops(self) -> bool:
-        """Whether the task has to stop for it."""
+        """Whether the task has to suspend for it."""
         return bool(self._stops)
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -49,7 +49,7 @@ class Waiting:
             raise AwaitError("awaited twice: what a method of the core gives is awaited once, where it is called")
         task.unawaited = NONE
         if self._finish is None:
-            # An iterator over a tuple serves, at a third of the cost of a generator.
+            # An iterator over a tuple costs a third of a generator.
             return iter(self._stops)  # type: ignore[return-value]
         return self._finishing(self._finish)
 

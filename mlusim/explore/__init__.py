@@ -1,7 +1,7 @@
-"""Many simulations: `sweep` over all combinations of shapes, boards and strategies, `tune` for the fastest.
+"""Exploration by many simulations: `sweep` over combinations of shapes, boards and strategies, `tune` for the fastest.
 
-Sits on the operators and their entries in the command line; what it runs are single, ordinary runs. matplotlib,
-pandas, pyarrow and dask are imported where a call needs them.
+Every point is an ordinary single run. matplotlib, pandas, pyarrow and dask are imported only by the calls that need
+them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The axes of a sweep: names looked up, texts parsed, single values made lists, all checked."""
+"""The axes of a sweep: lookup of names, parsing of texts, normalisation to lists, and validation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def axes_of(  # noqa: PLR0913 - most are keywords
     kernel_version: str = "",
     arguments: Sequence[str] = (),
 ) -> Axes:
-    """The axes of what `sweep` takes, checked. Raises `InputError` and `BoardError`."""
+    """Return the validated axes for the arguments of `sweep`. Raises `InputError` and `BoardError`."""
     own = {name: several(value) for name, value in options.items()}
     of_kernel = {name: several(value) for name, value in (settings or {}).items()}
     empty = [name for name, values in (*own.items(), *of_kernel.items()) if not values]
@@ -84,13 +84,13 @@ def axes_of(  # noqa: PLR0913 - most are keywords
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Subject:
-    """What a sweep runs, and the axes that depend on it.
+    """The subject of a sweep, and the axes that depend on it.
 
     Attributes:
-        name, kernel: of the operator, or of the user's kernel.
+        name, kernel: the operator, or the user's kernel.
         dtype, dtype_name: element types of the inputs, and the option that names them.
         strategies: [None] for a kernel.
-        options, launch: its own options, and those of its launch.
+        options, launch: its options, and those of its launch.
     """
 
     name: str
@@ -107,7 +107,7 @@ def _operator(operation: str, options: dict[str, list[Any]], *, shape: Any, dtyp
     if shape is None:
         raise InputError(f"{operation}: its inputs need a shape, such as shape=(64, 64)")
     if command.data_option != "dtype":
-        # The operator has a dtype of its own, that of its output.
+        # The operator's own dtype is that of its output.
         if dtype is not None:
             options["dtype"] = dtypes_of(dtype)
         dtype = options.pop(command.data_option, None)
@@ -131,7 +131,7 @@ def _own_kernel(
     strategy: Any,
     nram_limit_bytes: Any,
 ) -> _Subject:
-    """What runs a kernel: `options` are its launch and its settings; `named` are settings, whatever they are called."""
+    """Return the axes of a kernel: `options` are its launch and its settings; `named` are only settings."""
     name = kernel.name
     if "strategy" in kernel.settings and strategy is not None:
         named = {"strategy": several(strategy), **named}
@@ -157,12 +157,12 @@ def _own_kernel(
 
 
 def is_kernel(operation: str | Callable[..., Any]) -> bool:
-    """Whether it is a function of the user's: itself, or `file.py:function`."""
+    """Return whether the operation is a user's function: an object, or `file.py:function`."""
     return not isinstance(operation, str) or ":" in operation or operation.endswith(".py")
 
 
 def _check_arguments(kernel: UserKernel, arguments: Sequence[str], shape: Any) -> None:
-    """Raise `InputError` for arguments that do not fit the kernel, before anything runs."""
+    """Raise `InputError` for arguments that do not match the kernel, before anything runs."""
     if kernel.launches:
         if arguments or shape is None:
             raise InputError(
@@ -181,7 +181,7 @@ def _check_arguments(kernel: UserKernel, arguments: Sequence[str], shape: Any) -
 
 
 def by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
-    """A function of `mlusim.ops` as the operator that it is."""
+    """Replace a function of `mlusim.ops` by the name of its operator."""
     if isinstance(operation, str) or not getattr(operation, "__module__", "").startswith("mlusim.ops"):
         return operation
     if operation.__name__ == "tin_shift_backward":
@@ -190,21 +190,21 @@ def by_name(operation: str | Callable[..., Any]) -> str | Callable[..., Any]:
 
 
 def _operator_options(command: Command, values: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Values of all options of an operator: those given, and the defaults of the others."""
+    """Return the values of all options of an operator, with defaults."""
     several_values = set(values)
     options = command.options(values)
     return {name: value if name in several_values else [value] for name, value in options.items()}
 
 
 def _grid(dim: Any) -> Any:
-    """A grid of one or two axes as one of three; what is none, the launch refuses."""
+    """Extend a grid of one or two axes to three; invalid grids are rejected by the launch."""
     return (*dim, 1, 1)[: max(3, len(dim))] if isinstance(dim, tuple) else dim
 
 
 def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: Any) -> list[str | None]:
     known: tuple[str, ...] = ()
     for values in product(*options.values()):
-        # Raises for options that do not go together, before anything runs.
+        # Raises for incompatible options, before anything runs.
         record, _ = command.choose(dict(zip(options, values, strict=True)))
         known = tuple(record.strategies)
     if strategy is None:

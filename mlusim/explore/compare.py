@@ -1,4 +1,4 @@
-"""Strategies of one operator side by side, on the same input, with results compared bit for bit."""
+"""Comparison of an operator's strategies on the same input, with bitwise comparison of results."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from mlusim.units import PS_PER_US, group_digits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One strategy's figures; see `mlusim.analysis.metrics.Metrics` for their definitions.
+    """The figures of one strategy; see `mlusim.analysis.metrics.Metrics` for their definitions.
 
     Attributes:
-        name: what it was compared as.
-        strategy: of its plan; empty for a kernel of the user's own.
+        name: the strategy's name in the comparison.
+        strategy: of its plan; empty for a user's kernel.
         tier: of its plan.
         time_ps: simulated time in picoseconds.
-        bytes_requested: bytes that the kernel requested, by direction of copy.
+        bytes_requested: bytes requested by the kernel, by direction of copy.
         bus_bytes: bytes on the DRAM bus, `read` and `write`.
         io_efficiency: compulsory bytes / (time x peak bandwidth).
-        peak_nram_bytes: the most that one core had allocated.
+        peak_nram_bytes: peak allocation of any core.
         where_time_went: core-picoseconds by cause.
         core_time_ps: their sum: MLU cores times time_ps.
     """
@@ -49,17 +49,17 @@ class Row:
 
 
 def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list[Row]:
-    """Run an operation with each strategy, or in whatever other ways.
+    """Run an operation with each strategy, or other variants by name.
 
     Args:
         operation: called as operation(strategy=name); for instance
             `functools.partial(tin_shift_forward, x, shifts, device="mlu370-x4")`.
         strategies: names, such as those of `mlusim.planning.tin_shift.STRATEGIES`.
 
-    Returns one row for each, in the order given. Only the first output is kept while the others run. After timing-only
-    runs there are none to compare.
+    Returns one row per name, in the order given. Only the first output stays in memory. Timing-only runs have no
+    outputs to compare.
 
-    Raises `MlusimError` where two outputs differ in a bit, `InputError` for no strategy, and what the runs raise.
+    Raises `MlusimError` if two outputs differ in any bit, `InputError` without strategies, and what the runs raise.
     """
     rows: list[Row] = []
     first: tuple[str, Result] | None = None

@@ -1,4 +1,4 @@
-"""Two runs side by side: the difference of their times by cause and by source line, without remainder."""
+"""Comparison of two runs: the difference of their times by cause and by source line, complete and exact."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OTHER = "no operation"
 
 
 class LineChange(NamedTuple):
-    """A source line in both runs, found by its file, function and text.
+    """A source line of both runs, matched by file, function and text.
 
     Attributes:
-        file, function: where; empty for the time of no operation.
-        text: of the line; empty where the source is not known.
+        file, function: its location; empty for time outside operations.
+        text: the line; empty if the source is unknown.
         before, after: its line number in each run; 0: not in that run.
-        time_ps: time of the second run less that of the first, per core on average.
+        time_ps: time of the second run minus that of the first, per core on average.
     """
 
     file: str
@@ -42,15 +42,15 @@ class MetricChange(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """A change to a kernel, and the time of the run with a loss gone, predicted by retiming.
+    """A change to a kernel, and the predicted time (by retiming) without a certain loss.
 
-    More than that is gained only where a change mends another loss, too; docs/retime.md compares both.
+    A larger gain requires that the change reduces another loss, too; docs/retime.md compares both.
 
     Attributes:
-        loss: the loss that it is about, as in `Floor.losses_ps`.
-        change: what to do to the kernel.
-        assumption: what the retiming assumed.
-        time_ps: of the run then.
+        loss: the loss concerned, as in `Floor.losses_ps`.
+        change: the change to the kernel.
+        assumption: the assumption of the retiming.
+        time_ps: the predicted time.
     """
 
     loss: str
@@ -61,14 +61,14 @@ class Suggestion(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """The second run against the first.
+    """The difference between two runs.
 
     Attributes:
         before, after: the runs.
-        time_ps: time of the second less that of the first.
-        causes_ps: by cause, per core on average; they sum to `time_ps` exactly.
-        lines: by source line, the largest change first; they sum to `time_ps` exactly.
-        metrics: figures that have a value in either run.
+        time_ps: time of the second minus that of the first.
+        causes_ps: by cause, per core on average; the sum is exactly `time_ps`.
+        lines: by source line, the largest change first; the sum is exactly `time_ps`.
+        metrics: figures with a value in either run.
     """
 
     before: Result
@@ -79,7 +79,7 @@ class Difference:
     metrics: Sequence[MetricChange]
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the difference as JSON types."""
         return {
             "format": "mlusim-diff/1",
             "before": _named(self.before),
@@ -92,7 +92,7 @@ class Difference:
 
 
 def diff(before: Result, after: Result) -> Difference:
-    """Compare two runs, of whatever kernels and boards."""
+    """Compare two runs, of any kernels and boards."""
     causes = shares(before.metrics.where_time_went, before), shares(after.metrics.where_time_went, after)
     return Difference(
         before=before,
@@ -105,18 +105,18 @@ def diff(before: Result, after: Result) -> Difference:
 
 
 def shares(core_ps: Mapping[Any, int], result: Result) -> dict[Any, int]:
-    """Core-picoseconds as whole picoseconds per core on average; they sum to the run's time exactly."""
+    """Convert core-picoseconds to whole picoseconds per core on average, whose sum is exactly the run's time."""
     cores = result.board.cores
-    found = {name: total // cores for name, total in core_ps.items()}
-    rest = result.time_ps - sum(found.values())
-    # The largest remainders are rounded up.
+    rounded = {name: total // cores for name, total in core_ps.items()}
+    rest = result.time_ps - sum(rounded.values())
+    # Round up the largest remainders.
     for name in sorted(core_ps, key=lambda name: -(core_ps[name] % cores))[:rest]:
-        found[name] += 1
-    return found
+        rounded[name] += 1
+    return rounded
 
 
 def source_text(result: Result, file: str, line: int) -> str:
-    """The text of a source line, its number where the source is not known, `OTHER` for no line."""
+    """Return the text of a source line, its number if the source is unknown, or `OTHER` for line 0."""
     lines = result.sources.get(file, "").splitlines()
     if 0 < line <= len(lines):
         return lines[line - 1].strip()
@@ -125,25 +125,25 @@ def source_text(result: Result, file: str, line: int) -> str:
 
 def _lines(before: Result, after: Result) -> list[LineChange]:
     old, new = _by_line(before), _by_line(after)
-    found = []
+    changes = []
     for key in {**old, **new}:
         (line, spent), (other_line, other_spent) = old.get(key, (0, 0)), new.get(key, (0, 0))
         file, function, text, _ = key
-        found.append(LineChange(file, function, text, line, other_line, other_spent - spent))
-    return sorted(found, key=lambda one: (-abs(one.time_ps), one.file, one.before, one.after))
+        changes.append(LineChange(file, function, text, line, other_line, other_spent - spent))
+    return sorted(changes, key=lambda one: (-abs(one.time_ps), one.file, one.before, one.after))
 
 
 def _by_line(result: Result) -> dict[tuple[str, str, str, int], tuple[int, int]]:
-    """(file, function, text, how many such lines before it) -> line number and time."""
+    """Map (file, function, text, number of equal lines before it) to line number and time."""
     totals = {(one.file, one.line, one.function): int(one.spent_ps.sum()) for one in result.lines}
-    found: dict[tuple[str, str, str, int], tuple[int, int]] = {}
+    lines: dict[tuple[str, str, str, int], tuple[int, int]] = {}
     for (file, line, function), spent in sorted(shares(totals, result).items()):
         text = source_text(result, file, line)
         repeat = 0
-        while (key := (PurePath(file).name, function, text, repeat)) in found:
+        while (key := (PurePath(file).name, function, text, repeat)) in lines:
             repeat += 1
-        found[key] = line, spent
-    return found
+        lines[key] = line, spent
+    return lines
 
 
 def _metrics(before: Result, after: Result) -> list[MetricChange]:
@@ -183,7 +183,7 @@ class _Remedy(NamedTuple):
 
 
 _SEGMENTS = {"dma_segment_ps": 0, "dma_element_ps": 0}
-# What to do about a loss, and the board without it; a pair as a value is a part of that field of the board.
+# The remedy for each loss, and board values without it; a pair is a multiple of another field of the board.
 _REMEDIES = {
     "latency": _Remedy(
         "hide the start-up of copies: larger tiles, or double buffering",
@@ -194,7 +194,7 @@ _REMEDIES = {
         "make accesses contiguous: another split, or whole rows staged in SRAM",
         "strided copies were as fast as contiguous ones",
         {
-            # A board's record wants them in this order.
+            # A board requires this order of efficiencies.
             "dram_strided_read_efficiency": ("dram_write_efficiency", 0.9999),
             "dram_strided_write_efficiency": ("dram_write_efficiency", 0.9998),
             **_SEGMENTS,
@@ -229,12 +229,12 @@ _REMEDIES = {
 
 
 def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
-    """For the largest losses: the change that would help, and the time with this loss alone gone, by retiming.
+    """For the largest losses, return the change that would help, and the time without this loss, by retiming.
 
-    Losses that no parameter of a board stands for (more bytes than needed, imbalance) have none. Gives those that
-    save time, the largest saving first.
+    Losses without a corresponding board parameter (excess bytes, imbalance) have no suggestion. Returns only changes
+    that save time, the largest saving first.
     """
-    found = []
+    suggestions = []
     for loss, total in sorted(result.floor.losses_ps.items(), key=lambda item: -item[1]):
         if not total or loss not in _REMEDIES or (loss == "launch" and _launched_once(result)):
             continue
@@ -244,22 +244,22 @@ def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
             for name, value in remedy.parameters.items()
         }
         try:
-            again = retime(result, keep_split=True, barriers=loss != "sync", **_lowest(result, values))
+            retimed = retime(result, keep_split=True, barriers=loss != "sync", **_lowest(result, values))
         except MlusimError:
             continue
-        if again.time_ps < result.time_ps:
-            found.append(Suggestion(loss, remedy.change, remedy.assumption, again.time_ps))
-    return sorted(found, key=lambda one: one.time_ps)[:count]
+        if retimed.time_ps < result.time_ps:
+            suggestions.append(Suggestion(loss, remedy.change, remedy.assumption, retimed.time_ps))
+    return sorted(suggestions, key=lambda one: one.time_ps)[:count]
 
 
 def _launched_once(result: Result) -> bool:
-    """Whether there is one launch, whose tasks all start at once: nothing is to be had there."""
+    """Return whether there is a single launch whose tasks all start at once, so that nothing can be gained there."""
     log, board = result.log, result.board
     return len(log.launches) == 1 and len(log.tasks) <= board.cores + board.clusters
 
 
 def _lowest(result: Result, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, 1 where the board's record refuses 0."""
+    """Return the values, with 1 instead of 0 where the board rejects 0."""
 
     def refused(name: str) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""One run explained: its losses above the lower bound, the lines that took its time, and what to try."""
+"""Explanation of one run: its losses above the lower bound, its most expensive lines, and suggested changes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class LineTime(NamedTuple):
     """A source line and its time, per core on average.
 
     Attributes:
-        file, line, function: where; empty and 0 for the time of no operation.
-        text: of the line; empty where the source is not known.
-        time_ps: of all causes; the lines sum to the run's time exactly.
+        file, line, function: its location; empty and 0 for time outside operations.
+        text: the line; empty if the source is unknown.
+        time_ps: of all causes; the sum over lines is exactly the run's time.
         causes_ps: by cause.
     """
 
@@ -32,14 +32,14 @@ class LineTime(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """Why a run took its time.
+    """The explanation of a run's time.
 
     Attributes:
         result: the run.
-        above_ps: its time less its lower bound.
-        losses_ps: that time by what it was lost to, per core on average.
+        above_ps: its time minus its lower bound.
+        losses_ps: that time by loss, per core on average.
         lines: by source line, the longest first.
-        what_to_try: the changes that would save most, as predictions.
+        what_to_try: the changes with the largest predicted savings.
     """
 
     result: Result
@@ -49,7 +49,7 @@ class Explanation:
     what_to_try: Sequence[Suggestion]
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the explanation as JSON types."""
         result = self.result
         return {
             "format": "mlusim-explain/1",

@@ -1,12 +1,12 @@
-"""A digest of a function and of all that it depends on, for the key of a sweep's points.
+"""A digest of a function and its dependencies, for the keys of a sweep's points.
 
-Two functions with one digest do the same. What goes in, by value: bytecode, default arguments, closed-over variables,
-the globals that the code names and, through them, helper functions, classes, arrays and modules. Code that is
-installed (the standard library, site-packages) goes in by name and version; mlusim itself is in the key already.
+Functions with equal digests compute the same. The digest covers, by value: bytecode, default arguments, closed-over
+variables, the globals named by the code and, through them, helper functions, classes, arrays and modules. Installed
+code (the standard library, site-packages) is covered by name and version; mlusim itself is part of the key elsewhere.
 
-A value that has no content to hash (an open file, a lock, a generator) is unknown, and so is what code reads from
-outside at run time (`open`, `os.environ`, `exec`): these are listed, and their user gives a version or does not reuse
-points. Not covered: time, random numbers without a seed, and files that a library call reads.
+A value without content to hash (an open file, a lock, a generator) is unknown, and so is everything that code reads
+from outside at run time (`open`, `os.environ`, `exec`): these are reported, and the user has to state a version or not
+reuse points. Not covered: time, random numbers without a seed, and files read by library calls.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, types.EllipsisType, types.NotImplementedType)
-# What code reads from outside: builtins, and attributes of modules and paths.
+# Names by which code reads from outside: builtins, and attributes of modules and paths.
 _OUTSIDE_NAMES = frozenset({"open", "input", "exec", "eval", "__import__", "globals"})
 _OUTSIDE_ATTRIBUTES = frozenset(
     {"environ", "getenv", "read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap", "import_module"}
 )
-# Attributes of a class that say nothing of what it does, or that pickling adds.
+# Attributes of a class that do not affect its behaviour, or that pickling adds.
 _OF_EVERY_CLASS = frozenset(
     {"__dict__", "__weakref__", "__doc__", "__module__", "__slotnames__", "__annotations__", "__abstractmethods__"}
     | {"_abc_impl", "__firstlineno__", "__static_attributes__", "__annotate_func__", "__annotations_cache__"}
@@ -41,11 +41,11 @@ _INSTALLED = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "plats
 
 
 class Fingerprint(NamedTuple):
-    """Digest of a function.
+    """The digest of a function.
 
     Attributes:
-        sha256: in hexadecimal digits.
-        unknown: what the digest cannot hold, as "`name` ..."; empty where it holds everything.
+        sha256: hexadecimal digest.
+        unknown: dependencies that the digest does not cover, as "`name` ..."; empty if it is complete.
     """
 
     sha256: str
@@ -53,14 +53,14 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(function: Callable[..., Any]) -> Fingerprint:
-    """The digest of a function and of everything that it computes with."""
+    """Return the digest of a function and all its dependencies."""
     walk = _Walk()
     digest = walk.of(function, getattr(function, "__name__", "the function"))
     return Fingerprint(digest.hex(), tuple(dict.fromkeys(walk.unknown)))
 
 
 class _Walk:
-    """One walk over the values that a function reaches, each digested once."""
+    """A traversal of the values that a function depends on; each value is hashed once."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
@@ -68,13 +68,13 @@ class _Walk:
         self._alive: list[Any] = []  # so that no id is used twice
 
     def of(self, value: Any, name: str) -> bytes:
-        """Digest of a value that the code calls `name`."""
+        """Return the digest of a value that the code calls `name`."""
         if isinstance(value, _SCALARS):
             return _join(type(value).__name__, repr(value))
         key = id(value)
         if key not in self._seen:
             self._alive.append(value)
-            # Whoever comes back here is in a cycle: which one, its number says.
+            # A reference to a value in progress is a cycle, identified by its index.
             self._seen[key] = _join("cycle", str(len(self._seen)))
             self._seen[key] = self._content(value, name)
         return self._seen[key]
@@ -114,7 +114,7 @@ class _Walk:
         digest = _join("array", str(plain.dtype), str(plain.shape), hashlib.sha256(data.tobytes()).digest())
         if type(value) in {np.ndarray, np.memmap}:
             return digest
-        # An array of a class of its own, such as one with a mask, has more than its elements.
+        # Subclasses, such as masked arrays, have further attributes.
         return _join("array", digest, self._all("attributes", (type(value), vars(value)), name))
 
     def _all(self, kind: str, parts: Any, name: str) -> bytes:
@@ -139,7 +139,7 @@ class _Walk:
         return _join("function", *parts)
 
     def _globals(self, function: types.FunctionType, code: types.CodeType) -> Iterator[bytes]:
-        """Digests of what the code looks up by name, outside the function, in order of the names."""
+        """Yield digests of the values that the code looks up by name outside the function, in order of the names."""
         names, attributes, imports = _lookups(code)
         outside = names & _OUTSIDE_NAMES - function.__globals__.keys() | attributes & _OUTSIDE_ATTRIBUTES
         self.unknown += [f"what {function.__name__} reads by `{name}`" for name in sorted(outside)]
@@ -167,7 +167,7 @@ class _Walk:
             return _join("module", module.__name__)
         parts = [Path(file).read_bytes()]
         for key, value in sorted(vars(module).items()):
-            # The modules that it imports from, however it does so.
+            # Include modules that it imports from, in whatever way.
             owner = value if isinstance(value, types.ModuleType) else sys.modules.get(getattr(value, "__module__", ""))
             if isinstance(owner, types.ModuleType) and owner is not module and not installed(owner.__name__):
                 parts.append(_join(key, self.of(owner, key)))
@@ -185,7 +185,7 @@ class _Walk:
         return _join("class", *parts)
 
     def _object(self, value: Any, name: str) -> bytes:
-        """Any other object: what pickling would write of it."""
+        """Hash any other object by its pickled state."""
         try:
             registered: Any = copyreg.dispatch_table.get(type(value))
             reduced = registered(value) if registered else value.__reduce_ex__(4)
@@ -212,7 +212,7 @@ def _join(*parts: str | bytes) -> bytes:
 
 
 def _code(code: types.CodeType) -> bytes:
-    """Digest of bytecode: what it does, without the file and the lines that it is from."""
+    """Hash bytecode, without file names and line numbers."""
     constants = [_code(one) if isinstance(one, types.CodeType) else _constant(one) for one in code.co_consts]
     shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
@@ -220,7 +220,7 @@ def _code(code: types.CodeType) -> bytes:
 
 
 def _constant(value: Any) -> bytes:
-    # The order of a set of constants differs from process to process.
+    # The order of a frozenset constant differs between processes.
     if isinstance(value, frozenset):
         return _join("frozenset", *sorted(map(_constant, value)))
     if isinstance(value, tuple):
@@ -229,14 +229,14 @@ def _constant(value: Any) -> bytes:
 
 
 def _lookups(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
-    """Global names, attributes and modules that a code and the codes within it look up."""
+    """Return the global names, attributes and modules that a code object and nested ones look up."""
     names: set[str] = set()
     attributes: set[str] = set()
     imports: set[str] = set()
-    left = [code]
-    while left:
-        code = left.pop()
-        left += [one for one in code.co_consts if isinstance(one, types.CodeType)]
+    pending = [code]
+    while pending:
+        code = pending.pop()
+        pending += [one for one in code.co_consts if isinstance(one, types.CodeType)]
         for step in dis.get_instructions(code):
             if step.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
                 names.add(step.argval)
@@ -249,7 +249,7 @@ def _lookups(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
 
 @functools.cache
 def installed(module: str | None) -> str:
-    """Name and version of the installed code that a module belongs to; empty for a user's own module."""
+    """Return name and version of the installed package of a module; empty for a user's own module."""
     root = (module or "").partition(".")[0]
     if root == "__main__":  # a script or a notebook, whatever program started it
         return ""

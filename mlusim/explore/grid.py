@@ -1,6 +1,6 @@
 """The points of a sweep: all combinations of the axes' values, each with its board and its key.
 
-A list (or a range) is an axis of several values; anything else, a tuple too, is one value.
+A list (or a range) is an axis of several values; anything else, including a tuple, is a single value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mlusim.explore.sources import UserKernel
 from mlusim.explore.store import IMPOSSIBLE, Outcome
 from mlusim.hardware import Board, board
 
-# A sweep of more is a mistake in an axis.
+# A larger sweep is most likely a mistake.
 MAX_POINTS = 1_000_000
 
 _COLUMN_OF_NRAM = "nram_usable_bytes"
@@ -39,15 +39,16 @@ class Axes:
 
     Attributes:
         operator: name.
-        kernel: the user's function, where it is one.
-        arguments: of it, as `KernelCall` has them; the same for all points.
-        shapes, dtypes, strategies, nram_limits, nram_sizes, core_counts: None in a list: as the board or operator has.
+        kernel: the user's function, if any.
+        arguments: its arguments, as in `KernelCall`; the same for all points.
+        shapes, dtypes, strategies, nram_limits, nram_sizes, core_counts: None in a list means the default of the board
+            or operator.
         boards: board records.
         vary: parameters of the board, by name.
         options: attributes of the operator and of its random inputs; settings of a function.
         launch: `dim`, `kind`.
-        dtype_name: what the element type's column is called.
-        data, seed, steady: as `Point`.
+        dtype_name: name of the element type's column.
+        data, seed, steady: as in `Point`.
     """
 
     operator: str
@@ -83,26 +84,26 @@ class Axes:
         }
 
     def column(self, option: str) -> str:
-        """The column of an option: its name; of a kernel's setting that is called as another column, `set_NAME`."""
+        """Return the column of an option: its name, or `set_NAME` for a setting with the name of another column."""
         taken = self.kernel is not None and (option in _COLUMNS or option in self.vary or option.startswith("shape_"))
         return f"set_{option}" if taken else option
 
     def columns(self) -> list[str]:
-        """The axes that have several values, as columns of the table."""
-        found = []
+        """Return the axes with several values, as columns of the table."""
+        columns = []
         for name, values in self._lists().items():
             if len(values) > 1:
                 shapes = [shape or () for shape in self.shapes]
                 if name == "shape" and len({len(shape) for shape in shapes}) == 1:
-                    found += [
+                    columns += [
                         f"shape_{axis}" for axis, extents in enumerate(zip(*shapes, strict=True)) if len({*extents}) > 1
                     ]
                 else:
-                    found.append(name)
-        return found
+                    columns.append(name)
+        return columns
 
     def count(self) -> int:
-        """Number of points. Raises `InputError` for none, and for too many."""
+        """Return the number of points. Raises `InputError` for none, and for too many."""
         lists = self._lists()
         empty = [name for name, values in lists.items() if not values]
         if empty:
@@ -114,7 +115,7 @@ class Axes:
         return count
 
     def points(self) -> Iterator[Point | Outcome]:
-        """Every combination: a point, or what came of it where its board cannot be."""
+        """Yield every combination: a point, or its outcome if its board is invalid."""
         names = list(self.vary)
         for shape, dtype, base in product(self.shapes, self.dtypes, self.boards):
             for nram, cores, *changes in product(self.nram_sizes, self.core_counts, *self.vary.values()):
@@ -186,16 +187,16 @@ class Axes:
 
 
 def _cell(value: Any) -> Any:
-    """An option's value as a table holds it."""
+    """Return an option's value as a table cell."""
     value = plain(value)
     return ",".join(map(str, value)) if isinstance(value, tuple) else value
 
 
 def changed_board(base: Board, nram_usable_bytes: int | None, cores: int | None, changes: Mapping[str, Any]) -> Board:
-    """A board with another usable NRAM, another number of cores, and other parameters.
+    """Return a board with another usable NRAM size, number of cores, and other parameters.
 
-    Fewer cores are fewer clusters, or part of one: as if a launch took only those and the rest of the chip idled, so
-    that they have the whole DRAM for themselves. More cores share the same DRAM. Raises `BoardError`.
+    Fewer cores are fewer clusters, or a part of one, as if a launch used only these while the rest of the chip is idle:
+    they share the whole DRAM. More cores share the same DRAM. Raises `BoardError`.
     """
     values = dict(changes)
     if nram_usable_bytes is not None:
@@ -212,32 +213,32 @@ def changed_board(base: Board, nram_usable_bytes: int | None, cores: int | None,
 
 
 def several(value: Any) -> list[Any]:
-    """The values of an axis: those of a list, array, set, range or iterator, each once, or the one value."""
+    """Return the distinct values of a list, 1-D array, set, range or iterator; or a single value as a list."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
         value = value.tolist()
     values = list(value) if isinstance(value, list | range | set | frozenset | Iterator) else [value]
-    found: list[Any] = []
+    distinct: list[Any] = []
     for each in values:
-        if each not in found:
-            found.append(each)
-    return found
+        if each not in distinct:
+            distinct.append(each)
+    return distinct
 
 
 def boards_of(value: Any) -> list[Board]:
-    """Boards by name, file or record; a text may list several, separated by commas."""
+    """Return boards by name, file or record; a text may list several, separated by commas."""
     texts = [part for one in several(value) for part in (one.split(",") if isinstance(one, str) else [one])]
-    found: list[Board] = []
+    records: list[Board] = []
     for one in texts:
         if not isinstance(one, str | Path | Board):
             raise BoardError(f"{one!r} is not a board: name a preset or a TOML file, or pass a Board")
         record = board(one.strip() if isinstance(one, str) else one)
-        if record not in found:
-            found.append(record)
-    return found
+        if record not in records:
+            records.append(record)
+    return records
 
 
 def board_parameter(name: str) -> type:
-    """The type, int or float, that a board's parameter takes. Raises `InputError` for a name that is none."""
+    """Return the type, int or float, of a board's parameter. Raises `InputError` for an unknown name."""
     kinds = {item.name: {"int": int, "float": float}.get(str(item.type)) for item in fields(Board)}
     kind = kinds.get(name)
     if kind is None:
@@ -247,6 +248,6 @@ def board_parameter(name: str) -> type:
 
 
 def dtypes_of(value: Any) -> list[Any]:
-    """Element types of an axis; a text may list several, separated by commas."""
+    """Return the element types of an axis; a text may list several, separated by commas."""
     texts = [part for one in several(value) for part in (one.split(",") if isinstance(one, str) else [one])]
     return several([dtype_of(part.strip() if isinstance(part, str) else part) for part in texts])

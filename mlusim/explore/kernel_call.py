@@ -1,4 +1,4 @@
-"""A user's kernel with its arguments, as commands, sweeps and tuning run it."""
+"""A user's kernel with its arguments, as run by commands, sweeps and tuning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.errors import InputError
-from mlusim.explore.sources import VARIABLE, UserKernel, beside
+from mlusim.explore.sources import VARIABLE, UserKernel, importable_from
 from mlusim.hardware import Board
 from mlusim.host.arguments import FileInput, assign, parse_argument, read_inputs
 from mlusim.host.array_files import split_key
@@ -25,7 +25,7 @@ from mlusim.verifier.report import Report
 
 Array = np.ndarray[Any, Any]
 
-# Parameters of `run`, `verify` and `Device.launch`: a kernel's own of such a name are given in the kernel.
+# Parameters of `run`, `verify` and `Device.launch`: a kernel's parameters with these names must be bound in the kernel.
 OF_A_RUN = frozenset(
     name
     for function in (run_kernel, verify, Device.launch)
@@ -41,11 +41,11 @@ class KernelCall:
     Attributes:
         kernel: a kernel; or a plain function (device, shape, dtype, **settings) that uploads and launches.
         arguments: as text, `name=value` or `value`: see `mlusim.host.arguments`.
-        shape, dtype: of the tensors that no argument is for: random inputs, the last one the output.
-        settings: values for parameters that have a default.
-        launch: `dim` and `kind`, where they are given.
-        seed: of the random inputs.
-        theory_ops: operations that the kernel's purpose needs; None where nobody declared any.
+        shape, dtype: of the tensors without an argument: random inputs, and an output for the last one.
+        settings: values for parameters with a default.
+        launch: `dim` and `kind`, if given.
+        seed: seed of the random inputs.
+        theory_ops: operations that the kernel's purpose requires; None if not declared.
     """
 
     kernel: UserKernel
@@ -58,7 +58,7 @@ class KernelCall:
     theory_ops: int | None = None
 
     def values(self, board: Board | None = None, *, data: bool = True) -> dict[str, Any]:
-        """The arguments by parameter name: arrays, `Output`, numbers. Raises `InputError`."""
+        """Return the arguments by parameter name: arrays, `Output`, numbers. Raises `InputError`."""
         kernel = self.kernel
         arguments = assign(
             kernel.name,
@@ -75,12 +75,12 @@ class KernelCall:
         return {one.name: chosen.get(one.name, one.default) for one in parameters if one.kind not in VARIABLE}
 
     def _call(self, board: Board, *, data: bool = True) -> tuple[Any, list[Any], dict[str, Any]]:
-        """The kernel, its arguments in order, and those that are keyword-only."""
+        """Return the kernel, its positional arguments in order, and its keyword-only arguments."""
         function = self.kernel.function
         values = self.values(board, data=data)
         parameters = inspect.signature(function).parameters
         only = {name: values.pop(name) for name in [*values] if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY}
-        # What a run itself calls so cannot go by name.
+        # These names are parameters of `run`, so they cannot be passed by keyword.
         taken = {name: only.pop(name) for name in [*only] if name in OF_A_RUN}
         if taken:
             function = partial(function, **taken)
@@ -88,15 +88,15 @@ class KernelCall:
         return function, list(values.values()), only
 
     def run(self, board: Board, *, data: bool = True, progress: bool = False, **options: Any) -> Result:
-        """Run it on a device of its own. Raises `InputError`, and what the run raises.
+        """Run the kernel on a temporary device. Raises `InputError`, and what the run raises.
 
         Args:
-            board: where.
+            board: the board.
             data: False: timing only.
-            progress: show a progress line.
-            options: of `mlusim.run`, for a kernel.
+            progress: show a progress bar.
+            options: options of `mlusim.run`, for a kernel.
         """
-        with beside(self.kernel.file if self.kernel.text else ""):
+        with importable_from(self.kernel.file if self.kernel.text else ""):
             if self.kernel.launches:
                 if options.get("steady"):
                     raise InputError(
@@ -111,10 +111,10 @@ class KernelCall:
             return run_kernel(function, *values, device=board, data=data, progress=progress, **more)
 
     def verify(self, board: Board, *, reference: Reference = None, tolerance: float = 0.0, **options: Any) -> Report:
-        """Verify it on a device of its own; see `mlusim.verify`. Raises `InputError`."""
+        """Verify the kernel on a temporary device; see `mlusim.verify`. Raises `InputError`."""
         if self.kernel.launches:
             raise InputError(f"{self.kernel.name} is a plain function that launches kernels: verify runs one kernel")
-        with beside(self.kernel.file if self.kernel.text else ""):
+        with importable_from(self.kernel.file if self.kernel.text else ""):
             function, values, only = self._call(board)
             launch = {**self.launch, "theory_ops": self.theory_ops}
             return verify(
@@ -133,29 +133,29 @@ class KernelCall:
 
 
 def absolute(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The same arguments with the whole path of each file: for another process."""
-    found = []
+    """Return the arguments with absolute file paths, for another process."""
+    absolute_arguments = []
     for text in arguments:
         one = parse_argument(text)
         if isinstance(one.value, FileInput):
             path, key = split_key(one.value.path)
-            found.append(f"{f'{one.name}=' if one.name else ''}{path.resolve()}{f':{key}' if key else ''}")
+            absolute_arguments.append(f"{f'{one.name}=' if one.name else ''}{path.resolve()}{f':{key}' if key else ''}")
         else:
-            found.append(text)
-    return tuple(found)
+            absolute_arguments.append(text)
+    return tuple(absolute_arguments)
 
 
 def contents(arguments: Sequence[str]) -> list[str]:
-    """The same arguments with what is in each file in place of its name: a sweep's key."""
-    found = []
+    """Return the arguments with file names replaced by digests of the contents, for a sweep's key."""
+    keyed = []
     for text in arguments:
         one = parse_argument(text)
         if isinstance(one.value, FileInput):
             path, key = split_key(one.value.path)
-            found.append(f"{one.name}={_sha256(path)}:{key}")
+            keyed.append(f"{one.name}={_sha256(path)}:{key}")
         else:
-            found.append(text)
-    return found
+            keyed.append(text)
+    return keyed
 
 
 def _sha256(path: Path) -> str:

@@ -1,6 +1,6 @@
 """One point of a sweep: its settings, its key, and its execution in any process.
 
-What goes to another process are plain values, so that any machine with the same mlusim can run it.
+Only plain values are sent to other processes, so that any machine with the same mlusim can run the point.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mlusim.dtypes import Dtype, dtype_name, dtype_of
 from mlusim.errors import AllocationError, BoardError, InputError, LaunchError, MlusimError, PlanError
 from mlusim.explore.kernel_call import KernelCall, absolute, contents
-from mlusim.explore.sources import UserKernel, beside, described, model_hash, where_in
+from mlusim.explore.sources import UserKernel, described, importable_from, model_hash, where_in
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
 from mlusim.hardware import Board
 from mlusim.host.draw import Draw
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mlusim.planning.plan import Plan
     from mlusim.results.result import Result
 
-# Columns of the figures of a point that is done; those of a plan are an operator's only.
+# Columns of a finished point's figures; the plan's figures exist only for operators.
 PLAN_FIGURES = ("plan_strategy", "tier", "tasks", "tiles", "plan_nram_bytes")
 FIGURES = (
     *("time_us", "time_ps", "cycles", "floor_us", "bus_read_bytes", "bus_write_bytes", "requested_bytes"),
@@ -41,10 +41,10 @@ FIGURES = (
 )
 
 _FORMAT = 1
-# The answer of a process whose mlusim is another one.
+# The status returned by a process with another version of mlusim.
 STALE = "stale"
 _TUPLES = (list, tuple)
-# What a board, a plan or a rule of the operator refuses; everything else that goes wrong is an error of the kernel.
+# Errors that mean that a point is impossible; any other error is a failure of the kernel.
 _REFUSALS = (PlanError, AllocationError, BoardError, InputError, LaunchError)
 
 
@@ -54,18 +54,18 @@ class Point:
 
     Attributes:
         operator: as in `mlusim run NAME`, or the name of the user's function.
-        kernel: the user's function, where it is one.
-        arguments: of a user's kernel, as `KernelCall` has them.
-        shape, dtype: of the inputs; no shape: there is an argument for each of them.
-        board: the board, changes made.
-        strategy: None: the operator's default, or no strategy, for a user's function.
+        kernel: the user's function, if any.
+        arguments: of a user's kernel, as in `KernelCall`.
+        shape, dtype: of the inputs; no shape if every input has an argument.
+        board: the board, with changes applied.
+        strategy: None: the operator's default, or none for a user's function.
         nram_limit_bytes: as in `RunOptions`.
-        options: attributes of the operator and of its random inputs, as `mlusim run` has them; settings of a function.
-        launch: `dim`, `kind` and `theory_ops` of a user's kernel, where they are given.
-        data, seed: whether tensors have bytes; of the random numbers.
-        steady: extrapolate the time where the launch repeats itself.
+        options: attributes of the operator and of its random inputs, as in `mlusim run`; settings of a function.
+        launch: `dim`, `kind` and `theory_ops` of a user's kernel, if given.
+        data, seed: whether tensors have bytes; seed of the random numbers.
+        steady: extrapolate the time by the launch's steady state.
         columns: the request as columns of the table.
-        nram_is_swept: the board's NRAM is a value of the sweep, which an error about too little of it names.
+        nram_is_swept: the board's NRAM is an axis of the sweep, which affects error messages.
     """
 
     operator: str
@@ -85,9 +85,9 @@ class Point:
     nram_is_swept: bool = False
 
     def payload(self, *, here: bool = True) -> dict[str, Any]:
-        """As plain values, which `run_point` takes; `here`: in this process."""
+        """Return the point as plain values for `run_point`; `here`: it will run in this process."""
         kernel = self.kernel
-        # Only where it is on: points of earlier sweeps keep their keys.
+        # Included only if set, so that points of earlier sweeps keep their keys.
         steady = {"steady": True} if self.steady else {}
         return steady | {
             "model": model_hash(),
@@ -106,7 +106,7 @@ class Point:
         }
 
     def key(self) -> str:
-        """sha256 of all that decides what comes of the point: a changed kernel, board or model is another point."""
+        """Return the sha256 of everything that determines the outcome, including kernel, board and model."""
         value = self.payload()
         if self.kernel is not None:
             value["kernel"] = self.kernel.sha256
@@ -115,14 +115,14 @@ class Point:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def outcome(self, status: str, message: str, figures: Mapping[str, Any], host_s: float = 0.0) -> Outcome:
-        """The outcome as a row."""
+        """Return the outcome as a row."""
         if self.nram_is_swept:
             message = message.replace(MORE_NRAM, "raise nram_bytes, the option --nram")
         return Outcome(status, message, {**self.columns, **figures}, host_s)
 
 
 def plain(value: Any) -> Any:
-    """An option's value as JSON has it: element types by name."""
+    """Return an option's value for JSON, with element types by name."""
     if isinstance(value, _TUPLES):
         return tuple(plain(item) for item in value)
     if value is None or isinstance(value, bool | int | float | str):
@@ -131,12 +131,12 @@ def plain(value: Any) -> Any:
 
 
 def prepare_point(point: Point) -> Call:
-    """Inputs made up and the split planned, nothing run. Raises as the operator does."""
+    """Create the inputs and plan the split, without running anything. Raises as the operator does."""
     return _prepare(point.payload(), point.board)
 
 
 def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]:
-    """Simulate one point, in whatever process: status, message, figures, seconds of host time. Raises nothing."""
+    """Simulate one point in any process; return status, message, figures, seconds of host time. Raises nothing."""
     begin = time.perf_counter()
     status, figures = DONE, dict[str, Any]()
     message = ""
@@ -148,7 +148,7 @@ def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]
         )
         board = Board(**payload["board"], sources=sources)
         if payload["kernel"]:
-            with beside(payload["kernel"]["file"] if payload["kernel"]["text"] else ""):
+            with importable_from(payload["kernel"]["file"] if payload["kernel"]["text"] else ""):
                 figures = _run_kernel(payload, board)
         else:
             figures = _run_operator(payload, board)
@@ -198,7 +198,7 @@ def _run_kernel(payload: dict[str, Any], board: Board) -> dict[str, Any]:
 
 
 def kernel_call(payload: Mapping[str, Any]) -> KernelCall:
-    """A user's function with its arguments, out of a `Point.payload`."""
+    """Return a user's function with its arguments from a `Point.payload`."""
     shape = payload["shape"]
     launch = {name: _tupled(value) for name, value in payload["launch"].items()}
     return KernelCall(
@@ -224,8 +224,8 @@ def _plan_figures(plan: Plan) -> dict[str, Any]:
 
 
 def _steady_figures(result: Result) -> dict[str, Any]:
-    found = result.steady
-    return {"extrapolated_us": found.skipped_ps / PS_PER_US, "bound_us": found.bound_ps / PS_PER_US}
+    steady = result.steady
+    return {"extrapolated_us": steady.skipped_ps / PS_PER_US, "bound_us": steady.bound_ps / PS_PER_US}
 
 
 def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str, Any]:

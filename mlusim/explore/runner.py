@@ -1,9 +1,9 @@
 """Execution of points: in this process, on all cores of this machine, or on a cluster through Dask.
 
-No more points are handed out than keep the workers busy, so that little is lost when one dies. Which point it died of
-nobody says: those that were out run again one by one, and the one whose process dies alone is to blame.
+Only as many points are submitted as keep the workers busy, so that little is lost if one dies. The pool does not report
+which point caused a crash: pending points run again one by one, and the one whose process dies alone is the culprit.
 
-Workers are loky's: they never load the main script, so that a script needs no `if __name__ == "__main__":`.
+Workers are loky's, which never import the main script, so that scripts need no `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from mlusim.explore.store import DIED
 Payload = dict[str, Any]
 Answer = tuple[str, str, dict[str, Any], float]
 
-_AHEAD = 2  # points handed out for each worker, so that none waits for this process
-_MOST_FOR_A_CORE = 4  # workers beyond that only cost memory, and thousands of processes can stop a machine
-_FOLLOW_S = 0.2  # how soon a worker ends after its parent
+_QUEUED_PER_WORKER = 2  # points submitted per worker, so that workers never wait for this process
+_PER_CORE = 4  # more workers only cost memory, and thousands of processes can stall a machine
+_PARENT_POLL_S = 0.2  # polling interval for the end of the parent
 _DEAD = "the process that simulated it died: killed, perhaps for want of memory, or crashed"
 
 
 def core_count() -> int:
-    """Cores of this machine that this process may use."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # only Linux has it
@@ -43,11 +43,11 @@ def core_count() -> int:
 
 
 class Runner:
-    """Runs points. Use it as a context manager: leaving it by an error stops its processes at once.
+    """Runs points. Use it as a context manager: leaving it with an error stops its processes at once.
 
     Args:
-        workers: processes on this machine; 0: this process; None: one for each core.
-        client: a `dask.distributed.Client`; then its cluster runs the points.
+        workers: processes on this machine; 0: this process; None: one per core.
+        client: a `dask.distributed.Client` whose cluster runs the points instead.
     """
 
     def __init__(self, workers: int | None = None, client: Any = None) -> None:
@@ -58,9 +58,9 @@ class Runner:
         if client is not None and not hasattr(client, "get_executor"):
             raise InputError(f"client={client!r} is not a dask.distributed.Client")
         self._client = client
-        if workers is not None and workers > _MOST_FOR_A_CORE * core_count():
+        if workers is not None and workers > _PER_CORE * core_count():
             raise InputError(
-                f"workers={workers}: this machine has {core_count()} cores, and more than {_MOST_FOR_A_CORE} processes "
+                f"workers={workers}: this machine has {core_count()} cores, and more than {_PER_CORE} processes "
                 "for a core bring nothing"
             )
         self.workers = core_count() if workers is None else workers
@@ -68,54 +68,54 @@ class Runner:
 
     @property
     def local(self) -> bool:
-        """Whether points run in this very process."""
+        """Whether points run in this process."""
         return self._client is None and self.workers == 0
 
     def run(self, payloads: Iterable[tuple[Any, Payload]]) -> Iterator[tuple[Any, Answer]]:
-        """Run payloads of `Point.payload`, each with a tag; gives tag and answer of each as it finishes.
+        """Run payloads of `Point.payload`, each with a tag; yield tag and answer of each as it finishes.
 
-        Raises `MlusimError` where no process can be started.
+        Raises `MlusimError` if no process can be started.
         """
         if self.local:
             for tag, payload in payloads:
                 yield tag, run_point(payload)
             return
-        left = iter(payloads)
+        remaining = iter(payloads)
         while True:
             suspects: list[tuple[Any, Payload]] = []
-            yield from self._run_until_death(left, suspects)
+            yield from self._run_until_death(remaining, suspects)
             if not suspects:
                 return
             for tag, payload in suspects:
                 yield tag, self._run_alone(payload)
 
     def _run_until_death(
-        self, left: Iterator[tuple[Any, Payload]], suspects: list[tuple[Any, Payload]]
+        self, remaining: Iterator[tuple[Any, Payload]], suspects: list[tuple[Any, Payload]]
     ) -> Iterator[tuple[Any, Answer]]:
-        """As `run`, until a process of the pool dies; what was out then are the suspects."""
-        out: dict[Future[Answer], tuple[Any, Payload]] = {}
+        """`run` until a process of the pool dies; the pending points are then the suspects."""
+        pending: dict[Future[Answer], tuple[Any, Payload]] = {}
         exhausted = False
         while True:
             try:
-                while not exhausted and len(out) < self._room():
-                    item = next(left, None)
+                while not exhausted and len(pending) < self._room():
+                    item = next(remaining, None)
                     if item is None:
                         exhausted = True
                         break
                     try:
-                        # Started with the first point: where all are there already, none is.
-                        out[self._executor().submit(run_point, item[1])] = item
+                        # The pool is started with the first point, and not at all if every point is known.
+                        pending[self._executor().submit(run_point, item[1])] = item
                     except BrokenProcessPool:
                         suspects.append(item)
                         raise
-                if not out:
+                if not pending:
                     return
-                for future in wait(out, return_when=FIRST_COMPLETED).done:
+                for future in wait(pending, return_when=FIRST_COMPLETED).done:
                     answer = self._answer(future)
-                    tag, _ = out.pop(future)
+                    tag, _ = pending.pop(future)
                     yield tag, answer
             except BrokenProcessPool:
-                for future, item in out.items():
+                for future, item in pending.items():
                     if future.done() and not future.cancelled() and future.exception() is None:
                         yield item[0], future.result()
                     else:
@@ -129,7 +129,7 @@ class Runner:
         except BrokenProcessPool:
             raise
         except Exception as error:
-            # Dask tries a point again on another worker, and gives up on one that kills several.
+            # Dask retries a point on another worker, and gives up on one that kills several.
             if self._client is not None and type(error).__name__ == "KilledWorker":
                 return DIED, _DEAD, {}, 0.0
             raise MlusimError(f"the cluster gave a point up: {type(error).__name__}: {error}") from error
@@ -152,7 +152,7 @@ class Runner:
 
     def _room(self) -> int:
         workers = self.workers if self._client is None else sum(self._client.ncores().values())
-        return _AHEAD * max(workers, 1)
+        return _QUEUED_PER_WORKER * max(workers, 1)
 
     def _executor(self) -> Executor:
         if self._pool is None:
@@ -171,7 +171,7 @@ class Runner:
         return self._pool
 
     def _stop(self) -> None:
-        """End the pool now: what its processes are at is lost."""
+        """Stop the pool at once, discarding the work in progress."""
         pool, self._pool = self._pool, None
         if pool is None:
             return
@@ -199,7 +199,7 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """While workers start: they inherit it, so that Ctrl-C is this process's alone from their first instruction on."""
+    """Ignore SIGINT while workers start: they inherit this, so that Ctrl-C reaches only this process."""
     if threading.current_thread() is not threading.main_thread():  # only the main thread may change what signals do
         yield
         return
@@ -211,13 +211,13 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def _begin(parent: int) -> None:
-    """In a worker: leave Ctrl-C to the parent, and do not outlive it."""
+    """Initialise a worker: ignore SIGINT, and exit with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "getppid"):
-        threading.Thread(target=_follow, args=(parent,), name="mlusim-follow", daemon=True).start()
+        threading.Thread(target=_exit_with_parent, args=(parent,), name="mlusim-follow", daemon=True).start()
 
 
-def _follow(parent: int, leave: Callable[[int], Any] = os._exit) -> None:
+def _exit_with_parent(parent: int, leave: Callable[[int], Any] = os._exit) -> None:
     while os.getppid() == parent:
-        time.sleep(_FOLLOW_S)
+        time.sleep(_PARENT_POLL_S)
     leave(1)

@@ -1,9 +1,9 @@
-"""The search of `tune`: the plans it tries, and when it stops.
+"""The search of `tune`: the plans it tries, and its stopping rule.
 
-Every strategy is planned with all the NRAM there is, then with limits that make its tiles smaller: half of what the
-last plan took, and so on, until it does not fit, or has become slower twice in a row. Between the limits around the
-best one two more are tried. A plan that comes out the same as one before is not run again. It ends early where a run
-is so near the floor that no split can be faster.
+Every strategy is planned first with all available NRAM, then with limits that lead to smaller tiles: half of the NRAM
+used by the previous plan, and so on, until it does not fit or has been slower twice in a row. Then two more limits next
+to the best one are tried. Repeated plans are not run again. The search ends early if a run is so close to the floor
+that no split can be significantly faster.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from mlusim.planning.plan import Plan
 
 _ROUNDS = 12
-_WORSE_IN_A_ROW = 2
-# A run this near its floor cannot be beaten by more.
-_AT_THE_FLOOR = 1.01
+_MAX_WORSE = 2
+# A run within this ratio of its floor cannot be improved significantly.
+_FLOOR_RATIO = 1.01
 
 
 class _Line:
-    """One strategy's way down to smaller tiles."""
+    """The sequence of plans of one strategy, towards smaller tiles."""
 
     def __init__(self, strategy: str | None) -> None:
         self.strategy = strategy
@@ -39,21 +39,21 @@ class _Line:
         self.times: list[int] = []
         self.ended = False
 
-    def took(self, time_ps: int) -> None:
+    def record_time(self, time_ps: int) -> None:
         self.times.append(time_ps)
-        last = self.times[-_WORSE_IN_A_ROW - 1 :]
-        if len(last) > _WORSE_IN_A_ROW and min(last) == last[0]:
+        last = self.times[-_MAX_WORSE - 1 :]
+        if len(last) > _MAX_WORSE and min(last) == last[0]:
             self.ended = True
 
 
 class Search:
-    """One search; what it tried and found is in its attributes.
+    """One search; its results are in its attributes.
 
     Attributes:
         tried: every plan that ran, with its row.
         refused: settings that do not fit, as (strategy, limit, message).
-        repeats: settings that came to a plan that had been tried.
-        at_floor: whether it ended because nothing can be faster.
+        repeats: settings that led to a plan tried before.
+        at_floor: whether it ended because nothing can be significantly faster.
     """
 
     def __init__(self, axes: Axes, store: Store, runner: Runner, bar: Bar) -> None:
@@ -68,8 +68,8 @@ class Search:
         self.at_floor = False
 
     def run(self) -> None:
-        """Round by round; those of a round run side by side."""
-        # One that chooses among the others comes last: a plan that is one of theirs bears their name.
+        """Run round by round; the points of a round run in parallel."""
+        # "auto" comes last: a plan equal to another strategy's is attributed to that strategy.
         lines = [_Line(name) for name in sorted(self.axes.strategies, key=lambda name: name == "auto")]
         for _ in range(_ROUNDS):
             alive = [line for line in lines if not line.ended]
@@ -89,14 +89,14 @@ class Search:
             if row["status"] == DONE:
                 self._seen[signature] = row["time_ps"]
                 self.tried.append((point, row))
-                line.took(row["time_ps"])
-                self.at_floor |= row["time_us"] <= _AT_THE_FLOOR * row["floor_us"]
+                line.record_time(row["time_ps"])
+                self.at_floor |= row["time_us"] <= _FLOOR_RATIO * row["floor_us"]
             else:
                 line.ended = True
                 self.refused.append((point.strategy or "", point.nram_limit_bytes, row["message"]))
 
     def _planned(self, line: _Line, limit: int | None) -> tuple[Point, str] | None:
-        """The next point of a line whose plan is new; None where there is none."""
+        """Return the next point of a line whose plan is new; None if there is none."""
         while not line.ended:
             point = replace(self._point, strategy=line.strategy, nram_limit_bytes=limit)
             columns = {**self._point.columns, "strategy": line.strategy, "nram_limit_bytes": limit}
@@ -108,7 +108,7 @@ class Search:
                 self.refused.append((line.strategy or "", limit, error.message))
                 return None
             line.limit = _next_limit(plan, self.board)
-            # The ways that `auto` chooses among have lines of their own.
+            # The strategies that `auto` chooses from have lines of their own.
             line.ended |= line.limit is None or line.strategy == "auto"
             signature = _signature(plan)
             if signature not in self._seen:
@@ -116,7 +116,7 @@ class Search:
                 return point, signature
             self.repeats += 1
             if self._seen[signature]:
-                line.took(self._seen[signature])
+                line.record_time(self._seen[signature])
             limit = line.limit
         return None
 
@@ -124,18 +124,18 @@ class Search:
         self, points: list[tuple[_Line, Point, str]]
     ) -> Iterator[tuple[tuple[_Line, Point, str], dict[str, Any]]]:
         keys = {point.key(): item for item in points for point in [item[1]]}
-        known = self._store.read(self._store.known(keys))
-        fresh = [(key, item[1].payload(here=self._runner.local)) for key, item in keys.items() if key not in known]
+        done = self._store.read(self._store.known(keys))
+        fresh = [(key, item[1].payload(here=self._runner.local)) for key, item in keys.items() if key not in done]
         self._bar.more(len(fresh))
         for key, (status, message, figures, host_s) in self._runner.run(fresh):
-            known[key] = keys[key][1].outcome(status, message, figures, host_s)
-            self._store.add(key, known[key])
+            done[key] = keys[key][1].outcome(status, message, figures, host_s)
+            self._store.add(key, done[key])
             self._bar.step()
-        # In the order of the strategies, whichever process was faster.
+        # In the order of the strategies, independent of completion order.
         for key, item in keys.items():
             yield (
                 item,
-                {**item[1].columns, **known[key].row, "status": known[key].status, "message": known[key].message},
+                {**item[1].columns, **done[key].row, "status": done[key].status, "message": done[key].message},
             )
 
     def _fastest(self) -> tuple[Point, dict[str, Any]]:
@@ -143,29 +143,29 @@ class Search:
 
     def _around_the_best(self) -> list[int]:
         point, row = self._fastest()
-        took = row["plan_nram_bytes"]
+        nram_bytes = row["plan_nram_bytes"]
         most = self.board.nram_usable_bytes
         alignment = self.board.vector_alignment_bytes
-        limits = [took * 3 // 4 // alignment * alignment, took * 3 // 2 // alignment * alignment]
+        limits = [nram_bytes * 3 // 4 // alignment * alignment, nram_bytes * 3 // 2 // alignment * alignment]
         return [limit for limit in limits if 0 < limit < most and limit != point.nram_limit_bytes]
 
 
 def _next_limit(plan: Plan, board: Board) -> int | None:
-    """Half of what a plan took, in whole units of the alignment; None where that is nothing."""
+    """Return half of a plan's NRAM, rounded down to the alignment; None if that is 0."""
     alignment = board.vector_alignment_bytes
     return plan.nram_bytes // 2 // alignment * alignment or None
 
 
 def _signature(plan: Plan) -> str:
-    """Equal for plans that run the same."""
+    """Return a digest that is equal for plans with equal runs."""
     from mlusim.results.saved import plain as plain_parameters
 
     digest = hashlib.sha256()
     for column in (plan.tiles.task, plan.tiles.start, plan.tiles.stop):
         digest.update(column.tobytes())
-    # Which of its ways a strategy such as auto has chosen is in its parameters, or the plan's name.
-    way = plan.named_parameters.get("strategy", plan.strategy)
+    # The strategy chosen by one such as auto is in its parameters, or is the plan's name.
+    name = plan.named_parameters.get("strategy", plan.strategy)
     digest.update(
-        repr((way, plan.tier, plan.kind, plan.dim, plan.nram_bytes, plain_parameters(plan.named_parameters))).encode()
+        repr((name, plan.tier, plan.kind, plan.dim, plan.nram_bytes, plain_parameters(plan.named_parameters))).encode()
     )
     return digest.hexdigest()

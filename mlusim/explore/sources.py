@@ -1,8 +1,7 @@
 """The sources that a point depends on: the simulator's and the user's kernel.
 
-A kernel named as `file.py:function` goes to another process as the text of its file; a function is pickled, by value.
-Its digest (`mlusim.explore.fingerprint`) holds all that it computes with, and a worker computes it again: what runs
-there is what was hashed here.
+A kernel named `file.py:function` is sent to other processes as the text of its file; a function is pickled by value.
+Its digest (`mlusim.explore.fingerprint`) covers everything it depends on, and workers verify it after loading.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from mlusim.inputs import as_path
 
 Function = Callable[..., Any]
 
-# What decides the figures of a run: files and folders of the package.
+# Files and folders of the package that determine the figures of a run.
 MODEL = (
     *("units.py", "dtypes.py", "hardware", "log.py", "records.py", "memory", "cores"),
     *("planning", "kernels", "host", "ops", "bangc", "inputs.py"),
@@ -41,14 +40,14 @@ MODEL = (
     *("explore/grid.py", "explore/kernel_call.py", "explore/point.py"),
 )
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_NUMBERS = (int, float, "int", "float")  # text, where the file postpones annotations
-_LOADED: dict[str, Function] = {}
-_LOADING: list[str] = []
+_NUMBERS = (int, float, "int", "float")  # strings if the file postpones annotations
+_loaded: dict[str, Function] = {}
+_files_loading: list[str] = []
 
 
 @cache
 def model_hash() -> str:
-    """Of the source of everything in mlusim that decides the figures of a run."""
+    """Return the digest of all mlusim sources that determine the figures of a run."""
     root = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256()
     for name in MODEL:
@@ -60,19 +59,19 @@ def model_hash() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class UserKernel:
-    """A function of the user's, as it goes to another process.
+    """A user's function that can be sent to another process.
 
     Attributes:
-        name: of the function.
-        sha256: of the function and of all that it computes with, and of `version`.
-        unknown: what the digest cannot hold; the function then has another digest each time, or a version.
-        version: the user's word for everything that the digest does not hold; empty where none is given.
-        function: itself, in this process.
-        launches: whether it is a plain function that uploads and launches itself; else it is a kernel.
-        tensors: a kernel's parameters after `core` that have no default: tensors, the last one its output.
-        settings: parameters that have a default, by name.
-        file: of its source.
-        text: of that file, where it was named as `file.py:function`.
+        name: name of the function.
+        sha256: digest of the function, everything it depends on, and `version`.
+        unknown: dependencies not covered by the digest; without a version, the digest is then different each time.
+        version: the user's version for dependencies not covered by the digest; may be empty.
+        function: the function itself, in this process.
+        launches: whether it is a plain function that uploads and launches; else it is a kernel.
+        tensors: a kernel's parameters after `core` without a default: tensors, the last one its output.
+        settings: parameters with a default, by name.
+        file: its source file.
+        text: text of that file, if named as `file.py:function`.
     """
 
     name: str
@@ -88,29 +87,29 @@ class UserKernel:
 
     @property
     def types(self) -> dict[str, ParameterType]:
-        """Declared types of its parameters, by name; of a Python kernel those that it annotates as numbers."""
-        found = {}
+        """Declared types of its parameters, by name; for a Python kernel, those annotated as numbers."""
+        declared = {}
         for name, one in inspect.signature(self.function).parameters.items():
             if isinstance(one.annotation, ParameterType):
-                found[name] = one.annotation
+                declared[name] = one.annotation
             elif isinstance(one.annotation, type | str) and one.annotation in _NUMBERS and one.default is one.empty:
-                found[name] = ParameterType(Role.NUMBER, None)
-        return found
+                declared[name] = ParameterType(Role.NUMBER, None)
+        return declared
 
     def payload(self) -> dict[str, Any]:
-        """As plain values, without what another process needs."""
+        """Return the kernel as plain values, sufficient for this process only."""
         return {name: getattr(self, name) for name in ("name", "sha256", "version", "file", "text")}
 
     @cached_property
     def sendable(self) -> dict[str, Any]:
-        """As plain values that another process can load. Raises `InputError` where it cannot be pickled."""
+        """The kernel as plain values that another process can load. Raises `InputError` if it cannot be pickled."""
         compiled = description(self.function)
         if compiled is not None:
             return self.payload() | {"compiled": compiled}
         return self.payload() if self.text else self.payload() | {"pickled": _pickled(self.function)}
 
     def check_reusable(self, where: object) -> None:
-        """Raise `InputError` where points of this kernel in a file could be taken for those of another one."""
+        """Raise `InputError` if saved points of this kernel could be confused with those of a changed one."""
         if self.unknown:
             raise InputError(
                 f"{self.name} cannot be told from a changed one, because it uses {' and '.join(self.unknown)}: give "
@@ -120,10 +119,10 @@ class UserKernel:
 
 
 def kernel_of(kernel: Function | str, version: str = "") -> UserKernel:
-    """A user's function: itself, `file.py:function`, or `file.mlu:entry`, which is compiled.
+    """Return a user's function, given as itself, `file.py:function`, or `file.mlu:entry`, which is compiled.
 
     Raises `InputError` for a file that cannot be loaded, a function that is not in it, and one that cannot be called as
-    a kernel (`async def`, first parameter the core) or as one that launches (parameters device, shape, dtype).
+    a kernel (`async def`, first parameter the core) or as a launching function (parameters device, shape, dtype).
     """
     if isinstance(kernel, str) and is_kernel_file(kernel):
         function = kernel_of_file(kernel)
@@ -136,19 +135,19 @@ def kernel_of(kernel: Function | str, version: str = "") -> UserKernel:
         source = {"file": code.co_filename} if code else {}
     else:
         raise InputError(f"{kernel!r} is neither the name of an operator nor a function")
-    with beside(source["file"] if "text" in source else ""):
+    with importable_from(source["file"] if "text" in source else ""):
         found = _described(function, name, version, **source)
-    _LOADED[found.sha256] = function
+    _loaded[found.sha256] = function
     return found
 
 
 def load(kernel: Mapping[str, Any]) -> Function:
-    """The function of a `UserKernel`'s payload, loaded once in each process.
+    """Load the function of a `UserKernel`'s payload, once per process.
 
-    Raises `MlusimError` where it is not the function that was sent.
+    Raises `MlusimError` if it is not the function that was sent.
     """
     key = kernel["sha256"]
-    if key not in _LOADED:
+    if key not in _loaded:
         if kernel.get("compiled"):
             function = kernel_again(kernel["compiled"])
         elif kernel["text"]:
@@ -163,12 +162,12 @@ def load(kernel: Mapping[str, Any]) -> Function:
                 f"{kernel['name']} is another function in the worker process than here: a module that it imports has "
                 "other values there; make them settings of the kernel, or pass workers=0 to run in this process"
             )
-        _LOADED[key] = function
-    return _LOADED[key]
+        _loaded[key] = function
+    return _loaded[key]
 
 
 def _digest(function: Function, version: str) -> tuple[str, tuple[str, ...]]:
-    """Digest of a function with the user's version; without one, what cannot be hashed is different each time."""
+    """Return the digest of a function with the user's version; unique each time if incomplete without a version."""
     compiled = digest(function)
     sha256, unknown = (compiled, ()) if compiled is not None else fingerprint(function)
     if version:
@@ -177,7 +176,7 @@ def _digest(function: Function, version: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _pickled(function: Function) -> str:
-    """The function by value, with the globals that it uses, in base64."""
+    """Pickle the function by value, with the globals that it uses, in base64."""
     import cloudpickle
 
     module = sys.modules.get(function.__module__)
@@ -197,26 +196,26 @@ def _pickled(function: Function) -> str:
 
 
 def check_not_loading() -> None:
-    """Raise `InputError` inside a file that is just being loaded for its kernel: a sweep there would never end."""
-    if _LOADING:
+    """Raise `InputError` inside a kernel file that is being loaded: a sweep there would recurse without end."""
+    if _files_loading:
         raise InputError(
-            f"{_LOADING[-1]} starts a sweep when it is loaded: put the call under `if __name__ == '__main__':`"
+            f"{_files_loading[-1]} starts a sweep when it is loaded: put the call under `if __name__ == '__main__':`"
         )
 
 
 def described(kernel: Mapping[str, Any]) -> UserKernel:
-    """The record of a `UserKernel`'s payload, in any process."""
+    """Restore a `UserKernel` from its payload, in any process."""
     return _described(load(kernel), kernel["name"], kernel["version"], file=kernel["file"], text=kernel["text"])
 
 
 def function_of(kernel_name: str) -> Function:
-    """Any function of `file.py:function`, such as a reference. Raises `InputError`."""
+    """Return any function by `file.py:function`, such as a reference. Raises `InputError`."""
     as_path(kernel_name)
     return _from_file(kernel_name)[0]
 
 
 def _from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
-    """The function of `file.py:function`, or the kernel of a `file.py` that has one."""
+    """Return the function of `file.py:function`, or the only kernel of a `file.py`."""
     file, colon, name = kernel_name.rpartition(":")
     if kernel_name.endswith(".py"):
         file, colon, name = kernel_name, ":", ""
@@ -240,7 +239,7 @@ def _from_file(kernel_name: str) -> tuple[Function, str, dict[str, str]]:
 
 
 def _only_kernel(path: Path, text: str) -> str:
-    """The name of the one kernel, an `async def` at the top level, of a file. Raises `InputError`."""
+    """Return the name of the only kernel of a file, a top-level `async def`. Raises `InputError`."""
     try:
         names = [node.name for node in ast.parse(text).body if isinstance(node, ast.AsyncFunctionDef)]
     except SyntaxError as error:
@@ -253,17 +252,17 @@ def _only_kernel(path: Path, text: str) -> str:
 
 
 def _execute(path: Path, text: str, name: str, shown: str = "") -> Function:
-    """The function of that name in a module made of the text; `shown` is what messages call the file."""
+    """Return a function of a module created from the text; `shown` names the file in messages."""
     shown = shown or str(path)
     module = types.ModuleType(f"mlusim_kernel_{path.stem}")
     module.__file__ = str(path)
     module.__package__, _ = _package(path)
-    # Messages and reports show the lines that run, also where the file is not on this machine.
+    # Messages and reports show the lines that run, even if the file does not exist on this machine.
     linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
     sys.modules[module.__name__] = module
-    _LOADING.append(path.name)
+    _files_loading.append(path.name)
     try:
-        with beside(path):
+        with importable_from(path):
             exec(compile(text, str(path), "exec"), module.__dict__)  # noqa: S102 - the user's own kernel
     except InputError:
         raise
@@ -274,7 +273,7 @@ def _execute(path: Path, text: str, name: str, shown: str = "") -> Function:
             f"{shown}: cannot be loaded: {where_in(error, path)}{type(error).__name__}: {error}"
         ) from error
     finally:
-        _LOADING.pop()
+        _files_loading.pop()
     function = module.__dict__.get(name)
     if not callable(function):
         own = [key for key, value in vars(module).items() if inspect.isfunction(value) and not key.startswith("_")]
@@ -284,10 +283,10 @@ def _execute(path: Path, text: str, name: str, shown: str = "") -> Function:
 
 
 @contextmanager
-def beside(path: Path | str) -> Iterator[None]:
-    """While a kernel file loads or runs: its imports find what is beside it, after everything that is installed.
+def importable_from(path: Path | str) -> Iterator[None]:
+    """Make modules beside a kernel file importable while it loads or runs, with lower priority than installed ones.
 
-    Other kernel files may have neighbours of the same names, so none stays among the loaded modules.
+    The modules are unloaded afterwards, as other kernel files may have neighbours of the same name.
     """
     if not (path and Path(path).parent.is_dir()):
         yield
@@ -313,7 +312,7 @@ def beside(path: Path | str) -> Iterator[None]:
 
 
 def _package(path: Path) -> tuple[str, Path]:
-    """The package that a file is in, as `import` names it, and the folder that it is imported from.
+    """Return a file's package, by its import name, and the folder from which it is imported.
 
     A folder with an `__init__.py` is a package; without one the name is empty.
     """
@@ -325,7 +324,7 @@ def _package(path: Path) -> tuple[str, Path]:
 
 
 def where_in(error: BaseException, path: Path | str) -> str:
-    """The last line of a file that an error came through, as `line 3: `; for a syntax error the line that is wrong."""
+    """Return the last line of a file in an error's traceback, as `line 3: `; for a syntax error, the wrong line."""
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: "
     lines = []

@@ -1,8 +1,8 @@
 """Finished points in an SQLite file. Each is committed when it finishes, so a killed sweep can be resumed.
 
-Two sweeps may use one file at once; whoever comes second to a point writes the same again. Each row has a checksum: a
-damaged one counts as missing, is named, and is computed again. Where the file itself is damaged, its good rows go to a
-new file, and the old one stays beside it as `NAME.damaged`.
+Two sweeps may use a file at the same time; the second to finish a point writes the same row again. Each row has a
+checksum: damaged rows count as missing, are reported, and are computed again. If the file itself is damaged, its good
+rows are copied to a new file, and the old one is renamed to `NAME.damaged`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ DONE, IMPOSSIBLE, FAILED, DIED = "done", "impossible", "failed", "died"
 _APPLICATION = 0x6D6C7573  # "mlus": what `file` and SQLite call application_id
 _SCHEMA = 2
 _WAIT_S = 60.0
-_AGAIN_S = 0.02
+_RETRY_S = 0.02
 _CORRUPT = ("malformed", "not a database", "corrupt")
 _WRITE_VERSIONS = (b"\x01", b"\x02")  # SQLite's file format, offset 18
 _JOURNALS = ("-wal", "-shm")
-_KEY_SHOWN = 12
-_NAMED = 5
+_KEY_PREFIX = 12
+_MAX_NAMED = 5
 _SELECT = "SELECT key, status, message, row, host_s, checksum FROM points"
 _INSERT = "INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?, ?)"
 _TABLES = """\
@@ -49,11 +49,11 @@ class Outcome(NamedTuple):
     """The outcome of a point.
 
     Attributes:
-        status: DONE; IMPOSSIBLE: it does not fit the board, or breaks a rule; FAILED: it ran into an error; DIED: its
-            process did, or this machine ran out of memory.
-        message: why.
-        row: what was requested and, where it is done, the figures: columns of the table.
-        host_s: seconds of host time that it took.
+        status: DONE; IMPOSSIBLE: it does not fit the board, or breaks a rule; FAILED: it raised an error; DIED: its
+            process died, or this machine ran out of memory.
+        message: the reason.
+        row: the request and, if done, the figures: columns of the table.
+        host_s: seconds of host time.
     """
 
     status: str
@@ -63,12 +63,12 @@ class Outcome(NamedTuple):
 
 
 class Store:
-    """The points of one file, or of memory where there is none.
+    """The points of a file, or in memory without a path.
 
     Attributes:
-        damaged: what was wrong with the file, in lines for its user; damaged rows count as missing.
+        damaged: descriptions of damage to the file, as lines of text; damaged rows count as missing.
 
-    Raises `InputError` where the file cannot be opened, or is not one of a sweep.
+    Raises `InputError` if the file cannot be opened, or is not a sweep's.
     """
 
     def __init__(self, path: str | Path | None) -> None:
@@ -82,19 +82,20 @@ class Store:
             try:
                 self._base = sqlite3.connect(location, timeout=_WAIT_S, isolation_level=None)
             except sqlite3.DatabaseError as error:
-                raise self._trouble(error) from None
+                raise self._input_error(error) from None
             try:
                 with _texts():
                     self._open()
             except sqlite3.DatabaseError as error:
-                # Where two open a new file at once, SQLite refuses one of them a change of the journal, and waits not.
+                # If two processes open a new file at once, SQLite rejects one change of the journal mode without
+                # waiting.
                 self._base.close()
                 if self.path is not None and not self.damaged and _is_damaged(self.path, error):
                     self._rebuild(self.path, str(error))
                     continue
                 if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise self._trouble(error) from None
-                time.sleep(_AGAIN_S)
+                    raise self._input_error(error) from None
+                time.sleep(_RETRY_S)
             except BaseException:
                 self._base.close()
                 raise
@@ -103,7 +104,7 @@ class Store:
 
     def _open(self) -> None:
         base = self._base
-        base.text_factory = bytes  # a damaged text is no error of its own
+        base.text_factory = bytes  # decoding damaged text would raise
         base.execute("BEGIN IMMEDIATE")
         try:
             self._check_schema()
@@ -112,17 +113,17 @@ class Store:
             raise
         base.execute("COMMIT")
         if self.path is not None:
-            # A reader never waits for a writer. Where the file system has no shared memory SQLite keeps its journal.
+            # Readers never wait for writers. On a file system without shared memory, SQLite keeps its default journal.
             base.execute("PRAGMA journal_mode = WAL")
-            # What is committed is with the system: it survives this process, if not a power cut.
+            # Committed data survives this process, though not necessarily a power cut.
             base.execute("PRAGMA synchronous = NORMAL")
             found = base.execute("PRAGMA quick_check(1)").fetchone()[0].decode(errors="replace")
             if found != "ok":
                 raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: {found}")
-            # A row with a damaged key is not where it is looked for, and hides others: all of them are examined.
+            # A row with a damaged key is misplaced and may hide others, so check all of them.
             bad = [_name(row) for row in base.execute(_SELECT) if not _is_good(row)]
             if bad:
-                raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: the checksum of {', '.join(bad[:_NAMED])} is wrong")
+                raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: the checksum of {', '.join(bad[:_MAX_NAMED])} is wrong")
 
     def _check_schema(self) -> None:
         base = self._base
@@ -142,19 +143,19 @@ class Store:
             )
 
     def _rebuild(self, path: Path, why: str) -> None:
-        """Move a damaged file aside, and its good rows to a new one."""
-        aside = path.with_name(f"{path.name}.damaged")
+        """Rename a damaged file, and copy its good rows to a new one."""
+        damaged_path = path.with_name(f"{path.name}.damaged")
         number = 1
-        while aside.exists():
+        while damaged_path.exists():
             number += 1
-            aside = path.with_name(f"{path.name}.damaged-{number}")
+            damaged_path = path.with_name(f"{path.name}.damaged-{number}")
         for suffix in ("", *_JOURNALS):
             if path.with_name(path.name + suffix).exists():
-                path.with_name(path.name + suffix).replace(aside.with_name(aside.name + suffix))
-        rows = _salvage(aside)
+                path.with_name(path.name + suffix).replace(damaged_path.with_name(damaged_path.name + suffix))
+        rows = _salvage(damaged_path)
         self.damaged.append(
             f"{path} is damaged ({why}): {len(rows)} of its points are good, the others run again; the file as it was "
-            f"is {aside}"
+            f"is {damaged_path}"
         )
         with closing(sqlite3.connect(path, isolation_level=None)) as base:
             self._base = base
@@ -163,21 +164,21 @@ class Store:
                 base.executemany(_INSERT, rows)
 
     def known(self, keys: Iterable[str], *, retry: bool = False) -> set[str]:
-        """Those of the keys that need not run again: points that finished; without the failed ones on `retry`."""
+        """Return the keys of finished points, which need not run again; on `retry`, excludes failed ones."""
         settled = (DONE, IMPOSSIBLE) if retry else (DONE, IMPOSSIBLE, FAILED)
         return {key for key, outcome in self._read(keys) if outcome.status in settled}
 
     def read(self, keys: Iterable[str]) -> dict[str, Outcome]:
-        """The outcomes of the given keys that are in the file."""
+        """Return the outcomes of the given keys that are in the file."""
         return dict(self._read(keys))
 
     def all(self) -> list[Outcome]:
-        """The outcome of every point in the file, by key; damaged rows are left out."""
+        """Return the outcomes of all points in the file, by key; damaged rows are omitted."""
         found = (self._outcome(row) for row in self._rows(f"{_SELECT} ORDER BY key", ()))
         return [outcome for outcome in found if outcome is not None]
 
     def add(self, key: str, outcome: Outcome) -> None:
-        """Write one point, at once or not at all. What is done is never replaced by what is not."""
+        """Write one point atomically. A finished point is never replaced by an unfinished one."""
         row = json.dumps(outcome.row, separators=(",", ":"))
         values = (key, outcome.status, outcome.message, row, float(outcome.host_s))
         base = self._base
@@ -189,10 +190,10 @@ class Store:
                 base.execute(_INSERT, (*values, _checksum(values)))
             base.execute("COMMIT")
         except sqlite3.DatabaseError as error:
-            raise self._trouble(error) from None
+            raise self._input_error(error) from None
 
     def merge(self, other: Store) -> int:
-        """Add the points of another file; gives how many this one did not have. Damaged rows are left out."""
+        """Add the points of another file; return how many were new. Damaged rows are omitted."""
         before = {row[0] for row in self._rows(_SELECT, ())}
         found = other._rows(_SELECT, ())
         good = {row[0]: outcome for row in found if (outcome := other._outcome(row)) is not None}
@@ -212,10 +213,10 @@ class Store:
             with _texts():
                 return self._base.execute(query, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise self._trouble(error) from None
+            raise self._input_error(error) from None
 
     def _outcome(self, row: Any) -> Outcome | None:
-        """The outcome in a row; None where it is damaged, which is noted once."""
+        """Return the outcome in a row; None if it is damaged, which is recorded once."""
         if not _is_good(row):
             text = f"{self.path}: the checksum of {_name(row)} is wrong, so it runs again"
             if text not in self.damaged:
@@ -224,7 +225,7 @@ class Store:
         _, status, message, text, host_s, _ = row
         return Outcome(status.decode(), message.decode(), json.loads(text), host_s)
 
-    def _trouble(self, error: sqlite3.DatabaseError) -> InputError:
+    def _input_error(self, error: sqlite3.DatabaseError) -> InputError:
         text = str(error)
         if "not a database" in text:
             return InputError(f"{self.path} is not an SQLite file: name another one for the points")
@@ -249,7 +250,7 @@ class Store:
 
 @contextmanager
 def _texts() -> Iterator[None]:
-    """Damage like any other: a message of SQLite that quotes damaged bytes, which Python cannot decode."""
+    """Convert decoding errors to database errors: SQLite's message may quote damaged bytes."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -257,7 +258,7 @@ def _texts() -> Iterator[None]:
 
 
 def _checksum(values: Iterable[Any]) -> str:
-    """Of the columns of a row but its last: texts as they are in the file."""
+    """Hash the columns of a row except the last; texts as stored in the file."""
     digest = hashlib.sha256()
     for value in values:
         data = value.encode() if isinstance(value, str) else value if isinstance(value, bytes) else repr(value).encode()
@@ -266,10 +267,10 @@ def _checksum(values: Iterable[Any]) -> str:
 
 
 def _is_damaged(path: Path, error: sqlite3.DatabaseError) -> bool:
-    """Whether it is a sweep's file by its header, and SQLite cannot make sense of the rest."""
+    """Return whether the file has a sweep's header, but is otherwise corrupt."""
     with path.open("rb") as stream:
         header = stream.read(100)
-    # A write version that SQLite does not know makes a file read-only for it.
+    # SQLite opens a file with an unknown write version as read-only.
     unknown = "readonly" in str(error) and header[18:19] not in _WRITE_VERSIONS
     if not unknown and not any(text in str(error) for text in _CORRUPT):
         return False
@@ -277,9 +278,9 @@ def _is_damaged(path: Path, error: sqlite3.DatabaseError) -> bool:
 
 
 def _name(row: Any) -> str:
-    """A row for a message: the beginning of its key, and what was requested where it can be read."""
+    """Return a row's name for a message: a prefix of its key."""
     key = row[0].decode(errors="replace") if isinstance(row[0], bytes) else repr(row[0])
-    return f"row {key[:_KEY_SHOWN]!r}"
+    return f"row {key[:_KEY_PREFIX]!r}"
 
 
 def _is_good(row: Any) -> bool:
@@ -287,19 +288,19 @@ def _is_good(row: Any) -> bool:
 
 
 def _salvage(path: Path) -> list[Any]:
-    """The good rows of a damaged file: looked for by the beginnings of their keys, so that one bad page hides few."""
-    found: dict[bytes, Any] = {}
+    """Return the good rows of a damaged file, queried by key prefix, so that a bad page hides only few of them."""
+    good_rows: dict[bytes, Any] = {}
     base = sqlite3.connect(path, isolation_level=None)
     base.text_factory = bytes
     try:
-        beginnings = [f"{number:03x}" for number in range(1 << 12)]
-        for low, high in zip(["", *beginnings], [*beginnings, "\U0010ffff"], strict=True):
+        prefixes = [f"{number:03x}" for number in range(1 << 12)]
+        for low, high in zip(["", *prefixes], [*prefixes, "\U0010ffff"], strict=True):
             try:
                 with _texts():
                     rows = base.execute(f"{_SELECT} WHERE key >= ? AND key < ?", (low, high)).fetchall()
             except sqlite3.DatabaseError:
                 continue
-            found |= {row[0]: row for row in rows if _is_good(row)}
+            good_rows |= {row[0]: row for row in rows if _is_good(row)}
     finally:
         base.close()
-    return [tuple(each.decode() if isinstance(each, bytes) else each for each in row) for row in found.values()]
+    return [tuple(each.decode() if isinstance(each, bytes) else each for each in row) for row in good_rows.values()]

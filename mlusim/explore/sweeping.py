@@ -28,25 +28,25 @@ _KEY_DIGITS = 8  # of a key, in hexadecimal: enough to share points out evenly
 
 
 class SweepInterrupt(KeyboardInterrupt):
-    """Ctrl-C in a sweep; its text says how many points are done and how to go on."""
+    """Ctrl-C in a sweep; its text states how many points are done and how to continue."""
 
 
 class Sweep:
-    """The result of a sweep: a row for each point, in the order of its axes.
+    """The result of a sweep: one row per point, in the order of its axes.
 
     Attributes:
-        rows: what was requested, `status`, `message`, and the figures of the points that are done.
-        axes: columns of the axes that have several values.
-        found: how many points were finished before, in the file.
-        damaged: what was wrong with the file, in lines.
-        host_s: seconds of host time that the points took, all processes together.
+        rows: the request, `status`, `message`, and the figures of finished points.
+        axes: columns of the axes with several values.
+        found: number of points that were finished before, in the file.
+        damaged: descriptions of damage to the file, as lines of text.
+        host_s: seconds of host time of all points, summed over processes.
     """
 
     def __init__(
         self, outcomes: Iterable[Outcome], axes: Sequence[str] = (), *, found: int = 0, damaged: Sequence[str] = ()
     ) -> None:
         outcomes = list(outcomes)
-        # Nothing of this machine: the same points give the same table anywhere.
+        # Nothing specific to this machine: equal points give equal tables anywhere.
         self.rows: list[dict[str, Any]] = [
             {**each.row, "status": each.status, "message": each.message} for each in outcomes
         ]
@@ -60,26 +60,26 @@ class Sweep:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Points by what came of them: done, impossible, failed, died."""
+        """Number of points by status: done, impossible, failed, died."""
         counted = Counter(row["status"] for row in self.rows)
         return {status: counted[status] for status in (DONE, IMPOSSIBLE, FAILED, DIED)}
 
     @property
     def done(self) -> list[dict[str, Any]]:
-        """The rows of the points that are done."""
+        """The rows of finished points."""
         return [row for row in self.rows if row["status"] == DONE]
 
     def table(self) -> DataFrame:
-        """A pandas DataFrame, a column for each parameter and figure, its unit in its name.
+        """Return a pandas DataFrame with a column per parameter and figure; names end with the unit.
 
-        Raises `InputError` where pandas is not installed.
+        Raises `InputError` if pandas is not installed.
         """
         return data_frame(self.rows)
 
     def save(self, path: str | Path) -> Path:
-        """Write the table: `.parquet`, `.csv` or `.json`, by the path's suffix.
+        """Write the table as `.parquet`, `.csv` or `.json`, by the path's suffix.
 
-        Raises `InputError` for another suffix, where pyarrow is missing for Parquet, and where it cannot be written.
+        Raises `InputError` for another suffix, if pyarrow is missing for Parquet, and if the file cannot be written.
         """
         return write_table(self.rows, as_path(path))
 
@@ -91,17 +91,17 @@ class Sweep:
         against: str | None = None,
         title: str = "",
     ) -> Figure:
-        """Draw figures against an axis, a line for each combination of the other axes, tier boundaries marked.
+        """Draw figures against an axis, with a line per combination of the other axes, and tier boundaries.
 
         Args:
-            path: where to write it, as `.png` or `.svg`; None: nowhere.
+            path: the `.png` or `.svg` file to write; None: none.
             metrics: `time`, `efficiency`, `traffic`, or columns of the table; a panel for each.
             against: the axis, by its column or a short name (`nram`, `cores`, `bandwidth`, `shape`); None: the one with
                 the most values.
-            title: by default made of what was swept.
+            title: by default derived from the axes.
 
-        Raises `InputError` for an axis that was not swept, for more lines than can be told apart, and where no point
-        is done.
+        Raises `InputError` for an axis that was not swept, for more lines than can be distinguished, and if no point is
+        finished.
         """
         from mlusim.analysis.sweep_plot import plot_sweep
 
@@ -138,50 +138,51 @@ def sweep(  # noqa: PLR0913 - what can be swept
     settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Sweep:
-    """Simulate every combination of the values given: a list is an axis, a tuple or anything else one value.
+    """Simulate every combination of the given values: a list is an axis, a tuple or anything else a single value.
 
     Args:
         operation: an operator's name, as in `mlusim run NAME`; a kernel, `async def kernel(core, x, ..., out)`, whose
-            tensors all have the shape and element type that are swept, the last one being the output, and whose
-            parameters with a default are settings; a plain function `launch(device, shape, dtype, **settings)` that
-            uploads, allocates and launches on the `Device` it is given; or `"file.py:function"`.
-        shape: of the inputs: (2, 8, 256, 196), a list of such, or a text: "2,8,256,49..784*2".
-        arguments: of a kernel, as `mlusim run FILE.py:kernel --arg` has them: "x=x.npy", "out=float32:2,8", "8". The
-            shape is that of the tensors that none of them is for, and may be left out where there are none.
-        dtype: element type; where the operator itself takes a dtype (cast, bitcast_convert), that one, and the inputs'
-            is `input_dtype`. By default float32.
-        device: presets' names, TOML files, boards.
-        strategy: names, or "all"; by default the operator's own default. Of a kernel with a parameter of that name it
-            is the setting.
-        nram_bytes: NRAM of a core that a kernel may use, in place of the board's: another board, smaller or larger.
-        nram_limit_bytes: the most NRAM that a plan may use, on the board as it is; None in a list: no limit.
-        cores: MLU cores, whole clusters or part of one: as if the others idled; the DRAM stays the whole board's.
+            tensors have the swept shape and element type, the last one being the output, and whose parameters with a
+            default are settings; a plain function `launch(device, shape, dtype, **settings)` that uploads, allocates
+            and launches on the given `Device`; or `"file.py:function"`.
+        shape: of the inputs: (2, 8, 256, 196), a list of shapes, or a text: "2,8,256,49..784*2".
+        arguments: of a kernel, as in `mlusim run FILE.py:kernel --arg`: "x=x.npy", "out=float32:2,8", "8". The shape is
+            that of the tensors without an argument, and may be omitted if there are none.
+        dtype: element type; for operators with a dtype attribute (cast, bitcast_convert), that attribute, with
+            `input_dtype` for the inputs. By default float32.
+        device: names of presets, TOML files, boards.
+        strategy: names, or "all"; by default the operator's default. For a kernel with a parameter of that name, the
+            setting.
+        nram_bytes: usable NRAM per core, instead of the board's: simulates another board, smaller or larger.
+        nram_limit_bytes: NRAM per core that a plan may use, on the unchanged board; None in a list: no limit.
+        cores: MLU cores, as whole clusters or part of one, with the others idle; the DRAM remains the whole board's.
         vary: other parameters of the board by name, such as `dram_bandwidth_bytes_per_s`.
-        data: run on real bytes. By default timing only, which gives the same figures; values that a kernel looks at,
-            such as shifts and indices, are there.
-        seed: of the random inputs.
-        steady: extrapolate the time of launches that repeat themselves, as `RunOptions` has it; columns say which
-            part of it, and by how much it may be off.
-        db: an SQLite file for finished points. What is there is not simulated again: a sweep that was stopped or
-            killed goes on where it was. None: nowhere.
-        workers: processes on this machine; 0: in this process; by default one for each core.
-        client: a `dask.distributed.Client`, whose cluster runs the points instead.
-        retry: simulate points of the file again that failed.
-        progress: show a bar on a terminal.
-        kernel_version: of a kernel or function, for what the key of its points cannot hold, such as a file that it
-            reads; points of a file are used again only for the same version. `db` needs one where the kernel uses such.
-        shard: (i, n): only the i-th of n parts of the points, 1 to n, by their keys; for a batch cluster.
-        merge: files of points, such as those of all shards, whose points are used too, and copied into `db`.
-        options: attributes of the operator and of its random inputs, as `mlusim run NAME --help` has them
-            (`axis=[0, 1]`, `groups=4`, `index_shape=(64, 64)`); settings of a kernel or function; `dim` and `kind`
-            of a kernel's launch, and `theory_ops`, the operations that its purpose needs, for compute_efficiency.
-        settings: settings of a kernel, also those called as a parameter of `sweep`; such a column is `set_NAME`.
+        data: run with data. By default timing only, which gives the same figures; values read by a kernel, such as
+            shifts and indices, are always available.
+        seed: seed of the random inputs.
+        steady: extrapolate the time of launches with a steady state, as in `RunOptions`; columns contain the
+            extrapolated part and the error bound.
+        db: an SQLite file for finished points, which are not simulated again: a sweep that was stopped or killed can be
+            resumed. None: none.
+        workers: processes on this machine; 0: this process; by default one per core.
+        client: a `dask.distributed.Client` whose cluster runs the points instead.
+        retry: simulate failed points of the file again.
+        progress: show a progress bar on a terminal.
+        kernel_version: version of dependencies of a kernel or function that the key of its points does not cover, such
+            as a file that it reads; points of a file are reused only for the same version. Required with `db` for
+            kernels with such dependencies.
+        shard: (i, n): only the i-th of n parts of the points, 1 to n, divided by key; for a batch cluster.
+        merge: files of points, such as those of all shards, to reuse and copy into `db`.
+        options: attributes of the operator and of its random inputs, as in `mlusim run NAME --help` (`axis=[0, 1]`,
+            `groups=4`, `index_shape=(64, 64)`); settings of a kernel or function; `dim` and `kind` of a kernel's
+            launch, and `theory_ops`, the operations that its purpose requires, for compute_efficiency.
+        settings: settings of a kernel, even with the name of a parameter of `sweep`; their columns are `set_NAME`.
 
-    Returns one row for each combination. Points that a board or a rule refuses are rows too, `impossible`, with the
-    reason, and so are `failed` ones, where the kernel ran into an error, and `died`, where their process did.
+    Returns one row per combination, including points rejected by a board or a rule (`impossible`, with the reason),
+    points whose kernel raised an error (`failed`), and points whose process died (`died`).
 
-    Raises `InputError` for what is not an axis, a value, an operator or a file of a sweep; `BoardError` for an unknown
-    board; `MlusimError` where no process can be started. Ctrl-C raises `KeyboardInterrupt`, what is done being kept.
+    Raises `InputError` for an invalid axis, value, operator or sweep file; `BoardError` for an unknown board;
+    `MlusimError` if no process can be started. Ctrl-C raises `KeyboardInterrupt`; finished points are kept.
     """
     check_not_loading()
     axes = axes_of(
@@ -210,7 +211,7 @@ def sweep(  # noqa: PLR0913 - what can be swept
 
 
 def merge_files(store: Store, files: Iterable[str | Path]) -> None:
-    """Add the points of other files to a store's. Raises `InputError` for one that is missing, or no sweep's."""
+    """Add the points of other files to a store. Raises `InputError` for a file that is missing or not a sweep's."""
     for file in map(as_file, as_paths(files)):
         with Store(file) as other:
             store.merge(other)
@@ -226,7 +227,7 @@ def run_axes(
     progress: bool = False,
     shard: tuple[int, int] | None = None,
 ) -> Sweep:
-    """Run the points of a grid, or of one part of it, that the file does not have."""
+    """Run the points of a grid, or of one shard, that are not in the file."""
     axes.count()
     part, parts = _checked_shard(shard)
     if axes.kernel is not None and store.path is not None:
@@ -244,23 +245,23 @@ def run_axes(
             wanted[key] = point
             grid.append((key, None))
     known = store.known(wanted, retry=retry)
-    left = {key: point for key, point in wanted.items() if key not in known}
-    fresh = list(left)
+    pending = {key: point for key, point in wanted.items() if key not in known}
+    fresh = list(pending)
     finished = 0
     counts: Counter[str] = Counter()
 
     def payloads() -> Iterable[tuple[str, dict[str, Any]]]:
         for key in fresh:
-            # Another sweep on this file may have been here meanwhile.
+            # Another sweep on this file may have finished the point meanwhile.
             if store.path is None or key not in store.known([key], retry=retry):
-                yield key, left[key].payload(here=runner.local)
+                yield key, pending[key].payload(here=runner.local)
             else:
                 bar.step(_state(counts))
 
     with Bar("sweeping", len(fresh), shown=progress) as bar:
         try:
             for key, (status, message, figures, host_s) in runner.run(payloads()):
-                store.add(key, left[key].outcome(status, message, figures, host_s))
+                store.add(key, pending[key].outcome(status, message, figures, host_s))
                 counts[status] += 1
                 finished += 1
                 bar.step(_state(counts))
@@ -272,20 +273,20 @@ def run_axes(
 
 
 def read_sweep(db: str | Path) -> Sweep:
-    """All points of a file, of whatever sweeps. Raises `InputError` for a file that is missing, or none of a sweep."""
+    """Read all points of a file. Raises `InputError` for a file that is missing or not a sweep's."""
     with Store(as_file(db)) as store:
         found = Sweep(store.all(), damaged=store.damaged)
     _warn(found)
     return found
 
 
-def _warn(found: Sweep) -> None:
-    for line in found.damaged:
+def _warn(swept: Sweep) -> None:
+    for line in swept.damaged:
         warnings.warn(line, stacklevel=3)
 
 
 def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
-    """Number of the part from 0, and how many there are."""
+    """Return the shard's index, from 0, and the number of shards."""
     if shard is None:
         return 0, 1
     numbers = as_tuple(shard)

@@ -23,7 +23,7 @@ _LAST = ("status", "message")
 
 
 def columns_of(rows: Rows) -> list[str]:
-    """Every column that some row has: the request, the figures, the outcome."""
+    """Return every column of any row: the request, the figures, the outcome."""
     longest: dict[str, None] = {}
     for row in sorted(rows, key=len, reverse=True)[:1]:
         longest |= dict.fromkeys(row)
@@ -33,18 +33,18 @@ def columns_of(rows: Rows) -> list[str]:
 
 
 def data_frame(rows: Rows) -> DataFrame:
-    """A pandas DataFrame; raises `InputError` where pandas is not installed."""
+    """Return a pandas DataFrame; raises `InputError` if pandas is not installed."""
     try:
         import pandas as pd
     except ImportError:
         raise InputError("a table needs pandas: pip install pandas; `rows` has the same as dicts") from None
     frame = pd.DataFrame(list(rows), columns=columns_of(rows))
-    # Columns with gaps would turn integers into floats.
+    # Otherwise, gaps would turn columns of integers into floats.
     return frame.convert_dtypes()
 
 
 def check_table(text: str | Path) -> Path:
-    """The path of a table, checked before anything runs. Raises `InputError`."""
+    """Return the path of a table, validated before anything runs. Raises `InputError`."""
     path = as_path(text)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(f"{path}: a table is written as {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}: name it so")
@@ -59,7 +59,7 @@ def check_table(text: str | Path) -> Path:
 
 
 def write_table(rows: Rows, path: Path) -> Path:
-    """Write the rows by the path's suffix; the file is complete or as it was before. Raises `InputError`."""
+    """Write the rows in the format of the path's suffix, atomically. Raises `InputError`."""
     check_table(path)
     try:
         with atomic_write(path) as stream:
@@ -73,7 +73,7 @@ def _write_parquet(rows: Rows, stream: BinaryIO) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # A column of integers with a fraction somewhere is one of floats.
+    # A column that mixes integers and floats becomes one of floats.
     columns = {name: [row.get(name) for row in rows] for name in columns_of(rows)}
     for name, values in columns.items():
         kinds = {type(value) for value in values if value is not None}

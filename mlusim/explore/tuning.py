@@ -27,9 +27,9 @@ from mlusim.progress import Bar
 if TYPE_CHECKING:
     from mlusim.results.result import Result
 
-# Times that differ by less are as good as equal: the model is not that exact.
+# Times within this ratio count as equal: the model is not more accurate than that.
 NEAR = 1.02
-_WORTH_A_WORD = 1.25
+_MIN_RATIO = 1.25
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -37,14 +37,14 @@ class Tuning:
     """The result of `tune`.
 
     Attributes:
-        operator, board: what was tuned, and where.
-        rows: every plan that ran, the fastest first: columns as a sweep's, and `slower` (time over the best, less
-            1) and `why` it loses, in words.
+        operator, board: the operator tuned, and the board.
+        rows: every plan that ran, the fastest first: columns as in a sweep, plus `slower` (time over the best, minus 1)
+            and `why` it is slower, as text.
         refused: settings that do not fit, as (strategy, limit, message).
-        repeats: settings that came to a plan that had been tried.
-        at_floor: whether it ended early because nothing can be faster.
-        command, call: how to run the best one, on the command line and in Python.
-        axes: of a kernel: the settings that have several values.
+        repeats: settings that led to a plan tried before.
+        at_floor: whether the search ended early because nothing can be significantly faster.
+        command, call: how to run the best plan, on the command line and in Python.
+        axes: for a kernel: the settings with several values.
     """
 
     operator: str
@@ -65,11 +65,11 @@ class Tuning:
 
     @property
     def as_good(self) -> int:
-        """The number of others within 2 % of the best: the model cannot tell them apart."""
+        """Number of other plans within 2 % of the best, which the model cannot distinguish from it."""
         return sum(row["time_ps"] <= NEAR * self.best["time_ps"] for row in self.rows[1:])
 
     def run(self, *, data: bool = True, progress: bool = False) -> Result:
-        """Run the best plan again on the same random inputs: the same time, and all that a result has."""
+        """Run the best plan again on the same random inputs, for a complete result."""
         from mlusim.ops.common import run
 
         point = replace(self._best, data=data)
@@ -86,7 +86,7 @@ class Tuning:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the tuning as JSON types."""
         return {
             "operator": self.operator,
             "board": self.board.name,
@@ -120,24 +120,24 @@ def tune(  # noqa: PLR0913 - most are keywords
     settings: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Tuning:
-    """Find the fastest strategy and tiles for one shape on one board, timing only; of a kernel, the fastest settings.
+    """Find the fastest strategy and tiles for one shape on one board, timing only; for a kernel, the fastest settings.
 
     Args:
-        operator: its name, as in `mlusim run NAME`, or its function in `mlusim.ops`; or a kernel of your own, as
-            `sweep` takes it.
-        shape: of the inputs, one.
+        operator: its name, as in `mlusim run NAME`, or its function in `mlusim.ops`; or a kernel of your own, as in
+            `sweep`.
+        shape: of the inputs; a single one.
         arguments: of a kernel, as in `sweep`.
-        dtype: element type, one; for cast and bitcast_convert as in `sweep`.
-        device: a preset's name, a TOML file or a board, one.
+        dtype: element type, a single one; for cast and bitcast_convert as in `sweep`.
+        device: a preset's name, a TOML file or a board; a single one.
         strategy: the strategies to try; by default all.
-        seed: of the random inputs: shifts, lengths, indices.
+        seed: seed of the random inputs: shifts, lengths, indices.
         steady: as in `sweep`.
         db, workers, client, progress: as in `sweep`; a sweep's file may be used.
-        options: attributes of the operator and of its random inputs, one value each. Of a kernel: its settings, and
-            `dim` and `kind` of its launch, a list for each of those to try; every combination runs.
-        settings: settings of a kernel, also those called as a parameter of `tune`.
+        options: attributes of the operator and of its random inputs, one value each. For a kernel: its settings, and
+            `dim` and `kind` of its launch, each as a list of values to try; every combination runs.
+        settings: settings of a kernel, even with the name of a parameter of `tune`.
 
-    Raises `InputError` for several values where one is meant, and where no plan fits; else as `sweep`.
+    Raises `InputError` for several values where a single one is required, and if no plan fits; otherwise like `sweep`.
     """
     check_not_loading()
     name = by_name(operator)
@@ -176,7 +176,7 @@ def tune(  # noqa: PLR0913 - most are keywords
 
 
 def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Runner, *, progress: bool) -> Tuning:
-    """Every combination of a kernel's settings and launches, the fastest first."""
+    """Run every combination of a kernel's settings and launches, and sort them by time."""
     found = run_axes(axes, store, runner, progress=progress)
     tried = [
         (point, row)
@@ -253,7 +253,7 @@ def _check_single(axes: Axes, allowed: Sequence[str] = ("strategy",)) -> None:
 
 
 def _tuning(search: Search, device: Any) -> Tuning:
-    """The result. Raises `MlusimError` where nothing fits."""
+    """Return the result. Raises `MlusimError` if nothing fits."""
     axes, board = search.axes, search.board
     if not search.tried:
         message = search.refused[0][2] if search.refused else "no strategy"
@@ -275,14 +275,14 @@ def _tuning(search: Search, device: Any) -> Tuning:
 
 
 def _slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> float | None:
-    """Time over the best, less 1; None where the best takes none."""
+    """Return the time relative to the best, minus 1; None if the best takes no time."""
     if best["time_ps"]:
         return float(row["time_ps"] / best["time_ps"] - 1)
     return None if row["time_ps"] else 0.0
 
 
 def why_slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> str:
-    """Why a run takes longer than the best: the cause that grew most, and what there is more of."""
+    """Explain why a run is slower than the best: the cause that grew most, and increased amounts."""
     from mlusim.analysis.breakdown import CAUSES
 
     if row["time_ps"] <= best["time_ps"]:
@@ -294,7 +294,7 @@ def why_slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> str:
     share = row[f"{cause}_us"] / row["time_us"]
     words = [f"{CAUSES[cause]}: {grown[cause]:.2f} us more, {100 * share:.1f} % of its time"]
     for name, what in (("copies", "the copies"), ("traffic_ratio", "the bytes on the bus")):
-        if best[name] and row[name] > _WORTH_A_WORD * best[name]:
+        if best[name] and row[name] > _MIN_RATIO * best[name]:
             words.append(f"{row[name] / best[name]:.1f} x {what}")
     if row["tasks"] < best["tasks"]:
         words.append(f"{row['tasks']} tasks, not {best['tasks']}")
@@ -302,7 +302,7 @@ def why_slower(row: Mapping[str, Any], best: Mapping[str, Any]) -> str:
 
 
 def _command(point: Point, axes: Axes, device: str) -> str:
-    """`mlusim run ...` that does the same."""
+    """Return the equivalent `mlusim run ...` command."""
     command = command_of(point.operator)
     words = ["mlusim", "run", command.name, "--shape", ",".join(map(str, point.shape or ()))]
     words += [flag_of(command.data_option), str(point.columns[axes.dtype_name])]
@@ -321,7 +321,7 @@ def _command(point: Point, axes: Axes, device: str) -> str:
 
 
 def _call(point: Point, device: Any) -> str:
-    """The call of `mlusim.ops` that does the same on arrays of that shape."""
+    """Return the equivalent call of `mlusim.ops`, for arrays of that shape."""
     record, attributes = command_of(point.operator).choose(point.options)
     quiet = {one.name for one in record.attributes if one.quiet and attributes[one.name] == one.default}
     words = [

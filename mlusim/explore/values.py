@@ -1,11 +1,11 @@
 """Parsing of an axis' values: lists, ranges, and numbers with units.
 
-    64KiB,256KiB,1MiB      several values
-    16KiB..1MiB*2          16, 32, ... 1024 KiB: each twice the one before, up to the second
-    4..32+4                4, 8, ... 32: each 4 more
-    2,8,256,49..784*2      a shape with such an extent is several shapes
+  64KiB,256KiB,1MiB      several values
+  16KiB..1MiB*2          16, 32, ... 1024 KiB: each twice the previous one, up to the limit
+  4..32+4                4, 8, ... 32: each 4 more
+  2,8,256,49..784*2      a shape with a range as an extent is several shapes
 
-A number without a unit is in that of the parameter.
+A number without a unit has the unit of the parameter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from itertools import product
 
 from mlusim.errors import InputError
 
-# More is a slip of the pen, not a sweep.
+# More values are most likely a typing error.
 MAX_VALUES = 10_000
 
 _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -33,15 +33,15 @@ _ITEM = re.compile(_NUMBER.format("low") + rf"(?:\.\.{_NUMBER.format('high')}(?P
 
 
 def numbers(name: str, text: str, *, whole: bool = True) -> list[int | float]:
-    """The values that a text lists.
+    """Return the values listed in a text.
 
     Args:
-        name: of the parameter; its last part is the unit: `nram_bytes`, `clock_hz`, `clusters`.
+        name: name of the parameter, which ends with its unit: `nram_bytes`, `clock_hz`, `clusters`.
         text: values and ranges, separated by commas.
         whole: whether they must be integers.
 
-    Raises `InputError` for what is not a number, a unit of something else, a fraction where a whole number is needed,
-    and a range that is empty or endless.
+    Raises `InputError` for anything but a number, a unit of another kind, a fraction where an integer is required, and
+    a range that is empty or endless.
     """
     found = [value for item in text.split(",") for value in _item(name, item.strip(), whole=whole)]
     _check_count(name, text, len(found))
@@ -49,7 +49,7 @@ def numbers(name: str, text: str, *, whole: bool = True) -> list[int | float]:
 
 
 def shapes(text: str) -> list[tuple[int, ...]]:
-    """The shapes of a text: extents separated by commas or x, each a number or a range. Raises `InputError`."""
+    """Return the shapes listed in a text of extents separated by commas or x, or ranges. Raises `InputError`."""
     bare = text.strip().strip("[]()").replace(" ", "")
     if not bare:
         return [()]
@@ -68,27 +68,27 @@ def _check_count(name: str, text: str, count: int) -> None:
 
 def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
     if re.fullmatch(r"-\d+", item):
-        # An axis that counts from the end. What cannot be negative is refused by what takes it.
+        # An axis may count from the end; other parameters reject negative values later.
         return [int(item)]
-    found = _ITEM.fullmatch(item)
-    if not found:
+    match = _ITEM.fullmatch(item)
+    if not match:
         raise InputError(
             f"{name}: {item!r} is neither a number nor a range such as {_example(name)}: from, to, and the step"
         )
 
     def value(part: str) -> Decimal:
-        return Decimal(found[part].replace("_", "")) * _factor(name, item, found[f"{part}_unit"])
+        return Decimal(match[part].replace("_", "")) * _factor(name, item, match[f"{part}_unit"])
 
     low = value("low")
-    if found["high"] is None:
+    if match["high"] is None:
         return [_plain(name, item, low, whole=whole)]
-    if found["sign"] == "*":
-        if found["step_unit"]:
-            raise InputError(f"{name}: {item!r}: a factor has no unit: leave {found['step_unit']} off")
-        step = Decimal(found["step"])
+    if match["sign"] == "*":
+        if match["step_unit"]:
+            raise InputError(f"{name}: {item!r}: a factor has no unit: leave {match['step_unit']} off")
+        step = Decimal(match["step"])
     else:
         step = value("step")
-    values = _range(name, item, low, value("high"), found["sign"], step)
+    values = _range(name, item, low, value("high"), match["sign"], step)
     return [_plain(name, item, each, whole=whole) for each in values]
 
 
@@ -118,7 +118,7 @@ def _factor(name: str, item: str, unit: str) -> int:
 
 
 def units_of(name: str) -> dict[str, int]:
-    """Units that a parameter's values may be given in, each in that of its name."""
+    """Return the units accepted for a parameter's values, as multiples of its own unit."""
     return next((units for ending, units in _UNITS.items() if name == ending or name.endswith(f"_{ending}")), {})
 
 
@@ -139,7 +139,7 @@ def _example(name: str) -> str:
 
 
 def text_of(name: str, value: object) -> str:
-    """A value for people, with the largest unit that leaves a short number; `numbers` reads it back."""
+    """Format a value with the largest unit that gives a short number; `numbers` can parse it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 

@@ -1,4 +1,4 @@
-"""The boards: presets, users' own from TOML, and the source of each number."""
+"""The boards: presets, user boards from TOML, and the source of each number."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["SOURCES", "Board", "board", "presets"]
 
 
 def board(name_or_path: str | PathLike[str] | Board) -> Board:
-    """The board of that name, from that file, or itself.
+    """Return the board with a name, from a file, or itself.
 
     Args:
-        name_or_path: a preset or an alias of one, in either case; a path, or a text that ends in `.toml` or has a
-            separator in it; or a board, which comes back as it is.
+        name_or_path: a preset or an alias of one, case-insensitive; a path, or a string that ends in `.toml` or
+            contains a separator; or a board, which is returned unchanged.
 
-    Raises `BoardError` for an unknown name, with the nearest ones, and for a file that `board_from_toml` refuses.
+    Raises `BoardError` for an unknown name, with the nearest ones, and for a file that `board_from_toml` rejects.
     """
     if isinstance(name_or_path, Board):
         return name_or_path
@@ -34,7 +34,7 @@ def board(name_or_path: str | PathLike[str] | Board) -> Board:
 
 
 def presets() -> tuple[Board, ...]:
-    """All boards that come with mlusim, oldest architecture first."""
+    """Return all boards that come with mlusim, oldest architecture first."""
     return tuple(preset(name) for name in preset_names())
 
 

@@ -1,4 +1,4 @@
-"""`Board`: one frozen record, with the unit in each name and the origin of each value.
+"""`Board`: a frozen record, with the unit in each name and the origin of each value.
 
 Not modelled: the L2 cache and LLC, clock changes under load, the host link.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Board:
-    """An MLU board: what it has, how fast it is, and who says so.
+    """An MLU board: its resources, their speeds, and the source of each value.
 
     `sources` names the origin of every other field: a key of `SOURCES` with the place in it, or a text that begins
-    with `ASSUMED` and says why. Raises `BoardError` where a value has the wrong type or breaks a rule, naming the
-    field. Reads and writes draw on one DRAM bandwidth; the ports of cores and clusters have a limit for each direction.
+    with `ASSUMED` and a reason. Raises `BoardError`, naming the field, if a value has the wrong type or breaks a rule.
+    Reads and writes share the DRAM bandwidth; the ports of cores and clusters have a limit per direction.
 
     Attributes:
         name: what `--device` calls the board.
@@ -253,12 +253,12 @@ class Board:
         return cycles_to_ps(cycles, self.clock_hz)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A mapping proxy cannot be pickled; the sources become one again.
+        # A mapping proxy cannot be pickled; `Board` recreates it.
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return _board_of, (values | {"sources": dict(self.sources)},)
 
     def replace(self, **changes: object) -> Board:
-        """A copy with some fields changed; their source becomes `ASSUMED: set by the user`."""
+        """Return a copy with some fields changed; their source becomes `ASSUMED: set by the user`."""
         known = {item.name for item in fields(self)}
         for key in changes:
             if key not in known:
@@ -270,5 +270,5 @@ class Board:
 
 
 def _board_of(values: dict[str, Any]) -> Board:
-    """A board from a pickle."""
+    """Restore a board from a pickle."""
     return Board(**values)

@@ -1,4 +1,4 @@
-"""Checks of a board's values: types, ranges, sources, and values that must fit each other."""
+"""Checks of a board's values: types, ranges, sources, and consistency."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ EFFICIENCY_ORDER = (
     "dram_strided_read_efficiency",
     "dram_strided_write_efficiency",
 )
-_MOST_CORES = 4096
-# Times are 64-bit integers of picoseconds, and a run adds many delays up.
-_LONGEST_DELAY_PS = 10**15
+_MAX_CORES = 4096
+# Times are 64-bit integers of picoseconds, and a run sums many delays.
+_MAX_DELAY_PS = 10**15
 _UNIONS = (1, 2, 4, 8, 16)
 _POWERS_OF_TWO = frozenset({"dram_unit_bytes", "vector_alignment_bytes", "wram_alignment_bytes"})
 _POSITIVE = frozenset(
@@ -51,13 +51,13 @@ _INFINITE = float("inf")
 
 
 def check_types(board: Board) -> None:
-    """Raise `BoardError` where a value is of another type than its field."""
+    """Raise `BoardError` for a value whose type differs from its field's."""
     for item in fields(board):
         _check_type(board, item.name, item.type)
 
 
 def check_values(board: Board) -> None:
-    """Raise `BoardError` where a value is out of range, has no source, or does not fit another one."""
+    """Raise `BoardError` for a value that is out of range, has no source, or is inconsistent with another one."""
     for item in fields(board):
         _check_value(board, item.name)
     _check_sources(board)
@@ -108,17 +108,17 @@ def _check_sources(board: Board) -> None:
 
 
 def _check_together(board: Board) -> None:
-    if board.clusters * board.cores_per_cluster > _MOST_CORES:
+    if board.clusters * board.cores_per_cluster > _MAX_CORES:
         raise BoardError(
             f"{board.name}: clusters = {board.clusters} of cores_per_cluster = {board.cores_per_cluster} are more than "
-            f"{_MOST_CORES} cores, which no chip has"
+            f"{_MAX_CORES} cores, which no chip has"
         )
     for item in fields(board):
         value = getattr(board, item.name)
         delay_ps = board.cycles_ps(value) if item.name.endswith("_cycles") else value
-        if item.name.endswith(("_cycles", "_ps")) and delay_ps > _LONGEST_DELAY_PS:
+        if item.name.endswith(("_cycles", "_ps")) and delay_ps > _MAX_DELAY_PS:
             raise BoardError(
-                f"{board.name}: {item.name} = {value!r} is a delay of more than {_LONGEST_DELAY_PS // 10**12:,} s; "
+                f"{board.name}: {item.name} = {value!r} is a delay of more than {_MAX_DELAY_PS // 10**12:,} s; "
                 "no instruction of a chip takes that long"
             )
     for memory in ("nram", "sram"):

@@ -1,4 +1,4 @@
-"""Boards as rows of text for tables."""
+"""Descriptions of boards as rows of text for tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BYTES_PER_GB = 10**9
 
 
 class OverviewRow(TypedDict):
-    """A board at a glance. Sizes are what a kernel may allocate."""
+    """The main figures of a board. Sizes are those available to kernels."""
 
     name: str
     arch: int
@@ -29,7 +29,7 @@ class OverviewRow(TypedDict):
 
 
 def board_rows(board: Board) -> list[tuple[str, str, str, str]]:
-    """Every parameter of a board as (group, field, value with its unit, source), in the record's order."""
+    """Return every parameter of a board as (group, field, value with its unit, source), in the record's order."""
     return [
         (group, name, value_text(name, getattr(board, name)), board.sources.get(name, ""))
         for name, (group, _) in _documented().items()
@@ -37,7 +37,7 @@ def board_rows(board: Board) -> list[tuple[str, str, str, str]]:
 
 
 def overview_rows() -> list[OverviewRow]:
-    """One row for each preset."""
+    """Return one row per preset."""
     return [
         {
             "name": board.name,
@@ -55,17 +55,17 @@ def overview_rows() -> list[OverviewRow]:
 
 
 def field_meanings() -> dict[str, str]:
-    """The meaning of each parameter in one line, from the docstring of `Board`."""
+    """Return a one-line description of each parameter, from the docstring of `Board`."""
     return {name: meaning for name, (_, meaning) in _documented().items()}
 
 
 def assumed_fields(board: Board) -> list[str]:
-    """Parameters of a board that rest on no public source, in the record's order."""
+    """Return the parameters of a board without a public source, in the record's order."""
     return [item.name for item in fields(Board) if board.sources.get(item.name, "").startswith("ASSUMED")]
 
 
 def value_text(name: str, value: str | float) -> str:  # noqa: PLR0911 - one return for each unit
-    """A value with the unit that ends its field's name."""
+    """Format a value with the unit given by the suffix of its field."""
     if isinstance(value, str):
         return value
     if name == "tensor_ops_per_cycle_fp16" and not value:
@@ -96,16 +96,16 @@ def _grouped(value: float) -> str:
 
 @cache
 def _documented() -> dict[str, tuple[str, str]]:
-    """Field: (group, meaning), read from the docstring of `Board`; bare names where Python runs without docstrings."""
-    found: dict[str, tuple[str, str]] = {}
+    """Return (group, meaning) by field from the docstring of `Board`; empty texts if Python runs without docstrings."""
+    documented: dict[str, tuple[str, str]] = {}
     group = "The board"
     _, _, attributes = (Board.__doc__ or "").partition("Attributes:\n")
     for line in attributes.splitlines():
         name, colon, meaning = line.strip().partition(": ")
         if colon:
-            found[name] = (group, meaning)
+            documented[name] = (group, meaning)
         elif name:
             group = name
-    known = {item.name: found.get(item.name, ("", "")) for item in fields(Board)}
+    known = {item.name: documented.get(item.name, ("", "")) for item in fields(Board)}
     del known["sources"]
     return known

@@ -1,9 +1,9 @@
-"""The boards that come with mlusim: a table of their differences, and below it what they share.
+"""The boards that come with mlusim: a table of their differences, followed by their common values.
 
-A value is a fact with its source, a measurement, or ASSUMED with the reasoning. Where a source speaks of some boards
-only, the others inherit the value as an assumption and say from whom. The timing parameters are estimates by plain
-reasoning, from one or two measurements each, but for those of `mlusim.hardware.calibrated`, which takes their place:
-`python -m mlusim.validation.calibrate` fits them to all measurements together.
+A value is a fact with its source, a measurement, or ASSUMED with the reasoning. If a source covers only some boards,
+the others inherit the value as an assumption, with its origin. Timing parameters are estimates by plain reasoning, from
+one or two measurements each, unless `mlusim.hardware.calibrated` overrides them with values fitted to all measurements
+together by `python -m mlusim.validation.calibrate`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SOURCES: dict[str, str] = {
 
 
 class _Row(NamedTuple):
-    """The differences of a board from its family."""
+    """The values of a board that differ within its family."""
 
     name: str
     family: str
@@ -87,7 +87,7 @@ _ROW_SOURCES: dict[str, str] = {
     ),
 }
 
-# Where a board's origin is not that of its column: sources that disagree, or none that names the board.
+# Sources of single values that differ from those of their column.
 _ROW_NOTES: dict[str, dict[str, str]] = {
     "mlu220-m2": {
         "dram_bandwidth_bytes_per_s": "D: bandwidth, 64 bits at 3733 Mbit/s; T reckons with 25.6 GB/s",
@@ -112,13 +112,13 @@ _ROW_NOTES: dict[str, dict[str, str]] = {
 
 
 class _PerCycle(NamedTuple):
-    """A width; times the board's clock it is a bandwidth."""
+    """A width in bytes per cycle; multiplied by the board's clock, it is a bandwidth."""
 
     nbytes: int
 
 
 class _Entry(NamedTuple):
-    """A value and its source. `known_on`: the boards or families that the source speaks of; empty: all."""
+    """A value and its source. `known_on`: the boards or families covered by the source; empty: all."""
 
     value: float | _PerCycle
     source: str
@@ -381,7 +381,7 @@ _590: _Layer = {
     **_from("ASSUMED: a quarter of the half rate, as MLU370", tensor_ops_per_cycle_fp32=1_024),
 }
 
-# What was measured on one board of a family, and differs from the others.
+# Values measured on one board of a family that differ from the others.
 _BOARDS: dict[str, _Layer] = {
     "mlu370-x4": _from(
         "measured: matmul-scalar-gdram-370x4, 777.6 ns less 18 cycles, for two loads",
@@ -398,12 +398,12 @@ _FAMILIES: dict[str, _Layer] = {"mlu220": _220, "mlu270": _270, "mlu290": _290, 
 
 @cache
 def preset_names() -> tuple[str, ...]:
-    """Names of the presets, oldest architecture first; aliases are not among them."""
+    """Return the names of the presets, oldest architecture first, without aliases."""
     return tuple(row.name for row in _ROWS)
 
 
 def find_preset(name: str) -> Board:
-    """The preset of a name or an alias, in either case.
+    """Return a preset by its name or an alias, case-insensitive.
 
     Raises `BoardError` with the nearest names and all presets.
     """
@@ -417,7 +417,7 @@ def find_preset(name: str) -> Board:
 
 @cache
 def preset(name: str, *, fitted: bool = True) -> Board:
-    """The preset of that exact name, one object for all who ask; `fitted=False`: as it was before any calibration."""
+    """Return the preset with that exact name, as a shared object; `fitted=False`: without calibration."""
     row = next(row for row in _ROWS if row.name == name)
     values: dict[str, Any] = {
         "family": row.family,
@@ -442,7 +442,7 @@ def preset(name: str, *, fitted: bool = True) -> Board:
 
 
 def _mixing_ps(values: dict[str, Any]) -> int:
-    """The mixing window of reads and writes: the time that the DRAM takes to fill the NRAM of all cores."""
+    """Return the mixing window of reads and writes: the DRAM's time to fill the NRAM of all cores."""
     cores = values["clusters"] * values["cores_per_cluster"]
     nbytes = cores * (values["nram_bytes"] - values["nram_reserved_bytes"])
     efficiency = values["dram_write_efficiency"] * values["dram_mixed_efficiency"]
@@ -450,7 +450,7 @@ def _mixing_ps(values: dict[str, Any]) -> int:
 
 
 def _fitted(family: str) -> _Layer:
-    """The fitted parameters of a family: those of every board, then the family's own."""
+    """Return the fitted parameters of a family: those of all boards, overridden by its own."""
     return {
         fit.field: _Entry(fit.value, f"fitted: {fit.source}", fit.known_on)
         for fit in fitted_parameters()

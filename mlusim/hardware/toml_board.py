@@ -1,18 +1,18 @@
-"""A user's own board, from a TOML file, and any board as TOML.
+"""User-defined boards from TOML files, and any board as TOML.
 
-The file is flat: its keys are the field names of `Board`, whose last part is the unit, so that a value is a bare
-number. Two keys and a table are the file's own:
+The file is flat: its keys are the fields of `Board`, whose names end with the unit, and values are bare numbers. There
+are two additional keys and a table:
 
-    base = "mlu370-x4"          # a preset; what the file leaves out comes from it. Without it, every field is needed
-    name = "half-x4"            # what reports call the board; the file's name without .toml if left out
-    clusters = 4
-    dram_bandwidth_bytes_per_s = 153_600_000_000
+  base = "mlu370-x4"          # a preset that provides all omitted values; without it, every field is required
+  name = "half-x4"            # the board's name in reports; by default the file's name without .toml
+  clusters = 4
+  dram_bandwidth_bytes_per_s = 153_600_000_000
 
-    [sources]                   # optional; "user: <file>" for whatever the file sets and this table does not name
-    clusters = "the data sheet, page 3"
+  [sources]                   # optional; defaults to "user: <file>" for values that the file sets
+  clusters = "the data sheet, page 3"
 
-A value that follows from another on the base's data sheet does not follow it here: a file that changes `clock_hz`
-and means the ports to scale with it says so itself.
+Dependent values of the base are not recomputed: a file that changes `clock_hz` has to set port bandwidths, too, if they
+are to scale with it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from os import PathLike
 
 _KINDS = {item.name: str(item.type) for item in fields(Board) if item.name != "sources"}
-_LISTED = 4  # keys that a message names before it counts the rest
+_MAX_LISTED = 4  # keys listed in a message before the rest is counted
 _TOML_TYPES = {bool: "a boolean", int: "an integer", float: "a number with a fraction", str: "a text", list: "an array"}
 
-# The units of the fields, and what people write in their place. The longest are tried first.
+# Units of the fields, and common alternatives. The longest are tried first.
 _UNIT_NAMES = {
     "bytes_per_s": "bytes per second",
     "bytes_per_cycle": "bytes per cycle",
@@ -57,11 +57,11 @@ _UNIT = re.compile(rf"_({'|'.join(sorted([*_UNIT_NAMES, *_OTHER_UNITS], key=len,
 
 
 def board_from_toml(path: str | PathLike[str]) -> Board:
-    """The board that a TOML file describes.
+    """Return the board described by a TOML file.
 
-    Raises `BoardError`, naming the file and the key, for a file that cannot be read or is not TOML, an unknown key or
-    one without its unit, a value of the wrong type, a key that is missing and has no base to come from, and a value
-    that breaks a rule of `Board`.
+    Raises `BoardError`, with the file and the key, for a file that cannot be read or is not TOML, an unknown key or one
+    without its unit, a value of the wrong type, a missing key without a base, and a value that breaks a rule of
+    `Board`.
     """
     try:
         file = as_path(path)
@@ -76,9 +76,9 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
     inherited: dict[str, Any] = {} if base is None else {key: getattr(base, key) for key in _KINDS}
     missing = [key for key in _KINDS if key not in inherited and key not in table]
     if missing:
-        more = f" and {len(missing) - _LISTED} more" if len(missing) > _LISTED else ""
+        more = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""
         raise BoardError(
-            f"{file}: missing {', '.join(missing[:_LISTED])}{more}; give every parameter, or a preset as base"
+            f"{file}: missing {', '.join(missing[:_MAX_LISTED])}{more}; give every parameter, or a preset as base"
         )
     origins: dict[str, str] = {} if base is None else dict(base.sources)
     origins |= dict.fromkeys(table, f"user: {_printable(file.name)}") | sources
@@ -90,9 +90,9 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
 
 
 def to_toml(board: Board) -> str:
-    """The board as TOML that `board_from_toml` reads to the same values, with the sources as comments.
+    """Format a board as TOML that `board_from_toml` reads to the same values.
 
-    They are comments because the text is there to be edited: read back, a value's source is the user's file.
+    Sources become comments because the text is meant to be edited: when read back, the source of a value is the file.
     """
     lines = ["# A board of mlusim: every parameter, without a base."]
     for key, kind in _KINDS.items():
@@ -170,7 +170,7 @@ def _kind_of(value: object) -> str:
 
 
 def _unknown(key: str) -> str:
-    """Why the key is none, and the one that is meant: with its unit if that is what it lacks."""
+    """Explain an unknown key, suggesting the intended one, with its unit if that is missing."""
     stem = _UNIT.sub("", key)
     same = [known for known in _KINDS if _UNIT.sub("", known) == stem]
     if same and stem != key:
@@ -186,13 +186,13 @@ def _unknown(key: str) -> str:
 
 
 def _with_units(keys: list[str]) -> str:
-    return " or ".join(f"{key} ({unit})" if (unit := unit_of(key)) else key for key in keys[:_LISTED])
+    return " or ".join(f"{key} ({unit})" if (unit := unit_of(key)) else key for key in keys[:_MAX_LISTED])
 
 
 def unit_of(key: str) -> str:
-    """The unit that ends a field's name, in words; empty where the value is a count or a name."""
-    found = _UNIT.search(key)
-    return _UNIT_NAMES.get(found[1], "") if found else ""
+    """Return the unit of a field by its suffix, in words; empty for a count or a name."""
+    match = _UNIT.search(key)
+    return _UNIT_NAMES.get(match[1], "") if match else ""
 
 
 def _literal(value: str | float, kind: str) -> str:

@@ -1,1 +1,1 @@
-"""The host side: the device, its watchdog and progress line, and `verify`."""
+"""The host side: the device, its watchdog and progress bar, `run` and `verify`."""

@@ -1,12 +1,12 @@
-"""Kernel arguments as text, the same for every front end.
+"""Kernel arguments as text, in one syntax for every front end.
 
-    x=x.npy                a tensor from a file, also file.npz:key
-    x=random:float32:1000  random elements
-    out=float32:2,8,64     a tensor for the kernel to write
-    y=inout:y.npy          a tensor that it changes in place
-    8, scale=0.5, on=true  a number or a truth value
+  x=x.npy                a tensor from a file, also file.npz:key
+  x=random:float32:1000  random elements
+  out=float32:2,8,64     a tensor for the kernel to write
+  y=inout:y.npy          a tensor that it modifies in place
+  8, scale=0.5, on=true  a number or a boolean
 
-Without `name=` an argument is for the next parameter that has none.
+Arguments without `name=` are assigned to the remaining parameters in order.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _WORDS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A tensor for a kernel to write. Fresh bytes are 0xFF.
+    """A tensor for a kernel to write, filled with 0xFF bytes.
 
     Attributes:
         shape: extents.
         dtype: element type.
-        pitch: elements from one row (of the last axis) to the next, where rows are further apart than they are long;
-            0 for a contiguous tensor. What lies between the rows is nobody's to write.
+        pitch: elements from the start of one row (of the last axis) to the next, if larger than the row; 0 for a
+            contiguous tensor. Kernels must not write the gap between rows.
     """
 
     shape: tuple[int, ...]
@@ -56,12 +56,12 @@ class Output:
 
     @classmethod
     def like(cls, array: Array) -> Output:
-        """As an array is."""
+        """Create an output with the shape and the element type of an array."""
         array = as_array("Output.like: the argument", array)
         return cls(array.shape, array.dtype)
 
     def make(self, device: Device, name: str) -> View:
-        """The tensor on a device. Raises `InputError` for a pitch that is less than a row."""
+        """Allocate the tensor on a device. Raises `InputError` for a pitch smaller than a row."""
         dtype = dtype_of(self.dtype)
         shape = as_shape(f"{name}: the shape", self.shape)
         pitch = as_count(f"{name}: pitch", self.pitch, least=0)
@@ -75,7 +75,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InOut:
-    """A tensor that a kernel reads and writes in place; it begins as a copy of `array`."""
+    """A tensor that a kernel reads and writes in place, initialised with a copy of `array`."""
 
     array: Array
 
@@ -90,14 +90,14 @@ class RandomInput:
 
 @dataclass(frozen=True, slots=True)
 class FileInput:
-    """An input from an .npy or .npz file; `in_place`: a copy of it that the kernel may change."""
+    """An input from an .npy or .npz file; `in_place`: a copy of it that the kernel may modify."""
 
     path: str
     in_place: bool = False
 
 
 class Role(Enum):
-    """What a parameter of declared type is for."""
+    """The role of a parameter with a declared type."""
 
     INPUT = "a tensor that is only read"
     OUTPUT = "a tensor to write"
@@ -106,11 +106,11 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ParameterType:
-    """The declared type of a kernel's parameter, where its language has types: a BANG C entry's.
+    """The declared type of a kernel parameter, in languages with types: a BANG C entry.
 
     Attributes:
-        role: what it is for; a pointer to const is an input.
-        dtype: element type; None where it has none, as a pointer to void.
+        role: role of the parameter; a pointer to const is an input.
+        dtype: element type; None for types without one, such as a pointer to void.
     """
 
     role: Role
@@ -121,9 +121,9 @@ class Argument(NamedTuple):
     """One argument.
 
     Attributes:
-        name: of the parameter that it is for; empty for the next one.
-        value: `Output`, `RandomInput`, `FileInput`, a number or a truth value.
-        text: as it was written, for messages.
+        name: name of its parameter; empty for positional arguments.
+        value: `Output`, `RandomInput`, `FileInput`, a number or a boolean.
+        text: the original text, for messages.
     """
 
     name: str
@@ -132,7 +132,7 @@ class Argument(NamedTuple):
 
 
 def parse_argument(text: str) -> Argument:
-    """An argument from `value` or `name=value`. Raises `InputError`."""
+    """Parse `value` or `name=value`. Raises `InputError`."""
     name, equals, value = text.partition("=")
     if not equals:
         name, value = "", text
@@ -168,7 +168,7 @@ def _value(where: str, text: str) -> Any:
 
 
 def parse_shape(where: str, text: str) -> tuple[int, ...]:
-    """A shape from `2,8,64` or `2x8x64`; empty for rank 0. Raises `InputError`."""
+    """Parse a shape such as `2,8,64` or `2x8x64`; an empty text is rank 0. Raises `InputError`."""
     plain = text.strip().strip("[]()").lower().replace("x", ",").replace(" ", "")
     try:
         extents = tuple(int(part) for part in plain.split(",")) if plain else ()
@@ -189,41 +189,41 @@ def assign(
     optional: Sequence[str] = (),
     types: Mapping[str, ParameterType] | None = None,
 ) -> dict[str, Any]:
-    """The arguments of a kernel in the order of its parameters.
+    """Assign arguments to the parameters of a kernel; return them in parameter order.
 
     Args:
         kernel: its name, for messages.
-        parameters: names of those that must be given, without the core.
+        parameters: names of the required parameters, without the core.
         arguments: from `parse_argument`.
-        shape, dtype: of the tensors for parameters that no argument is for: random inputs, the last one the output.
-            None: there must be an argument for each.
-        optional: names of parameters that have a default.
-        types: declared types of parameters, by name. With `shape` these are the inputs and outputs, of their own types.
+        shape, dtype: of the tensors for parameters without an argument: random inputs, and an output for the last one.
+            None: every parameter needs an argument.
+        optional: names of parameters with a default.
+        types: declared types of parameters, by name. With `shape`, they determine inputs, outputs and element types.
 
-    Raises `InputError` for an argument without a parameter, a parameter without an argument, and a tensor to write for
-    a parameter that is only read.
+    Raises `InputError` for an argument without a parameter, a parameter without an argument, and an output for a read-
+    only parameter.
     """
     named: dict[str, Any] = {}
-    in_order = []
+    positional = []
     for one in arguments:
-        # A C++ parameter called `in` is `in_` in Python.
+        # A C++ parameter `in` is called `in_` in Python.
         name = f"{one.name}_" if iskeyword(one.name) else one.name
         if not name:
-            in_order.append(one)
+            positional.append(one)
         elif name in named:
             raise InputError(f"--arg {one.text}: {one.name} is given twice")
         elif name in parameters or name in optional:
             named[name] = one.value
         else:
-            known = [*parameters, *optional]
-            has = f"it has {', '.join(known)}" if known else "it has none"
+            names = [*parameters, *optional]
+            has = f"it has {', '.join(names)}" if names else "it has none"
             raise InputError(
-                f"--arg {one.text}: {kernel} has no parameter {one.name!r}; {nearest(one.name, known)}{has}"
+                f"--arg {one.text}: {kernel} has no parameter {one.name!r}; {nearest(one.name, names)}{has}"
             )
-    free = [name for name in parameters if name not in named]
-    if len(in_order) > len(free):
-        raise InputError(f"--arg {in_order[len(free)].text}: {kernel} has no parameter left for it")
-    named |= {name: one.value for name, one in zip(free, in_order, strict=False)}
+    unassigned = [name for name in parameters if name not in named]
+    if len(positional) > len(unassigned):
+        raise InputError(f"--arg {positional[len(unassigned)].text}: {kernel} has no parameter left for it")
+    named |= {name: one.value for name, one in zip(unassigned, positional, strict=False)}
     missing = [name for name in parameters if name not in named]
     if missing and shape is None:
         raise InputError(
@@ -254,13 +254,13 @@ def assign(
 def read_inputs(
     arguments: Mapping[str, Any], *, seed: int = 0, data: bool = True, boards: Iterable[Board] = ()
 ) -> dict[str, Any]:
-    """The same with arrays in place of files and random inputs.
+    """Replace files and random inputs by arrays.
 
     Args:
         arguments: from `assign`.
-        seed: of the random elements.
-        data: False: random inputs have a size and no elements.
-        boards: where they go, as for `Draw`.
+        seed: seed of the random elements.
+        data: False: random inputs have a shape but no elements.
+        boards: the boards that will hold the tensors, as for `Draw`.
 
     Raises `InputError` for a file that cannot be read.
     """

@@ -1,11 +1,11 @@
-"""Arrays from and to files: .npy and .npz, written all at once or not at all.
+"""Array files: .npy and .npz, written atomically.
 
-npy has no names for bfloat16 and the 8-bit floats. Such an array is written as records of one field that bears the
-type's name and holds its bits, and read back from that:
+npy has no names for bfloat16 and the 8-bit floats. Arrays of these types are written as records with a single field,
+named after the type and containing its bits, and read back from those:
 
-    np.load("y.npy")["bfloat16"].view("bfloat16")        # after `import ml_dtypes`
+  np.load("y.npy")["bfloat16"].view("bfloat16")        # after `import ml_dtypes`
 
-What np.save itself makes of bfloat16, void elements of 2 B, is read as bfloat16 too.
+The output of np.save for bfloat16, void elements of 2 B, is also read as bfloat16.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _UNNAMED = {dtype_name(dtype): dtype for dtype in ALL if dtype.isbuiltin != 1}
 
 
 def read_array(option: str, text: str) -> Array:
-    """The array of `x.npy`, of `x.npz` where it holds one, or of `x.npz:key`.
+    """Read `x.npy`, `x.npz` with a single array, or `x.npz:key`.
 
-    In this machine's byte order, bits as they are in the file. `option` is what messages call it. Raises `InputError`
-    for a file that is missing, unreadable, damaged, or of Python objects.
+    The array is in native byte order, otherwise bit-identical to the file. `option` names the file in messages. Raises
+    `InputError` for a file that is missing, unreadable or damaged, or contains Python objects.
     """
     path, key = split_key(text)
     where = f"{option} {path}"
@@ -44,7 +44,7 @@ def read_array(option: str, text: str) -> Array:
 
 
 def read_arrays(option: str, text: str) -> Array | dict[str, Array]:
-    """As `read_array`; every array by name of an `x.npz` that holds several."""
+    """As `read_array`, but returns every array of an `x.npz` with several, by name."""
     path, key = split_key(text)
     if key or path.suffix.lower() != ".npz":
         return read_array(option, text)
@@ -59,7 +59,7 @@ def read_arrays(option: str, text: str) -> Array | dict[str, Array]:
 
 
 def split_key(text: str) -> tuple[Path, str]:
-    """The file of `x.npy` or `x.npz:key`, and the key; empty where there is none."""
+    """Split `x.npz:key` into file and key; the key may be empty."""
     path, colon, key = text.rpartition(":")
     if colon and path.lower().endswith((".npz", ".npy")) and not Path(text).exists():
         return Path(path), key
@@ -99,7 +99,7 @@ def _load(where: str, load: Callable[[Any], Any], source: Any) -> Any:
 
 
 def _named(where: str, array: Array) -> Array:
-    """The array in its real element type and this machine's byte order."""
+    """Convert an array to its actual element type and to native byte order."""
     dtype = array.dtype
     if not dtype.isnative:
         array = array.byteswap().view(dtype.newbyteorder("="))
@@ -119,10 +119,7 @@ def _named(where: str, array: Array) -> Array:
 
 
 def write_array(option: str, path: Path, array: Array) -> None:
-    """Write an .npy file: a new file beside it takes its place when it is complete.
-
-    Raises `InputError` where it cannot be written.
-    """
+    """Write an .npy file atomically. Raises `InputError` on failure."""
     try:
         with atomic_write(path) as stream:
             np.save(stream, nameable(array), allow_pickle=False)
@@ -131,7 +128,7 @@ def write_array(option: str, path: Path, array: Array) -> None:
 
 
 def nameable(array: Array) -> Array:
-    """The array as npy can name it: itself, or records of one field with the bits of an element type it cannot name."""
+    """Return the array, or single-field records of its bits if npy has no name for its element type."""
     name = dtype_name(array.dtype)
     if name not in _UNNAMED:
         return array

@@ -49,21 +49,21 @@ DEFAULT_STALL_S = 20.0
 
 
 class Device:
-    """One board, with its memories, clock and log.
+    """A board with its memories, clock and log.
 
     Args:
         device: a preset's name, a TOML file, or a `Board`.
         data: False for a timing-only run: memories have sizes but no bytes.
-        dma: "complete": an asynchronous copy acts when it completes, one of the outcomes that the board may have;
-            "late": when a sync orders it, so that a forgotten sync shows.
-        max_operations: operations that one task may issue before it counts as endless.
-        stall_s: seconds of host time that a task may run without issuing an operation.
-        progress: show a progress line for runs longer than a second or two.
-        log_folder: for runs of millions of operations: the records, 88 B an operation, go to a scratch file in this
-            folder instead of memory. It is removed with the process.
-        dry: kernels issue their operations and nothing takes time: `mlusim.host.steady` times them later.
+        dma: "complete": an asynchronous copy takes effect when it completes, one of the outcomes possible on the board;
+            "late": when a sync orders it, which exposes missing syncs.
+        max_operations: limit on the operations issued by one task; beyond it, the task counts as endless.
+        stall_s: limit on the host time, in seconds, in which a task issues no operation.
+        progress: show a progress bar for runs longer than a second or two.
+        log_folder: folder for a scratch file that holds the records (88 B per operation) instead of memory, for runs of
+            millions of operations. It is removed when the process ends.
+        dry: kernels issue their operations, but no time passes: `mlusim.host.steady` times them later.
 
-    Not modelled: the host link (uploads and downloads take no simulated time) and the host's own time for a launch.
+    Not modelled: the host link (uploads and downloads take no simulated time) and the host time of a launch.
     """
 
     def __init__(
@@ -96,13 +96,15 @@ class Device:
         self._stopped = ""
         self._error: BaseException | None = None
         self._running = False
-        # What kernels pass through Python objects, so far; None where nobody looks.
+        # Findings on values passed through Python objects; None unless requested.
         self._host_data: list[Finding] | None = None
         if note_device(self):
             self.watch_host_data()
-        # The kernel that was queued last and has not run.
+        # The kernel queued last, until it has run.
         self._waiting = ""
-        # A chip refers to its parts and they to it. Nobody can run it without its device, so its bytes go with that,
+        # A chip and its parts form reference cycles. No one can run a chip without its device, so free its bytes with
+        # the
+        # device, long before the garbage collector would: the next device then reuses the memory.
         # long before the garbage collector comes: the next device finds memory that was just in use.
         finalize(self, self._chip.let_go).atexit = False
 
@@ -113,7 +115,7 @@ class Device:
 
     @property
     def log(self) -> Log:
-        """Every record of every launch so far."""
+        """All records of all launches so far."""
         return self._chip.log
 
     @property
@@ -123,27 +125,27 @@ class Device:
 
     @property
     def data(self) -> bool:
-        """Whether memories hold bytes."""
+        """Whether memories hold data."""
         return self._chip.data
 
     @property
     def stopped(self) -> str:
-        """The error that ended a run on it, as text; empty where there was none."""
+        """The error that ended the run, as text; empty if there was none."""
         return self._stopped
 
     def upload(
         self, array: np.ndarray[Any, Any], name: str = "input", *, keep_data: bool = False, writable: bool = False
     ) -> View:
-        """Put an array in GDRAM, as an input that no kernel may write.
+        """Copy an array to GDRAM, as an input that no kernel may write.
 
         Args:
-            array: any NumPy array; a C-contiguous one is adopted without a copy, so do not change it while in use.
-            name: what messages and reports call it.
+            array: any NumPy array; a C-contiguous one is used without a copy, so do not modify it meanwhile.
+            name: name in messages and reports.
             keep_data: hold its bytes even in a timing-only run, for scalar loads.
-            writable: kernels may write it: input and output of a kernel that works in place. It holds a copy.
+            writable: kernels may write it, as the input and output of an in-place kernel; always a copy.
 
-        Raises `AllocationError` where it does not fit, `InputError` for what is not an array, and for an element type
-        that the board does not know.
+        Raises `AllocationError` if it does not fit, `InputError` for anything but an array, and for an element type
+        that the board does not support.
         """
         array = as_array(name, array)
         dtype = dtype_of(array.dtype)
@@ -176,16 +178,16 @@ class Device:
         workspace: bool = False,
         keep_data: bool = False,
     ) -> View:
-        """Allocate GDRAM that kernels may write. Holds 0xFF bytes, or anything where it is large.
+        """Allocate GDRAM that kernels may write. Filled with 0xFF bytes, or uninitialised if large.
 
         Args:
-            shape: extents, or one for rank 1.
+            shape: extents, or a single extent for rank 1.
             dtype: element type.
-            name: what messages and reports call it.
-            workspace: it is not an output: what launches leave there for later ones, not all of it written.
+            name: name in messages and reports.
+            workspace: not an output: data that launches leave for later ones, and that may be written partially.
             keep_data: hold bytes even in a timing-only run, for scalar stores and loads.
 
-        Raises `AllocationError` where it does not fit, `InputError` for what is not a shape or an element type.
+        Raises `AllocationError` if it does not fit, `InputError` for an invalid shape or element type.
         """
         element = dtype_of(dtype)
         extents = as_shape(f"{name}: the shape", shape)
@@ -204,17 +206,17 @@ class Device:
         return _whole(View.of(allocation, extents, element))
 
     def free(self, view: View) -> None:
-        """Give GDRAM back. Raises `AllocationError` where it was given back before, or belongs to another device."""
+        """Free GDRAM. Raises `AllocationError` if it is already free, or belongs to another device."""
         self._check_own(view)
         self._chip.free(view.allocation, self._chip.environment.now)
 
     def download(self, view: View) -> np.ndarray[Any, Any]:
-        """The elements of a GDRAM view, as an array on the simulated bytes: a later launch may change them.
+        """Return the elements of a GDRAM view, as an array on the simulated bytes: later launches may change them.
 
-        An input comes back read-only.
+        Inputs are returned read-only.
 
-        Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or that of another device,
-        `InputError` while launches wait to be run, and for what is not a view.
+        Raises `AccessError` in a timing-only run, `AllocationError` for freed memory or memory of another device,
+        `InputError` while launches are pending, and for anything but a view.
         """
         if not isinstance(view, View):
             raise InputError(
@@ -228,7 +230,7 @@ class Device:
             )
         array = view.typed().view()
         if view.allocation.read_only:
-            # These may be the very bytes that the caller uploaded.
+            # These may be the bytes of the array that the caller uploaded.
             array.setflags(write=False)
         return array
 
@@ -237,7 +239,7 @@ class Device:
             raise AllocationError(f"{view!r} lies in {view.allocation.memory.name}, not in the GDRAM of this device")
 
     def queue(self) -> Queue:
-        """A new in-order queue; different queues may overlap."""
+        """Create an in-order queue; different queues may overlap."""
         return self._chip.queue()
 
     def launch(
@@ -252,14 +254,14 @@ class Device:
         """Queue a kernel; it runs at `synchronize`.
 
         Args:
-            kernel: an `async def` function; its first parameter is its `Core`.
-            arguments: the rest: views of this device, and whatever else it takes.
-            dim: the grid (x, y, z); by default one task for every core of the board.
-            kind: BLOCK, or UNIONn: then dim.x is a multiple of n clusters' cores.
-            queue: default: the device's own.
-            settings: keyword parameters of the kernel.
+            kernel: an `async def` function whose first parameter is its `Core`.
+            arguments: its other arguments: views of this device, and anything else that it accepts.
+            dim: the grid (x, y, z); by default one task per core of the board.
+            kind: BLOCK, or UNIONn, which requires dim.x to be a multiple of the cores of n clusters.
+            queue: by default the device's own queue.
+            settings: keyword arguments of the kernel.
 
-        Raises `LaunchError` where the board cannot hold it, or the arguments do not fit the kernel.
+        Raises `LaunchError` if the board cannot run it, or the arguments do not match the kernel.
         """
         if self._running:
             raise LaunchError("launch inside a kernel: only the host launches; call the other kernel with `await`")
@@ -279,7 +281,7 @@ class Device:
         return launch
 
     def default_dim(self, kind: str) -> tuple[int, int, int]:
-        """One task for every core of the board, as that task type counts them."""
+        """Return the grid with one task per core of the board, for a task type."""
         union = UNIONS.get(kind, 0) if isinstance(kind, str) else 0
         if not union:
             return (self.board.cores, 1, 1)
@@ -288,8 +290,9 @@ class Device:
     def synchronize(self) -> None:
         """Run until all queues are empty.
 
-        Raises what a kernel raises, `HangError` where tasks wait for what never comes, `AwaitError` for a coroutine
-        that was never awaited. After an error the device is not usable any more.
+        Raises any exception of a kernel, `HangError` for a deadlock, and `AwaitError` for a coroutine that was never
+        awaited.
+        The device is unusable after an error.
         """
         if self._broken:
             why = "is closed" if self._broken == _CLOSED else f"stopped with an error ({self._broken})"
@@ -297,7 +300,7 @@ class Device:
         if self._running:
             raise InputError("synchronize inside a kernel: it is the host's; within a kernel use the syncs of its core")
         if NOTED.get() is not None:
-            # A kernel that runs itself on a new device each time would never end.
+            # A kernel that runs itself on a new device would recurse without end.
             raise LaunchError(
                 "a run inside a kernel: only the host runs kernels; call the other kernel with `await`, or run it "
                 "first and pass its result"
@@ -327,7 +330,7 @@ class Device:
                 except EmptySchedule:
                     pass
                 except Exception:
-                    # Perhaps of a time that a record cannot hold.
+                    # The time may have exceeded what a record can hold.
                     self._check_time()
                     raise
                 self._check_time()
@@ -353,16 +356,17 @@ class Device:
             )
 
     def buffers_at(self, time_ps: int) -> dict[int, np.ndarray[Any, Any]]:
-        """Run what is queued up to a moment, and no further: the elements of all buffers on chip then, by allocation.
+        """Run queued launches up to a time and return the contents of all on-chip buffers, by allocation.
 
-        For `Result.memory_at`: the device is of no other use afterwards. Errors of kernels before the moment end it.
+        For `Result.memory_at`: the device cannot be used afterwards. Errors of kernels before that time end the run
+        silently.
         """
         environment = self._chip.environment
         self._chip.place_all()
         with contextlib.suppress(EmptySchedule, MlusimError):
             while environment.peek() <= time_ps:
                 environment.step()
-        found = {}
+        arrays = {}
         for unit in self._chip.units():
             unit.apply_until(time_ps)
         for memory in self._chip.on_chip():
@@ -370,30 +374,30 @@ class Device:
                 record = self.log.allocations[allocation.identity]
                 if allocation.buffer is not None:
                     array = allocation.buffer.view(dtype_of(record.dtype)).reshape(record.shape)
-                    found[allocation.identity] = array.copy()
+                    arrays[allocation.identity] = array.copy()
         self._close_tasks()
         self.close()
-        return found
+        return arrays
 
     def close(self) -> None:
-        """Give up the bytes of all memories; the log stays. The next device finds memory sooner.
+        """Release the bytes of all memories, so that the next device can reuse them; the log stays.
 
-        Nothing can run on the device then, and its tensors are freed.
+        The device can no longer run anything, and its tensors are freed.
         """
         self._chip.close()
         self._broken = _CLOSED
 
     def watch_host_data(self) -> None:
-        """Look, from the next `synchronize` on, for values that kernels pass through Python objects, for `verify`.
+        """Detect values that kernels pass through Python objects, from the next `synchronize` on. For `verify`.
 
-        That compares the objects around each kernel before and after a run, so it is not done unless requested.
+        Off by default, as it compares the objects reachable from each kernel before and after a run.
         """
         if self._host_data is None:
             self._host_data = []
 
     @property
     def host_data(self) -> tuple[Finding, ...]:
-        """The findings of `watch_host_data`, one for each object."""
+        """The findings of `watch_host_data`, one per object."""
         return tuple(self._host_data or ())
 
     def _around_kernels(self) -> list[HostData]:
@@ -407,20 +411,20 @@ class Device:
             if launch.dim != (1, 1, 1)
         ]
 
-    def _note_host_data(self, found: list[Finding]) -> None:
-        known = self._host_data
-        assert known is not None  # noqa: S101 - only then are there kernels to look around
-        known += [one for one in found if one not in known]
+    def _note_host_data(self, findings: list[Finding]) -> None:
+        noted = self._host_data
+        assert noted is not None  # noqa: S101 - only then are there kernels to look around
+        noted += [one for one in findings if one not in noted]
 
     def verify(self, *, name: str = "", rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
-        """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises where it has errors.
+        """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises if there are errors.
 
         Args:
-            name: what the report calls it; by default the names of the kernels.
-            rewrites: outputs that one launch may write more than once, by name; True for all.
-            left: report memory that was not given back.
+            name: name in the report; by default the names of the kernels.
+            rewrites: names of outputs that one launch may write more than once; True for all.
+            left: report allocations that were not freed.
 
-        The error that ended a run is a finding of it. Values that kernels pass through Python objects are found where
+        An error that ended a run is reported as a finding. Values that kernels pass through Python objects are found if
         `watch_host_data` was called before they ran.
         """
         from mlusim.verifier.check import check_log, with_findings
@@ -429,14 +433,14 @@ class Device:
         return with_findings(report, self.host_data)
 
     def result(self, name: str = "", *, theory_ops: int | None = None) -> Result:
-        """Everything that ran so far as a result, without plan and output: its figures, its floor, its lines.
+        """Return everything that ran so far as a result, without plan and output: figures, lower bound, source lines.
 
         Args:
-            name: what reports call it; by default the names of the kernels.
-            theory_ops: operations that the kernels' purpose needs, for compute_efficiency; 0 for pure data movement.
-                Without it the compute efficiency is unknown.
+            name: name in reports; by default the names of the kernels.
+            theory_ops: operations that the kernels' purpose requires, for compute_efficiency; 0 for pure data movement.
+                If not given, the compute efficiency is unknown.
 
-        What runs later is in the same log: ask again for figures that count it.
+        Later runs extend the same log: call this again for figures that include them.
         """
         from mlusim.results.result import Result
 
@@ -452,7 +456,7 @@ class Device:
         )
 
     def save(self, path: str | os.PathLike[str], name: str = "", *, theory_ops: int | None = None) -> Path:
-        """Write everything that ran so far to one file, for `mlusim.load`; also after an error. See `Result.save`."""
+        """Write everything that ran so far to a file for `mlusim.load`, also after an error. See `Result.save`."""
         return self.result(name, theory_ops=theory_ops).save(path)
 
     def _jobs(self) -> Iterator[Job]:
@@ -473,23 +477,23 @@ class Device:
                 else:
                     returned.append(task.name)
         if waiting:
-            gone = f" Returned already: {'; '.join(returned)}." if returned else ""
+            returned_text = f" Returned already: {'; '.join(returned)}." if returned else ""
             who = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
             raise HangError(
-                f"{who} for what never comes: {'; '.join(waiting)}.{gone} A barrier counts "
+                f"{who} for what never comes: {'; '.join(waiting)}.{returned_text} A barrier counts "
                 "every participant, the memory core too (sync_all_ipu: without memory cores): let all of them reach it"
             )
 
 
 def _whole(tensor: View) -> View:
-    """A tensor, its array made, so that the arrays of its slices are slices of it: they cost half as much."""
+    """Create the array of a tensor in advance: arrays of its slices are then cheap slices of it."""
     if tensor.allocation.buffer is not None:
         tensor.typed()
     return tensor
 
 
 def _parts(arguments: Iterable[Any], log: Log) -> Iterator[tuple[int, int, int]]:
-    """Allocation, offset and box of the tensors among arguments of a kernel, those in lists and tuples too."""
+    """Yield allocation, offset and box of each tensor in a kernel's arguments, including those in containers."""
     for argument in arguments:
         if isinstance(argument, View):
             yield (

@@ -18,22 +18,22 @@ Array = np.ndarray[Any, Any]
 
 
 class Draw:
-    """Random numbers; the same seed gives the same.
+    """Reproducible random numbers.
 
     Args:
-        seed: of the generator.
-        data: False: tensors that are only moved need no numbers; they take no memory.
-        boards: where the tensors go: one that fits none of them is refused before it takes memory of this machine.
+        seed: seed of the generator.
+        data: False: tensors that are only moved get no elements and no memory.
+        boards: the boards that will hold the tensors; a tensor that fits none of them is rejected before allocation.
     """
 
     def __init__(self, seed: int, *, data: bool = True, boards: Iterable[Board] = ()) -> None:
-        # Two generators, so that indices and shifts are the same with and without data.
+        # Two generators, so that indices and shifts do not depend on `data`.
         self._random, self._indices = (np.random.default_rng([seed, stream]) for stream in range(2))
         self._data = data
         self._largest = max(boards, key=lambda one: one.gdram_bytes, default=None)
 
     def _check_size(self, shape: tuple[int, ...], dtype: Any) -> None:
-        """Raise `AllocationError` for a tensor that never fits, `InputError` for what is not a shape."""
+        """Raise `AllocationError` for a tensor that cannot fit, `InputError` for an invalid shape."""
         nbytes = math.prod(as_shape("the shape", shape)) * np.dtype(dtype).itemsize
         most = _ADDRESSES if self._largest is None else self._largest.gdram_bytes
         if nbytes > most:
@@ -44,7 +44,7 @@ class Draw:
             )
 
     def elements(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """Normally distributed numbers, or integers over the whole range of their type."""
+        """Draw normally distributed numbers, or integers over the full range of their type."""
         self._check_size(shape, dtype)
         if not self._data:
             return np.broadcast_to(np.zeros((), dtype), shape)
@@ -59,7 +59,7 @@ class Draw:
         return values.astype(dtype)
 
     def integers(self, low: int, high: int, shape: tuple[int, ...], dtype: str = "int32") -> Array:
-        """Integers from `low` up to, not including, `high`; always drawn: indices, shifts."""
+        """Draw integers in [low, high), such as indices and shifts; independent of `data`."""
         self._check_size(shape, dtype)
         most = np.iinfo(dtype).max
         return self._indices.integers(low, min(max(high, low + 1), most), shape, dtype)

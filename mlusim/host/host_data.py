@@ -1,11 +1,11 @@
-"""Data that tasks pass to each other through Python objects, which on the board do not exist.
+"""Data that tasks exchange through Python objects, which do not exist on the board.
 
-A kernel in Python can reach lists, dictionaries and arrays around it. Reading constants there is harmless, and so is
-writing down what a test wants to look at. But where a run changes such an object and the kernel's code also reads it,
-values flow from task to task by a way that no board has, free of charge.
+A Python kernel can access lists, dictionaries and arrays in its scope. Reading constants from them is harmless, and so
+is recording values for a test. But if a run modifies such an object and the kernel's code also reads it, values flow
+between tasks in a way that no board provides, free of charge.
 
-Looked at: what the kernel, and functions of its file that it calls, name: closures, globals, arguments. Not seen: what
-is reached through other modules.
+Examined: objects named by the kernel and by the functions of its file that it calls: closures, globals, arguments. Not
+seen: objects reached through other modules.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _LARGEST_BYTES = 1 << 26
 _LARGEST_ITEMS = 10_000
 _DEPTH = 3
 _MISSING = "missing"
-# Of a compiled kernel, by image and name: value when its file was loaded, and value now.
+# For a compiled kernel, by image and name: value when its file was loaded, and current value.
 _Variables = Mapping[tuple[int, str], tuple[bytes, bytes]]
-# Methods that change a collection and, as a statement of their own, read nothing of it.
+# Methods that modify a collection without reading it, if used as a statement.
 _WRITERS = frozenset({"append", "appendleft", "extend", "add", "update", "insert", "clear", "fill"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """A name that a function looks up: how to get its value now, and where the code reads it (0: nowhere)."""
+    """A name used by a function: a getter of its value, and the line that reads it (0: none)."""
 
     name: str
     value: Callable[[], Any]
@@ -48,11 +48,11 @@ class _Named:
 
 
 class HostData:
-    """The objects around a kernel before it runs; `find` compares them with those afterwards.
+    """A snapshot of the objects around a kernel before it runs; `find` compares it with their state afterwards.
 
     Args:
-        kernel: as it is launched; of a compiled one the variables of its file are compared.
-        arguments: by parameter.
+        kernel: the launched kernel; for a compiled one, the variables of its file are compared.
+        arguments: its arguments by parameter.
     """
 
     def __init__(self, kernel: Any, arguments: Mapping[str, Any]) -> None:
@@ -63,18 +63,18 @@ class HostData:
 
     @classmethod
     def of_launch(cls, kernel: Any, arguments: Sequence[Any], settings: Mapping[str, Any]) -> HostData:
-        """The objects around a launch: what its kernel names, and arguments that are not tensors."""
+        """Take a snapshot of the objects around a launch: those that its kernel names, and arguments except tensors."""
         names = parameter_names(kernel, len(arguments))
         by_name = {**dict(zip(names, arguments, strict=True)), **settings}
         return cls(kernel, {name: value for name, value in by_name.items() if not isinstance(value, View)})
 
     def find(self) -> list[Finding]:
-        """Objects that changed and that the code reads, and variables of compiled kernels, each as a finding."""
-        found: dict[str, Finding] = {}
+        """Return a finding per object that changed and is read, and per changed variable of a compiled kernel."""
+        findings: dict[str, Finding] = {}
         for one, before in zip(self._named, self._before, strict=True):
             value = one.value()
-            if one.name not in found and _state(value) != before and _holds_numbers(value):
-                found[one.name] = Finding(
+            if one.name not in findings and _state(value) != before and _holds_numbers(value):
+                findings[one.name] = Finding(
                     kind="host-data",
                     title=f"tasks pass values through {one.name}, a Python {type(value).__name__} of the host",
                     place=f"read at {one.file.rpartition('/')[2]}:{one.line}",
@@ -83,14 +83,14 @@ class HostData:
                 )
         for key, (fresh, now) in self._variables().items():
             name = key[1]
-            if name not in found and now not in (fresh, self._values.get(key, fresh)):
-                found[name] = Finding(
+            if name not in findings and now not in (fresh, self._values.get(key, fresh)):
+                findings[name] = Finding(
                     kind="host-data",
                     title=f"tasks leave values in {name}, a C++ variable without a memory space",
                     rule="what a core keeps of it for later tasks is the simulator's choice, no rule of a board",
                     remedy="make it a local variable, or keep the values in GDRAM or SRAM (`__mlu_shared__`)",
                 )
-        return list(found.values())
+        return list(findings.values())
 
 
 def _names(kernel: Any, arguments: Mapping[str, Any]) -> Iterator[_Named]:
@@ -139,10 +139,10 @@ def _global_names(code: CodeType) -> set[str]:
 
 
 def _reads(function: FunctionType) -> dict[str, int]:
-    """By name, the first line of a function's source that takes a value from it; nothing where there is no source."""
+    """By name, return the first line of a function's source that reads it; empty without source."""
     file = function.__code__.co_filename
     if file not in linecache.cache and not Path(file).is_file():
-        # `inspect` would take the source of the module that executes the text, and remember it for every message.
+        # `inspect` would return the source of the module that executes the text, and cache it for messages.
         return {}
     try:
         lines, first = inspect.getsourcelines(function)
@@ -150,16 +150,16 @@ def _reads(function: FunctionType) -> dict[str, int]:
     except (OSError, SyntaxError, TypeError):
         return {}
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    found: dict[str, int] = {}
+    lines_by_name: dict[str, int] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not _only_written(node, parents):
             line = first + node.lineno - 1
-            found[node.id] = min(found.get(node.id, line), line)
-    return found
+            lines_by_name[node.id] = min(lines_by_name.get(node.id, line), line)
+    return lines_by_name
 
 
 def _only_written(name: ast.Name, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Whether the value of a name is but the target of an assignment, as in `seen[task][0] = 1` or `seen.append(1)`."""
+    """Return whether a name is only the target of an assignment, as in `seen[task][0] = 1` or `seen.append(1)`."""
     node: ast.AST = name
     while True:
         parent = parents[node]
@@ -174,7 +174,7 @@ def _only_written(name: ast.Name, parents: Mapping[ast.AST, ast.AST]) -> bool:
 
 
 def _state(value: Any, depth: int = _DEPTH) -> Any:
-    """What a change of a value's content changes; the identity of what cannot be looked into."""
+    """Return a fingerprint of a value's content, or the identity of an opaque value."""
     if isinstance(value, np.ndarray) and value.dtype != object and value.nbytes <= _LARGEST_BYTES:
         return hashlib.blake2b(value.tobytes()).digest()
     if isinstance(value, bool | int | float | complex | np.generic):
@@ -205,7 +205,7 @@ def _holds_numbers(value: Any, depth: int = _DEPTH) -> bool:
 
 
 def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
-    """The names of a kernel's parameters after `core`."""
+    """Return the names of a kernel's parameters after `core`."""
     try:
         parameters = list(inspect.signature(kernel).parameters.values())[1:]
     except (TypeError, ValueError):

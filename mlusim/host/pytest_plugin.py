@@ -1,13 +1,13 @@
-"""A pytest plugin: kernels verified in a test suite of one's own.
+"""A pytest plugin that verifies kernels in a test suite.
 
-    def test_my_kernel(verify_kernel):
-        verify_kernel(my_kernel, x, Output.like(x), reference=x + 1)
+  def test_my_kernel(verify_kernel):
+      verify_kernel(my_kernel, x, Output.like(x), reference=x + 1)
 
-The fixture `verify_kernel` takes what `mlusim.verify` takes, returns its report, and fails the test with the text of
-the report where it has an error. With `--mlusim-check`, every operator of mlusim that a test calls is verified too;
-with `--mlusim-devices`, everything that runs on a `Device` of the test itself. A test whose kernels write outputs more
-than once by intent says so: `@pytest.mark.mlusim(rewrites=("out",))`.
-pytest finds the plugin by itself where mlusim is installed; elsewhere `-p mlusim.host.pytest_plugin`.
+The fixture `verify_kernel` has the arguments of `mlusim.verify`, returns its report, and fails the test with the text
+of the report if it has errors. `--mlusim-check` verifies every mlusim operator called in a test, `--mlusim-devices`
+everything that runs on a `Device` created by the test. A test whose kernels write outputs more than once on purpose is
+marked `@pytest.mark.mlusim(rewrites=("out",))`.
+pytest loads the plugin automatically if mlusim is installed; otherwise use `-p mlusim.host.pytest_plugin`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """--mlusim-check, --mlusim-devices and --mlusim-hints."""
+    """Add --mlusim-check, --mlusim-devices and --mlusim-hints."""
     group = parser.getgroup("mlusim", "verification of kernels on the simulated board")
     group.addoption(
         "--mlusim-check", action="store_true", default=False, help="verify every operator of mlusim that a test calls"
@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker `mlusim`."""
+    """Register the marker `mlusim`."""
     config.addinivalue_line(
         "markers",
         "mlusim(rewrites=(), verify=True): for --mlusim-devices: outputs that are written more than once by intent, "
@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
-    """`mlusim.verify`, which fails the test with the report."""
+    """`mlusim.verify`, failing the test if the report has errors."""
     from mlusim.errors import MlusimError, nearest
     from mlusim.host.verify import verify
 
@@ -65,14 +65,14 @@ def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
                     f"verify_kernel has no option {name!r}: {nearest(name, known)}choose one of {', '.join(known)}",
                     pytrace=False,
                 )
-        refused = ""
+        failure = ""
         try:
             report = verify(kernel, *arguments, **options)
         except MlusimError as error:
-            refused = f"verify_kernel: {type(error).__name__}: {error}"
-        if refused:
-            # Outside the handler: inside, pytest would show both errors.
-            pytest.fail(refused, pytrace=False)
+            failure = f"verify_kernel: {type(error).__name__}: {error}"
+        if failure:
+            # Outside the handler: inside it, pytest would show both errors.
+            pytest.fail(failure, pytrace=False)
         fail_on(report, strict=strict)
         return report
 
@@ -80,7 +80,7 @@ def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
 
 
 def fail_on(report: Report, *, strict: bool) -> None:
-    """Fail the test where a report has errors, or hints and `strict`; the first line names their kinds."""
+    """Fail the test if a report has errors or, if `strict`, hints; the first line names their kinds."""
     __tracebackhide__ = True
     shown = report.findings if strict else report.errors
     if shown:
@@ -101,7 +101,7 @@ def _mlusim_check(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """With --mlusim-devices: verify the devices of a test that has passed."""
+    """With --mlusim-devices, verify the devices of a test that has passed."""
     marker = item.get_closest_marker("mlusim")
     chosen = dict(marker.kwargs) if marker is not None else {}
     if not item.config.getoption("--mlusim-devices") or not chosen.pop("verify", True):

@@ -1,11 +1,10 @@
-"""Replay of a log on a device: the same operations again, without kernels and without data.
+"""Replay of a log on a device: the same operations, without kernels and without data.
 
-Every task issues what the log says that it issued, in that order, through the very methods of `Core` that its kernel
-called, and waits where it waited. So pipes, links, barriers, launches and waves, and the rules of copies and
-instructions, are those of the simulation, on whatever board the device is. Buffers lie where they lay.
+Every task issues its logged operations in order, through the functions that `Core` called for its kernel, and waits
+where it waited. Pipes, links, barriers, launches and waves, and the rules of copies and instructions, are therefore
+those of the simulator, on any board. Buffers keep their addresses.
 
-What the log cannot say is replayed as it was: which branch a kernel took after a load, and cycles that it charged
-itself.
+Data-dependent behaviour is replayed as logged: branches taken after a load, and cycles charged by the kernel itself.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
-# Elements by size: a replay looks at no value.
+# Element types by size: a replay reads no values.
 _ELEMENTS = {size: np.dtype(kind) for size, kind in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "V16"))}
 _BYTES = np.empty(0, np.uint8)
 _DIRECTIONS = tuple(Direction)
@@ -52,23 +51,23 @@ _LINE = COLUMNS.index("line")
 
 
 def replay(log: Log, old: Board, board: Board, *, barriers: bool = True, progress: bool = False) -> Log:
-    """The log that these operations give on another board, or on the same.
+    """Return the log of the same operations on another board, or on the same.
 
     Args:
-        log: of a run that ended; every launch of it has run.
+        log: log of a run that ended; every launch of it has run.
         old: the board that it ran on.
-        board: the board to replay it on; it can hold the launches and the buffers.
-        barriers: False: a task waits there for its own pipes only, not for other tasks.
-        progress: show a progress line where it takes longer than a second or two.
+        board: the board to replay it on; launches and buffers must fit.
+        barriers: False: at barriers, tasks wait for their own pipes only, not for other tasks.
+        progress: show a progress bar if it takes longer than a second or two.
 
-    Raises `KernelError` where this board forbids an operation, naming the kernel's own line, and `LaunchError`.
+    Raises `KernelError` for an operation that the board forbids, at the kernel's source line, and `LaunchError`.
     """
     device = Device(board, data=False, max_operations=_NO_LIMIT, progress=progress)
     return Replay(log, old, device, barriers=barriers).run()
 
 
 class Replay:
-    """One replay: what the log says, the device that does it again, and which record became which."""
+    """One replay: the old log, the device that repeats it, and the mapping between their records."""
 
     def __init__(self, log: Log, old: Board, device: Device, *, barriers: bool = True) -> None:
         self._log = log
@@ -83,17 +82,17 @@ class Replay:
         self._byte_copies = frozenset(log.byte_copies)
         self._origin: list[int] = []
         self._new_task = [NONE] * len(log.tasks)
-        self._held: list[Allocation | None] = [None] * len(log.allocations)
+        self._buffers: list[Allocation | None] = [None] * len(log.allocations)
         self._freed: dict[int, int] = {}
         self._events = self._buffer_events()
-        self._places = _union_places(log, old)
-        # Numbers of allocations stay: what a buffer is called does not depend on who was first.
+        self._union_clusters = _clusters_of_unions(log, old)
+        # Keep allocation indices, so that they do not depend on the order in which tasks allocate.
         device.log.allocations += [replace(record, start_ps=NONE, end_ps=NONE) for record in log.allocations]
         device.log.host_writes |= log.host_writes
         device.log.lines = list(log.lines)
 
     def run(self) -> Log:
-        """Launch everything again, wait where the host waited, and put the log in the words of the old one."""
+        """Repeat the launches and host waits, and convert the new log to the old log's indices."""
         old, device = self._log, self._device
         count = max((launch.queue for launch in old.launches), default=NONE) + 1
         queues = [device.queue() for _ in range(count)]
@@ -144,26 +143,26 @@ class Replay:
             self._buffer_event(issuer, identity, frees)
 
     def records_of(self, task: int) -> Integers:
-        """The records of a task in the old log, in order."""
+        """Return the records of a task in the old log, in order."""
         return self._records[task]
 
     @property
     def new_tasks(self) -> list[int]:
-        """For each task of the old log its number in the new one."""
+        """By task of the old log, its index in the new one."""
         return self._new_task
 
     def _positions(self, number: int, issuer: Issuer) -> Iterator[int]:  # noqa: ARG002 - `mlusim.host.steady` looks at it
-        """Which operations of a task to issue, in order."""
+        """Yield the indices of a task's operations to issue, in order."""
         return iter(range(len(self._records[number])))
 
     def _issue(self, issuer: Issuer, record: int) -> Waiting | None:  # noqa: PLR0911 - one for each kind
-        """One operation; returns what its task has to await, if anything."""
+        """Issue one operation; return an awaitable if its task has to wait."""
         row = self._log.records.row(record)
         op, pipe, count, direction, detail, line = _FIELDS(row)
         name = self._log.ops[op]
-        # A call that took part in a copy of another core has its operands.
+        # The operands of a call that joined another core's copy are logged with that copy.
         of = row if record not in self._log.joined else self._log.records.row(self._log.joined[record])
-        operands = [(of[place], of[place + 1], of[place + 2]) for place in range(_OPERANDS, len(COLUMNS), 3)]
+        operands = [(of[column], of[column + 1], of[column + 2]) for column in range(_OPERANDS, len(COLUMNS), 3)]
         loop = self._log.loops.get(record)
         if name == "memcpy":
             moved = pipe == MOVE and direction == _WITHIN_NRAM and not detail
@@ -226,7 +225,7 @@ class Replay:
         line: int,
     ) -> Waiting | None:
         rows = self._log.addresses.get(record, {})
-        again = Loop(
+        replayed = Loop(
             loop.iterations,
             loop.selected,
             rows.get("dst"),
@@ -236,25 +235,25 @@ class Replay:
             unread=loop.unread,
         )
         if loop.method == "empty":
-            return counted.empty_loop(issuer, line, again)
+            return counted.empty_loop(issuer, line, replayed)
         dst, src = self._views(issuer, operands[:2])
         if loop.method == "scalar":
-            return counted.scalar_loop(issuer, line, dst, src, again, loop.extra_cycles)
-        copied = row_copies.copy_loop(issuer, line, name, dst, src, again, method=loop.method)
+            return counted.scalar_loop(issuer, line, dst, src, replayed, loop.extra_cycles)
+        copied = row_copies.copy_loop(issuer, line, name, dst, src, replayed, method=loop.method)
         return None if loop.method == "instruction" else counted.wait_for_loop(issuer, copied)
 
     def _views(self, issuer: Issuer, operands: list[tuple[int, int, int]]) -> list[View]:
-        found = []
+        views = []
         for identity, offset, box in operands:
             if identity == NONE:
                 continue
-            allocation = self._held[identity] or self._hold(issuer, identity)
+            allocation = self._buffers[identity] or self._hold(issuer, identity)
             shape = self._log.boxes[box]
-            found.append(View(allocation, offset, shape.shape, shape.strides, _ELEMENTS[shape.itemsize]))
-        return found
+            views.append(View(allocation, offset, shape.shape, shape.strides, _ELEMENTS[shape.itemsize]))
+        return views
 
     def _hold(self, issuer: Issuer, identity: int) -> Allocation:
-        """Put a buffer where it was, in the memory of this core, its cluster or the board."""
+        """Recreate a buffer at its address, in the memory of this core, its cluster or the board."""
         record = self._log.allocations[identity]
         memory, task = self._chip.gdram, NONE
         now = self._chip.environment.now
@@ -262,9 +261,9 @@ class Replay:
             memory, task, now = self._memory(issuer, identity), issuer.task.index, issuer.task.now_ps
         allocation = Allocation(memory, identity, record.address, record.nbytes, record.nbytes, record.name)
         allocation.read_only = record.read_only
-        # There are no bytes, but scalar loads are allowed: what they read is in the log already.
+        # An empty buffer permits scalar loads; the values they read are not needed.
         allocation.buffer = _BYTES
-        self._held[identity] = allocation
+        self._buffers[identity] = allocation
         self._device.log.allocations[identity] = replace(record, memory_name=memory.name, task=task, start_ps=now)
         return allocation
 
@@ -272,13 +271,13 @@ class Replay:
         record = self._log.allocations[identity]
         unit, job = issuer.unit, issuer.task.job
         if record.memory == MemoryKind.SRAM.value:
-            return job.clusters[self._places[record.task, record.memory_name]].sram
+            return job.clusters[self._union_clusters[record.task, record.memory_name]].sram
         return getattr(unit, record.memory)  # type: ignore[no-any-return]
 
     def _buffer_events(self) -> list[list[tuple[int, int, bool]]]:
-        """By task: before which of its operations it took or freed a buffer: (operation, allocation, frees).
+        """By task, return its allocations and releases as (index of the following operation, allocation, frees).
 
-        An operation is issued later than whatever came before it, so times say it.
+        Issue times are strictly increasing, so times determine the order.
         """
         events: list[list[tuple[int, int, bool]]] = [[] for _ in self._log.tasks]
         issue_ps = self._log.records.column("issue_ps", slice(0, len(self._log)))
@@ -294,18 +293,18 @@ class Replay:
             freed = int(np.searchsorted(issued[number], record.end_ps, side="right"))
             if record.memory != MemoryKind.SRAM.value and record.end_ps < self._log.tasks[number].end_ps:
                 events[number].append((freed, identity, True))
-        for found in events:
-            found.sort(key=lambda event: event[0])
+        for task_events in events:
+            task_events.sort(key=lambda event: event[0])
         return events
 
     def _buffer_event(self, issuer: Issuer, identity: int, frees: bool) -> None:  # noqa: FBT001 - unpacked from a log's event
-        if self._held[identity] is None:
+        if self._buffers[identity] is None:
             self._hold(issuer, identity)
         if frees:
             self._freed[identity] = issuer.task.now_ps
 
     def _finish(self, times: list[int]) -> None:
-        """Buffers and addresses as the old log has them; times of the host's buffers on the new clock."""
+        """Complete buffers and addresses from the old log, with the host's buffers on the new clock."""
         old, log = self._log, self._device.log
         origin = np.array(self._origin, np.int64)
         new_record = np.full(len(old), NONE, np.int64)
@@ -328,7 +327,7 @@ class Replay:
 
 
 class _HostTimes:
-    """When the host did on the new clock what it did on the old one: between its waits."""
+    """Maps host times from the old clock to the new one, by the host's waits between them."""
 
     def __init__(self, old: Log, times: list[int]) -> None:
         ends = [max((launch.end_ps for launch in old.launches[:count]), default=0) for count in old.host_waits]
@@ -336,7 +335,7 @@ class _HostTimes:
         self._times = times
 
     def of(self, time_ps: int) -> int:
-        """The same moment; never stays never."""
+        """Map a time to the new clock; NONE stays NONE."""
         if time_ps == NONE:
             return NONE
         waits = int(np.searchsorted(self._ends, time_ps, side="right")) if time_ps else 0
@@ -344,11 +343,11 @@ class _HostTimes:
 
 
 def _nothing() -> None:
-    """The value that a replayed scalar load returns."""
+    """Return None, as the value of a replayed scalar load."""
 
 
 def _byte_strides(dst: View, src: View) -> tuple[int, ...]:
-    """The stride arguments of a copy in the byte form, from what the log has of its sides."""
+    """Return the stride arguments of a byte-form copy, from its logged operands."""
     if dst.ndim == 1:
         return ()
     if dst.ndim == 2:
@@ -365,30 +364,30 @@ def _job_of(task: TaskRecord, width: int) -> tuple[int, int]:
 
 
 def _width(log: Log, task: TaskRecord, cores_per_cluster: int) -> int:
-    """Tasks of the union that a task is of; 1 for a BLOCK task."""
+    """Return the number of tasks in a task's union; 1 for a BLOCK task."""
     kind = log.launches[task.launch].kind
     return int(kind[5:]) * cores_per_cluster if kind.startswith("UNION") else 1
 
 
-def _union_places(log: Log, board: Board) -> dict[tuple[int, str], int]:
-    """By task and name of an SRAM: which cluster of the task's union it belongs to."""
-    places: dict[tuple[int, str], int] = {}
+def _clusters_of_unions(log: Log, board: Board) -> dict[tuple[int, str], int]:
+    """By task and SRAM name, return the index of the SRAM's cluster within the task's union."""
+    clusters_of_union: dict[tuple[int, str], int] = {}
     if not any(record.memory == MemoryKind.SRAM.value for record in log.allocations):
-        return places
+        return clusters_of_union
     each = board.cores_per_cluster
     clusters: dict[tuple[int, int], dict[str, int]] = {}
     for task in log.tasks:
         width = _width(log, task, each)
-        place = task.task_id % width // each
-        clusters.setdefault(_job_of(task, width), {})[sram_name(board.name, task.cluster)] = place
+        position = task.task_id % width // each
+        clusters.setdefault(_job_of(task, width), {})[sram_name(board.name, task.cluster)] = position
     for number, task in enumerate(log.tasks):
-        for name, place in clusters[_job_of(task, _width(log, task, each))].items():
-            places[number, name] = place
-    return places
+        for name, position in clusters[_job_of(task, _width(log, task, each))].items():
+            clusters_of_union[number, name] = position
+    return clusters_of_union
 
 
 def _job_ends(log: Log, cores_per_cluster: int) -> list[int]:
-    """By task: when the last task of its union ended."""
+    """By task, return the end of the last task of its union."""
     jobs = [_job_of(task, _width(log, task, cores_per_cluster)) for task in log.tasks]
     ends: dict[tuple[int, int], int] = {}
     for job, task in zip(jobs, log.tasks, strict=True):

@@ -1,4 +1,4 @@
-"""`mlusim.run`: a kernel on a device of its own, from arrays to a result."""
+"""`mlusim.run`: run a kernel on a temporary device, from arrays to a result."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Uploaded(NamedTuple):
     """The arguments of a launch on a device.
 
     Attributes:
-        arguments: what the kernel is launched with.
+        arguments: arguments of the kernel.
         inputs: the arrays among the arguments, by name.
-        outputs: the tensors that it may write, by name.
+        outputs: the tensors that the kernel may write, by name.
     """
 
     arguments: list[Any]
@@ -53,25 +53,25 @@ def run(  # noqa: PLR0913 - most are keywords
     steady: bool = False,
     **settings: Any,
 ) -> Result:
-    """Run a kernel on a device of its own.
+    """Run a kernel on a device created for it.
 
     Args:
-        kernel: an `async def` function; its first parameter is its `Core`.
-        arguments: the rest. NumPy arrays become inputs in GDRAM, which no kernel may write; `Output(shape, dtype)` a
-            tensor for it to write, `InOut(array)` one to change in place; anything else is passed on.
+        kernel: an `async def` function whose first parameter is its `Core`.
+        arguments: its other arguments. NumPy arrays become read-only inputs in GDRAM; `Output(shape, dtype)` becomes a
+            tensor to write, `InOut(array)` one to modify in place; anything else is passed on.
         device: a preset's name, a TOML file, or a board.
-        dim, kind: the launch, as `Device.launch`; by default one task for every core.
+        dim, kind: the launch, as in `Device.launch`; by default one task per core.
         data: False for a timing-only run, which has no outputs.
-        dma, max_operations, stall_s, progress: as `Device`.
+        dma, max_operations, stall_s, progress: as in `Device`.
         check: verify the run; the report is the result's `report`.
-        steady: with `data=False`: simulate until the tasks repeat themselves and extrapolate the rest, with a bound;
-            the result's `steady` says what was done. The kernel runs twice where it does not repeat.
-        theory_ops: operations that the kernel's purpose needs, for compute_efficiency; 0 where it only moves data;
+        steady: with `data=False`: simulate until the tasks reach a steady state and extrapolate the rest, with an error
+            bound; the result's `steady` describes the extrapolation. Kernels without a steady state run twice.
+        theory_ops: operations that the kernel's purpose requires, for compute_efficiency; 0 for pure data movement;
             None: unknown.
-        settings: parameters of the kernel by name, arrays and outputs too.
+        settings: arguments of the kernel by parameter name, including arrays and outputs.
 
-    Returns the result: `outputs` by name, `output` where there is one. Raises what `Device.synchronize` raises, and
-    with `check` `VerificationError`.
+    Returns the result, with `outputs` by name, and `output` if there is exactly one. Raises what `Device.synchronize`
+    raises and, with `check`, `VerificationError`.
     """
     check_operations(theory_ops)
     check_steady(steady=steady, data=data, check=check)
@@ -112,9 +112,9 @@ def run(  # noqa: PLR0913 - most are keywords
 def by_name(
     kernel: Kernel, arguments: Sequence[Any], settings: Mapping[str, Any], of: Kernel = run
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The arguments of a call by parameter: those in their places, and those that go by name.
+    """Return the arguments of a call by parameter: the positional ones, and the keyword-only ones.
 
-    `of` is the function that was called, for the message of a setting that there is not, which is a `TypeError`.
+    `of` is the function that was called, for the message of the `TypeError` about an unknown setting.
     """
     names = parameter_names(kernel, len(arguments))
     if not settings:
@@ -136,7 +136,7 @@ def launch(
     dim: tuple[int, ...] | int | None,
     kind: str,
 ) -> Uploaded:
-    """Put the arguments of `by_name` on a device and launch the kernel with them."""
+    """Upload the arguments returned by `by_name` to a device and launch the kernel with them."""
     uploaded = upload(device, [*placed, *named], [*placed.values(), *named.values()])
     values = uploaded.arguments
     more = dict(zip(named, values[len(placed) :], strict=True))
@@ -145,16 +145,16 @@ def launch(
 
 
 def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Uploaded:
-    """Put the arrays among some arguments on a device, and make room for the outputs. Raises `InputError`."""
-    found = Uploaded([], {}, {})
+    """Upload the arrays among the arguments to a device, and allocate the outputs. Raises `InputError`."""
+    uploaded = Uploaded([], {}, {})
     for name, argument in zip(names, arguments, strict=True):
         if isinstance(argument, Output):
-            found.outputs[name] = argument.make(device, name)
-            found.arguments.append(found.outputs[name])
+            uploaded.outputs[name] = argument.make(device, name)
+            uploaded.arguments.append(uploaded.outputs[name])
         elif isinstance(argument, InOut):
-            found.inputs[name] = np.array(as_array(name, argument.array))
-            found.outputs[name] = device.upload(found.inputs[name], name, keep_data=True, writable=True)
-            found.arguments.append(found.outputs[name])
+            uploaded.inputs[name] = np.array(as_array(name, argument.array))
+            uploaded.outputs[name] = device.upload(uploaded.inputs[name], name, keep_data=True, writable=True)
+            uploaded.arguments.append(uploaded.outputs[name])
         elif isinstance(argument, View):
             raise InputError(
                 f"{name} is {argument!r}: the kernel gets a device of its own, so give it arrays and Output(shape, "
@@ -162,19 +162,19 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
             )
         elif isinstance(argument, np.ndarray) or is_tensor(argument):
             argument = as_array(name, argument)  # noqa: PLW2901 - the same, as NumPy has it
-            found.inputs[name] = argument
-            # An array of one repeated element stands for a tensor whose values do not matter.
+            uploaded.inputs[name] = argument
+            # A broadcast scalar represents a tensor whose values do not matter.
             real = any(argument.strides) or argument.size <= 1
-            found.arguments.append(device.upload(argument, name, keep_data=real))
+            uploaded.arguments.append(device.upload(argument, name, keep_data=real))
         elif argument is Output or argument is InOut:
             raise InputError(f"{name} is the class {argument.__name__}: give Output(shape, dtype) or InOut(array)")
         else:
-            found.arguments.append(argument)
-    return found
+            uploaded.arguments.append(argument)
+    return uploaded
 
 
 def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any], of: Kernel) -> None:
-    """Raise `TypeError`, as Python does for its own functions, where a kernel has no such parameter."""
+    """Raise `TypeError`, as Python functions do, for a parameter that the kernel does not have."""
     parameters = [*inspect.signature(kernel).parameters.values()][1:]
     if any(one.kind is one.VAR_KEYWORD for one in parameters):
         return
@@ -193,7 +193,7 @@ def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str,
 
 
 def tensor_facts(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Name, shape and element type of each array, for records of a run."""
+    """Return name, shape and element type of each array, for records of a run."""
     return [
         {"name": name, "shape": list(value.shape), "dtype": str(value.dtype)}
         for name, value in arguments.items()
@@ -202,5 +202,5 @@ def tensor_facts(arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def grid_of(dim: tuple[int, ...] | int | None) -> Any:
-    """A grid of one or two axes as one of three."""
+    """Extend a grid of one or two axes to three."""
     return (*dim, 1, 1)[: max(3, len(dim))] if isinstance(dim, tuple) and dim else dim

@@ -1,4 +1,4 @@
-"""`mlusim.verify`: runs a kernel on a device of its own and checks the kernel and its split."""
+"""`mlusim.verify`: runs a kernel on a temporary device and checks the kernel and its split."""
 
 from __future__ import annotations
 
@@ -48,30 +48,30 @@ def verify(  # noqa: PLR0913 - most are keywords
     theory_ops: int | None = None,
     **settings: Any,
 ) -> Report:
-    """Run a kernel and report races, unwritten and rewritten bytes, hangs and the rest of what can be wrong.
+    """Run a kernel and report races, unwritten and rewritten bytes, hangs and other errors.
 
     Args:
-        kernel: an `async def` function; its first parameter is its `Core`.
-        arguments: the rest. NumPy arrays become inputs in GDRAM, which no kernel may write; `Output(shape, dtype)` a
-            tensor for it to write, `InOut(array)` one to change in place; anything else is passed on. Names in the
-            report are the kernel's own.
+        kernel: an `async def` function whose first parameter is its `Core`.
+        arguments: its other arguments. NumPy arrays become read-only inputs in GDRAM; `Output(shape, dtype)` becomes a
+            tensor to write, `InOut(array)` one to modify in place; anything else is passed on. The report uses the
+            kernel's parameter names.
         device: a preset's name, a TOML file, or a board.
-        dim, kind: the launch, as `Device.launch`; by default those of the plan, or one task for every core.
-        reference: what the outputs should be: an array (of one output), a tuple of arrays in the order of the outputs,
-            a mapping by name, or a function of the input arrays that gives one of these.
-        tolerance: largest difference from the reference, relative to it; 0 compares bits but for NaN.
-        plan: the split that the kernel should follow. It is proved first, and the run compared with it.
-        planned: which output the plan splits, by name, where more than one has the plan's shape.
-        rewrites: outputs that may be written more than once, by name; True for all.
-        dma: "complete" or "late", as `Device`.
-        max_operations, stall_s: limits on a task that does not end, as `Device`.
+        dim, kind: the launch, as in `Device.launch`; by default those of the plan, or one task per core.
+        reference: the expected outputs: an array (for a single output), a tuple of arrays in the order of the outputs,
+            a mapping by name, or a function of the input arrays that returns one of these.
+        tolerance: largest difference relative to the reference; 0 compares bits, with all NaNs equal.
+        plan: the split that the kernel should follow. It is checked first, and the run compared with it.
+        planned: name of the output that the plan splits, if several outputs have the plan's shape.
+        rewrites: names of outputs that may be written more than once; True for all.
+        dma: "complete" or "late", as in `Device`.
+        max_operations, stall_s: limits on endless tasks, as in `Device`.
         data: False for a timing-only run, which has no values to compare.
-        theory_ops: operations that the kernel's purpose needs, for the compute efficiency of `report.result`.
-        settings: parameters of the kernel by name, as `mlusim.run` takes them.
+        theory_ops: operations that the kernel's purpose requires, for the compute efficiency of `report.result`.
+        settings: arguments of the kernel by parameter name, as in `mlusim.run`.
 
     Returns the report: its `result` has the time and all figures of the run; `report.check()` raises
-    `VerificationError` where it has errors. An error of the run itself (an access outside a view, a hang, an endless
-    loop) is a finding too, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched.
+    `VerificationError` if it has errors. An error of the run itself (an access outside a view, a hang, an endless loop)
+    is reported as a finding, not raised. Raises `InputError` and `LaunchError` for arguments that cannot be launched.
     """
     check_operations(theory_ops)
     placed, named = by_name(kernel, arguments, settings, verify)
@@ -83,18 +83,18 @@ def verify(  # noqa: PLR0913 - most are keywords
         started = Device(board(device), data=data, dma=dma, max_operations=max_operations, stall_s=stall_s)
         return started, launch(started, kernel, placed, named, dim=dim, kind=kind)
 
-    def again(time_ps: int) -> Mapping[int, Array]:
-        # Each time on a fresh device.
+    def buffers_at(time_ps: int) -> Mapping[int, Array]:
+        # Each call uses a fresh device.
         device_then, _ = start()
         return device_then.buffers_at(time_ps)
 
-    repeat: Repeat | None = again if data else None
+    repeat: Repeat | None = buffers_at if data else None
     try:
         on, run = start()
         _check_rewrites(rewrites, list(run.outputs))
         expected = _expected(reference, list(run.inputs.values()), list(run.outputs)) if data else {}
     except (InputError, LaunchError, AllocationError, BoardError) as error:
-        # The caller's own line is what there is to see.
+        # The traceback should end at the caller's line.
         raise error.with_traceback(None) from None
     on.watch_host_data()
     stopped: BaseException | None = None
@@ -122,7 +122,7 @@ def verify(  # noqa: PLR0913 - most are keywords
 
 
 def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> None:
-    """Raise `InputError` for options of a type or value that means nothing."""
+    """Raise `InputError` for options of an invalid type or value."""
     if plan is not None and not isinstance(plan, Plan):
         raise InputError(f"plan={plan!r} is not a plan: make one with mlusim.plan(NAME, *shapes)")
     if planned and plan is None:
@@ -136,7 +136,7 @@ def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> No
 
 
 def _check_rewrites(rewrites: Any, outputs: list[str]) -> None:
-    """Raise `InputError` where a name is that of no output."""
+    """Raise `InputError` for a name that is not an output."""
     unknown = [] if isinstance(rewrites, bool) else [name for name in rewrites if name not in outputs]
     if unknown:
         raise InputError(f"rewrites names {unknown}, which are not outputs: they are {sorted(outputs)}")
@@ -150,13 +150,15 @@ def _against(
     tolerance: float,
     repeat: Repeat | None,
 ) -> list[Finding]:
-    """The differences from the reference."""
-    found = (differs(log, views[name], results[name], wanted, tolerance, repeat) for name, wanted in expected.items())
-    return [finding for finding in found if finding is not None]
+    """Return the findings on outputs that differ from the reference."""
+    findings = (
+        differs(log, views[name], results[name], wanted, tolerance, repeat) for name, wanted in expected.items()
+    )
+    return [finding for finding in findings if finding is not None]
 
 
 def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> Mapping[str, Array]:
-    """The expected outputs by name. Raises `InputError` for a reference that fails or does not name its output."""
+    """Return the expected outputs by name. Raises `InputError` for a failing reference or one for unknown outputs."""
     if reference is None:
         return {}
     wanted: Any = reference
@@ -184,7 +186,7 @@ def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> 
 
 
 def _of_reference(reference: Callable[..., Any], error: Exception) -> str:
-    """What a reference function raised, and at which line of the caller's own."""
+    """Describe the exception of a reference function and its line in the caller's code."""
     code = getattr(inspect.unwrap(reference), "__code__", None)
     frames = [frame for frame in extract_tb(error.__traceback__) if code and frame.filename == code.co_filename]
     if frames:

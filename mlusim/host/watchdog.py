@@ -21,9 +21,9 @@ _DEBUGGERS = frozenset({"bdb", "pdb", "ipdb", "pudb", "debugpy", "pydevd", "_pyd
 
 
 def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseException]]:
-    """The exceptions to raise in the running thread: the second one where the kernel catches the first.
+    """Return the exceptions to raise in the running thread: the second one is used if the kernel catches the first.
 
-    Python takes a class there and makes the object itself, without arguments.
+    `PyThreadState_SetAsyncExc` needs a class, which is instantiated without arguments.
     """
 
     class StallError(OperationLimitError):
@@ -40,7 +40,7 @@ def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseExcepti
 
 
 def _in_debugger(thread: int) -> bool:
-    """Whether a debugger holds a thread: one of its functions is on the stack, for minutes perhaps."""
+    """Return whether a debugger has stopped a thread: one of its functions is on the stack."""
     frame = _current_frames().get(thread)
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] in _DEBUGGERS:
@@ -53,9 +53,9 @@ class Watchdog:
     """A context manager around a run.
 
     Args:
-        chip: what runs.
+        chip: the chip that runs.
         stall_s: seconds without any event or operation after which the run is stopped.
-        progress: show a bar on a terminal once the run has taken a second or two.
+        progress: show a progress bar on a terminal once the run has taken a second or two.
     """
 
     def __init__(self, chip: Chip, *, stall_s: float, progress: bool) -> None:
@@ -83,16 +83,16 @@ class Watchdog:
 
     def _run(self, runner: int) -> None:
         stalls = list(_stall_errors(self._stall_s))
-        seen: tuple[int, int] = (-1, -1)
+        progress: tuple[int, int] = (-1, -1)
         quiet_s = 0.0
         periods = 0
         try:
             while not self._stop.wait(_PERIOD_S):
                 periods += 1
                 now = (len(self._chip.log), self._chip.environment.now)
-                # What a debugger holds is not quiet, and has all of `stall_s` once it is let go.
-                quiet_s = quiet_s + _PERIOD_S if now == seen and not _in_debugger(runner) else 0.0
-                seen = now
+                # Time in a debugger does not count; the full `stall_s` starts over when it continues.
+                quiet_s = quiet_s + _PERIOD_S if now == progress and not _in_debugger(runner) else 0.0
+                progress = now
                 if quiet_s >= self._stall_s:
                     stall = stalls.pop(0) if len(stalls) > 1 else stalls[0]
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(stall))

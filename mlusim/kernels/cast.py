@@ -42,9 +42,8 @@ async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool 
 
     saturate: clamp elements to the finite range of the 8-bit float that they are converted to.
 
-    Boards of arch below 300 convert whole blocks of 128 B: the lanes beyond the end of the tensor are cleared
-        before the
-    last tile is loaded, converted with it, and not stored.
+    Boards of arch below 300 convert whole blocks of 128 B: the lanes beyond the end of the tensor are cleared before
+    the last tile is loaded, converted with it, and not stored.
     """
     if core.is_memory_core:
         return

@@ -29,8 +29,7 @@ async def run_stages(
         tiles: the tiles, in processing order.
         load, compute, store: called with the tile's index in `tiles` and the tile. They issue operations, which are
             complete when the tile's next stage is called. Plain functions unless they have to wait; stores never do.
-            None:
-            nothing to compute.
+            None: nothing to compute.
         overlapped: stages of successive tiles run between the same two syncs. Then load(i + 1), compute(i) and
             store(i - 1) must use different buffers; without a compute stage, load(i + 1) and store(i).
     """

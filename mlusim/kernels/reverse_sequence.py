@@ -3,9 +3,9 @@
   reverse_sequence_tiles   (x, lengths, out, plan): out[b, s] = x[b, L - 1 - s] for s < L, else x[b, s]
 
 L is lengths[b], clamped to 0 and the rows of an entry. x and out are contiguous tensors with equally many elements in
-GDRAM, lengths an int32 or int64 tensor there. The plan is that of
-`planning.reverse_sequence.plan_reverse_sequence`, which explains entries and rows. Each task loads each length that it
-needs once. Address arithmetic and loops are not charged to the scalar pipe.
+GDRAM, lengths an int32 or int64 tensor there. The plan is that of `planning.reverse_sequence.plan_reverse_sequence`,
+which explains entries and rows. Each task loads each length that it needs once. Address arithmetic and loops are not
+charged to the scalar pipe.
 """
 
 from __future__ import annotations

@@ -151,9 +151,8 @@ def kept_rows(source: int, rows: int, time: int) -> tuple[int, int]:
     """Return the range of `rows` rows that the input fills, where the first one corresponds to input row `source`.
 
     The other rows are vacated: at the front for a shift to later times, at the back for one to earlier times. The
-        boundary
-    is at an end of the segment, inside it, or the segment is entirely on one side: with the shorter last segment, these
-    are the document's three cases for both signs.
+    boundary is at an end of the segment, inside it, or the segment is entirely on one side: with the shorter last
+    segment, these are the document's three cases for both signs.
     """
     return min(max(-source, 0), rows), max(min(time - source, rows), 0)
 

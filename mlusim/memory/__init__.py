@@ -1,1 +1,1 @@
-"""Memories: bytes, allocations, views, copy geometry, bus rules, shared links. Independent of cores and kernels."""
+"""Memories: allocations, views, copy geometry, bus rules and shared links. Independent of cores and kernels."""

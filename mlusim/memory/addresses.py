@@ -1,7 +1,7 @@
 """Row numbers that a scalar loop computes from index tuples in NRAM.
 
-The arithmetic is part of the loop's instructions (`mlusim.memory.loops` has its cost); here are its numbers, all at
-once. Not modelled: an overflow of the registers, which hold 64 bits.
+The instructions of the loop include this arithmetic (see `mlusim.memory.loops` for its cost); this module computes all
+row numbers at once. Not modelled: overflow of the 64-bit registers.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedAxis:
-    """An axis on which an index chooses.
+    """An axis indexed by the values of one index column.
 
     Attributes:
-        extent: values -extent .. extent - 1 are allowed; a negative one counts from the end.
-        step: rows from one value to the next.
-        start, stop: the window of values that the loop works on; it leaves out the others. Rows count from `start`.
+        extent: values -extent .. extent - 1 are allowed; negative values count from the end.
+        step: rows per unit of the index value.
+        start, stop: the window of values that the loop processes; it skips all others. Rows count from `start`.
     """
 
     extent: int
@@ -36,25 +36,25 @@ class IndexedAxis:
 
     @property
     def narrowed(self) -> bool:
-        """Whether the window leaves values out, so that the loop compares each with it."""
+        """Whether the window excludes some values, so that the loop has to compare each value with it."""
         return (self.start, self.stop) != (0, self.extent)
 
 
 class Addresses:
-    """One row number for each lookup, the last axis of `shape` turning fastest.
+    """One row number per lookup; the last axis of `shape` varies fastest.
 
     row(p) = base + sum of p[d] * steps[d] + sum over k of (index[p, k] - axes[k].start) * axes[k].step
 
     Args:
         shape: lookups along each axis.
         steps: rows from one lookup to the next along each axis, not negative.
-        base: row of the first lookup, all index values at the start of their windows.
-        index: the tuples: contiguous integers, `shape` flattened times len(axes); None where axes is empty.
-        axes: one for each column of the index.
-        origin: where the kernel copied the index from, of the same number of elements: a timing-only run, whose
-            on-chip memories hold no bytes, reads it there if it was uploaded with its bytes.
+        base: row of the first lookup when all index values are at the start of their windows.
+        index: the tuples: contiguous integers, `shape` flattened times len(axes); None if axes is empty.
+        axes: one per column of the index.
+        origin: where the kernel copied the index from, with the same number of elements. A timing-only run, whose
+            on-chip memories have no bytes, reads the index there if it was uploaded with its bytes.
 
-    Raises `OperandError` where these do not fit together.
+    Raises `OperandError` if the arguments do not fit together.
     """
 
     def __init__(
@@ -86,54 +86,54 @@ class Addresses:
 
     @property
     def positional(self) -> bool:
-        """Whether the row depends on the place of the lookup, too."""
+        """Whether the row also depends on the position of the lookup."""
         return any(step and extent > 1 for step, extent in zip(self.steps, self.shape, strict=True))
 
     @property
     def narrowed(self) -> int:
-        """Columns whose window leaves values out."""
+        """Number of columns whose window excludes some values."""
         return sum(axis.narrowed for axis in self.axes)
 
     def check(self, name: str, rows: int, view: View) -> None:
-        """Raise `AccessError` where a lookup could reach beyond `rows` rows, whatever the index holds."""
+        """Raise `AccessError` if a lookup could reach beyond `rows` rows, whatever the values of the index."""
         last = self.base + sum((extent - 1) * step for extent, step in zip(self.shape, self.steps, strict=True))
         last += sum((axis.stop - axis.start - 1) * axis.step for axis in self.axes)
         if last >= rows:
             raise AccessError(f"{name}: addresses reach row {last} of {view!r}, which has {rows}")
 
     def resolve(self, name: str) -> tuple[Indices, Indices | None]:
-        """The rows of the lookups that the windows keep, and which lookups these are (None: all).
+        """Return the rows of the lookups inside the windows, and the indices of these lookups (None: all).
 
-        Raises `AccessError` for an index value outside its axis, `MissingDataError` where there are no bytes.
+        Raises `AccessError` for an index value outside its axis, `MissingDataError` if the index has no bytes.
         """
-        rows = self._places()
+        rows = self._positional_rows()
         inside: np.ndarray[Any, np.dtype[np.bool_]] | None = None
         for column, axis in enumerate(self.axes):
-            chosen = _wrapped(self._columns(name)[:, column], axis.extent, name, column)
+            values = _wrapped(self._columns(name)[:, column], axis.extent, name, column)
             if axis.narrowed:
-                within = (chosen >= axis.start) & (chosen < axis.stop)
+                within = (values >= axis.start) & (values < axis.stop)
                 inside = within if inside is None else inside & within
             if axis.start:
-                chosen -= axis.start
+                values -= axis.start
             if axis.step != 1:
-                chosen *= axis.step
+                values *= axis.step
             if column or self.base or self.positional:
-                chosen += rows
-            rows = chosen
+                values += rows
+            rows = values
         if inside is None:
             return rows, None
-        kept = np.flatnonzero(inside)
-        return rows[kept], kept
+        selected = np.flatnonzero(inside)
+        return rows[selected], selected
 
-    def _places(self) -> Indices:
-        """The sum of base and place for all lookups, or one number where it is the same for all."""
+    def _positional_rows(self) -> Indices:
+        """Return base plus position of every lookup, or a single number if it is the same for all."""
         if self.axes and not self.positional:
             return np.full(1, self.base, np.int64)
         rows = np.full(self.shape, self.base, np.int64)
         for axis, (extent, step) in enumerate(zip(self.shape, self.steps, strict=True)):
             if step and extent > 1:
-                place = np.arange(extent, dtype=np.int64) * step
-                rows += place.reshape(-1, *(1 for _ in self.shape[axis + 1 :]))
+                offsets = np.arange(extent, dtype=np.int64) * step
+                rows += offsets.reshape(-1, *(1 for _ in self.shape[axis + 1 :]))
         return rows.reshape(-1)
 
     def _columns(self, name: str) -> np.ndarray[Any, Any]:
@@ -147,7 +147,7 @@ class Addresses:
 
 
 def _wrapped(values: np.ndarray[Any, Any], extent: int, name: str, column: int) -> Indices:
-    """A fresh int64 array of index values, negative ones counted from the end."""
+    """Return a new int64 array of index values, negative values counted from the end."""
     low, high = int(values.min()), int(values.max())
     if low < -extent or high >= extent:
         bad = np.argmax((values < -extent) | (values >= extent))

@@ -1,7 +1,7 @@
 """Memories and their allocations: capacity, alignment, bytes, peak use.
 
-A memory hands out `Allocation`s first fit. On-chip memories hold one byte buffer; off-chip allocations hold one
-each, made when they are, because nobody's laptop has 24 GB to give. In a timing-only run nothing holds bytes.
+A memory allocates first fit. An on-chip memory has one byte buffer; each off-chip allocation has its own, created
+with it, because a laptop does not have 24 GB to spare. In a timing-only run there are no buffers.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from mlusim.units import MIB, format_bytes, group_digits, round_up
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
-# Fresh memory holds this in every byte: NaN as a float, -1 as a signed integer, and seldom a right answer.
+# Every byte of fresh memory has this value: NaN as a float, -1 as a signed integer, and rarely a correct result.
 POISON = 0xFF
-# Filling a large tensor costs the host as much as moving it does. Beyond this size off-chip memory holds what the host
-# gives; that a kernel left bytes of it unwritten is for the verifier to find.
+# Filling a large tensor costs the host as much as copying it. Larger off-chip allocations are not poisoned; the
+# verifier finds the bytes that a kernel left unwritten.
 _POISONED_BYTES = 16 * MIB
 
-# On-chip buffers that no device uses, by size. For the host to find that memory anew takes longer than a small run: a
-# block is many buffers, and those of closed devices serve the devices after them. Pages are small: a core that uses
-# 1 KB of its NRAM costs the host one of them, where a large page takes 2 MB and, on some hosts, a millisecond. Whoever
-# gets a buffer sees nothing of it but poison.
+# On-chip buffers that no device uses, by size. Mapping that memory anew takes longer than a small run, so buffers are
+# allocated in blocks, and those of closed devices are reused. Pages are small: a core that uses 1 KB of its NRAM costs
+# the host one page, where a large page takes 2 MB and, on some hosts, a millisecond. Reused buffers are poisoned before
+# they are visible.
 _BLOCK_BYTES = 32 * MIB
 _BLOCK_BUFFERS = 64
 _PAGE_BYTES = 4096
-_KEPT_BYTES = 64 * MIB
-_KEPT_SIZES = 4
-_kept: dict[int, list[Bytes]] = {}
+_MAX_FREE_BYTES = 64 * MIB
+_MAX_FREE_SIZES = 4
+_free_buffers: dict[int, list[Bytes]] = {}
 
 
 class Allocation:
-    """A range of one memory that a kernel or the host allocated.
+    """A range of one memory, allocated by a kernel or the host.
 
-    `address` is the offset in the memory in bytes; `buffer` the bytes themselves, or None in a timing-only run.
+    `address` is its offset in the memory in bytes; `buffer` contains its bytes, or is None in a timing-only run.
     """
 
     __slots__ = ("address", "buffer", "capacity", "freed", "identity", "memory", "name", "nbytes", "read_only")
@@ -61,7 +61,7 @@ class Allocation:
         return f"<{self.name} in {self.memory.name}: {group_digits(self.nbytes)} B at {self.address}>"
 
     def bytes(self) -> Bytes:
-        """The bytes; an error where they were freed, or the run is timing-only."""
+        """Return the bytes. Raises an error if they were freed or the run is timing-only."""
         if self.buffer is None:
             check_usable(self, write=False)
             raise AccessError(f"{self.name} has a size but no bytes: this run is timing-only; run it with data=True")
@@ -71,8 +71,8 @@ class Allocation:
 class Memory:
     """One memory of the machine: a core's NRAM, a cluster's SRAM, the GDRAM.
 
-    `total_bytes` is what the hardware has, `reserved_bytes` what the compiler keeps, `alignment_bytes` what every
-    allocation is rounded up to. `identities` numbers the allocations of the whole device.
+    `total_bytes` is the size in hardware, `reserved_bytes` the part reserved by the compiler; every allocation is
+    rounded up to `alignment_bytes`. Allocation identities are unique within a device.
     """
 
     def __init__(
@@ -93,18 +93,18 @@ class Memory:
         self.data = data
         self.peak_bytes = 0
         self.used_bytes = 0
-        # What large loads left unwritten; None where every load writes its bytes.
+        # Bytes that large loads have not written yet; None if every load writes its bytes at once.
         self.deferred: Deferred | None = None
         self._live: list[Allocation] = []
         self._buffer: Bytes | None = None
-        # Allocations on bytes of their own.
+        # Allocations placed at a fixed address, with buffers of their own.
         self._placed: list[Allocation] = []
-        # Ranges that were given back while transfers were in flight: fresh buffers there are not poisoned.
+        # Ranges that were freed while transfers were in flight: fresh buffers there are not poisoned.
         self._in_flight: list[tuple[int, int]] = []
 
     @property
     def usable_bytes(self) -> int:
-        """Bytes that allocations may take."""
+        """Bytes available to allocations."""
         return self.total_bytes - self.reserved_bytes
 
     @property
@@ -113,13 +113,13 @@ class Memory:
         return tuple(self._live)
 
     def largest_free_bytes(self) -> int:
-        """The longest range that one more allocation could take, in bytes."""
+        """Return the length in bytes of the longest free range."""
         return max((stop - start for start, stop in self._holes()), default=0)
 
     def allocate(self, nbytes: int, name: str, identity: int, *, adopt: Bytes | None = None) -> Allocation:
-        """Take `nbytes`, first fit; `adopt` gives an off-chip allocation its bytes instead of fresh ones.
+        """Allocate `nbytes`, first fit. `adopt`: bytes to use for an off-chip allocation instead of fresh ones.
 
-        Raises `AllocationError` with the arithmetic where it does not fit.
+        Raises `AllocationError`, with the arithmetic, if they do not fit.
         """
         capacity = max(round_up(nbytes, self.alignment_bytes), self.alignment_bytes)
         holes = enumerate(self._holes())
@@ -135,14 +135,15 @@ class Memory:
         return allocation
 
     def settle(self) -> None:
-        """No transfer is in flight any more."""
+        """Called when no transfer is in flight any more."""
         self._in_flight.clear()
 
     def place(self, address: int, nbytes: int, name: str, identity: int, buffer: Bytes | None) -> Allocation:
-        """Take the `nbytes` at `address`, as a linker does, on the bytes of `buffer`.
+        """Allocate the `nbytes` at `address`, as a linker does, with the bytes of `buffer`.
 
-        They may lie in what is reserved for the compiler. Whoever looks at the buffer without this memory has what
-        loads left out written first (`Unit.settle`). Raises `AllocationError` where they leave the memory or are taken.
+        The range may lie in the part reserved for the compiler. Before the buffer is read directly, deferred loads must
+        be written (`Unit.settle`). Raises `AllocationError` if the range leaves the memory or overlaps another
+        allocation.
         """
         capacity = max(round_up(nbytes, self.alignment_bytes), self.alignment_bytes)
         if address < 0 or address + nbytes > self.total_bytes:
@@ -164,9 +165,9 @@ class Memory:
         return allocation
 
     def free(self, allocation: Allocation, *, in_flight: bool = False) -> None:
-        """Give a range back; `in_flight`: a transfer may still use its bytes, which stay until `settle`.
+        """Free a range. `in_flight`: a transfer may still use its bytes, which stay intact until `settle`.
 
-        Raises `AllocationError` where it was given back before.
+        Raises `AllocationError` if it is already freed.
         """
         if allocation.freed or allocation.memory is not self:
             raise AllocationError(f"{allocation.name} is freed already; free each allocation of {self.name} once")
@@ -174,19 +175,19 @@ class Memory:
         if allocation in self._placed:
             self._placed.remove(allocation)
         allocation.freed = True
-        # Whoever still holds the allocation must not hold its bytes.
+        # A reference to a freed allocation must not keep its bytes alive.
         allocation.buffer = None
         self.used_bytes -= allocation.capacity
         if in_flight:
             self._in_flight.append((allocation.address, allocation.address + allocation.capacity))
 
     def disown(self) -> None:
-        """Hold no allocation any more: who has a view of one still has its bytes."""
+        """Drop all allocations without freeing their bytes: existing views stay valid."""
         self._live = []
         self._placed = []
 
     def close(self) -> None:
-        """Give up all allocations and their bytes."""
+        """Free all allocations and their bytes."""
         for allocation in self._live:
             allocation.freed = True
             allocation.buffer = None
@@ -194,10 +195,10 @@ class Memory:
         self._placed = []
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
-            _keep(buffer)
+            _recycle(buffer)
 
     def _holes(self) -> list[tuple[int, int]]:
-        """Free ranges by address: hole k lies before live allocation k."""
+        """Return the free ranges by address: hole k lies before live allocation k."""
         holes, start = [], 0
         for allocation in self._live:
             holes.append((start, allocation.address))
@@ -210,17 +211,17 @@ class Memory:
             if allocation.nbytes > _POISONED_BYTES:
                 return np.empty(allocation.nbytes, np.uint8)
             return np.full(allocation.nbytes, POISON, np.uint8)
-        # The rounding belongs to the allocation: vector units of old boards work on whole 128 B.
+        # The padding belongs to the allocation: vector units of old boards work on whole 128 B.
         first, last = allocation.address, allocation.address + allocation.capacity
-        held = self.held_bytes(first, last)
+        content = self.held_bytes(first, last)
         if not any(first < stop and start < last for start, stop in self._in_flight):
             if self.deferred is not None:
                 self.deferred.forget(first, last)
-            held.fill(POISON)
-        return held[: allocation.nbytes]
+            content.fill(POISON)
+        return content[: allocation.nbytes]
 
     def held_bytes(self, first: int, last: int) -> Bytes:
-        """The bytes [first, last) of an on-chip memory: those of the array that was placed there, or its own."""
+        """Return bytes [first, last) of an on-chip memory, from an array placed there or from the memory's buffer."""
         for one in self._placed:
             if one.buffer is not None and one.address <= first and last <= one.address + one.nbytes:
                 return one.buffer[first - one.address : last - one.address]
@@ -229,7 +230,7 @@ class Memory:
         return self._buffer[first:last]
 
     def span_of(self, array: np.ndarray[Any, Any]) -> tuple[int, int] | None:
-        """The bytes [first, last) of an on-chip memory between which an array lies; None for one of other memory."""
+        """Return the range [first, last) of an on-chip memory that an array spans, or None if it lies elsewhere."""
         low, high = byte_bounds(array)
         own = [] if self._buffer is None else [(0, self._buffer)]
         for address, buffer in [(one.address, one.buffer) for one in self._placed] + own:
@@ -251,35 +252,35 @@ class Memory:
 
 
 def _buffer(nbytes: int) -> Bytes:
-    """Bytes for one on-chip memory, whatever they hold."""
-    kept = _kept.get(nbytes)
-    if not kept:
-        if kept is None and len(_kept) >= _KEPT_SIZES:
-            _kept.clear()
+    """Return bytes for one on-chip memory, with arbitrary contents."""
+    buffers = _free_buffers.get(nbytes)
+    if not buffers:
+        if buffers is None and len(_free_buffers) >= _MAX_FREE_SIZES:
+            _free_buffers.clear()
         step = round_up(nbytes, _PAGE_BYTES)
         block = _small_pages(max(min(_BLOCK_BYTES // step, _BLOCK_BUFFERS), 1) * step).reshape(-1, step)
-        kept = _kept[nbytes] = [row[:nbytes] for row in block[::-1]]
-    return kept.pop()
+        buffers = _free_buffers[nbytes] = [row[:nbytes] for row in block[::-1]]
+    return buffers.pop()
 
 
 def _small_pages(nbytes: int) -> Bytes:
-    """Bytes that the host finds page by page as they are written."""
+    """Return bytes that the host maps page by page as they are written."""
     pages = mmap.mmap(-1, nbytes)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
-        # A system without large pages refuses: nothing to do.
+        # Fails harmlessly on a system without large pages.
         with suppress(OSError):
             pages.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(pages, np.uint8)
 
 
-def _keep(buffer: Bytes) -> None:
-    kept = _kept.get(buffer.nbytes)
-    if kept is not None and len(kept) * buffer.nbytes < _KEPT_BYTES:
-        kept.append(buffer)
+def _recycle(buffer: Bytes) -> None:
+    buffers = _free_buffers.get(buffer.nbytes)
+    if buffers is not None and len(buffers) * buffer.nbytes < _MAX_FREE_BYTES:
+        buffers.append(buffer)
 
 
 def check_usable(allocation: Allocation, *, write: bool) -> None:
-    """Refuse a use of freed memory and a write to an input."""
+    """Raise if an access uses freed memory or writes to an input."""
     if allocation.freed:
         raise AllocationError(
             f"{allocation.name} in {allocation.memory.name} was freed; use it before its scope ends or allocate again"
@@ -292,7 +293,7 @@ def check_usable(allocation: Allocation, *, write: bool) -> None:
 
 
 def fits_message(shape: tuple[int, ...], itemsize: int, free_bytes: int) -> str:
-    """The largest tile of the same shape, cut along its first axis, that `free_bytes` hold."""
+    """Advise on the largest tile of this shape, cut along its first axis, that fits in `free_bytes`."""
     if not shape:
         return "free other buffers first"
     row: Any = itemsize

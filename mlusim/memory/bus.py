@@ -1,7 +1,7 @@
 """The cost of an access on the DRAM bus: 64 B units, alignment, read-modify-write (G 5.3).
 
-Each segment of a copy is charged on its own: the bus moves whole aligned units, so a segment that begins or ends
-inside a unit moves all of it, and a store of part of a unit first reads that unit. Not modelled: caches and write
+Each segment of a copy is charged separately: the bus moves whole aligned units, so a segment that begins or ends
+inside a unit moves all of it, and a store to part of a unit first reads that unit. Not modelled: caches and write
 combining between segments.
 """
 
@@ -15,13 +15,13 @@ Loops = tuple[tuple[int, int], ...]
 
 @lru_cache(maxsize=65536)
 def unit_counts(phase: int, segment_bytes: int, loops: Loops, unit_bytes: int) -> tuple[int, int]:
-    """Units touched and, of these, units covered only in part, over all segments of a copy.
+    """Count the units touched, and those of them covered only in part, over all segments of a copy.
 
     Args:
         phase: address of the first segment modulo `unit_bytes`.
         segment_bytes: bytes of each segment, positive.
         loops: (count, stride in bytes) of each loop over segments.
-        unit_bytes: the bus unit, 64 B.
+        unit_bytes: size of a bus unit, 64 B.
     """
     touched = partial = 0
     for start, times in _phases(phase, loops, unit_bytes).items():
@@ -34,7 +34,7 @@ def unit_counts(phase: int, segment_bytes: int, loops: Loops, unit_bytes: int) -
 
 
 def _phases(phase: int, loops: Loops, unit_bytes: int) -> dict[int, int]:
-    """The number of segments that begin at each offset within a unit."""
+    """Return the number of segments that begin at each offset within a unit."""
     phases = {phase % unit_bytes: 1}
     for count, stride in loops:
         period = unit_bytes // math.gcd(stride, unit_bytes)
@@ -49,11 +49,11 @@ def _phases(phase: int, loops: Loops, unit_bytes: int) -> dict[int, int]:
 
 
 def read_bus_bytes(phase: int, segment_bytes: int, loops: Loops, unit_bytes: int) -> int:
-    """Bytes that a load moves on the bus."""
+    """Return the bytes that a load moves on the bus."""
     return unit_counts(phase % unit_bytes, segment_bytes, loops, unit_bytes)[0] * unit_bytes
 
 
 def write_bus_bytes(phase: int, segment_bytes: int, loops: Loops, unit_bytes: int) -> tuple[int, int]:
-    """Bytes that a store moves on the bus: read first (units covered in part), and written."""
+    """Return the bytes that a store moves on the bus: those read first (units covered in part), and those written."""
     touched, partial = unit_counts(phase % unit_bytes, segment_bytes, loops, unit_bytes)
     return partial * unit_bytes, touched * unit_bytes

@@ -1,4 +1,4 @@
-"""Simulated time: SimPy's environment counting integer picoseconds, and reusable events."""
+"""Simulated time: a SimPy environment in integer picoseconds, and reusable events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import simpy
 
 
 class Clock(simpy.Environment):
-    """SimPy's environment, its time an integer number of picoseconds."""
+    """A SimPy environment whose time is an integer number of picoseconds."""
 
     @property
     def now(self) -> int:
@@ -27,14 +27,15 @@ class Clock(simpy.Environment):
 class Alarm:
     """A reusable event: SimPy may schedule and process it any number of times.
 
-    `Environment.timeout` makes an event object and a list for every ring. Links and pipes ring millions of times, so
-    they hand one object to `Environment.schedule` each time, at a third of the cost.
+    `Environment.timeout` creates an event object and a list for every timer. Links and pipes set millions of timers, so
+    they pass the same object to `Environment.schedule` each time, at a third of the cost.
     """
 
     __slots__ = ("_calls",)
 
-    # What `Environment.step` requires of an event: success, and callbacks, which it reads and then sets to None. This
-    # event keeps its callbacks. Both functions are written in C: a step takes no call in Python for them.
+    # `Environment.step` requires an event to have a success flag and callbacks, which it reads and then sets to None.
+    # This
+    # event keeps its callbacks. Getter and setter are C functions, so a step makes no call in Python for them.
     _ok = True
     callbacks = property(attrgetter("_calls"), lambda _event, _none: None)
 

@@ -1,8 +1,8 @@
 """The geometry of one `__memcpy`: segments, loops, bus bytes, and the limits of the hardware.
 
-By views, the common shape of both sides is coalesced into contiguous segments and at most two loops over them: the
-1-D, 2-D and 3-D forms of the instruction. In the byte form the caller gives sizes and strides, and each side may
-have loops of its own.
+For views, the common shape of both sides is coalesced into contiguous segments and at most two loops over them: the
+1-D, 2-D and 3-D forms of the instruction. In the byte form the caller specifies sizes and strides, and the two sides
+may have different loops.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_LOOPS = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CopyShape:
-    """The geometry of one copy. Of the addresses only the offset within a bus unit matters.
+    """The geometry of one copy. It depends on the addresses only through their offset within a bus unit.
 
     Attributes:
         direction: source and destination memory.
@@ -51,9 +51,9 @@ class CopyShape:
 
 
 def view_copy_shape(dst: View, src: View, arch: int, unit_bytes: int) -> CopyShape:
-    """Shape of a copy between two views of equal shape.
+    """Return the geometry of a copy between two views of equal shape.
 
-    Raises `CopyError` where shapes or element sizes differ, or the hardware has no such copy.
+    Raises `CopyError` if shapes or element sizes differ, or the hardware does not support the copy.
     """
     to, origin = dst.allocation.memory.kind, src.allocation.memory.kind
     return _view_copy_shape(
@@ -65,7 +65,7 @@ def view_copy_shape(dst: View, src: View, arch: int, unit_bytes: int) -> CopySha
         src.strides,
         dst.itemsize,
         src.itemsize,
-        # Between NRAM and GDRAM the place in NRAM decides nothing, so copies that differ in it only are one shape.
+        # Between NRAM and GDRAM the address in NRAM does not matter: copies that differ only in it share one shape.
         0 if to is MemoryKind.NRAM and origin.off_chip else (dst.allocation.address + dst.offset) % unit_bytes,
         0 if origin is MemoryKind.NRAM and to.off_chip else (src.allocation.address + src.offset) % unit_bytes,
         arch,
@@ -125,18 +125,18 @@ def pointer_copy_shape(
     arch: int,
     unit_bytes: int,
 ) -> CopyShape:
-    """Shape of a copy in the documented byte form.
+    """Return the geometry of a copy in the documented byte form.
 
     Args:
         dst, src: addresses; their memories must be those of `direction`.
         size: bytes of a segment.
         direction: the `mluMemcpyDirection_t`.
-        strides: nothing (1-D); (dst_stride, src_stride, segnum) (2-D); or (dst_stride0, dst_segnum1, dst_stride1,
+        strides: empty (1-D); (dst_stride, src_stride, segnum) (2-D); or (dst_stride0, dst_segnum1, dst_stride1,
             dst_segnum2, src_stride0, src_segnum1, src_stride1, src_segnum2) (3-D). Bytes; segment counts minus one.
         arch: the board's architecture.
-        unit_bytes: the DRAM bus unit.
+        unit_bytes: size of a DRAM bus unit.
 
-    Raises `CopyError` for what the hardware forbids and `AccessError` for bytes outside an allocation.
+    Raises `CopyError` for a copy that the hardware forbids and `AccessError` for bytes outside an allocation.
     """
     actual = DIRECTIONS.get((src.memory, dst.memory))
     if actual is not direction:
@@ -166,7 +166,7 @@ def pointer_copy_shape(
 
 
 def check_inside(pointer: Pointer, segment_bytes: int, loops: Loops, verb: str) -> None:
-    """Raise `AccessError` where a strided access leaves the pointer's allocation."""
+    """Raise `AccessError` if a strided access leaves the pointer's allocation."""
     low = pointer.offset
     high = low + segment_bytes
     for count, stride in loops:
@@ -184,10 +184,10 @@ def check_inside(pointer: Pointer, segment_bytes: int, loops: Loops, verb: str) 
 
 
 def check_apart(dst: View, src: View) -> None:
-    """Raise `CopyError` where a copy within one allocation reads bytes that it writes elsewhere.
+    """Raise `CopyError` if a copy within one allocation reads bytes that it writes elsewhere.
 
-    The header does not say in which order a copy moves its bytes, so what such a copy leaves is open (B). Bytes that
-    are copied onto themselves stay as they are. Within NRAM a copy to lower addresses is allowed where ascending order
+    The header does not specify the order in which a copy moves its bytes, so the result of such a copy is undefined
+    (B). Bytes copied onto themselves stay the same. Within NRAM a copy to lower addresses is allowed if ascending order
     reads every byte before it is overwritten: the helpers of mlu-ops spread rows that way (`__mluop_load_str_2D`).
     """
     if dst.offset == src.offset and dst.strides == src.strides:
@@ -207,7 +207,7 @@ def check_apart(dst: View, src: View) -> None:
 
 
 def _ascends(dst: View, src: View) -> bool:
-    """Whether elements in order read ascending addresses, each at or behind the one that is written."""
+    """Whether elements in order read ascending addresses, each at or behind the address it is written to."""
     if dst.shape != src.shape:
         return False
     ahead = src.offset - dst.offset
@@ -228,25 +228,25 @@ def _extent(view: View) -> tuple[int, int]:
 
 
 class _Bytes:
-    """The addresses of a view within its allocation, as an array without contents: for comparisons alone."""
+    """The addresses of a view within its allocation, as an array without contents; only for comparisons."""
 
     def __init__(self, view: View) -> None:
         self.__array_interface__ = {
             "shape": view.shape,
             "strides": view.strides,
             "typestr": f"|V{view.itemsize}",
-            # No address is 0: NumPy takes that for an array of its own.
+            # The address must not be 0: NumPy would allocate an array.
             "data": (view.offset + (1 << 40), True),
             "version": 3,
         }
 
     def array(self) -> np.ndarray[tuple[int, ...], np.dtype[np.void]]:
-        """For `np.shares_memory`, which reads no element."""
+        """Return an array for `np.shares_memory`, which reads no element."""
         return np.asarray(self)
 
 
 def _loops(*pairs: tuple[int, int]) -> Loops:
-    """(stride, N - 1) pairs, innermost first as the instruction has them, to loops, outermost first."""
+    """Convert (stride, N - 1) pairs, innermost first as in the instruction, to loops, outermost first."""
     for _, segnum in pairs:
         if not 0 <= segnum <= MAX_SEGNUM:
             raise CopyError(
@@ -263,7 +263,7 @@ def _coalesce(
     dst_phase: int,
     src_phase: int,
 ) -> tuple[list[tuple[int, int, int]], int, int]:
-    """Drop axes of one element, turn destination strides positive, merge axes that follow each other."""
+    """Drop axes of extent 1, make destination strides positive, and merge adjacent axes."""
     if 0 in shape:
         raise CopyError(f"memcpy of {list(shape)}, which has no bytes: guard it with `if`; segnum cannot say none")
     loops: list[tuple[int, int, int]] = []
@@ -357,20 +357,20 @@ def _check_limits(segment: int, dst_loops: Loops, src_loops: Loops, arch: int) -
 
 
 def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bool:
-    """Whether two of the segments that two loops write share a byte; each stride is at least `segment`."""
+    """Whether any two of the segments that two loops write share a byte; each stride is at least `segment`."""
     few, many = sorted((outer, inner))
     if min(few[0], many[0]) == 1:
         return False
     steps = np.arange(1, few[0], dtype=object if few[0] * few[1] >= 1 << 62 else np.int64) * few[1]
-    # A step along one loop lands between two turns of the other: the nearest of them decides.
-    turns = steps // many[1]
-    below = (turns < many[0]) & (steps - turns * many[1] < segment)
-    above = (turns + 1 < many[0]) & ((turns + 1) * many[1] - steps < segment)
+    # A step along one loop falls between two iterations of the other; the nearer of them decides.
+    nearest = steps // many[1]
+    below = (nearest < many[0]) & (steps - nearest * many[1] < segment)
+    above = (nearest + 1 < many[0]) & ((nearest + 1) * many[1] - steps < segment)
     return bool(below.any() or above.any())
 
 
 def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: int, unit_bytes: int) -> None:
-    """Raise `CopyError` where a 1-D copy of single rows of `src` to rows of `dst` is forbidden."""
+    """Raise `CopyError` if a 1-D copy of single rows of `src` to rows of `dst` is forbidden."""
     for row in range(2):
         to, origin = (
             (side.allocation.address + side.offset + row * side.strides[0]) % unit_bytes for side in (dst, src)
@@ -381,9 +381,9 @@ def check_row(direction: Direction, row_bytes: int, dst: View, src: View, arch: 
 def _check_wram(
     direction: Direction, segment: int, dst_loops: Loops, dst_phase: int, src_phase: int, arch: int
 ) -> None:
-    """WRAM: 8 B addresses and strides, sizes of 64 B (2xx) or 16 B (3xx), never a strided source (B).
+    """Check the rules of WRAM: 8 B addresses and strides, sizes of 64 B (2xx) or 16 B (3xx), no strided source (B).
 
-    The sizes hold in both directions.
+    The sizes apply in both directions.
     """
     strided = any(count > 1 for count, _ in dst_loops)
     if direction.source is MemoryKind.WRAM and strided:

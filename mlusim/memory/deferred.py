@@ -1,12 +1,12 @@
-"""Loads that an NRAM owes: large copies from inputs whose bytes move when somebody looks at them.
+"""Deferred loads: large copies from inputs to NRAM whose bytes are written only when another access needs them.
 
 Most kernels load a tile of an input, move or convert it as a whole, and store it. Inputs never change while kernels
-run. So the bytes of a large load need not pass through the simulated NRAM: it remembers where they are, and the store
-takes them from there, in one pass over the host's memory where a load and a store make two. Whatever else looks at
-bytes of the NRAM has those written first, and whatever overwrites them ends what is owed to them.
+run, so the bytes of a large load need not pass through the simulated NRAM: it records their source, and the store
+copies them from there, in one pass over the host's memory instead of two. Before any other access to bytes of the
+NRAM, they are written; overwriting them cancels the deferred load.
 
-This is about host time alone. Simulated times, records and every byte that anyone can see are those of plain copies;
-`tests/memory/test_deferred.py` compares random kernels with and without.
+Only host time depends on this. Simulated times, records and all visible bytes are those of plain copies;
+`tests/memory/test_deferred.py` compares random kernels with and without deferral.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-# A copy of fewer bytes, or of shorter segments, costs the host less than remembering it.
+# Deferring a smaller copy, or one with shorter segments, costs the host more than copying it.
 LEAST_BYTES = 16_384
 LEAST_SEGMENT_BYTES = 256
 
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
     source: Array
 
     def part(self, first: int, last: int) -> Piece | None:
-        """Bytes [first, last) of it, where these borders lie between two rows of the source; else None."""
+        """Return bytes [first, last) as a piece if both bounds fall between rows of the source, else None."""
         rows = len(self.source)
         row_bytes = (self.last - self.first) // rows
         start, left = divmod(first - self.first, row_bytes)
@@ -43,37 +43,38 @@ class Piece(NamedTuple):
 
 
 class Deferred:
-    """What one memory owes: pieces that do not overlap.
+    """The deferred loads of one memory: pieces that do not overlap.
 
     Attributes:
-        pieces: in no order; the list stays the same object, so that whoever holds it sees whether anything is owed.
-        looked_at: where pieces began that had to be written after all: their kernel does not only pass tiles on, and
-            later loads to there write their bytes at once.
+        pieces: in no order; always the same list object, so that callers can keep it to check whether any load is
+            pending.
+        written_early: where pieces began that had to be written after all: their kernel does not only pass tiles on, so
+            later loads to the same addresses write their bytes at once.
     """
 
-    __slots__ = ("_memory", "looked_at", "pieces")
+    __slots__ = ("_memory", "pieces", "written_early")
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self.pieces: list[Piece] = []
-        self.looked_at: set[int] = set()
+        self.written_early: set[int] = set()
 
     def put(self, first: int, last: int, source: Array) -> None:
-        """Bytes [first, last) become those of `source`, of rank 1 or more, which must not change while owed."""
+        """Defer a load of bytes [first, last) from `source`, of rank 1 or more, which must not change meanwhile."""
         if self.pieces:
             self.forget(first, last)
         self.pieces.append(Piece(first, last, source))
 
     def find(self, first: int, last: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-        """What is owed to exactly [first, last), not copied, in a shape and an element type; None where it is not."""
+        """Return the source of exactly bytes [first, last), not copied, with this shape and dtype, or None."""
         for piece in self.pieces:
             if piece.first == first and piece.last == last:
-                source = _seen_as(piece.source, dtype)
-                return None if source is None else _reshaped(source, shape)
+                source = _as_dtype(piece.source, dtype)
+                return None if source is None else _without_copy(source, shape)
         return None
 
     def store(self, first: int, last: int, target: Array, held: Array) -> None:
-        """Store `held`, the array of [first, last), in `target`: each of its rows from where it is."""
+        """Store `held`, the array on [first, last), in `target`, each row from its source or from memory."""
         row_bytes = (last - first) // len(target)
         parts = []
         for piece in self.pieces:
@@ -81,7 +82,7 @@ class Deferred:
             if low < high:
                 part = piece.part(low, high)
                 by_rows = (low - first) % row_bytes == 0 == (high - first) % row_bytes
-                source = _seen_as(part.source, target.dtype) if part is not None and by_rows else None
+                source = _as_dtype(part.source, target.dtype) if part is not None and by_rows else None
                 if source is None:
                     self.settle(first, last)
                     target[...] = held
@@ -101,7 +102,7 @@ class Deferred:
             target[done:] = held[done:]
 
     def copy(self, to: Array, origin: Array) -> None:
-        """A copy of arrays, either of which may lie in this memory: only bytes that it reads are written first."""
+        """Copy arrays, either of which may lie in this memory; writes only the deferred bytes that the copy reads."""
         span = self._memory.span_of(origin)
         if span is not None:
             self.settle(*span)
@@ -114,7 +115,7 @@ class Deferred:
         to[...] = origin
 
     def forget(self, first: int, last: int) -> None:
-        """Bytes [first, last) are about to be overwritten: what they are owed does not matter any more."""
+        """Cancel the deferred loads of bytes [first, last), which are about to be overwritten."""
         pieces = self.pieces
         for piece in pieces[:]:
             if piece.first >= last or piece.last <= first:
@@ -132,15 +133,15 @@ class Deferred:
                 pieces += [part for part in parts if part is not None]
 
     def settle(self, first: int = 0, last: int | None = None) -> None:
-        """Write what is owed to bytes [first, last), to all of them where no borders are named.
+        """Write the deferred bytes of [first, last), or of the whole memory by default.
 
-        Of a piece that reaches beyond them no more is written than rows of its source need.
+        If a piece reaches beyond these bounds, only whole rows of its source that they need are written.
         """
         pieces = self.pieces
         for piece in pieces[:]:
             if piece.last <= first or (last is not None and piece.first >= last):
                 continue
-            self.looked_at.add(piece.first)
+            self.written_early.add(piece.first)
             pieces.remove(piece)
             before = piece.part(piece.first, first) if piece.first < first else None
             after = piece.part(last, piece.last) if last is not None and last < piece.last else None
@@ -150,18 +151,18 @@ class Deferred:
             pieces += [part for part in (before, after) if part is not None]
 
     def restart(self) -> None:
-        """A task ends: nobody can see what it leaves."""
+        """Drop all pieces at the end of a task, when the memory can no longer be read."""
         self.pieces.clear()
-        self.looked_at.clear()
+        self.written_early.clear()
 
     def _write(self, piece: Piece) -> None:
         source = piece.source
-        held = self._memory.held_bytes(piece.first, piece.last)
-        held.view(source.dtype).reshape(source.shape)[...] = source
+        content = self._memory.held_bytes(piece.first, piece.last)
+        content.view(source.dtype).reshape(source.shape)[...] = source
 
 
 class DeferredLoad:
-    """The effect of a large load: [first, last) is owed the elements of `source`."""
+    """The effect of a large load: defer bytes [first, last) to the elements of `source`."""
 
     __slots__ = ("_deferred", "_first", "_last", "_source")
 
@@ -172,12 +173,12 @@ class DeferredLoad:
         self._source = source
 
     def act(self) -> None:
-        """The load is complete."""
+        """Apply the effect when the load completes."""
         self._deferred.put(self._first, self._last, self._source)
 
 
 class DeferredStore:
-    """The effect of a large store: target = held, the array of [first, last)."""
+    """The effect of a large store: target = held, the array on [first, last)."""
 
     __slots__ = ("_deferred", "_first", "_held", "_last", "_target")
 
@@ -189,15 +190,15 @@ class DeferredStore:
         self._held = held
 
     def act(self) -> None:
-        """The store is complete."""
+        """Apply the effect when the store completes."""
         if self._deferred.pieces:
             self._deferred.store(self._first, self._last, self._target, self._held)
         else:
             self._target[...] = self._held
 
 
-def _seen_as(source: Array, dtype: np.dtype[Any]) -> Array | None:
-    """The same bytes as elements of another type, not copied; None where elements of it would not lie together."""
+def _as_dtype(source: Array, dtype: np.dtype[Any]) -> Array | None:
+    """Return the same bytes with another dtype, not copied, or None if its elements would not be contiguous."""
     if source.dtype == dtype:
         return source
     if source.itemsize == dtype.itemsize:
@@ -206,15 +207,15 @@ def _seen_as(source: Array, dtype: np.dtype[Any]) -> Array | None:
         return None
     if source.strides[-1] == source.itemsize:
         return source.view(dtype)
-    # One element that stands for all.
+    # All elements are one repeated element.
     one = source[:1].tobytes() * (dtype.itemsize // source.itemsize or 1)
     if source.strides != (0,) or (dtype.itemsize < source.itemsize and len(set(one)) > 1):
         return None
     return np.ndarray((source.nbytes // dtype.itemsize,), dtype, one, 0, (0,))
 
 
-def _reshaped(source: Array, shape: tuple[int, ...]) -> Array | None:
-    """The same elements in another shape where that takes no copy, else None."""
+def _without_copy(source: Array, shape: tuple[int, ...]) -> Array | None:
+    """Return the same elements in another shape if that needs no copy, else None."""
     if source.shape == shape:
         return source
     return source.reshape(shape) if _is_reshaped(source.shape, source.strides, shape) else None
@@ -222,8 +223,8 @@ def _reshaped(source: Array, shape: tuple[int, ...]) -> Array | None:
 
 @lru_cache(maxsize=1024)
 def _is_reshaped(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    """Whether elements of an array lie in another shape with one stride for each axis; else NumPy copies them."""
-    # Runs of elements at one distance from each other: their number and the distance.
+    """Whether an array can be reshaped without a copy, as NumPy decides it."""
+    # Runs of elements with a constant stride: (count, stride).
     runs: list[tuple[int, int]] = []
     for extent, stride in zip(shape, strides, strict=True):
         if runs and runs[-1][1] == extent * stride:
@@ -241,7 +242,7 @@ def _is_reshaped(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple
 
 
 def _assign(target: Array, source: Array) -> None:
-    """Copy elements in C order to as many elements of another shape perhaps."""
+    """Copy elements in C order to an array of the same size, possibly of another shape."""
     if target.shape != source.shape:
         if target.flags.c_contiguous:
             target = target.reshape(source.shape)

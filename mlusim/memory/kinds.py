@@ -12,7 +12,7 @@ class MemoryKind(Enum):
     """A memory of the machine, by the vendor's name.
 
     Attributes:
-        off_chip: GDRAM and LDRAM live in the DRAM; the others are on chip.
+        off_chip: whether it lies in DRAM (GDRAM and LDRAM) or on chip (the others).
     """
 
     GDRAM = "gdram"
@@ -21,7 +21,7 @@ class MemoryKind(Enum):
     NRAM = "nram"
     WRAM = "wram"
 
-    # Members are singletons: identity is equality, and Enum's own hash is a Python call on every look-up.
+    # Members are singletons, so identity is equality; Enum's own hash is a Python call on every lookup.
     __hash__ = object.__hash__
 
     def __init__(self, name: str) -> None:
@@ -32,7 +32,7 @@ class Direction(Enum):
     """`mluMemcpyDirection_t`: source memory, 2, destination memory (B).
 
     Attributes:
-        source, destination: memories that are read and written.
+        source, destination: memories that the copy reads and writes.
         off_chip: whether it reads or writes the DRAM.
     """
 
@@ -63,24 +63,24 @@ class Direction(Enum):
     __hash__ = object.__hash__
 
     def __init__(self, source: MemoryKind, destination: MemoryKind) -> None:
-        # Attributes, because planners look at them for thousands of candidates.
+        # Attributes, because planners read them for thousands of candidates.
         self.source = source
         self.destination = destination
         self.off_chip = source.off_chip or destination.off_chip
 
     @property
     def by_memory_core(self) -> bool:
-        """Whether it runs on the engine of the cluster's memory core, whoever issues it (B)."""
+        """Whether the copy runs on the engine of the cluster's memory core, whichever core issues it (B)."""
         return self in (Direction.GDRAM2SRAM, Direction.SRAM2GDRAM)
 
     @property
     def asynchronous(self) -> bool:
-        """Whether `__memcpy_async` takes this direction: not from LDRAM, not between clusters' SRAMs (B)."""
+        """Whether `__memcpy_async` supports this direction: not from LDRAM, not between clusters' SRAMs (B)."""
         return self in _ASYNCHRONOUS
 
 
 def direction_of(direction: object) -> Direction:
-    """A direction from itself or its name, `"GDRAM2NRAM"`. Raises `CopyError` for anything else."""
+    """Return a direction, given itself or its name (`"GDRAM2NRAM"`). Raises `CopyError` for anything else."""
     if isinstance(direction, Direction):
         return direction
     name = direction.upper() if isinstance(direction, str) else ""

@@ -1,8 +1,8 @@
-"""How elements lie in an allocation: shape, strides and element type, one object for each combination.
+"""Layout of elements in an allocation: shape, strides and dtype, one object per combination.
 
-A kernel slices in the same few ways for millions of operations. So a layout is made once and looked up by its values,
-properties derived from it are computed once, and caches use the object itself as their key: layouts compare by
-identity. Equal layouts may be two objects where the first has been evicted; a cache then computes its entry again.
+A kernel slices in the same few ways for millions of operations. So each layout is created once and looked up by its
+values, derived properties are computed once, and caches use the object as their key: layouts compare by identity.
+Equal layouts may be two objects if the first was evicted; caches then compute their entry again.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy as np
 
 
 class Layout:
-    """Shape, strides and element type, and what follows from them. Made by `layout_of` only.
+    """Shape, strides and dtype, and properties derived from them. Created only by `layout_of`.
 
     Attributes:
         shape: elements along each axis.
         strides: bytes from one element to the next along each axis; may be 0 or negative.
         dtype: element type.
-        itemsize: bytes of an element.
+        itemsize: bytes per element.
         size: number of elements.
-        nbytes: bytes of the elements.
+        nbytes: bytes of all elements.
         is_contiguous: whether elements follow each other in C order without gaps.
-        row: the layout without the first axis; of rank 0 the layout itself.
-        parts: by count, the layout with so many elements along the first axis.
-        cuts: by counts, the layout with so many elements along the first axes; -1 drops an axis.
+        row: the layout without the first axis; for rank 0 the layout itself.
+        parts: by count, the layout with that many elements along the first axis.
+        cuts: by counts, the layout with those counts along the first axes; -1 drops an axis.
         reshaped: by shape, the layout of the same contiguous elements in another shape.
     """
 
@@ -74,7 +74,7 @@ class Layout:
 
 
 class _Derived(dict[Any, Layout]):
-    """Layouts derived from another, made at the first look-up. A look-up of a known one costs no call in Python."""
+    """Layouts derived from another, created at the first lookup. Looking up an existing one makes no call in Python."""
 
     __slots__ = ("_make",)
 
@@ -89,13 +89,13 @@ class _Derived(dict[Any, Layout]):
 
 @lru_cache(maxsize=65536)
 def layout_of(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> Layout:
-    """The layout of these values."""
+    """Return the layout with these values."""
     return Layout(shape, strides, dtype)
 
 
 @lru_cache(maxsize=4096)
 def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes of a C-contiguous array."""
+    """Return the strides in bytes of a C-contiguous array."""
     strides = []
     stride = itemsize
     for extent in reversed(shape):
@@ -105,7 +105,7 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Whether strides in bytes are those of a C-ordered tensor; those of axes of extent 1 play no part."""
+    """Whether strides in bytes are those of a C-contiguous tensor; strides of axes of extent 1 are ignored."""
     if strides == contiguous_strides(shape, itemsize) or 0 in shape:
         return True
     expected = itemsize

@@ -1,8 +1,8 @@
 """Bandwidth shared by the transfers in flight: processor sharing, max-min fair.
 
-A link is a chip's DRAM or a cluster's SRAM. A transfer (`Flow`) never runs faster than its own port, nor than its fair
-share of its cluster's port, nor than its fair share of the link. `tests/memory/test_link.py` compares this with a
-plain fluid simulation.
+A link is a chip's DRAM or a cluster's SRAM. The rate of a transfer (`Flow`) never exceeds that of its own port, its
+fair share of its cluster's port, or its fair share of the link. `tests/memory/test_link.py` compares this with a plain
+fluid simulation.
 
 Work is counted in bytes of DRAM time: a transfer that uses the DRAM at efficiency e has 1/e bytes of work per byte.
 
@@ -14,11 +14,11 @@ since the last completion are admitted at the next one, each at its own time, an
 ahead to the flows that will join before it.
 
 **Weights.** Arbitration on a board is not exactly fair, and that matters: under exactly fair sharing equal cores stay
-in lockstep for ever, and a kernel of blocking loads and stores leaves the link idle whenever all cores compute. So a
-flow that joins a link or a port that cannot serve all of its flows at full speed gets a weight, up to `spread` more or
-less than 1, and link and port are shared by weight. The weights are a fixed sequence, so runs repeat. The total rate
-of a full link is that of fair sharing, and a flow that is alone is exact. Not modelled: a flow keeps its weight when
-the link is no longer full, and may then exceed its port by that weight.
+in lockstep forever, and a kernel of blocking loads and stores leaves the link idle whenever all cores compute. So a
+flow that joins a link or a port that cannot serve all of its flows at full speed gets a weight within `spread` of 1,
+and link and port are shared by weight. The weights are a fixed sequence, so runs are reproducible. The total rate of a
+full link is that of fair sharing, and a single flow is exact. Not modelled: a flow keeps its weight when the link is
+no longer full, and may then exceed its port by that weight.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _TWO_TICKS = 2 * TICK_TOLERANCE
 
 
 class LinkLimits(NamedTuple):
-    """What a link can carry.
+    """Capacity of a link.
 
     Attributes:
         rate: bytes of work per picosecond.
         port_rates: for each shared port, bytes per picosecond of all its flows together.
-        mixed_factor: part of `rate` that is left while reads and writes are in flight together.
-        mixing_ps: for this long after the last flow of one kind has ended, reads and writes still count as together.
-        mixing_reach: but no longer than this many times the link time of the flows that have just ended: two bytes do
+        mixed_factor: fraction of `rate` that remains while reads and writes are in flight together.
+        mixing_ps: for this long after the last flow of one kind has ended, reads and writes still count as mixed.
+        mixing_reach: but no longer than this multiple of the link time of the flows that have just ended: two bytes do
             not mix with megabytes.
-        spread: how much weights of a full link differ from 1.
+        spread: how much the weights of a full link differ from 1.
         latency_growth: how much latency grows with utilisation; see `mlusim.memory.loaded_link`.
     """
 
@@ -62,7 +62,7 @@ class LinkLimits(NamedTuple):
 
 
 class RateClock:
-    """The virtual clock of all flows with one limit: bytes of work that each has had, over its weight."""
+    """The virtual clock of all flows with one limit: bytes of work served per flow, over its weight."""
 
     __slots__ = ("flows", "heap", "limit", "rate", "served", "weight")
 
@@ -80,7 +80,7 @@ class Link:
 
     Args:
         environment: simulated time.
-        limits: what the link can carry; `latency_growth` is for `LoadedLink` only.
+        limits: capacity; `latency_growth` is used by `LoadedLink` only.
     """
 
     def __init__(self, environment: Clock, limits: LinkLimits) -> None:
@@ -112,15 +112,15 @@ class Link:
         self._arrivals: list[tuple[int, int, Flow]] = []
         self._port_flows: list[list[Flow]] = [[] for _ in port_rates]
         self._port_joined = [0] * len(port_rates)  # in flight or still to join
-        # The rates that the flows in flight would have without contention, of the link and of each port.
+        # The rates that the flows in flight would have without contention, on the link and on each port.
         self._demand = 0.0
         self._port_demand = [0.0] * len(port_rates)
         # Virtual clocks, by limit.
         self._clocks: dict[float, RateClock] = {}
         self._least_limit = INFINITE
-        self._common_rate = 0.0  # of all clocks where they share one, because the link is full; else 0
+        self._common_rate = 0.0  # of all clocks, if they share one because the link is full; else 0
         self._updated_ps = 0
-        # Whether a flow has changed its clock: heaps may then contain it twice.
+        # Whether a flow has moved to another clock: heaps may then contain it twice.
         self._moved = False
         # Ports whose flows may have a wrong limit. That does not matter while the link is so full that no flow reaches
         # `_port_floor`, the least rate that any of these ports gives a flow.
@@ -151,8 +151,8 @@ class Link:
         self._joined(flow, ready_ps, now)
 
     def _joined(self, _flow: Flow, ready_ps: int, now: int) -> None:
-        """Set the timer anew where a flow that joins at `ready_ps` matters before it rings."""
-        # Flows that join while others complete are shared out once, after all of them.
+        """Reset the timer if a flow that joins at `ready_ps` matters before the timer rings."""
+        # When flows join while others complete, the link is shared once, after all of them.
         if not (self._completing or now <= self._armed_ps <= ready_ps):
             self._admit(now)
             self._serve(now)
@@ -175,7 +175,7 @@ class Link:
             self._writes_until = self._mixes_until(flow, self._writes_until, now)
 
     def _mixes_until(self, flow: Flow, until_ps: int, now: int) -> int:
-        """Until when flows of a kind that has ended mix with the other kind."""
+        """Return the time until which ended flows of one kind mix with flows of the other."""
         latest_ps = now + self._mixing_ps
         reach_ps = flow.work * self._reach_ps + (until_ps if until_ps > now else now)
         return latest_ps if reach_ps > latest_ps else ceil(reach_ps)
@@ -184,7 +184,7 @@ class Link:
         """Advance the virtual clocks to `now`."""
         mixed_until = self._mixed_until
         if mixed_until < now:
-            # Contention that is found late began before reads and writes ceased to mix.
+            # If contention is detected late, it began before reads and writes stopped mixing.
             self._serve(int(mixed_until))
             self._share(int(mixed_until))
         elapsed = now - self._updated_ps
@@ -201,7 +201,7 @@ class Link:
                 clock.served += clock.rate * elapsed
 
     def _admit(self, now: int) -> None:
-        """Admit the flows that have joined by `now`, each at its own time; the clocks stop at the last of these."""
+        """Admit the flows that have joined by `now`, each at its own time; advance the clocks to the last of these."""
         arrivals = self._arrivals
         clocks = self._clocks
         while arrivals and arrivals[0][0] <= now:
@@ -260,7 +260,7 @@ class Link:
             clock.rate = limit if limit < level else level
 
     def _capacity(self, now: int) -> float:
-        """Work per picosecond that the link does now; sets when mixing ends by itself."""
+        """Return the current capacity in work per picosecond; set the time when mixing ends by itself."""
         self._mixed_until = INFINITE
         if self._readers:
             if self._writers:
@@ -274,7 +274,7 @@ class Link:
         return self._rate
 
     def _level(self, left: float) -> float:
-        """The rate at which flows that no port limits share what the others leave of the link."""
+        """Return the common rate of the flows that no port limits, given the capacity that is left."""
         for port in self._unsettled:
             flows = self._port_flows[port]
             if flows:
@@ -403,7 +403,7 @@ class Link:
             self._ring_now(now)
 
     def _ring_now(self, now: int) -> None:
-        """Complete what is due, share the link anew and set the timer."""
+        """Complete the flows that are due, share the link again and set the timer."""
         self._armed_ps = -1
         self._admit(now)
         self._serve(now)
@@ -440,7 +440,7 @@ class Link:
         return done
 
     def _complete(self, done: list[Flow], now: int) -> None:
-        """Let flows leave the link, and call their `done`."""
+        """Remove flows from the link, and call their `done`."""
         if len(done) > 1:
             done.sort(key=order_of)
         for flow in done:
@@ -463,5 +463,5 @@ class Link:
         self._completing = False
 
     def _end_contention(self, now: int) -> bool:  # noqa: ARG002 - a hook for `QuickLink`
-        """Leave the virtual clocks where a subclass can do without them; true where it does."""
+        """Stop using the virtual clocks if a subclass does not need them; return whether they were stopped."""
         return False

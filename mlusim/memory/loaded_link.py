@@ -1,12 +1,12 @@
 """Bandwidth shared by cores whose latency grows with the load.
 
-A core has a bounded number of requests in flight, so its rate is that number of bytes over their latency. Where the
-latency grows with the utilisation u of the link, L(u) = L0 (1 + g u / (1 - u)), as a queue's waiting time does, every
-transfer goes at the same part of its unloaded rate, and the link carries less than its capacity long before the demand
+A core has a bounded number of requests in flight, so its rate is that number of bytes over their latency. If latency
+grows with the utilisation u of the link as a queue's waiting time does, L(u) = L0 (1 + g u / (1 - u)), every transfer
+runs at the same fraction of its unloaded rate, and the link carries less than its capacity long before the demand
 reaches it. With g = 0 no transfer waits until the link is full: that is `Link`, max-min fair.
 
-hard_sigmoid on MLU290 asks for this: its rate per task falls from 4 to 32 to 64 tasks though the total stays below two
-thirds of nominal, which no limit of core, cluster and chip together gives.
+hard_sigmoid on MLU290 shows this: its rate per task falls from 4 to 32 to 64 tasks though the total stays below two
+thirds of nominal, which no combination of core, cluster and chip limits explains.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mlusim.memory.quick_link import QuickLink
 
 
 def carried(offered: float, capacity: float, growth: float) -> float:
-    """The rate that a link of `capacity` carries, when its transfers would have `offered` together unloaded.
+    """Return the rate that a link of `capacity` carries when its transfers would run at `offered` in total, unloaded.
 
     The utilisation u solves u (1 + growth u / (1 - u)) = offered / capacity.
     """
@@ -27,7 +27,7 @@ def carried(offered: float, capacity: float, growth: float) -> float:
         return offered if offered < capacity else capacity
     demand = offered / capacity
     linear = 1 + demand
-    # The form of the quadratic's smaller root that loses no digits, and holds at growth = 1 too.
+    # The numerically stable form of the quadratic's smaller root, also valid at growth = 1.
     return capacity * 2 * demand / (linear + sqrt(max(linear * linear + 4 * (growth - 1) * demand, 0.0)))
 
 
@@ -37,9 +37,9 @@ class LoadedLink(Link):
     def __init__(self, environment: Clock, limits: LinkLimits) -> None:
         super().__init__(environment, limits)
         self._growth = limits.latency_growth
-        # Ports that hold some of their flows below their own limit.
+        # Ports that limit some of their flows below the flows' own limit.
         self._full: set[int] = set()
-        # The fastest rate so far at which a flow could pass its port.
+        # The highest rate so far at which a single flow could use its port.
         self._fastest = 0.0
 
     def join(self, flow: Flow, ready_ps: int, now: int) -> None:
@@ -84,5 +84,5 @@ class LoadedLink(Link):
 
 
 def dram_link(environment: Clock, limits: LinkLimits) -> Link:
-    """The link that models a board's DRAM: `LoadedLink` where latency grows with the load, else `QuickLink`."""
+    """Return the link that models a board's DRAM: `LoadedLink` if latency grows with the load, else `QuickLink`."""
     return LoadedLink(environment, limits) if limits.latency_growth else QuickLink(environment, limits)

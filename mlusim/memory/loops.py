@@ -1,9 +1,9 @@
 """The cost of loops of equal small instructions: address arithmetic, element and row copies.
 
-Planners use these functions as the simulator does. An iteration of a loop pays for each column of its index a scalar
-load, the comparison with 0 and the add that wrap a negative value, the multiplication by the row length and its add;
-two comparisons more where the loop works on a window of the axis only; and one add where the address depends on the
-position.
+Planners and the simulator use the same functions. For each column of its index, an iteration of a loop performs a
+scalar load, the comparison with 0 and the addition that wrap a negative value, the multiplication by the row length and
+an addition; two more comparisons if the loop processes only a window of the axis; and one addition if the address
+depends on the position.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from mlusim.units import ceil_div, ceil_ps
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
-# Vector instructions that deal rows and values out to one bin: subtract, compare, collect twice, count.
+# Vector instructions that distribute rows and values to one bin: subtract, compare, collect twice, count.
 COLLECT_BINS_PASSES = 5
 
 
 class AddressInstructions(NamedTuple):
-    """Scalar instructions of one iteration that work its addresses out: loads from NRAM, ordinary ones, adds."""
+    """Scalar instructions that compute the address of an iteration: loads from NRAM, plain operations, additions."""
 
     loads: int = 0
     operations: int = 0
     additions: int = 0
 
     def and_also(self, other: AddressInstructions) -> AddressInstructions:
-        """The instructions of both."""
-        return AddressInstructions(*(mine + its for mine, its in zip(self, other, strict=True)))
+        """Return the sum of two sets of instructions."""
+        return AddressInstructions(*(left + right for left, right in zip(self, other, strict=True)))
 
     def cycles(self, board: Board) -> int:
-        """Their time on a board."""
+        """Return their time on a board, in cycles."""
         return (
             self.loads * board.scalar_nram_cycles
             + self.operations * board.scalar_op_cycles
@@ -45,20 +45,20 @@ class AddressInstructions(NamedTuple):
 
 
 def address_instructions(columns: int, narrowed: int = 0, *, positional: bool = False) -> AddressInstructions:
-    """The cost of one address from `columns` index values in NRAM, `narrowed` of them within a window."""
+    """Return the cost of one address from `columns` index values in NRAM, `narrowed` of them within a window."""
     return AddressInstructions(columns, 2 * columns + 2 * narrowed, 2 * columns + positional)
 
 
 def address_cycles(board: Board, columns: int, narrowed: int = 0, *, positional: bool = False) -> int:
-    """The same in cycles of a board."""
+    """Return the cost of one address in cycles of a board; arguments as in `address_instructions`."""
     return address_instructions(columns, narrowed, positional=positional).cycles(board)
 
 
 def scalar_copy_cycles(board: Board, iterations: int, selected: int, row_elements: int, address: int) -> int:
-    """Cycles of a scalar loop of `iterations`, of which `selected` copy a row of elements within NRAM one by one.
+    """Cycles of a scalar loop of `iterations`, `selected` of which copy a row within NRAM element by element.
 
-    Each iteration costs its address and the loop; each element a load and a store, and in rows of several its own
-    loop.
+    Each iteration costs its address and the loop overhead; each element a load and a store, and in rows of more than
+    one element the overhead of an inner loop.
     """
     element = 2 * board.scalar_nram_cycles + (board.scalar_loop_cycles if row_elements > 1 else 0)
     return iterations * (address + board.scalar_loop_cycles) + selected * row_elements * element
@@ -67,20 +67,20 @@ def scalar_copy_cycles(board: Board, iterations: int, selected: int, row_element
 def rows_cost(
     board: Board, copy: CopyShape, method: str, *, iterations: int = 0, address: int = 0, memory_core: bool = False
 ) -> CopyCost:
-    """Cost of copying the rows (segments) of a `CopyShape` by an instruction each, or by one for all.
+    """Return the cost of copying the rows (segments) of a `CopyShape`, one instruction each or one for all.
 
     Args:
-        board: the board's record.
-        copy: what moves; its segments are the rows.
-        method: "blocking": a loop of `__memcpy`, each waited for before the next is issued; "queued": a loop of
+        board: the board.
+        copy: the copy; its segments are the rows.
+        method: "blocking": a loop of `__memcpy`, each awaited before the next is issued; "queued": a loop of
             `__memcpy_async` and a sync; "instruction": one `__gather` or `__scatter`.
-        iterations: of the loop, where more than rows: some copy nothing.
-        address: scalar cycles of each iteration apart from the issue and the loop.
-        memory_core: whether the memory core issues it.
+        iterations: number of iterations if there are more than rows, because some copy nothing.
+        address: scalar cycles of each iteration, without issue and loop overhead.
+        memory_core: whether the memory core issues the copies.
 
-    From and to DRAM, a row of a queued loop takes no less than `gather_element_ps` or `dma_segment_ps`: single copies
-    are no faster than the instruction that does the same, or than segments. Within NRAM each copy starts up; a row of
-    the instruction takes no less than one scalar access to NRAM (ASSUMED: nothing is published).
+    From and to DRAM, a row of a queued loop takes at least `gather_element_ps` or `dma_segment_ps`: single copies are
+    not faster than the instruction that does the same, or than segments. Within NRAM each copy has its own start-up; a
+    row of the instruction takes at least one scalar access to NRAM (ASSUMED: nothing is published).
     """
     plain = copy_cost(board, copy, memory_core=memory_core)
     rows = copy.segments
@@ -105,7 +105,7 @@ def rows_cost(
         latency_ps = plain.latency_ps
         total_ps = rows * max(row_ps, board.gather_element_ps)
     else:
-        # Loops are waited for, so their latency is in the rate and overlaps nothing.
+        # Loops are awaited, so their latency is part of the rate and overlaps nothing.
         latency_ps = 0
         if method == "blocking":
             total_ps = rows * (row_ps + plain.latency_ps) + scalar_ps
@@ -119,11 +119,11 @@ def rows_cost(
 
 
 def row_units(view: View, rows: Indices | None, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
-    """Bus bytes that rows of a view touch, and those of units touched in part; rows None: its first `count`."""
+    """Return the bus bytes that rows of a view touch, and those of partly touched units. None: the first `count`."""
     base = (view.allocation.address + view.offset) % unit_bytes
     stride = view.strides[0]
     if unit_bytes % row_bytes == 0 and base % row_bytes == 0 and stride % row_bytes == 0:
-        # Aligned parts of a unit, such as single elements.
+        # Rows that never cross a unit boundary, such as single elements.
         return count * unit_bytes, count * unit_bytes * (row_bytes < unit_bytes)
     if stride % unit_bytes == 0:
         starts = np.full(1, base, np.int64)
@@ -135,7 +135,7 @@ def row_units(view: View, rows: Indices | None, count: int, row_bytes: int, unit
 
 
 def most_row_units(view: View, count: int, row_bytes: int, unit_bytes: int) -> tuple[int, int]:
-    """The same for rows that no scalar code has read: each charged as the worst of the view, whatever the data."""
+    """As `row_units` for rows that no scalar code has read: each is charged as the worst of the view."""
     base = (view.allocation.address + view.offset) % unit_bytes
     starts = (base + view.strides[0] * np.arange(max(min(view.shape[0], unit_bytes), 1), dtype=np.int64)) % unit_bytes
     units, parts = _units(starts, row_bytes, unit_bytes)

@@ -1,4 +1,4 @@
-"""What Python would do with the numbers of a view, and a view does not have: errors that say how a kernel does it."""
+"""Errors for operations of Python numbers on a view, with the instruction to use instead."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def _refused(remedy: str) -> Callable[..., NoReturn]:
 
 
 class NoNumbers:
-    """A base class: arithmetic, truth, comparison with numbers, assignment and conversion to an array are errors.
+    """A base class that rejects arithmetic, truth tests, comparison, assignment and conversion to an array.
 
-    Each would else be a raw error, or worse: the truth of every view is True, and no view equals a number.
+    Otherwise each would raise an obscure error or, worse, succeed: every view is true, and no view equals a number.
     """
 
     __slots__ = ()

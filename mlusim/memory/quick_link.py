@@ -1,10 +1,10 @@
 """A link that needs one event per transfer while transfers do not contend.
 
-Most transfers meet a link with bandwidth to spare. As long as the flows in flight together demand no more than the
-link and its ports have, each runs at its own limit, and its end is known when it joins. `QuickLink` schedules that end
-and does nothing else. When a flow joins that exceeds a capacity, all flows move to the virtual clocks of `Link`; they
-move back once the demand has fallen to half of the link. Both ways give the same times: `tests/memory/test_link.py`
-compares them, and every transition between them.
+Most transfers join a link with bandwidth to spare. As long as the flows in flight together demand no more than the
+link and its ports can carry, each runs at its own limit, and its end is known when it joins. `QuickLink` schedules that
+end and does nothing else. When a flow joins that exceeds a capacity, all flows move to the virtual clocks of `Link`;
+they move back once the demand has fallen to half of the link. Both methods give the same times:
+`tests/memory/test_link.py` compares them, and every transition between them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mlusim.memory.flow import Flow, order_of
 from mlusim.memory.link import INFINITE, Link, LinkLimits
 from mlusim.units import TICK_TOLERANCE
 
-# Contention ends at this part of the link's capacity, and not at all of it: else it would begin and end all the time.
+# Contention ends at this fraction of the link's capacity rather than at all of it, to avoid frequent switching.
 _UNCONTENDED_DEMAND = 0.5
 
 
@@ -39,7 +39,7 @@ class QuickLink(Link):
             self._schedule_end(flow, flow.work / flow.weight, ready_ps, now)
 
     def _schedule_end(self, flow: Flow, work: float, since_ps: int, now: int) -> None:
-        """Schedule the end of a flow that runs at its own limit, with `work` (over its weight) left at `since_ps`."""
+        """Schedule the end of a flow at its own limit, with `work` (over its weight) remaining at `since_ps`."""
         flow.finish = work
         flow.since_ps = since_ps
         # units.ceil_ps, inlined for performance.
@@ -56,7 +56,7 @@ class QuickLink(Link):
     def _ring_end(self, _: object) -> None:
         """Complete the flows that end now, unless a flow that has joined meanwhile exceeds a capacity."""
         now = self._environment.now
-        # None where contention has begun since the event was scheduled.
+        # None if contention has begun since the event was scheduled.
         done = self._ends.pop(now, None)
         if done is None:
             return

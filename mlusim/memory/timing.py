@@ -1,6 +1,6 @@
 """The cost of a copy on a board: start-up, work on the DRAM, and the rate of the ports.
 
-Planners use these functions as the simulator does; under contention the simulator's `Link` decides the rest.
+Planners and the simulator use the same functions; the simulator's `Link` adds the effect of contention.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class CopyCost:
         work: bytes of time on the shared link (DRAM or SRAM), inefficiency included; 0 for a move inside a core.
         limit: work per picosecond that the port allows.
         ratio: bytes of work per byte through the port.
-        traffic: READ, WRITE or both, as the DRAM sees it.
+        traffic: READ, WRITE or both, from the DRAM's point of view.
         latency_ps: from issue to the first byte.
-        alone_ps: latency and transfer with nobody else on the board.
+        alone_ps: latency and transfer time on an otherwise idle board.
     """
 
     work: float
@@ -37,7 +37,7 @@ class CopyCost:
 
 
 def dram_work(board: Board, bus_read_bytes: int, bus_write_bytes: int, *, strided: bool) -> float:
-    """Bytes of DRAM time at full bandwidth that an access needs."""
+    """Return the bytes of DRAM time at full bandwidth that an access needs."""
     if strided:
         return (
             bus_read_bytes / board.dram_strided_read_efficiency + bus_write_bytes / board.dram_strided_write_efficiency
@@ -46,7 +46,7 @@ def dram_work(board: Board, bus_read_bytes: int, bus_write_bytes: int, *, stride
 
 
 def copy_cost(board: Board, copy: CopyShape, *, memory_core: bool) -> CopyCost:
-    """Cost of a copy on a board, by its direction."""
+    """Return the cost of a copy on a board, by its direction."""
     source, destination = copy.direction.source, copy.direction.destination
     if source.off_chip or destination.off_chip:
         return _dram_cost(board, copy, memory_core=memory_core)
@@ -94,14 +94,14 @@ def _cost(
 
 
 def segment_cost_ps(board: Board, segment_bytes: int) -> int:
-    """Least time of each segment of a strided copy: of whole bus units, or of elements, shorter than one."""
+    """Return the least time per segment of a strided copy, which depends on whether it fills a bus unit."""
     return board.dma_segment_ps if segment_bytes >= board.dram_unit_bytes else board.dma_element_ps
 
 
 def rate_alone(board: Board, limit: float, *, off_chip: bool, both: bool = False) -> float:
-    """Work per picosecond of a transfer with nobody else on its link, DRAM or SRAM, that its port limits to `limit`.
+    """Return the rate in work per picosecond of a transfer limited to `limit` on an otherwise idle link, DRAM or SRAM.
 
-    `both`: it reads and writes the DRAM, which loses the mixed efficiency even alone.
+    `both`: it reads and writes the DRAM, so that the mixed efficiency applies even to a single transfer.
     """
     if off_chip:
         link = board.dram_bandwidth_bytes_per_s * (board.dram_mixed_efficiency if both else 1)

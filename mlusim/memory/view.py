@@ -1,8 +1,9 @@
 """Views and pointers: typed, strided ranges of an allocation.
 
-A `View` has a dtype, a shape and strides in bytes, as a NumPy array has; slicing one gives another and moves
-nothing. It is stricter than NumPy: an index or slice outside the shape is an error, never clamped, and nothing counts
-from the end. A `Pointer` is C's: an address and an element type, for the documented byte form of `__memcpy`.
+A `View` has a dtype, a shape and strides in bytes, like a NumPy array; slicing returns another view and copies
+nothing. It is stricter than NumPy: an index or slice outside the shape is an error, never clamped, and negative
+indices are not allowed. A `Pointer` is that of C: an address and an element type, for the documented byte form of
+`__memcpy`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import Layout, contiguous_strides, layout_of
 from mlusim.memory.no_numbers import NoNumbers
 
-# What moves uninterpreted: bits, by element size.
+# Unsigned types for copying elements uninterpreted, by element size.
 _RAW: dict[int, np.dtype[Any]] = {
     1: np.dtype(np.uint8),
     2: np.dtype(np.uint16),
@@ -39,10 +40,10 @@ class View(NoNumbers):
     """A typed, strided window on one allocation.
 
     Attributes:
-        allocation: what it looks at.
+        allocation: the allocation it refers to.
         offset: byte offset of its first element in the allocation.
-        layout: shape, strides and element type.
-        elements: the simulator's: what `typed` gives, where it has been made.
+        layout: shape, strides and dtype.
+        elements: cached result of `typed`, or None. Internal.
     """
 
     __slots__ = ("allocation", "elements", "layout", "offset")
@@ -67,7 +68,7 @@ class View(NoNumbers):
 
     @property
     def memory(self) -> MemoryKind:
-        """The kind of memory it lies in."""
+        """Kind of memory that contains it."""
         return self.allocation.memory.kind
 
     @property
@@ -87,7 +88,7 @@ class View(NoNumbers):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Bytes per element."""
         return self.layout.itemsize
 
     @property
@@ -102,24 +103,24 @@ class View(NoNumbers):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements."""
+        """Bytes of all elements."""
         return self.layout.nbytes
 
     @property
     def pointer(self) -> Pointer:
-        """Address of its first element, typed as it is."""
+        """Pointer to the first element, with the same dtype."""
         return Pointer(self.allocation, self.offset, self.dtype)
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether its elements follow each other in C order without gaps."""
+        """Whether elements follow each other in C order without gaps."""
         return self.layout.is_contiguous
 
     def __repr__(self) -> str:
         return f"<view of {self.allocation.name} ({self.memory.value}): {dtype_name(self.dtype)} {list(self.shape)}>"
 
     def __str__(self) -> str:
-        """The view and the values in memory now; within a kernel `core.peek(view)` is up to date."""
+        """Return the view and the values in memory now; within a kernel `core.peek(view)` is up to date."""
         if self.allocation.buffer is None:
             return repr(self)
         return f"{self!r}\n{np.array2string(self.typed(), threshold=64)}"
@@ -135,10 +136,11 @@ class View(NoNumbers):
     def __getitem__(self, key: Key | tuple[Key, ...]) -> View:
         """Slice; the result is a view of the same bytes.
 
-        Raises `AccessError` for an index or a bound outside the axis, too many indices, a step of 0.
+        Raises `AccessError` for an index or bound outside the axis, too many indices, or a step of 0.
         """
-        # Hand-tuned, every copy of every kernel passes here: a row, a part of the first axis, and plain indices and
-        # parts of several axes are found by what their layout remembers. `_sliced` below says the same of them.
+        # Optimised, because every copy of every kernel passes here: a row, a range of the first axis, and plain indices
+        # and
+        # ranges of several axes are looked up in the layout. `_sliced` computes the same in general.
         layout, offset = self.layout, self.offset
         shape, strides = layout.shape, layout.strides
         part = None
@@ -175,12 +177,12 @@ class View(NoNumbers):
         view.offset = offset
         view.layout = part
         array = self.elements
-        # Cheaper than an array made anew, but for a single element, which would not be one.
+        # Cheaper than creating an array, except for a single element, which would be a scalar.
         view.elements = array[key] if array is not None and part.shape else None
         return view
 
     def _sliced(self, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
-        """Offset and layout of any slice."""
+        """Return offset and layout of any slice."""
         shape, strides, offset = self.shape, self.strides, self.offset
         items: tuple[Any, ...] = key if key.__class__ is tuple else (key,)
         rank = len(shape)
@@ -223,7 +225,7 @@ class View(NoNumbers):
         return offset, layout_of(tuple(new_shape), tuple(new_strides), self.dtype)
 
     def reshape(self, *shape: int | tuple[int, ...]) -> View:
-        """The same elements in another shape; needs contiguous elements. One extent may be -1."""
+        """Return the same elements in another shape; elements must be contiguous. One extent may be -1."""
         shape = _extents(shape)
         wanted = list(shape)
         layout = self.layout
@@ -238,15 +240,15 @@ class View(NoNumbers):
         view.allocation = self.allocation
         view.offset = self.offset
         view.layout = layout.reshaped[tuple(wanted)]
-        # Where its array has been made, that of the new view is made from it.
+        # If the array is cached, derive that of the new view from it.
         array = self.elements
         view.elements = array.reshape(wanted) if array is not None and wanted else None
         return view
 
     def view(self, dtype: object) -> View:
-        """The same bytes as elements of another type; the last axis grows or shrinks with the element size.
+        """Return the same bytes as elements of another dtype; the last axis grows or shrinks with the element size.
 
-        Raises `AccessError` where the last axis is not contiguous or does not divide.
+        Raises `AccessError` if the last axis is not contiguous or its bytes are not a multiple of the new size.
         """
         target = dtype_of(dtype)
         if target.itemsize == self.itemsize:
@@ -263,7 +265,7 @@ class View(NoNumbers):
         return View(self.allocation, self.offset, shape, (*self.strides[:-1], target.itemsize), target)
 
     def transpose(self, *axes: int | tuple[int, ...]) -> View:
-        """The axes in another order; all reversed where none is given."""
+        """Return the axes in another order, by default reversed."""
         order = _extents(axes) or tuple(reversed(range(self.ndim)))
         if sorted(order) != list(range(self.ndim)):
             raise AccessError(f"transpose of {self!r} needs each of its {self.ndim} axes once, not {list(order)}")
@@ -271,7 +273,7 @@ class View(NoNumbers):
         return View(self.allocation, self.offset, shape, tuple(self.strides[axis] for axis in order), self.dtype)
 
     def broadcast_to(self, *shape: int | tuple[int, ...]) -> View:
-        """Repeat axes of extent 1, and new leading ones, with a stride of 0: a source that a copy reads again."""
+        """Repeat axes of extent 1 and add leading ones, with stride 0: a source that a copy reads repeatedly."""
         shape = _extents(shape)
         added = len(shape) - self.ndim
         if added < 0:
@@ -286,28 +288,28 @@ class View(NoNumbers):
         return View(self.allocation, self.offset, shape, tuple(strides), self.dtype)
 
     def raw(self) -> Array:
-        """The bytes as unsigned integers of the element's width: what moves uninterpreted."""
+        """Return the elements as unsigned integers of the same width, for uninterpreted copies."""
         array = self.elements
         if array is None:
-            array = self._made()
+            array = self._make_array()
         return array.view(_RAW[self.layout.itemsize])
 
     def typed(self) -> Array:
-        """The elements as a NumPy array on the simulated bytes. The simulator's own; kernels have no use for it.
+        """Return the elements as a NumPy array on the simulated bytes. Internal: kernels do not need it.
 
-        A slice of a view whose array has been made takes its own from it.
+        The array is cached, and slices of the view derive theirs from it.
         """
         array = self.elements
         if array is None or self.allocation.buffer is None:
-            return self._made()
+            return self._make_array()
         return array
 
     def item(self) -> Any:
-        """The one element, or the first, as a Python number."""
+        """Return the only (or first) element as a Python number."""
         buffer: Any = self.allocation.bytes()
         return np.ndarray((), self.layout.dtype, buffer, self.offset).item()
 
-    def _made(self) -> Array:
+    def _make_array(self) -> Array:
         buffer: Any = self.allocation.bytes()
         if 0 in self.shape:
             # NumPy checks the strides of an empty array too, and those of a reversed one point before the buffer.
@@ -320,10 +322,10 @@ _new = View.__new__
 
 
 class Pointer:
-    """An address and an element type, as in C: `pointer + n` moves by n elements.
+    """An address and an element type, as in C: `pointer + n` advances by n elements.
 
-    A `char` buffer is a pointer with an element of one byte (`cast("int8")`), so that `data_nram + n * sizeof(T)`
-    counts bytes while `input + index` counts elements, as in BANG C.
+    A `char` buffer is a pointer with 1-byte elements (`cast("int8")`), so that `data_nram + n * sizeof(T)` counts bytes
+    while `input + index` counts elements, as in BANG C.
     """
 
     __slots__ = ("allocation", "dtype", "offset")
@@ -335,11 +337,11 @@ class Pointer:
 
     @property
     def memory(self) -> MemoryKind:
-        """The kind of memory it points into."""
+        """Kind of memory that it points into."""
         return self.allocation.memory.kind
 
     def cast(self, dtype: object) -> Pointer:
-        """The same address with another element type."""
+        """Return the same address with another element type."""
         return Pointer(self.allocation, self.offset, dtype_of(dtype))
 
     def __add__(self, elements: int) -> Pointer:
@@ -353,7 +355,7 @@ class Pointer:
 
 
 def _extents(shape: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
-    """Extents or axes, given one by one or as one tuple."""
+    """Return extents or axes given one by one or as one tuple."""
     items: Any = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
     for item in items:
         if item.__class__ is not int:
@@ -362,11 +364,11 @@ def _extents(shape: tuple[int | tuple[int, ...], ...]) -> tuple[int, ...]:
 
 
 def _slice(item: slice, extent: int, axis: int, view: View) -> tuple[int, int, int]:
-    """Start, count and step of a slice; strict where Python clamps."""
+    """Return start, count and step of a slice; raises where Python would clamp."""
     step = 1 if item.step is None else _integer(item.step, axis, view)
     if step == 0:
         raise AccessError(f"a slice step of 0 on axis {axis} of {view!r}")
-    # Where a forward slice may end, one behind the last element, a backward one may not begin.
+    # A forward slice may end one past the last element; a backward one may not begin there.
     limit = extent if step > 0 else extent - 1
     start = (0 if step > 0 else limit) if item.start is None else _integer(item.start, axis, view)
     stop = (extent if step > 0 else -1) if item.stop is None else _integer(item.stop, axis, view)

@@ -10,9 +10,9 @@
     status = mluOpTinShiftForward(handle, input_desc, d_input, shifts_desc, d_shifts, output_desc, d_output)
     handle.last_result.time_us
 
-Names, numbers and the order of checks are the vendor's. What differs: what C returns through a pointer comes back
-beside the status, NULL is None, and the device is an argument where C has the thread's current one. No function raises
-for a wrong argument: it returns a status and logs the reason (`logging`, "mlusim.mluop").
+Names, numbers and the order of checks are the vendor's. The differences: values that C returns through a pointer are
+returned with the status, NULL is None, and the device is an argument instead of the thread's current one. No function
+raises for a wrong argument: it returns a status and logs the reason (`logging`, "mlusim.mluop").
 """
 # ruff: noqa: F401, N816 - the names, the vendor's, are what the package offers
 
@@ -28,7 +28,7 @@ from mlusim.mluop.handle import mluOpCreate, mluOpDestroy, mluOpHandle
 from mlusim.mluop.tin_shift import mluOpTinShiftBackward, mluOpTinShiftForward
 from mlusim.mluop.types import cnrtMemTransDir_t, cnrtRet_t, mluOpDataType_t, mluOpStatus_t, mluOpTensorLayout_t
 
-# In C the members of an enumeration stand by themselves.
+# In C the members of an enumeration are global names.
 (
     MLUOP_STATUS_SUCCESS,
     MLUOP_STATUS_NOT_INITIALIZED,

@@ -1,7 +1,7 @@
-"""Memory of the simulated board as CNRT has it: cnrtMalloc, cnrtMemcpy, cnrtFree, and the pointers between them.
+"""Memory of the simulated board with CNRT's interface: cnrtMalloc, cnrtMemcpy, cnrtFree, and pointers.
 
-CNRT works on the thread's current device. Nothing here is global, so `cnrtMalloc` is told the device, and a pointer
-knows its own. What C returns through an argument comes back beside the status:
+CNRT uses the thread's current device. Here there is no global state: `cnrtMalloc` has a device argument, and a pointer
+refers to its device. Values that C returns through an argument are returned with the status:
 
     status, d_input = cnrtMalloc(device, input.nbytes)
     status = cnrtMemcpy(d_input, input, input.nbytes, cnrtMemTransDir_t.cnrtMemcpyHostToDev)
@@ -29,9 +29,9 @@ from mlusim.mluop.types import cnrtMemTransDir_t, cnrtRet_t, is_member
 from mlusim.units import group_digits
 
 _HOST, _DEVICE = "host", "device"
-# On a timing-only device allocations up to this size have their bytes, for what scalar code of kernels reads.
+# On a timing-only device, allocations up to this size keep their bytes, which scalar code of kernels may read.
 KEPT_BYTES = 1 << 20
-# Where destination and source are.
+# Sides of destination and source.
 _SIDES = {
     cnrtMemTransDir_t.cnrtMemcpyHostToDev: (_DEVICE, _HOST),
     cnrtMemTransDir_t.cnrtMemcpyDevToDev: (_DEVICE, _DEVICE),
@@ -43,11 +43,11 @@ _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True, slots=True)
 class DevicePointer:
-    """An address in the GDRAM of a simulated board. `pointer + n` and `pointer - n` move by n bytes, as `char *` does.
+    """An address in the GDRAM of a simulated board. `pointer + n` and `pointer - n` advance by n bytes, like `char *`.
 
     Attributes:
-        device: whose memory it is.
-        allocation: what `cnrtMalloc` gave.
+        device: the device of the memory.
+        allocation: the allocation made by `cnrtMalloc`.
         offset: bytes from its start.
     """
 
@@ -66,22 +66,22 @@ class DevicePointer:
         return f"<device pointer {self.allocation.name}{place} of {self.device.board.name}>"
 
     def view(self, shape: tuple[int, ...], dtype: Dtype) -> View:
-        """The tensor that begins here, contiguous."""
+        """Return the contiguous tensor that begins here."""
         return View.of(self.allocation, shape, dtype, self.offset)
 
 
 def cnrtMalloc(
     device: Device | None, nbytes: int, name: str = "device memory"
 ) -> tuple[cnrtRet_t, DevicePointer | None]:
-    """Allocate GDRAM of a board. Fresh memory holds 0xFF bytes.
+    """Allocate GDRAM of a board. Fresh memory contains 0xFF bytes.
 
-    On a timing-only device (`data=False`) memory has a size and no bytes, but for allocations of up to 1 MiB: what the
-    host copies there can be read by scalar code of kernels, such as the shifts of tin_shift.
+    On a timing-only device (`data=False`) memory has a size but no bytes, except allocations of up to 1 MiB: values
+    that the host copies there can be read by scalar code of kernels, such as the shifts of tin_shift.
 
     Args:
         device: the simulated board.
-        nbytes: at least 1; what the vendor does with 0 is not documented, and it is refused here.
-        name: what messages and reports call it.
+        nbytes: at least 1; the vendor does not document 0, which is rejected here.
+        name: name in messages and reports.
 
     Returns (cnrtSuccess, pointer), or a status and None: cnrtErrorArgsInvalid, cnrtErrorNoMem.
     """
@@ -100,10 +100,9 @@ def cnrtMalloc(
 
 
 def cnrtFree(pointer: Any) -> cnrtRet_t:
-    """Give memory back: a pointer as `cnrtMalloc` gave it. NULL (None) does nothing.
+    """Free memory, given a pointer returned by `cnrtMalloc`. NULL (None) does nothing.
 
-    Returns cnrtSuccess, cnrtErrorArgsInvalid for what is no such pointer, cnrtErrorCndrvFuncCall where it is freed
-    already.
+    Returns cnrtSuccess, cnrtErrorArgsInvalid for any other pointer, cnrtErrorCndrvFuncCall if it is already freed.
     """
     if not isinstance(pointer, DevicePointer):
         if pointer is None:
@@ -120,14 +119,15 @@ def cnrtFree(pointer: Any) -> cnrtRet_t:
 
 
 def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) -> cnrtRet_t:
-    """Copy bytes and wait for it.
+    """Copy bytes and wait until the copy is complete.
 
     Args:
-        dst, src: a `DevicePointer` on a device's side; on the host's a NumPy array in C order, or anything else with a
-            buffer (bytes, bytearray, memoryview).
+        dst, src: a `DevicePointer` on a device's side; on the host's a NumPy array in C order, or any other object with
+            a buffer (bytes, bytearray, memoryview).
         nbytes: bytes, from the start of both.
-        direction: cnrtMemcpyHostToDev, DevToHost, DevToDev (within one board), HostToHost, or NoDirection: then the
-            arguments tell. On the board a direction that does not fit its pointers is undefined; here it is refused.
+        direction: cnrtMemcpyHostToDev, DevToHost, DevToDev (within one board), HostToHost, or NoDirection: inferred
+            from the arguments. On the board a direction that does not match its pointers is undefined; here it is
+            rejected.
 
     Returns cnrtSuccess, cnrtErrorMemcpyDirectionInvalid, cnrtErrorArgsInvalid, or cnrtErrorNotSupport (peer to peer;
     results of a timing-only device, which computes none).
@@ -144,7 +144,7 @@ def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) ->
 
 
 def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tuple[Any, cnrtRet_t, str]]:
-    """(fails, status, reason) of each check of a copy; each relies on those before it."""
+    """Yield (fails, status, reason) of each check of a copy; each relies on the previous ones."""
     reason = f"direction = {direction!r}: it is a cnrtMemTransDir_t, such as cnrtMemcpyHostToDev"
     yield not is_member(direction, cnrtMemTransDir_t), cnrtRet_t.cnrtErrorMemcpyDirectionInvalid, reason
     reason = "a link between boards is not modelled: copy by way of the host"
@@ -169,7 +169,7 @@ def _copy_checks(dst: Any, src: Any, nbytes: Any, direction: Any) -> Iterator[tu
 
 
 def device_fault(pointer: Any, name: str, nbytes: int, device: Device | None = None) -> str:
-    """Why a pointer does not stand for `nbytes` of device memory (of `device`, where given); "" where it does."""
+    """Return why a pointer is not `nbytes` of device memory (of `device`, if not None); "" if it is."""
     if pointer is None:
         return f"{name} is NULL"
     if not isinstance(pointer, DevicePointer):
@@ -195,29 +195,29 @@ def device_fault(pointer: Any, name: str, nbytes: int, device: Device | None = N
 
 
 def _host_fault(pointer: Any, name: str, nbytes: int) -> str:
-    """Why an argument does not stand for `nbytes` of the host's memory; "" where it does."""
+    """Return why an argument is not `nbytes` of host memory; "" if it is."""
     if isinstance(pointer, DevicePointer):
         return f"{name} is a device pointer, and the direction says memory of the host: correct the direction"
     try:
-        held = _bytes_of(pointer)
+        content = _bytes_of(pointer)
     except (AttributeError, BufferError, TypeError, ValueError):
         return f"{name} is {_kind(pointer)}: pass a NumPy array in C order or a buffer (np.ascontiguousarray makes one)"
-    if held.size < nbytes:
-        return f"{name} has {group_digits(held.size)} B and {group_digits(nbytes)} B are to be copied"
+    if content.size < nbytes:
+        return f"{name} has {group_digits(content.size)} B and {group_digits(nbytes)} B are to be copied"
     return ""
 
 
 def _bytes_of(pointer: Any, nbytes: int | None = None) -> _Bytes:
-    """The first bytes of a side that is in order."""
+    """Return the first bytes of a valid side."""
     if isinstance(pointer, DevicePointer):
-        held = pointer.allocation.bytes()[pointer.offset :]
+        content = pointer.allocation.bytes()[pointer.offset :]
     elif isinstance(pointer, np.ndarray):
         if not pointer.flags.c_contiguous:
             raise ValueError("its bytes are not in C order")
-        held = pointer.reshape(-1).view(np.uint8)
+        content = pointer.reshape(-1).view(np.uint8)
     else:
-        held = np.frombuffer(memoryview(pointer).cast("B"), np.uint8)
-    return held[:nbytes]
+        content = np.frombuffer(memoryview(pointer).cast("B"), np.uint8)
+    return content[:nbytes]
 
 
 def _side(pointer: Any) -> str:
@@ -232,7 +232,7 @@ def _size(nbytes: Any) -> int | None:
 
 
 def _kind(pointer: Any) -> str:
-    """A description of an argument for a message."""
+    """Return a description of an argument for a message."""
     if pointer is None:
         return "NULL"
     memory = ", memory of the host" if isinstance(pointer, np.ndarray | bytes | bytearray | memoryview) else ""

@@ -13,7 +13,7 @@ from mlusim.mluop.report import LOGGER, refuse
 from mlusim.mluop.types import ELEMENT_TYPES, is_member, mluOpDataType_t, mluOpStatus_t, mluOpTensorLayout_t
 from mlusim.units import group_digits
 
-# K: a tensor of this many elements or more is "large".
+# K: a tensor with at least this many elements is "large".
 LARGE_TENSOR_NUM = 2**31
 _INT_MAX = 2**31 - 1
 
@@ -21,13 +21,13 @@ _SUCCESS, _BAD_PARAM = mluOpStatus_t.MLUOP_STATUS_SUCCESS, mluOpStatus_t.MLUOP_S
 
 
 class mluOpTensorDescriptor:
-    """A tensor without its data; `mluOpSetTensorDescriptor` says what it is. Before that it has no dimensions.
+    """A tensor without its data, defined by `mluOpSetTensorDescriptor`. Until then it has no dimensions.
 
     Attributes:
         layout, dtype: the vendor's enumerations.
         dims: extents.
         strides: elements from one index to the next along each dimension.
-        destroyed: whether `mluOpDestroyTensorDescriptor` has had it.
+        destroyed: whether `mluOpDestroyTensorDescriptor` was called for it.
     """
 
     def __init__(self) -> None:
@@ -39,17 +39,17 @@ class mluOpTensorDescriptor:
 
     @property
     def element_num(self) -> int:
-        """Elements of the tensor, in as many digits as it takes."""
+        """Number of elements, without a limit on its size."""
         return math.prod(self.dims)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensor, contiguous; its element type is one of `ELEMENT_TYPES`."""
+        """Bytes of the contiguous tensor; its element type must be one of `ELEMENT_TYPES`."""
         return self.element_num * ELEMENT_TYPES[self.dtype].itemsize
 
     @property
     def is_strided(self) -> bool:
-        """Whether elements do not simply follow each other. The stride of a dimension of 1 says nothing."""
+        """Whether elements are not contiguous. Strides of dimensions of extent 1 are ignored."""
         expected = contiguous_strides(self.dims, 1)
         strides = zip(self.dims, self.strides, expected, strict=True)
         return any(extent != 1 and stride != wanted for extent, stride, wanted in strides)
@@ -59,12 +59,12 @@ class mluOpTensorDescriptor:
 
 
 def mluOpCreateTensorDescriptor() -> tuple[mluOpStatus_t, mluOpTensorDescriptor]:
-    """Make a descriptor. C's out-parameter comes back beside the status: `status, desc = ...`."""
+    """Create a descriptor. C's out-parameter is returned with the status: `status, desc = ...`."""
     return _SUCCESS, mluOpTensorDescriptor()
 
 
 def mluOpDestroyTensorDescriptor(desc: mluOpTensorDescriptor | None) -> mluOpStatus_t:
-    """Give a descriptor up. BAD_PARAM for NULL and for one that was destroyed before."""
+    """Destroy a descriptor. BAD_PARAM for NULL and for one that is already destroyed."""
     fault = descriptor_fault(desc, "desc")
     if fault or desc is None:
         return refuse("mluOpDestroyTensorDescriptor", _BAD_PARAM, fault)
@@ -79,7 +79,7 @@ def mluOpSetTensorDescriptor(
     dimNb: int,
     dimSize: Sequence[int] | None,
 ) -> mluOpStatus_t:
-    """Say what tensor it is, contiguous.
+    """Define a descriptor as a contiguous tensor.
 
     Args:
         desc: the descriptor.
@@ -87,8 +87,8 @@ def mluOpSetTensorDescriptor(
         dimNb: number of dimensions, at least 1.
         dimSize: extents, 0 to 2^31 - 1 each; the first dimNb are read, as in C.
 
-    A tensor of 2^31 elements or more is described with a warning; it is the operator that refuses it. BAD_PARAM for
-    NULL, for no dimension, for too few or impossible extents, and for a layout or data type that does not exist.
+    A tensor of 2^31 elements or more gives a warning; only operators reject it. BAD_PARAM for NULL, for no dimension,
+    for missing or impossible extents, and for a layout or data type that does not exist.
     """
     return _set("mluOpSetTensorDescriptor", desc, layout, dtype, dimNb, {"dimSize": dimSize})
 
@@ -101,13 +101,13 @@ def mluOpSetTensorDescriptorEx(
     dimSize: Sequence[int] | None,
     dimStride: Sequence[int] | None,
 ) -> mluOpStatus_t:
-    """The same with strides, in elements. Strides that say contiguous are as good as none."""
+    """As `mluOpSetTensorDescriptor`, with strides in elements. Contiguous strides are the same as none."""
     arrays = {"dimSize": dimSize, "dimStride": dimStride}
     return _set("mluOpSetTensorDescriptorEx", desc, layout, dtype, dimNb, arrays)
 
 
 def descriptor_fault(desc: Any, name: str) -> str:
-    """Why an argument is not a descriptor to work with; "" where it is one."""
+    """Return why an argument is not a usable descriptor; "" if it is."""
     if desc is None:
         return f"{name} is NULL"
     if not isinstance(desc, mluOpTensorDescriptor):
@@ -139,7 +139,7 @@ def _set(
 
 
 def _array_fault(values: Any, name: str, count: Any, read: dict[str, tuple[int, ...]]) -> str:
-    """Read a C array of `count` numbers into `read`, or say why it cannot be read."""
+    """Read a C array of `count` numbers into `read`; returns why it cannot be read, or ""."""
     if not isinstance(count, int) or count < 1:
         return f"dimNb = {count!r}: a tensor has at least 1 dimension"
     if values is None:

@@ -1,4 +1,4 @@
-"""The mluOp context: which board operators run on, and how their last run went."""
+"""The mluOp context: the board that operators run on, and the result of their last run."""
 # ruff: noqa: N801, N802 - the vendor's names
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _SUCCESS, _BAD_PARAM = mluOpStatus_t.MLUOP_STATUS_SUCCESS, mluOpStatus_t.MLUOP_S
 
 
 class mluOpHandle:
-    """The context that every operator is given.
+    """The context argument of every operator.
 
     Attributes:
         device: the simulated board.
-        strategy: which of the operator's strategies it runs.
-        last_result: plan, log and figures of the last kernel that ran to its end, None before. Its `output` is None:
-            that is in device memory.
-        destroyed: whether `mluOpDestroy` has had it.
+        strategy: the operator's strategy to run.
+        last_result: plan, log and figures of the last kernel that completed, None before. Its `output` is None: the
+            output is in device memory.
+        destroyed: whether `mluOpDestroy` was called for it.
     """
 
     def __init__(self, device: Device, strategy: str) -> None:
@@ -33,13 +33,13 @@ class mluOpHandle:
 
 
 def mluOpCreate(device: Device | None, *, strategy: str = "documented") -> tuple[mluOpStatus_t, mluOpHandle | None]:
-    """Make a handle. C's out-parameter comes back beside the status: `status, handle = ...`.
+    """Create a handle. C's out-parameter is returned with the status: `status, handle = ...`.
 
     Args:
-        device: the simulated board, where C has the thread's current device.
-        strategy: of tin_shift; the vendor's library has no such choice, and "shipped" is what it does.
+        device: the simulated board, instead of the thread's current device in C.
+        strategy: strategy of tin_shift; "shipped" is that of the vendor's library, which offers no choice.
 
-    BAD_PARAM, and None for the handle, where either is unknown.
+    BAD_PARAM, and None for the handle, if either is unknown.
     """
     if not isinstance(device, Device):
         reason = f"device is of type {type(device).__name__}, not a mlusim.Device: mluOpCreate(Device('mlu370-x4'))"
@@ -51,7 +51,7 @@ def mluOpCreate(device: Device | None, *, strategy: str = "documented") -> tuple
 
 
 def mluOpDestroy(handle: mluOpHandle | None) -> mluOpStatus_t:
-    """Give a handle up; memory and descriptors stay. BAD_PARAM for NULL and for one that was destroyed before."""
+    """Destroy a handle; memory and descriptors remain. BAD_PARAM for NULL and for one that is already destroyed."""
     fault = handle_fault(handle)
     if fault or handle is None:
         return refuse("mluOpDestroy", _BAD_PARAM, fault)
@@ -60,7 +60,7 @@ def mluOpDestroy(handle: mluOpHandle | None) -> mluOpStatus_t:
 
 
 def handle_fault(handle: Any) -> str:
-    """Why an argument is not a handle to work with; "" where it is one."""
+    """Return why an argument is not a usable handle; "" if it is."""
     if handle is None:
         return "handle is NULL"
     if not isinstance(handle, mluOpHandle):

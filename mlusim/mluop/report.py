@@ -1,4 +1,4 @@
-"""Refusals of mluOp: a status for the program, and the reason in the log `mlusim.mluop`."""
+"""Errors of mluOp: a status for the program, and the reason in the log `mlusim.mluop`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Status = TypeVar("Status", bound=IntEnum)
 
 
 def refuse(function: str, status: Status, reason: str) -> Status:
-    """Log an error as the vendor's library does, its function in brackets, and give the status back."""
+    """Log an error as the vendor's library does, its function in brackets, and return the status."""
     LOGGER.error("[%s] %s: %s", function, status.name, reason)
     return status
 
 
 def first_refusal(function: str, checks: Iterable[tuple[Any, Status, str]]) -> Status | None:
-    """Go through (fails, status, reason) and refuse at the first that fails; None where none does.
+    """Evaluate (fails, status, reason) checks and reject at the first that fails; returns None if none does.
 
-    Checks that are generated are made one at a time, so that each may rely on those before it.
+    Checks from a generator are evaluated one at a time, so that each may rely on the previous ones.
     """
     for fails, status, reason in checks:
         if fails:

@@ -1,7 +1,7 @@
 """mluOpTinShiftForward and mluOpTinShiftBackward: the checks of mlu-ops in its order, then the kernel.
 
-The order is that of mlu-ops' own host code (docs/hardware.md). After it come checks that C cannot make: that a pointer
-is device memory of the handle's board, alive and large enough, and that the output lies apart.
+The order is that of mlu-ops' own host code (docs/hardware.md). Further checks, which C cannot make, follow: that a
+pointer is device memory of the handle's board, not freed and large enough, and that the output does not overlap inputs.
 """
 # ruff: noqa: N802 - the vendor's names
 
@@ -43,13 +43,13 @@ def mluOpTinShiftForward(
         handle: from `mluOpCreate`.
         input_desc, input: [N, T, C, HW], half or float, contiguous.
         shifts_desc, shifts: [N, G], int32, C a multiple of G.
-        output_desc, output: as the input, apart from it: in place is not supported.
+        output_desc, output: like the input, and not overlapping it: in place is not supported.
 
-    The board's function only queues the kernel; this one returns when it is done, and its profile is
+    The board's function only queues the kernel; this one returns when it is complete, and its profile is
     `handle.last_result`.
 
-    Returns SUCCESS (for T = 0 without a launch and without a look at the pointers), BAD_PARAM, NOT_SUPPORTED
-    (strides, 2^31 elements, in place), or EXECUTION_FAILED where the board cannot hold or run the kernel.
+    Returns SUCCESS (for T = 0 without a launch and without checking the pointers), BAD_PARAM, NOT_SUPPORTED (strides,
+    2^31 elements, in place), or EXECUTION_FAILED if the kernel does not fit on the board or fails.
     """
     tensors = _Tensors(
         _Tensor("input", input_desc, input),
@@ -83,7 +83,7 @@ def mluOpTinShiftBackward(
 
 @dataclass(frozen=True, slots=True)
 class _Tensor:
-    """Descriptor and pointer as the caller gave them, by the name of the pointer."""
+    """Descriptor and pointer as passed by the caller, with the name of the pointer."""
 
     name: str
     given_desc: Any
@@ -91,13 +91,13 @@ class _Tensor:
 
     @property
     def desc(self) -> mluOpTensorDescriptor:
-        """The descriptor, once it is known to be one."""
+        """The descriptor, after it was checked."""
         desc: mluOpTensorDescriptor = self.given_desc
         return desc
 
     @property
     def address(self) -> DevicePointer:
-        """The pointer, once it is known to be one."""
+        """The pointer, after it was checked."""
         pointer: DevicePointer = self.pointer
         return pointer
 
@@ -134,7 +134,7 @@ _Check = tuple[Any, mluOpStatus_t, str]
 
 
 def _descriptor_checks(handle: Any, tensors: _Tensors) -> Iterator[_Check]:
-    """(fails, status, reason) of each check before the data is read, in order; each relies on those before it."""
+    """Yield (fails, status, reason) of each check before data is read, in order; each relies on the previous ones."""
     fault = handle_fault(handle)
     yield fault, _BAD_PARAM, fault
     for tensor in tensors:
@@ -163,9 +163,9 @@ def _descriptor_checks(handle: Any, tensors: _Tensors) -> Iterator[_Check]:
     for tensor in tensors:
         strides = f"strides {list(tensor.desc.strides)} for {list(tensor.desc.dims)}"
         reason = f"{tensor.name}_desc has {strides}: tin_shift takes contiguous tensors only; copy it to one"
-        # With T = 0 there is nothing to do, and strides of a tensor without elements say nothing.
-        nothing = not source.dims[1] and not tensor.desc.element_num
-        yield tensor.desc.is_strided and not nothing, _NOT_SUPPORTED, reason
+        # With T = 0 there is nothing to do, and strides of a tensor without elements have no meaning.
+        is_empty = not source.dims[1] and not tensor.desc.element_num
+        yield tensor.desc.is_strided and not is_empty, _NOT_SUPPORTED, reason
 
     reason = f"{shifts_name} is {shifts.dtype.name}: it is MLUOP_DTYPE_INT32"
     yield shifts.dtype != mluOpDataType_t.MLUOP_DTYPE_INT32, _BAD_PARAM, reason
@@ -182,7 +182,7 @@ def _descriptor_checks(handle: Any, tensors: _Tensors) -> Iterator[_Check]:
 
 
 def _pointer_checks(handle: mluOpHandle, tensors: _Tensors) -> Iterator[_Check]:
-    """The checks of the data pointers, in order: NULL first, for all three, then what else may be wrong with them."""
+    """Yield the checks of the data pointers, in order: NULL first, for all three, then the other checks."""
     for tensor in tensors:
         yield tensor.pointer is None, _BAD_PARAM, f"{tensor.name} is NULL and has elements"
     for tensor in tensors:

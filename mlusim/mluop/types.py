@@ -65,7 +65,7 @@ class mluOpDataType_t(IntEnum):
 
 
 class mluOpTensorLayout_t(IntEnum):
-    """Layout of a tensor descriptor. tin_shift takes any: it goes by the dimensions, as mlu-ops does."""
+    """Layout of a tensor descriptor. tin_shift accepts any and uses only the dimensions, as mlu-ops does."""
 
     MLUOP_LAYOUT_NCHW = 0
     MLUOP_LAYOUT_NHWC = 1
@@ -119,9 +119,9 @@ ELEMENT_TYPES: dict[mluOpDataType_t, Dtype] = {
     _D.MLUOP_DTYPE_COMPLEX_FLOAT: COMPLEX64,
     _D.MLUOP_DTYPE_BFLOAT16: BFLOAT16,
 }
-"""The element type behind each data type that mlusim has one for."""
+"""The element type of each data type that mlusim supports."""
 
 
 def is_member(value: object, kind: type[IntEnum]) -> bool:
-    """Whether a value is one of an enumeration, or its number, as in C."""
+    """Whether a value is a member of an enumeration, or its number, as in C."""
     return isinstance(value, int) and value in tuple(kind)

@@ -1,4 +1,4 @@
-"""The operators as functions: arrays in, a result with output, plan, log and figures out."""
+"""The operators as functions: arrays in; a result with output, plan, log and figures out."""
 
 from __future__ import annotations
 

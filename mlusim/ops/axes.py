@@ -1,4 +1,4 @@
-"""Axes as users give them: integers that may count from the end, and sequences of them."""
+"""Normalisation of axes: integers that may count from the end, and sequences of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from mlusim.errors import InputError
 
 
 def normal_axis(operator: str, argument: str, axis: Any, rank: int) -> int:
-    """An axis of a tensor of that rank, counted from the front.
+    """Return an axis of a tensor of the given rank, counted from the front.
 
-    Raises `InputError` for what is not an integer, and for an axis out of [-rank, rank).
+    Raises `InputError` for anything but an integer, and for an axis outside [-rank, rank).
     """
     try:
         number = as_index(axis)
@@ -31,9 +31,9 @@ def normal_axis(operator: str, argument: str, axis: Any, rank: int) -> int:
 
 
 def normal_axes(operator: str, argument: str, axes: Any, rank: int) -> tuple[int, ...]:
-    """One axis or several, counted from the front, each once, in the order given.
+    """Return one or several distinct axes, counted from the front, in the order given.
 
-    Raises `InputError` as `normal_axis`, and for an axis that is given twice.
+    Raises `InputError` as `normal_axis`, and for a repeated axis.
     """
     requested = tuple(axes) if isinstance(axes, Iterable) and not isinstance(axes, str) else (axes,)
     normal = tuple(normal_axis(operator, argument, axis, rank) for axis in requested)

@@ -1,4 +1,4 @@
-"""bitcast_convert: the same bytes as elements of another type. docs/semantics.md defines it, after CINN's document."""
+"""bitcast_convert: the same bytes as elements of another type, defined in docs/semantics.md after CINN's document."""
 
 from __future__ import annotations
 
@@ -38,23 +38,22 @@ def bitcast_convert(
     strategy: str = "view",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """The bytes of x, in C order and little endian, as elements of another type.
+    """Reinterpret the bytes of x, in C order and little endian, as elements of another type.
 
-    Equal widths keep the shape. A narrower target adds a last dimension, of as many elements as fit in one of x's, the
-    low-order part first. For a wider one x's last dimension must be just what makes one element; it disappears.
+    Equal widths keep the shape. A narrower target appends a dimension for the elements within one element of x, the
+    low-order part first. A wider target consumes the last dimension of x, which must make up exactly one element.
 
     Args:
-        x: any shape and element type; where it is not contiguous, the upload makes it so. bool is one byte, kept as it
-            is.
-        dtype: the target: a NumPy dtype, a name, or CINN's `Float(32)` and the like.
+        x: any shape and element type; made contiguous by the upload if necessary. A bool is one byte, unchanged.
+        dtype: the target: a NumPy dtype, a name, or CINN's `Float(32)` etc.
         device: a preset's name, a TOML file, or a board.
-        strategy: "view": nothing is moved, and the output, which may share its bytes with x, cannot be written;
-            "copy": the bytes are copied on the board.
+        strategy: "view": nothing is moved, and the output, which may share memory with x, is read-only; "copy": the
+            bytes are copied on the board.
         options: see `RunOptions`.
 
     Returns the result; for a view its log has no operations.
 
-    Raises `InputError` for a last dimension that does not fit, saying which would, and for complex to real or real to
+    Raises `InputError` for a last dimension of the wrong size, naming the right one, and for complex to real or real to
     complex; and what a run raises.
     """
     return apply(BITCAST_CONVERT, (x,), {"dtype": dtype}, device, strategy, options)
@@ -68,12 +67,12 @@ def plan_bitcast_convert(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "view",
 ) -> Plan:
-    """The plan of a bitcast_convert, without running it: `mlusim.plan("bitcast_convert", ...)`."""
+    """Return the plan of a bitcast_convert without running it: `mlusim.plan("bitcast_convert", ...)`."""
     return plan("bitcast_convert", shape, dtype=target, input_dtype=source, device=device, strategy=strategy)
 
 
 def bitcast_shape(name: str, shape: tuple[int, ...], source: Dtype, target: Dtype) -> tuple[int, ...]:
-    """Shape of the result. Raises `InputError` where there is none; `name` is what messages call the tensor."""
+    """Return the shape of the result. Raises `InputError` if there is none; `name` is the tensor's name in messages."""
     what = f"bitcast_convert: {name} is {dtype_name(source)} {list(shape)} and cannot become {dtype_name(target)}"
     if is_complex(source) is not is_complex(target):
         raise InputError(f"{what}: complex and real types do not mix; view the real and imaginary parts on the host")
@@ -117,7 +116,7 @@ def _call(chosen: Plan, x: Input, *, dtype: object) -> Call:
 
 
 def view_as(x: View, *, dtype: object) -> View:
-    """The output of bitcast_convert as a view of its input, a contiguous tensor of device memory."""
+    """Return the output of bitcast_convert as a view of its input, a contiguous tensor in device memory."""
     target = dtype_of(dtype)
     return View.of(x.allocation, bitcast_shape("x", x.shape, x.dtype, target), target, x.offset)
 

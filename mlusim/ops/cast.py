@@ -1,4 +1,4 @@
-"""cast: every element converted to another type. docs/semantics.md defines it; `cores.convert` has the pairs."""
+"""cast: conversion of every element to another type. Defined in docs/semantics.md; `cores.convert` lists the pairs."""
 
 from __future__ import annotations
 
@@ -34,26 +34,28 @@ def cast(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """The elements of x converted to another type, as the vector unit converts them.
+    """Convert the elements of x to another type, as the vector unit does.
 
-    The same type is a bit copy. To bool: x != 0. Integers wrap. To a float: nearest even, overflow to infinity; 32-
-    and 64-bit sources reach 16- and 8-bit floats through float32, in two roundings. Float to integer truncates and
-    saturates, and NaN gives 0. Overflow to float8_e4m3fn, which has no infinity, gives NaN unless `saturate` is set. A
-    real number becomes the real part of a complex one, with +0 as imaginary part; of a complex number both parts are
+    The same type is a bitwise copy. To bool: x != 0. Integers wrap. To a float: round to nearest even, overflow to
+    infinity; 32- and 64-bit sources are converted to 16- and 8-bit floats through float32, with two roundings. Float to
+    integer truncates and saturates, and NaN gives 0. Overflow to float8_e4m3fn, which has no infinity, gives NaN unless
+    `saturate` is set. A real number becomes a complex one with imaginary part +0; both parts of a complex number are
     converted.
 
     Args:
         x: any shape and element type, contiguous or not.
-        dtype: the target: a NumPy dtype, a name, or CINN's `Float(32)` and the like.
-        saturate: to float8_e4m3fn and float8_e5m2 only: a value beyond the largest finite one, infinity too, becomes
-            the largest of its sign, and NaN stays NaN: ONNX Cast's default. It costs up to two vector instructions.
+        dtype: the target: a NumPy dtype, a name, or CINN's `Float(32)` etc.
+        saturate: only for float8_e4m3fn and float8_e5m2: values beyond the finite range, including infinities, become
+            the largest finite value of their sign, and NaN stays NaN: the default of ONNX Cast. It costs up to two
+            vector instructions.
         device: a preset's name, a TOML file, or a board.
         strategy: "auto", "pingpong" or "serial" (`planning.flat.STRATEGIES`).
         options: see `RunOptions`.
 
     Returns the result; its output has x's shape.
 
-    Raises `InputError` for an element type that the board does not know and for complex to real, and what a run raises.
+    Raises `InputError` for an element type that the board does not support and for complex to real; and what a run
+    raises.
     """
     return apply(CAST, (x,), {"dtype": dtype, "saturate": saturate}, device, strategy, options)
 
@@ -66,7 +68,7 @@ def plan_cast(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a cast from one element type to another, without running it: `mlusim.plan("cast", ...)`."""
+    """Return the plan of a cast between two element types without running it: `mlusim.plan("cast", ...)`."""
     return plan("cast", shape, dtype=target, input_dtype=source, device=device, strategy=strategy)
 
 

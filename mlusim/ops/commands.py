@@ -1,6 +1,6 @@
-"""Operators as commands: what `mlusim run NAME`, `compare`, `sweep` and `tune` take, and example inputs for them.
+"""Operators as commands: the options of `mlusim run NAME`, `compare`, `sweep` and `tune`, and example inputs.
 
-A command is one operator, or several that a flag chooses between: `tin_shift` has `--backward`.
+A command is one operator, or several selected by a flag: `tin_shift` has `--backward`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Chosen = tuple[Operator, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Command:
-    """One or several operators under one name; the first is the one without flags."""
+    """One or several operators under one name; the first is the one selected without flags."""
 
     name: str
     operators: tuple[Operator, ...]
 
     @property
     def summary(self) -> str:
-        """A summary in one line."""
+        """One-line summary."""
         return self.operators[0].summary
 
     @property
     def usage(self) -> str:
-        """Arguments of a command line that makes sense."""
+        """Arguments of an example command line."""
         return self.operators[0].usage
 
     @property
@@ -55,23 +55,23 @@ class Command:
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """The flags that choose between its operators, and the attributes of them all.
+        """The flags that select an operator, and the attributes of all operators.
 
-        An attribute of some of them only has no default here: it goes with their flag.
+        Attributes of operators behind a flag have no default here: they require their flag.
         """
-        found = {one.variant.name: one.variant for one in self.operators if one.variant}
+        by_name = {one.variant.name: one.variant for one in self.operators if one.variant}
         for operator in self.operators:
             for attribute in operator.attributes:
-                found[attribute.name] = replace(attribute, default=None) if operator.variant else attribute
-        return tuple(found.values())
+                by_name[attribute.name] = replace(attribute, default=None) if operator.variant else attribute
+        return tuple(by_name.values())
 
     @property
     def example_attributes(self) -> tuple[Attribute, ...]:
-        """The values of the example inputs, in words."""
+        """Attributes of the example inputs."""
         return self.operators[0].example_attributes
 
     def options(self, values: Options) -> dict[str, Any]:
-        """All options by name, from those given. Raises `InputError` for others, and for one that is missing."""
+        """Return all options by name, with defaults. Raises `InputError` for unknown and for missing options."""
         known = {one.name: one for one in (*self.attributes, *self.example_attributes)}
         for name in values:
             if name not in known:
@@ -83,7 +83,7 @@ class Command:
         return {name: values.get(name, attribute.default) for name, attribute in known.items()}
 
     def choose(self, options: Options) -> Chosen:
-        """The operator and its attributes for the options given. Raises `InputError` for those that do not fit."""
+        """Return the selected operator and its attributes. Raises `InputError` for options of another operator."""
         chosen = next((one for one in self.operators if one.variant and options[one.variant.name]), self.operators[0])
         for operator in self.operators:
             for attribute in operator.attributes:
@@ -97,7 +97,7 @@ class Command:
         return chosen, chosen.complete(attributes)
 
     def example(self, draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
-        """Inputs of a shape and element type, for the options given."""
+        """Return inputs of a shape and element type, for the given options."""
         operator, attributes = self.choose(options)
         return operator.example(draw, shape, dtype, {**options, **attributes})
 
@@ -109,9 +109,9 @@ class Command:
         strategy: str | None,
         nram_limit_bytes: int | None = None,
     ) -> Call:
-        """Check the arrays, choose the strategy and make the plan: all but the run. Raises as the operator does.
+        """Check the arrays, choose the strategy and plan the call, without running it. Raises as the operator does.
 
-        Messages call the inputs by the names of their options.
+        Messages refer to inputs by the names of their options.
         """
         operator, attributes = self.choose(options)
         inputs = [
@@ -124,22 +124,22 @@ class Command:
 
 
 def flag_of(name: str) -> str:
-    """The option of the command line for a parameter: `--index-shape`."""
+    """Return the command-line option of a parameter: `--index-shape`."""
     return f"--{name.replace('_', '-')}"
 
 
 def _commands() -> dict[str, Command]:
-    found: dict[str, list[Operator]] = {}
+    operators_by_name: dict[str, list[Operator]] = {}
     for operator in OPERATORS.values():
-        found.setdefault(operator.command or operator.name, []).append(operator)
-    return {name: Command(name, tuple(operators)) for name, operators in found.items()}
+        operators_by_name.setdefault(operator.command or operator.name, []).append(operator)
+    return {name: Command(name, tuple(operators)) for name, operators in operators_by_name.items()}
 
 
 COMMANDS = _commands()
 
 
 def command_of(name: str) -> Command:
-    """The command of that name. Raises `InputError`."""
+    """Return a command by name. Raises `InputError`."""
     if name not in COMMANDS:
         raise InputError(
             f"no operator {name!r}; {nearest(name, COMMANDS)}there are {', '.join(COMMANDS)}; a kernel is "

@@ -22,19 +22,19 @@ Array = np.ndarray[Any, Any]
 
 
 class RunOptions(TypedDict, total=False):
-    """Options that every operator takes, by keyword.
+    """Keyword options of every operator.
 
     Attributes:
         data: False for a timing-only run: tensors have sizes but no bytes, and the result has no output.
-        dma: "complete" or "late": when an asynchronous copy acts (see `mlusim.host.device.Device`).
-        progress: show a progress line for runs longer than a second or two.
-        max_operations: operations that one task may issue before it counts as endless.
-        check: verify the run: races, bytes read unwritten, the split (`mlusim.verifier`). The report is the result's
-            `report`, and an error in it is a `VerificationError`. By default off, but in `mlusim.verifier.checked()`.
-        steady: with `data=False`: simulate until the tasks repeat themselves, and extrapolate the rest with a bound
-            (`mlusim.host.steady`). The result's `steady` says what was done.
-        nram_limit_bytes: the most NRAM of a core that the plan may use: smaller tiles, and another tier where that
-            follows. By default all that is usable on the board.
+        dma: "complete" or "late": when an asynchronous copy takes effect (see `mlusim.host.device.Device`).
+        progress: show a progress bar for runs longer than a second or two.
+        max_operations: limit on the operations issued by one task; beyond it, the task counts as endless.
+        check: verify the run: races, uninitialised reads, the split (`mlusim.verifier`). The report is the result's
+            `report`; errors raise `VerificationError`. Off by default, except inside `mlusim.verifier.checked()`.
+        steady: with `data=False`: simulate until the tasks reach a steady state, and extrapolate the rest with an error
+            bound (`mlusim.host.steady`). The result's `steady` describes the extrapolation.
+        nram_limit_bytes: NRAM per core that the plan may use; a limit leads to smaller tiles, and possibly to another
+            tier. By default all usable NRAM of the board.
     """
 
     data: bool
@@ -51,9 +51,9 @@ class Input:
     """One input tensor of a call.
 
     Attributes:
-        name: what messages and reports call it.
+        name: name in messages and reports.
         array: its elements.
-        keep_data: scalar code reads it, so it has its bytes in a timing-only run too.
+        keep_data: scalar code reads it, so it needs its bytes even in a timing-only run.
     """
 
     name: str
@@ -62,12 +62,12 @@ class Input:
 
 
 class Workspace(NamedTuple):
-    """A tensor of GDRAM that a call needs in addition, for what its kernels leave to later ones.
+    """A GDRAM tensor that a call needs for data passed from earlier to later launches.
 
     Attributes:
-        name: what reports call it.
+        name: name in reports.
         shape, dtype: of the tensor.
-        keep_data: scalar code reads it, so it has bytes in a timing-only run too.
+        keep_data: scalar code reads it, so it needs its bytes even in a timing-only run.
     """
 
     name: str
@@ -78,21 +78,21 @@ class Workspace(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One operator, checked and planned, ready to run. What makes it is the operator's record, `ops.operator.Operator`.
+    """An operator call, checked and planned, ready to run. Created by `ops.operator.Operator`.
 
     Attributes:
         kernel: called as kernel(core, *inputs, output, *workspace, plan, *arguments).
         before: kernels of earlier launches, in order, called in the same way; the end of a launch is the barrier
             between all cores.
-        workspace: tensors that are allocated for the call and given back after it.
-        plan: its split; names operator, strategy and board.
-        inputs: tensors that it reads.
+        workspace: tensors allocated for the call and freed after it.
+        plan: its split; contains operator, strategy and board.
+        inputs: its input tensors.
         output_dtype: element type of its output; the shape is the plan's.
         arguments: further arguments of the kernel.
-        theory_ops: operations that the operator itself needs, for compute_efficiency.
-        output_shape: of the result; None: the plan's, which may have merged or split axes.
-        view: gives the output as a view of the first input, in a call that moves nothing.
-        request: the call that made it.
+        theory_ops: operations that the operator itself requires, for compute_efficiency.
+        output_shape: shape of the result; None: the plan's, which may have merged or split axes.
+        view: returns the output as a view of the first input, for a call that moves nothing.
+        request: the request that the call was created from.
     """
 
     kernel: Callable[..., Coroutine[Any, None, None]]
@@ -109,9 +109,9 @@ class Call:
 
 
 def launch(device: Device, call: Call, inputs: Sequence[View], output: View) -> list[View]:
-    """Queue a call on a device that holds its tensors already; nothing where the plan has nothing to do.
+    """Queue a call on a device that already holds its tensors; nothing if the plan has nothing to do.
 
-    Gives the tensors of its workspace, which are to be freed when the call is over.
+    Returns the tensors of its workspace, which the caller frees when the call has run.
     """
     plan = call.plan
     if not plan.tier:
@@ -135,9 +135,9 @@ def run(
     check: bool | None = None,
     steady: bool = False,
 ) -> Result:
-    """Run a call on a device of its own: upload, launch, download. For the options see `RunOptions`.
+    """Run a call on a temporary device: upload, launch, download. For the options see `RunOptions`.
 
-    Raises what `Device.synchronize` raises, `AllocationError` where the tensors do not fit in GDRAM, and with `check`
+    Raises what `Device.synchronize` raises, `AllocationError` if the tensors do not fit in GDRAM, and with `check`
     `VerificationError`.
     """
     plan = call.plan
@@ -162,7 +162,7 @@ def run(
     array = None
     if data:
         array = device.download(output if call.output_shape is None else output.reshape(call.output_shape))
-    # A device is a web of references that Python frees late; its memories must not wait for that.
+    # A device has reference cycles, which Python frees late; release its memories now.
     device.close()
     result = Result(
         operator=plan.operator,
@@ -177,7 +177,7 @@ def run(
 
 
 def verified(result: Result, *, check: bool | None) -> Result:
-    """The same result, with its report where it is to be checked. Raises `VerificationError`."""
+    """Add a report to the result if it is to be verified. Raises `VerificationError`."""
     if is_checked(check):
         from mlusim.verifier.check import check_log
 
@@ -187,7 +187,7 @@ def verified(result: Result, *, check: bool | None) -> Result:
 
 
 def check_choice(what: str, value: str, known: Iterable[str]) -> None:
-    """Raise `InputError` for a name that is not among those known, with the nearest one."""
+    """Raise `InputError` for an unknown name, suggesting the nearest one."""
     names = list(known)
     if value in names:
         return

@@ -1,9 +1,8 @@
-"""gather and gather_nd: elements or rows of x, chosen by an index.
+"""gather and gather_nd: elements or rows of x, selected by an index.
 
-docs/semantics.md defines them, after the
-gather and scatter document of CINN, whose formula 1.1 drops a coordinate of the
-index and whose assertion for gather_nd is wrong. Index 3 on an axis of 3 elements, as in one of its examples, is an
-error here.
+Defined in docs/semantics.md after CINN's gather and scatter document, whose formula 1.1 drops a coordinate of the index
+and whose assertion for gather_nd is wrong. Index 3 on an axis of 3 elements, as in one of its examples, is an error
+here.
 """
 
 from __future__ import annotations
@@ -46,16 +45,16 @@ def gather(
 
     Args:
         x: any element type, rank 1 or more.
-        index: int32 or int64, of x's rank, no larger than x along the other axes; along `axis` any length, 0 too.
-            Values -n to n - 1, negative ones counted from the end.
-        axis: of x; negative from the end.
+        index: int32 or int64, of x's rank, no larger than x along the other axes, of any length along `axis`, including
+            0. Values from -n to n - 1; negative ones count from the end.
+        axis: axis of x; negative values count from the end.
         device: a preset's name, a TOML file, or a board.
         strategy: "auto", "slab" or "rows" (`planning.gather.STRATEGIES`).
         options: see `RunOptions`.
 
-    Returns the result; its output has index's shape and x's element type, bits as they were.
+    Returns the result; its output has index's shape and x's element type, bits unchanged.
 
-    Raises `InputError` for what breaks these rules, naming the value and its position, and what a run raises.
+    Raises `InputError` for a violation of these rules, with the value and its position, and what a run raises.
     """
     return apply(GATHER, (x, index), {"axis": axis}, device, strategy, options)
 
@@ -71,19 +70,19 @@ def gather_nd(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Elements or rows of x, by index tuples that the last axis of `index` holds, M coordinates each.
+    """Select elements or rows of x by index tuples, the last axis of `index`, with M coordinates each.
 
     Args:
         x: any element type and rank.
-        index: int32 or int64. Values as `gather`. Aligned: shape m + (M,), m of x's rank and no larger than x along
-            the axes that are not in `axes`. Standard: shape p + (M,), M at most x's rank.
-        axes: the axis of x that each coordinate chooses on, by default the first M; aligned only.
-        mode: "aligned": out[i] = x[i with coordinate axes[k] replaced by index[i, k], all k], of shape m: the
-            document's. "standard": out[p] = x[index[p, 0], ..., index[p, M - 1]], of shape p + x.shape[M:]: that of
+        index: int32 or int64. Values as in `gather`. Aligned: shape m + (M,), m of x's rank and no larger than x along
+            axes that are not in `axes`. Standard: shape p + (M,), M at most x's rank.
+        axes: the axis of x for each coordinate, by default the first M; aligned only.
+        mode: "aligned": out[i] = x[i with coordinate axes[k] replaced by index[i, k], all k], of shape m: as in CINN's
+            document. "standard": out[p] = x[index[p, 0], ..., index[p, M - 1]], of shape p + x.shape[M:]: as in
             TensorFlow and ONNX GatherND. With M = 0 each row is all of x.
-        batch_dims: b, standard only: the first b axes of x and index are the same, and the tuples choose behind them:
+        batch_dims: b, standard only: the first b axes of x and index are equal, and tuples index the axes after them:
             out[n, p] = x[n, index[n, p, 0], ..., index[n, p, M - 1]] for n over these axes; ONNX's batch_dims.
-        device, strategy, options: as `gather`.
+        device, strategy, options: as in `gather`.
 
     Returns and raises as `gather`.
     """
@@ -101,7 +100,7 @@ def plan_gather(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a gather, without running it: `mlusim.plan("gather", ...)`."""
+    """Return the plan of a gather without running it: `mlusim.plan("gather", ...)`."""
     shapes = (x_shape, index_shape)
     return plan(
         "gather", *shapes, axis=axis, input_dtype=dtype, index_dtype=index_dtype, device=device, strategy=strategy
@@ -120,7 +119,7 @@ def plan_gather_nd(  # noqa: PLR0913 - as the operator, and its element types
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a gather_nd, without running it: `mlusim.plan("gather_nd", ...)`."""
+    """Return the plan of a gather_nd without running it: `mlusim.plan("gather_nd", ...)`."""
     return plan(
         "gather_nd",
         x_shape,
@@ -140,7 +139,7 @@ def _lookups_nd(x: Tensor, index: Tensor, *, axes: Sequence[int] | None, mode: s
 
 
 def _functions(operator: str, lookups_of: Callable[..., Lookups]) -> dict[str, Any]:
-    """Inference, checks, plan and call of both operators, from the geometry."""
+    """Return inference, checks, plan and call of both operators, based on the geometry."""
 
     def infer(x: Tensor, index: Tensor, **attributes: Any) -> tuple[tuple[int, ...], Dtype]:
         return lookups_of(x, index, **attributes).value_shape, x.dtype

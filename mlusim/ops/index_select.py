@@ -1,6 +1,6 @@
-"""index_select: slices of x along one axis, chosen by a list of indices.
+"""index_select: slices of x along one axis, selected by a list of indices.
 
-What it computes: ONNX Gather with an index of rank 1, torch.index_select, numpy.take with an axis.
+Equivalent to ONNX Gather with an index of rank 1, torch.index_select, and numpy.take with an axis.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ def index_select(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Out = x with the slices index[0], index[1], ... along `axis`: torch.index_select, ONNX Gather with a 1-D index.
+    """Select slices of x along `axis` by a list of indices: torch.index_select, ONNX Gather with a 1-D index.
 
     Args:
         x: any element type, rank 1 or more.
-        index: int32 or int64, rank 1, of any length, 0 too. Values -n to n - 1, negative ones counted from the end.
-        axis: of x; negative from the end.
+        index: int32 or int64, rank 1, of any length, including 0. Values from -n to n - 1; negative ones count from the
+            end.
+        axis: axis of x; negative values count from the end.
         device: a preset's name, a TOML file, or a board.
         strategy: "auto", "slab" or "rows" (`planning.gather.STRATEGIES`).
         options: see `RunOptions`.
 
-    Returns the result; its output has x's shape with len(index) in place of the extent of `axis`, bits as they were.
+    Returns the result; its output has x's shape with extent len(index) along `axis`, bits unchanged.
 
-    Raises `InputError` for what breaks these rules, naming the value and its position, and what a run raises.
+    Raises `InputError` for a violation of these rules, with the value and its position, and what a run raises.
     """
     return apply(INDEX_SELECT, (x, index), {"axis": axis}, device, strategy, options)
 

@@ -1,4 +1,4 @@
-"""The checks of gather and scatter: axes, shapes in both modes, and index values."""
+"""Checks of gather and scatter arguments: axes, shapes in both modes, and index values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MODES = ("aligned", "standard")
 
 
 def lookups_along(operator: str, x: Tensor, index: Tensor, axis: int) -> Lookups:
-    """The lookups of gather and scatter: one index value for each element, on one axis.
+    """Return the lookups of gather and scatter: one index value per element, on one axis.
 
     Raises `InputError` unless ranks are equal and index is no larger than x along the other axes.
     """
@@ -45,9 +45,9 @@ def lookups_nd(
     src: Tensor | None = None,
     batch_dims: int = 0,
 ) -> Lookups:
-    """The lookups of gather_nd and scatter_nd: index tuples in the last axis of index.
+    """Return the lookups of gather_nd and scatter_nd: index tuples in the last axis of index.
 
-    Raises `InputError` for shapes that do not fit the mode, and says so where they fit the other one.
+    Raises `InputError` for shapes that do not fit the mode, with a hint if they fit the other one.
     """
     check_choice("mode", mode, MODES)
     check_index_type(operator, index)
@@ -77,7 +77,7 @@ def lookups_nd(
 
 
 def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mode: str) -> int:
-    """Leading axes that x and the index share, in standard mode. Raises `InputError` where they do not."""
+    """Return the number of batch axes, in standard mode. Raises `InputError` if x and the index differ along them."""
     try:
         shared = as_index(batch_dims)
     except TypeError:
@@ -124,7 +124,7 @@ def _axes_of(operator: str, axes: Sequence[int] | None, columns: int, rank: int,
 
 
 def _aligned_problem(x: Tensor, index: Tensor, src: Tensor | None, axes: Extents) -> str | None:
-    """The reason why shapes do not fit mode aligned; None where they do."""
+    """Return why shapes do not fit mode aligned; None if they do."""
     shapes = f"{x.name} has shape {list(x.shape)}, {index.name} {list(index.shape)}"
     if src is None:
         if len(index.shape) != len(x.shape) + 1:
@@ -139,7 +139,7 @@ def _aligned_problem(x: Tensor, index: Tensor, src: Tensor | None, axes: Extents
 
 
 def _standard_problem(x: Tensor, index: Tensor, src: Tensor | None) -> str | None:
-    """The reason why shapes do not fit mode standard; None where they do."""
+    """Return why shapes do not fit mode standard; None if they do."""
     wanted = (*index.shape[:-1], *x.shape[index.shape[-1] :])
     if src is None or src.shape == wanted:
         return None
@@ -150,7 +150,7 @@ def _standard_problem(x: Tensor, index: Tensor, src: Tensor | None) -> str | Non
 
 
 def _extents_problem(x: Tensor, name: str, positions: Extents, axes: Extents) -> str | None:
-    """The extents by which an index exceeds x along axes that it does not choose on."""
+    """Describe an axis along which the index exceeds x, other than the indexed axes; None if there is none."""
     for axis, (count, extent) in enumerate(zip(positions, x.shape, strict=True)):
         if axis not in axes and count > extent:
             return (
@@ -170,7 +170,7 @@ def check_index_type(operator: str, index: Tensor) -> None:
 
 
 def normal_axis(operator: str, axis: object, rank: int) -> int:
-    """An axis, counted from the front. Raises `InputError` where x has no such axis."""
+    """Return an axis counted from the front. Raises `InputError` if x has no such axis."""
     try:
         number = as_index(axis)  # type: ignore[arg-type]
     except TypeError:
@@ -182,7 +182,7 @@ def normal_axis(operator: str, axis: object, rank: int) -> int:
 
 
 def check_values(operator: str, name: str, index: Array, lookups: Lookups) -> None:
-    """Raise `InputError` for the first index value outside its axis, negative ones counted from the end.
+    """Raise `InputError` for the first index value out of range for its axis; negative values count from the end.
 
     A service of the simulator, in 64 bits and column by column: the board itself does not check.
     """
@@ -194,9 +194,9 @@ def check_values(operator: str, name: str, index: Array, lookups: Lookups) -> No
         if int(values.min()) >= -extent and int(values.max()) < extent:
             continue
         wide = values.astype(np.int64, copy=False)
-        place = np.unravel_index(int(np.argmax((wide < -extent) | (wide >= extent))), wide.shape)
-        position = [int(part) for part in place] + ([column] if index.ndim > len(lookups.positions) else [])
+        at = np.unravel_index(int(np.argmax((wide < -extent) | (wide >= extent))), wide.shape)
+        position = [int(part) for part in at] + ([column] if index.ndim > len(lookups.positions) else [])
         allowed = f"so an index is {-extent} to {extent - 1}" if extent else "so no index is allowed"
         raise InputError(
-            f"{operator}: {name}{position} = {int(wide[place])}: axis {axis} of x has {extent} elements, {allowed}"
+            f"{operator}: {name}{position} = {int(wide[at])}: axis {axis} of x has {extent} elements, {allowed}"
         )

@@ -1,8 +1,8 @@
-"""`Operator`: one schema from which its function, NetBuilder, mluOp and the command line come.
+"""`Operator`: a schema that its function, NetBuilder, mluOp and the command line are derived from.
 
-An operator is inferred from what is known before anything runs (names, shapes, element types), and prepared, its index
-values checked and its split planned, when its inputs are there. `apply` does both and runs the call on a device of its
-own; `apply_on_device` prepares and runs on a device that holds the tensors, for front ends that inferred before.
+An operator is inferred from names, shapes and element types, before anything runs, and prepared (index values checked,
+split planned) when its inputs are available. `apply` does both and runs the call on a temporary device;
+`apply_on_device` prepares and runs on a device that holds the tensors, for front ends that have inferred before.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ from mlusim.results.result import Result
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Operator:
-    """Everything that sets an operator apart.
+    """The schema of an operator.
 
     Attributes:
         name: as in `mlusim.ops`.
-        summary: what it does, in a line.
-        inputs: its input tensors, in the order in which its kernel takes them.
+        summary: one-line description.
+        inputs: its input tensors, in the order of the kernel's parameters.
         attributes: its other arguments.
-        strategies: name and summary of each way to split it, the default first.
-        infer: infer(*tensors, **attributes) gives shape and element type of the output from one `Tensor` for each
-            input. Raises `InputError` for shapes, element types and attributes that break a rule.
-        plan: plan(board, strategy, *tensors, **attributes) gives the split of what was inferred. Raises `PlanError`
-            where no split fits.
-        call: call(plan, *inputs, **attributes) gives the `Call` that runs a plan on one `Input` for each tensor.
-        check: check(*inputs, **attributes) raises `InputError` for values that are out of range; None: any will do.
-        example: example(draw, shape, dtype, options) gives inputs drawn from a `Draw`; `options` are its attributes
-            and `example_attributes`.
-        example_attributes: what such inputs look like, beside their shape and element type.
-        usage: arguments of a command line that makes sense.
-        view: view(x, **attributes) gives the output as a view of the input's bytes, in an operator that moves none.
-        command: its name on the command line; by default the name.
-        variant: a flag of the command line that chooses it among the operators of one command.
+        strategies: name and summary of each strategy, the default first.
+        infer: infer(*tensors, **attributes) returns shape and element type of the output, given one `Tensor` per input.
+            Raises `InputError` for shapes, element types and attributes that break a rule.
+        plan: plan(board, strategy, *tensors, **attributes) returns the split, after inference. Raises `PlanError` if no
+            split fits.
+        call: call(plan, *inputs, **attributes) returns the `Call` that runs a plan, given one `Input` per tensor.
+        check: check(*inputs, **attributes) raises `InputError` for values out of range; None if all values are valid.
+        example: example(draw, shape, dtype, options) returns random inputs from a `Draw`; `options` contains its
+            attributes and `example_attributes`.
+        example_attributes: options of such inputs besides shape and element type.
+        usage: arguments of an example command line.
+        view: view(x, **attributes) returns the output as a view of the input's bytes, for an operator that moves none.
+        command: its name on the command line; by default `name`.
+        variant: the command-line flag that selects it among the operators of one command.
         data_option: the option for the element type of example inputs.
     """
 
@@ -89,30 +89,30 @@ class Operator:
 
     @property
     def reads_values(self) -> tuple[str, ...]:
-        """The inputs that have their bytes in a timing-only run too."""
+        """Inputs that need their bytes even in a timing-only run."""
         return tuple(tensor.name for tensor in self.inputs if tensor.values_matter)
 
     def strategy(self, name: str | None) -> str:
-        """A strategy by name; None: the default. Raises `InputError` for one that it does not have."""
+        """Return a strategy by name; None: the default. Raises `InputError` for an unknown one."""
         if name is None:
             return next(iter(self.strategies))
         check_choice("strategy", name, self.strategies)
         return name
 
     def complete(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes of a call from those given. Raises `InputError`, see `schema.complete`."""
+        """Return the attributes of a call, with defaults. Raises `InputError`, see `schema.complete`."""
         return complete(self.name, self.attributes, values)
 
     def planned(
         self, board: Board, strategy: str, *tensors: Tensor, nram_limit_bytes: int | None = None, **attributes: Any
     ) -> Plan:
-        """The split of tensors that are inferred.
+        """Return the split of tensors that have passed inference.
 
-        nram_limit_bytes: as in `RunOptions`; the planner sees a board with so much usable NRAM, the run the real one.
-        Raises `PlanError` where no split fits.
+        nram_limit_bytes: as in `RunOptions`; limits the board that the planner sees, not the one that runs.
+        Raises `PlanError` if no split fits.
         """
         if nram_limit_bytes is None:
-            return _recent_plan(self, board, strategy, tensors, attributes)
+            return _cached_plan(self, board, strategy, tensors, attributes)
         try:
             plan = self.plan(_limited(board, nram_limit_bytes), strategy, *tensors, **attributes)
         except PlanError as error:
@@ -128,9 +128,9 @@ class Operator:
     def prepared(
         self, board: Board, strategy: str, *inputs: Input, nram_limit_bytes: int | None = None, **attributes: Any
     ) -> Call:
-        """Check the values of inputs that are inferred, split the work, and note it for planning it again elsewhere.
+        """Check the values of inputs that have passed inference, split the work, and record the request for replanning.
 
-        Raises `InputError` for values that are out of range, `PlanError` where no split fits.
+        Raises `InputError` for values out of range, `PlanError` if no split fits.
         """
         tensors = tuple(map(tensor_of, inputs))
         if self.check is not None:
@@ -141,31 +141,32 @@ class Operator:
         return replace(prepared, request=replace(request, nram_limit_bytes=nram_limit_bytes))
 
 
-# Plans of the latest calls, with the board that they are for. Planning takes longer than a small run, and a net or a
+# Cache of recent plans, with the board that they are for. Planning takes longer than a small run, and nets and loops
+# repeat calls.
 # loop makes the same call again and again.
-_RECENT_PLANS = 32
-_recent: dict[tuple[Any, ...], tuple[Board, Plan]] = {}
-_changing_recent = Lock()
+_PLAN_CACHE_SIZE = 32
+_plan_cache: dict[tuple[Any, ...], tuple[Board, Plan]] = {}
+_plan_cache_lock = Lock()
 
 
-def _recent_plan(
+def _cached_plan(
     operator: Operator, board: Board, strategy: str, tensors: tuple[Tensor, ...], attributes: Mapping[str, Any]
 ) -> Plan:
-    """The plan of a call, found again where it is one of the latest: on the same board, not only on an equal one."""
+    """Return the plan of a call, cached for the same board object (equality is not enough)."""
     key = (operator.name, id(board), strategy, tensors, *attributes.items())
     try:
-        known = _recent.get(key)
+        cached = _plan_cache.get(key)
     except TypeError:
-        # An attribute without a hash.
+        # An attribute is not hashable.
         return operator.plan(board, strategy, *tensors, **attributes)
-    if known is None or known[0] is not board:
-        known = board, operator.plan(board, strategy, *tensors, **attributes)
-        known[1].tiles.freeze()
-        with _changing_recent:
-            while len(_recent) >= _RECENT_PLANS:
-                del _recent[next(iter(_recent))]
-            _recent[key] = known
-    return known[1]
+    if cached is None or cached[0] is not board:
+        cached = board, operator.plan(board, strategy, *tensors, **attributes)
+        cached[1].tiles.freeze()
+        with _plan_cache_lock:
+            while len(_plan_cache) >= _PLAN_CACHE_SIZE:
+                del _plan_cache[next(iter(_plan_cache))]
+            _plan_cache[key] = cached
+    return cached[1]
 
 
 def apply(
@@ -176,12 +177,12 @@ def apply(
     strategy: str | None,
     options: RunOptions,
 ) -> Result:
-    """Infer, prepare and run an operator on arrays of the host: what each function of `mlusim.ops` does.
+    """Infer, prepare and run an operator on host arrays; implements the functions of `mlusim.ops`.
 
     Args:
         operator: its schema.
-        arrays: one for each of its tensors.
-        attributes: axes, dtypes and the like.
+        arrays: one per input tensor.
+        attributes: axes, dtypes etc.
         device: a preset's name, a TOML file, or a board.
         strategy: one of its strategies; None: its default.
         options: see `RunOptions`.
@@ -216,19 +217,19 @@ def plan(
     nram_limit_bytes: int | None = None,
     **attributes: Any,
 ) -> Plan:
-    """The plan of an operator, without running it.
+    """Return the plan of an operator without running it.
 
         mlusim.plan("gather", (8192, 64), (4096, 64), axis=0, device="mlu590-h8").explain()
 
     Args:
         operator: its name, as in `mlusim.ops`.
-        shapes: of its input tensors, in order.
+        shapes: shapes of its input tensors, in order.
         input_dtype: element type of its data.
-        index_dtype: element type of its index; where an operator takes one type only, it has that one.
+        index_dtype: element type of its index; ignored by operators that support a single type.
         device: a preset's name, a TOML file, or a board.
         strategy: one of its strategies; None: its default.
         nram_limit_bytes: as in `ops.common.RunOptions`.
-        attributes: axes, modes and the like, as its function takes them.
+        attributes: axes, modes etc., as in its function.
 
     Raises as the operator does.
     """
@@ -258,7 +259,7 @@ def plan(
 
 
 def _limited(board: Board, nram_limit_bytes: int) -> Board:
-    """The board with no more usable NRAM than that. Raises `InputError` for a limit that is none."""
+    """Return the board with its usable NRAM limited. Raises `InputError` for an invalid limit."""
     usable = board.nram_usable_bytes
     if isinstance(nram_limit_bytes, bool) or not isinstance(nram_limit_bytes, int):
         raise InputError(f"nram_limit_bytes={nram_limit_bytes!r} is not an integer: give it in bytes")
@@ -271,7 +272,7 @@ def _limited(board: Board, nram_limit_bytes: int) -> Board:
 
 
 def tensor_of(value: Input) -> Tensor:
-    """Name, shape and element type of an input. Raises `InputError` for an element type the board has not."""
+    """Return name, shape and element type of an input. Raises `InputError` for an unsupported element type."""
     return Tensor(value.name, value.array.shape, dtype_of(value.array.dtype))
 
 
@@ -290,17 +291,18 @@ def apply_on_device(  # noqa: PLR0913 - most are keywords
     """Prepare and run an operator on tensors in the GDRAM of a device, and wait for it.
 
     Args:
-        operator: its record; what it would infer from the tensors is taken as checked.
-        device: where the tensors are; its queue is empty.
+        operator: its schema; inference must have succeeded for these tensors.
+        device: the device that holds the tensors; its queue is empty.
         tensors: name and contiguous view of each input.
-        attributes: axes, dtypes and the like.
+        attributes: axes, dtypes etc.
         strategy: one of its strategies; None: its default.
-        output_name: what reports call the output.
-        output: a contiguous view for it; None: it is allocated, or is a view of the input where the operator gives one.
+        output_name: name of the output in reports.
+        output: a contiguous view for it; None: allocate it, or return a view of the input if the operator supports
+            that.
         check, nram_limit_bytes: as in `RunOptions`.
 
-    The values of index tensors are examined in the simulated memory, a service of the simulator. Returns the profile
-    of this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepared` and
+    The values of index tensors are checked in the simulated memory, a service of the simulator. Returns the profile of
+    this launch alone, as a result without output, and the view of the output. Raises what `Operator.prepared` and
     `Device.synchronize` raise, `AllocationError`, and with `check` `VerificationError`.
     """
     chosen = operator.strategy(strategy)
@@ -343,7 +345,7 @@ def apply_on_device(  # noqa: PLR0913 - most are keywords
 
 
 def _array_of(view: View) -> np.ndarray[Any, Any]:
-    """The elements on the simulated bytes; in a timing-only run, where there are none, their shape and dtype only."""
+    """Return the elements on the simulated bytes; in a timing-only run only an array of that shape and dtype."""
     if view.allocation.buffer is None:
         return np.broadcast_to(np.empty((), view.dtype), view.shape)
     return view.typed().view()

@@ -1,4 +1,4 @@
-"""All operators by name: the schemas in the modules of this package."""
+"""All operators by name, collected from the modules of this package."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from mlusim.ops.operator import Operator
 
 
 def _operators() -> dict[str, Operator]:
-    found: dict[str, Operator] = {}
+    operators: dict[str, Operator] = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):
         if path.stem in {"__init__", "commands", "registry"}:
             continue
         values = vars(import_module(f"mlusim.ops.{path.stem}")).values()
-        found |= {value.name: value for value in values if isinstance(value, Operator)}
-    return found
+        operators |= {value.name: value for value in values if isinstance(value, Operator)}
+    return operators
 
 
 OPERATORS = _operators()
 
 
 def operator_of(name: str) -> Operator:
-    """The operator of that name. Raises `InputError`."""
+    """Return an operator by name. Raises `InputError`."""
     if name not in OPERATORS:
         raise InputError(f"no operator {name!r:.200}; {nearest(str(name), OPERATORS)}there are {', '.join(OPERATORS)}")
     return OPERATORS[name]

@@ -1,4 +1,4 @@
-"""reverse and flip, which are one operator, and reverse_sequence. What they compute: docs/semantics.md."""
+"""reverse, its alias flip, and reverse_sequence. Defined in docs/semantics.md."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def reverse(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """out[i] = x[j], with j counted from the end on the axes given: j = n - 1 - i.
+    """out[i] = x[j], where j = n - 1 - i along the given axes.
 
     Args:
         x: any shape and element type, contiguous or not.
-        axis: one axis or several, each once; negative ones count from the end. An empty list is a copy.
+        axis: one axis or several, without repetition; negative ones count from the end. An empty list is a copy.
         device: a preset's name, a TOML file, or a board.
         strategy: "auto", "strided", "mirror" or "mixed" (`planning.reverse.STRATEGIES`).
         options: see `RunOptions`.
 
-    Returns the result; its output has x's shape and dtype, bits as they were.
+    Returns the result; its output has x's shape and dtype, bits unchanged.
 
-    Raises `InputError` for an axis out of range or given twice (where other libraries toggle: NumPy and torch refuse it
-    too), and what a run raises.
+    Raises `InputError` for an axis out of range or repeated (like NumPy and torch; other libraries toggle), and what a
+    run raises.
     """
     return apply(REVERSE, (x,), {"axis": axis}, device, strategy, options)
 
@@ -65,7 +65,7 @@ def flip(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """The same as `reverse`, by the name that the document has."""
+    """Alias of `reverse`, under the name used by CINN's document."""
     return apply(FLIP, (x,), {"axis": axis}, device, strategy, options)
 
 
@@ -79,20 +79,20 @@ def reverse_sequence(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """Each batch entry has its first L elements along the sequence axis reversed; the others stay.
+    """Reverse the first L elements of each batch entry along the sequence axis; copy the others.
 
     out[.., b, .., s, ..] = x[.., b, .., L - 1 - s, ..] for s < L, else x[.., b, .., s, ..]; L is seq_lengths[b],
-    between 0 and the extent of the sequence axis: less is 0, more is all of it (TVM's rule).
+    clamped to 0 and the extent of the sequence axis (as in TVM).
 
     Args:
         x: rank 2 or more, any element type, contiguous or not.
-        seq_lengths: int32 or int64, one for each element of the batch axis. Read on the board, not by the host.
+        seq_lengths: int32 or int64, one per element of the batch axis. Read on the board, not by the host.
         seq_axis, batch_axis: different; negative ones count from the end.
         device: a preset's name, a TOML file, or a board.
         strategy: "auto", "strided" or "staged" (`planning.reverse_sequence.STRATEGIES`).
         options: see `RunOptions`.
 
-    Returns the result; its output has x's shape and dtype, bits as they were.
+    Returns the result; its output has x's shape and dtype, bits unchanged.
 
     Raises `InputError` for axes out of range or equal and for seq_lengths of another rank, length or dtype, and what a
     run raises.
@@ -110,7 +110,7 @@ def plan_reverse(
     strategy: str = "auto",
     operator: str = "reverse",
 ) -> Plan:
-    """The plan of a reverse, without running it: `mlusim.plan("reverse", ...)`; operator: `reverse` or `flip`."""
+    """Return the plan of a reverse (or flip) without running it: `mlusim.plan("reverse", ...)`."""
     return plan(operator, shape, axis=axis, input_dtype=dtype, device=device, strategy=strategy)
 
 
@@ -123,7 +123,7 @@ def plan_reverse_sequence(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a reverse_sequence, without running it: `mlusim.plan("reverse_sequence", ...)`."""
+    """Return the plan of a reverse_sequence without running it: `mlusim.plan("reverse_sequence", ...)`."""
     extents = as_shape("reverse_sequence: the shape of x", shape)
     _, batch = _sequence_axes("x", extents, seq_axis, batch_axis)
     axes = {"seq_axis": seq_axis, "batch_axis": batch_axis}

@@ -1,9 +1,8 @@
-"""scatter and scatter_nd: a copy of x in which an index says where the elements or rows of src go.
+"""scatter and scatter_nd: a copy of x in which elements or rows of src replace those addressed by an index.
 
-docs/semantics.md defines them, after the
-gather and scatter document of CINN, whose formula 2.1 drops a coordinate of the
-index and says input where src is meant, and whose sketches change their argument. Of several updates of one place the
-last in row-major order of the index stays, whatever the number of cores.
+Defined in docs/semantics.md after CINN's gather and scatter document, whose formula 2.1 drops a coordinate of the index
+and says input instead of src, and whose sketches modify their argument. Of several updates of an element, the last in
+row-major order of the index wins, whatever the number of cores.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ def scatter(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """A copy of x with out[i with coordinate `axis` replaced by index[i]] = src[i]: as torch.scatter.
+    """Copy x, with out[i with coordinate `axis` replaced by index[i]] = src[i]: as torch.scatter.
 
     Args:
-        x: any element type, rank 1 or more. It is not written.
-        index: int32 or int64, of x's rank, no larger than src, nor than x along the other axes. Values -n to n - 1,
-            negative ones counted from the end. Of equal places the last in row-major order wins.
-        src: of x's rank and element type; what lies beyond index is not used.
-        axis: of x; negative from the end.
+        x: any element type, rank 1 or more. It is not modified.
+        index: int32 or int64, of x's rank, no larger than src, nor than x along the other axes. Values from -n to
+            n - 1; negative ones count from the end. Of repeated targets the last in row-major order wins.
+        src: of x's rank and element type; elements beyond the extents of index are not used.
+        axis: axis of x; negative values count from the end.
         device: a preset's name, a TOML file, or a board.
         strategy: "auto", "slab", "rows" or "bins" (`planning.scatter.STRATEGIES`).
         options: see `RunOptions`.
 
-    Returns the result; its output has x's shape and element type, bits as they were.
+    Returns the result; its output has x's shape and element type, bits unchanged.
 
-    Raises `InputError` for what breaks these rules, naming the value and its position, and what a run raises.
+    Raises `InputError` for a violation of these rules, with the value and its position, and what a run raises.
     """
     return apply(SCATTER, (x, index, src), {"axis": axis}, device, strategy, options)
 
@@ -73,17 +72,18 @@ def scatter_nd(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """A copy of x with elements or rows replaced, by index tuples that the last axis of `index` holds, M each.
+    """Copy x, replacing elements or rows by index tuples, the last axis of `index`, with M coordinates each.
 
     Args:
-        x: any element type and rank. It is not written.
-        index: int32 or int64. Values and duplicates as `scatter`. Aligned: shape src.shape + (M,). Standard: p + (M,).
-        src: of x's element type. Aligned: of x's rank, no larger than x along the axes that are not in `axes`.
-            Standard: of shape p + x.shape[M:].
-        axes: the axis of x that each coordinate chooses on, by default the first M; aligned only.
-        mode: "aligned": out[i with coordinate axes[k] replaced by index[i, k], all k] = src[i]: the document's.
-            "standard": out[index[p, 0], ..., index[p, M - 1]] = src[p]: that of ONNX ScatterND.
-        device, strategy, options: as `scatter`.
+        x: any element type and rank. It is not modified.
+        index: int32 or int64. Values and duplicates as in `scatter`. Aligned: shape src.shape + (M,). Standard: p +
+            (M,).
+        src: of x's element type. Aligned: of x's rank, no larger than x along axes that are not in `axes`. Standard: of
+            shape p + x.shape[M:].
+        axes: the axis of x for each coordinate, by default the first M; aligned only.
+        mode: "aligned": out[i with coordinate axes[k] replaced by index[i, k], all k] = src[i]: as in CINN's document.
+            "standard": out[index[p, 0], ..., index[p, M - 1]] = src[p]: as in ONNX ScatterND.
+        device, strategy, options: as in `scatter`.
 
     Returns and raises as `scatter`.
     """
@@ -101,7 +101,7 @@ def plan_scatter(
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a scatter, without running it: `mlusim.plan("scatter", ...)`; src_shape: by default index_shape."""
+    """Return the plan of a scatter without running it: `mlusim.plan("scatter", ...)`."""
     shapes = (x_shape, index_shape, index_shape if src_shape is None else src_shape)
     return plan(
         "scatter", *shapes, axis=axis, input_dtype=dtype, index_dtype=index_dtype, device=device, strategy=strategy
@@ -120,7 +120,7 @@ def plan_scatter_nd(  # noqa: PLR0913 - as the operator, and its element types
     device: str | Path | Board = "mlu370-x4",
     strategy: str = "auto",
 ) -> Plan:
-    """The plan of a scatter_nd, without running it: `mlusim.plan("scatter_nd", ...)`."""
+    """Return the plan of a scatter_nd without running it: `mlusim.plan("scatter_nd", ...)`."""
     return plan(
         "scatter_nd",
         x_shape,
@@ -156,7 +156,7 @@ def _lookups_nd(x: Tensor, index: Tensor, src: Tensor, *, axes: Sequence[int] | 
 
 
 def _functions(operator: str, geometry_of: Callable[..., Lookups]) -> dict[str, Any]:
-    """Inference, checks, plan and call of both operators, from the geometry."""
+    """Return inference, checks, plan and call of both operators, based on the geometry."""
 
     def lookups_of(x: Tensor, index: Tensor, src: Tensor, **attributes: Any) -> Lookups:
         if x.dtype != src.dtype:

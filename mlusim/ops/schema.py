@@ -1,7 +1,7 @@
 """The parts of a schema: tensors, attributes, and example inputs.
 
-Everything that has to list, read or check the arguments of an operator uses these records: the functions of
-`mlusim.ops`, `mlusim.plan`, NetBuilder, sweeps, and the command line.
+All code that lists, reads or checks the arguments of an operator uses these records: the functions of `mlusim.ops`,
+`mlusim.plan`, NetBuilder, sweeps, and the command line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Kind = Literal["integer", "integers", "dtype", "choice", "flag", "shape", "count
 
 
 class Tensor(NamedTuple):
-    """A tensor before anything runs: its name in messages, its shape and its element type."""
+    """A tensor without data: its name in messages, its shape and its element type."""
 
     name: str
     shape: tuple[int, ...]
@@ -35,12 +35,12 @@ class TensorSchema:
     """An input tensor of an operator.
 
     Attributes:
-        name: as the parameter of the function is called.
-        help: its shape and element type, in a line.
-        option: the option of the command line that names its file; by default the name.
-        values_matter: the planner's checks or scalar code look at its values, so that it has its bytes also in a
-            timing-only run. Of the others only shape and element type count there.
-        dtype: element type where a caller names shapes alone; empty: the one of the operator's data.
+        name: name of the function's parameter.
+        help: one-line description of its shape and element type.
+        option: the command-line option for its file; by default `name`.
+        values_matter: the operator's checks or scalar code read its values, so that it needs its bytes even in a
+            timing-only run. Otherwise, only shape and element type matter there.
+        dtype: element type used if a caller specifies only shapes; empty: that of the operator's data.
     """
 
     name: str
@@ -57,18 +57,18 @@ class TensorSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribute:
-    """An argument of an operator that is not a tensor.
+    """An argument of an operator other than a tensor.
 
     Attributes:
-        name: as the parameter of the function is called.
-        kind: `integer`: one; `integers`: one or several, kept as a tuple; `dtype`: an element type; `choice`: one of
+        name: name of the function's parameter.
+        kind: `integer`: one integer; `integers`: one or several, as a tuple; `dtype`: an element type; `choice`: one of
             `choices`; `flag`: true or false; `shape`: extents; `count`: an integer of at least 1.
-        help: what it means, in a line.
-        default: its value where none is given.
+        help: one-line description.
+        default: its default value.
         required: there is no default.
-        choices: what a `choice` may be.
-        example: its value in text, for messages and help.
-        quiet: it is left out of the text of a call where it has its default.
+        choices: valid values of a `choice`.
+        example: an example value as text, for messages and help.
+        quiet: omit it from the text of a call if it has its default.
     """
 
     name: str
@@ -81,9 +81,9 @@ class Attribute:
     quiet: bool = False
 
     def taken(self, value: Any) -> Any:
-        """The value as an operator keeps it: iterables as tuples, read once; element types as dtypes.
+        """Normalise a value: iterables to tuples, element types to dtypes.
 
-        What is none of its kind stays as it is: the operator's own check names the rule.
+        Values of another kind are returned unchanged: the operator's own check reports them.
         """
         if self.kind == "dtype":
             return dtype_of(value)
@@ -93,32 +93,32 @@ class Attribute:
 
 
 def complete(operator: str, attributes: Iterable[Attribute], values: Options) -> dict[str, Any]:
-    """The attributes of a call: those given, each taken, and the defaults of the others.
+    """Return the attributes of a call: the given values, normalised, and defaults for the others.
 
-    Raises `InputError` for an attribute that the operator does not have, and for one that is missing.
+    Raises `InputError` for an attribute that the operator does not have, and for a missing one.
     """
     known = {attribute.name: attribute for attribute in attributes}
     for name in values:
         if name not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
             raise InputError(f"{operator} has no attribute {name!r}: {nearest(name, known)}{has}")
-    found = {}
+    completed = {}
     for name, attribute in known.items():
         if name in values:
-            found[name] = attribute.taken(values[name])
+            completed[name] = attribute.taken(values[name])
         elif attribute.required:
             raise InputError(f"{operator}: {name} is missing: {attribute.help}")
         else:
-            found[name] = attribute.default
-    return found
+            completed[name] = attribute.default
+    return completed
 
 
 def extent(shape: tuple[int, ...], axis: Any) -> int:
-    """Of an axis of a shape; 1 for an axis that is none: the operator's own message about it says more."""
+    """Return an extent of a shape; 1 for an invalid axis, which the operator itself reports."""
     return shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else 1
 
 
 def one_tensor(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
-    """Example inputs of an operator of one tensor."""
+    """Return example inputs of an operator with one tensor."""
     del options
     return [draw.elements(shape, dtype)]

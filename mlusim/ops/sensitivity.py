@@ -1,4 +1,4 @@
-"""Sensitivity of a run's time to the parameters without a public source."""
+"""Sensitivity of a run's time to the board parameters without a public source."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Sensitivity(NamedTuple):
     """The effect of one parameter on the time.
 
     Attributes:
-        field: of `Board`.
-        source: where its value comes from.
-        less, more: time with the parameter that much smaller and larger, over the time as it is, less 1.
+        field: field of `Board`.
+        source: source of its value.
+        less, more: relative change of the time with the parameter decreased and increased.
     """
 
     field: str
@@ -31,15 +31,15 @@ class Sensitivity(NamedTuple):
 
     @property
     def swing(self) -> float:
-        """The larger change of the two."""
+        """The larger of the two changes, as an absolute value."""
         return max(abs(self.less), abs(self.more))
 
 
 def sensitivity(call: Call, *, part: float = 0.2) -> list[Sensitivity]:
-    """Run a call again, timing only, with each assumed or fitted parameter of its board moved by `part`.
+    """Rerun a call, timing only, with each assumed or fitted parameter of its board changed by a fraction `part`.
 
-    Those that change nothing are left out; the others come by how much they do. The plan stays as it is. A value that
-    would break a rule of the board (efficiencies keep their order, and none is above 1) moves as far as it may.
+    Parameters without effect are omitted; the others are sorted by their effect. The plan is unchanged. A value that
+    would break a rule of the board (efficiencies keep their order and stay below 1) changes only as far as allowed.
     """
     return sensitivity_of(call.plan.board, partial(_time_ps, call), part=part)
 
@@ -47,16 +47,16 @@ def sensitivity(call: Call, *, part: float = 0.2) -> list[Sensitivity]:
 def sensitivity_of(board: Board, time_ps_on: Callable[[Board], int], *, part: float = 0.2) -> list[Sensitivity]:
     """The same of anything that takes a time on a board, in ps: `time_ps_on`."""
     time_ps = time_ps_on(board)
-    found = []
+    sensitivities = []
     for field in movable(board):
         changes = [time_ps_on(moved(board, field, 1 + sign * part)) / time_ps - 1 for sign in (-1, 1)]
         if any(changes):
-            found.append(Sensitivity(field, board.sources[field], *changes))
-    return sorted(found, key=lambda one: -one.swing)
+            sensitivities.append(Sensitivity(field, board.sources[field], *changes))
+    return sorted(sensitivities, key=lambda one: -one.swing)
 
 
 def movable(board: Board) -> list[str]:
-    """Parameters of time that rest on an assumption or a fit."""
+    """Return the timing parameters that are assumed or fitted."""
     return [
         item.name
         for item in fields(Board)
@@ -67,21 +67,21 @@ def movable(board: Board) -> list[str]:
 
 
 def moved(board: Board, field: str, factor: float) -> Board:
-    """The board with one parameter times `factor`, or as near to that as the board's rules allow."""
+    """Return the board with one parameter multiplied by `factor`, or by the nearest factor that the rules allow."""
     value = getattr(board, field)
     wanted = value * factor
     if isinstance(value, int):
         return board.replace(**{field: round(wanted)})
-    found = board
+    nearest = board
     allowed, step = 0.0, 1.0
-    # As far as it may go, by halving.
+    # Approach the allowed limit by bisection.
     while step > _NEAR and allowed < 1:
         try:
-            found = board.replace(**{field: value + (wanted - value) * (allowed + step)})
+            nearest = board.replace(**{field: value + (wanted - value) * (allowed + step)})
             allowed += step
         except BoardError:
             step /= 2
-    return found
+    return nearest
 
 
 def _time_ps(call: Call, board: Board) -> int:

@@ -1,6 +1,6 @@
 """tin_shift: groups of channels move along time, each by its own shift, and zeros move in (Temporal Interlacing).
 
-docs/semantics.md defines it, after the tin_shift document of mlu-ops, where |shift| >= T and INT_MIN are left open.
+Defined in docs/semantics.md after the tin_shift document of mlu-ops, which leaves |shift| >= T and INT_MIN open.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def tin_shift_forward(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """out[n, t, c] = x[n, t - k, c] where 0 <= t - k < T, else +0.0, with k = shifts[n, c // (C / G)].
+    """out[n, t, c] = x[n, t - k, c] if 0 <= t - k < T, else +0.0, where k = shifts[n, c // (C / G)].
 
     Args:
         x: [N, T, C, HW], float16 or float32, contiguous or not. T may be 0; N, C and HW may not.
         shifts: [N, G] int32, C a multiple of G. Any value: `|k| >= T` gives zeros.
         device: a preset's name, a TOML file, or a board.
-        strategy: "documented" (the three tiers as mlu-ops describes them), "shipped", "tight", "batched", "pingpong",
-            or "auto", the faster of the last two by prediction (`planning.tin_shift.STRATEGIES`).
+        strategy: "documented" (the three tiers as described by mlu-ops), "shipped", "tight", "batched", "pingpong", or
+            "auto", the faster of the last two by prediction (`planning.tin_shift.STRATEGIES`).
         options: see `RunOptions`.
 
-    Returns the result; its output is [N, T, C, HW] of x's dtype, bits as they were (NaN payloads, -0.0).
+    Returns the result; its output is [N, T, C, HW] of x's dtype, bits unchanged (NaN payloads, -0.0).
 
     Raises `InputError` for shapes and dtypes that break these rules, and what a run raises.
     """
@@ -65,17 +65,17 @@ def tin_shift_backward(
     strategy: str = "auto",
     **options: Unpack[RunOptions],
 ) -> Result:
-    """The backward operator. By default it is NOT the gradient: it shifts the same way as the forward one.
+    """The backward operator. By default it is NOT the gradient: it shifts in the same direction as the forward one.
 
-    mlu-ops runs the identical kernel forward and backward and does not negate the shifts, nor does mmcv's CUDA kernel.
-    The gradient of a shift by k is a shift by -k; `rule="adjoint"` gives that.
+    mlu-ops runs the identical kernel forward and backward without negating the shifts, as does mmcv's CUDA kernel. The
+    gradient of a shift by k is a shift by -k; `rule="adjoint"` computes that.
 
     Args:
         grad: [N, T, C, HW], float16 or float32: the gradient of the forward output.
         shifts: [N, G] int32, those of the forward operator.
         rule: "mluop": grad_in[n, t] = grad[n, t - k], as upstream; "adjoint": grad_in[n, t] = grad[n, t + k]. Zeros
             outside.
-        device, strategy, options: as `tin_shift_forward`.
+        device, strategy, options: as in `tin_shift_forward`.
 
     Returns and raises as `tin_shift_forward`.
     """
@@ -91,16 +91,16 @@ def plan_tin_shift(
     strategy: str = "auto",
     operator: str = "tin_shift_forward",
 ) -> Plan:
-    """The plan of a tin_shift, without running it: `mlusim.plan("tin_shift_forward", shape, (N, groups))`.
+    """Return the plan of a tin_shift without running it: `mlusim.plan("tin_shift_forward", shape, (N, groups))`.
 
     Args:
         shape: (N, T, C, HW).
         groups: G, the second extent of shifts.
         dtype: float16 or float32.
-        device, strategy: as `tin_shift_forward`.
+        device, strategy: as in `tin_shift_forward`.
         operator: `tin_shift_forward` or `tin_shift_backward`.
 
-    Raises as `tin_shift_forward`, and `PlanError` where not one element fits in NRAM.
+    Raises as `tin_shift_forward`, and `PlanError` if not one element fits in NRAM.
     """
     extents = as_shape(f"{operator}: the shape of x", shape)
     shifts = (*extents[:1], groups)
@@ -110,7 +110,7 @@ def plan_tin_shift(
 def check_tin_shift(
     name: str, shape: tuple[int, ...], dtype: Dtype, shifts_shape: tuple[int, ...], shifts_dtype: Dtype
 ) -> None:
-    """Raise `InputError` unless shapes and dtypes fit the operator; `name` is what its first tensor is called."""
+    """Raise `InputError` unless shapes and dtypes fit the operator; `name` is the first tensor's name in messages."""
     if len(shape) != _RANK:
         raise InputError(
             f"{name} has shape {list(shape)}, rank {len(shape)}: tin_shift takes [N, T, C, HW]; "
@@ -173,7 +173,7 @@ def _example(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options)
         raise InputError(f"--shape of rank {len(shape)}: tin_shift takes N,T,C,HW, such as 2,8,256,196")
     batch, time, channels, _ = shape
     groups = options["groups"] or next((g for g in (4, 3, 2) if channels % g == 0), 1)
-    # Shifts of up to half the time, both ways: what is kept and what is vacated both matter.
+    # Shifts of up to half the time in both directions, so that both retained and vacated rows are exercised.
     most = max(time // 2, 1)
     return [draw.elements(shape, dtype), draw.integers(-most, most + 1, (batch, groups))]
 

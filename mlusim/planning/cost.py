@@ -53,7 +53,7 @@ class Cost:
             self.dram_ps * times,
         )
 
-    def beside(self, own_ps: float) -> Cost:
+    def overlapped_with(self, own_ps: float) -> Cost:
         """Return the cost with the transfers overlapped by `own_ps` of work in the core: the longer one counts."""
         return replace(self, transfer_ps=max(self.transfer_ps, own_ps - self.own_ps))
 

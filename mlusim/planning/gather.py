@@ -30,7 +30,7 @@ from mlusim.planning.lookup import (
     nothing_to_do,
     nram_bytes,
     unit_elements,
-    unit_words,
+    unit_text,
 )
 from mlusim.planning.lookup_cost import (
     INSTRUCTION,
@@ -78,10 +78,10 @@ def plan_gather(job: Job) -> Plan:
     shape = lookups.value_shape
     if 0 in shape:
         return nothing_to_do(job, shape)
-    found = list(_slab_candidates(job))
+    candidates = list(_slab_candidates(job))
     if lookups.columns:
-        found += _row_candidates(job)
-    candidate, reason = choose(job, found)
+        candidates += _row_candidates(job)
+    candidate, reason = choose(job, candidates)
     chosen = candidate.split
     start, stop = boxes([cut(extent, size) for extent, size in zip(shape, chosen.sizes, strict=True)], chosen.order)
     kind, dim = union1_launch(board, len(start))
@@ -92,8 +92,8 @@ def plan_gather(job: Job) -> Plan:
         board=board,
         tier=chosen.tier,
         reason=reason,
-        arithmetic=(*chosen.words(), f"{_n(len(start))} tiles of up to {list(chosen.sizes)}, in runs of neighbours"),
-        unit=unit_words(lookups),
+        arithmetic=(*chosen.details(), f"{_n(len(start))} tiles of up to {list(chosen.sizes)}, in runs of neighbours"),
+        unit=unit_text(lookups),
         unit_bytes=unit_elements(lookups) * job.itemsize,
         kind=kind,
         dim=dim,
@@ -117,21 +117,23 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
         sum(job.arithmetic(positional=True).buffer_bytes(board, job.index_itemsize)) if placed else 0
     )
     # Slabs that fit with a quarter of NRAM left for lookups, and slabs that fit together with all their lookups.
-    most = [
+    capacities = [
         limit
         for room in rooms(board.nram_usable_bytes)
         for limit in (room * 3 // 4 // each, room // (each + math.prod(gathered_extents) * beside))
     ]
     shared = {
         sizes
-        for limit in counts_to_hold(math.prod(shared_extents), most, board.cores)
+        for limit in counts_to_hold(math.prod(shared_extents), capacities, board.cores)
         if (sizes := _shared_sizes_that_fit(job, shared_extents, limit)) is not None
     }
     # Sizes limited by `limit` are rounded down, which may leave one slab more than cores; these are rounded up.
-    shared |= {sizes for sizes in spread(shared_extents, max(*most, 1), board.cores) if _room_beside(job, sizes)}
+    shared |= {
+        sizes for sizes in spread(shared_extents, max(*capacities, 1), board.cores) if _elements_left(job, sizes)
+    }
     for shared_sizes in sorted(shared):
         slabs = math.prod(ceil_div(extent, size) for extent, size in zip(shared_extents, shared_sizes, strict=True))
-        for sizes in sorted(spread(gathered_extents, _room_beside(job, shared_sizes), ceil_div(board.cores, slabs))):
+        for sizes in sorted(spread(gathered_extents, _elements_left(job, shared_sizes), ceil_div(board.cores, slabs))):
             yield _slab_candidate(job, shared_sizes, sizes)
 
 
@@ -139,7 +141,7 @@ def _shared_sizes_that_fit(job: Job, extents: Extents, limit: int) -> Extents | 
     """Return sizes of at most `limit` coordinates, halving the limit until lookups fit beside the slab."""
     while limit:
         sizes = sizes_of_at_most(extents, limit)
-        if _room_beside(job, sizes):
+        if _elements_left(job, sizes):
             return sizes
         limit //= 2
     return None
@@ -164,7 +166,7 @@ def _buffers(job: Job, arithmetic: IndexArithmetic, values: int, lookups_at_once
     return [values * job.itemsize, *(lookups_at_once * nbytes for nbytes in each)] if job.lookups.columns else []
 
 
-def _room_beside(job: Job, shared_sizes: Extents) -> int:
+def _elements_left(job: Job, shared_sizes: Extents) -> int:
     """Return how many coordinates of the gathered axes fit beside the slab of a tile; 0 if none."""
     lookups, board = job.lookups, job.board
     slab_bytes = nram_bytes(board, [lookups.slab_elements * math.prod(shared_sizes) * job.itemsize])
@@ -217,7 +219,7 @@ def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) ->
     slab_bytes = math.prod(slab_box) * itemsize
     buffers = _buffers(job, arithmetic, values, lookups_at_once)
 
-    def words() -> tuple[str, ...]:
+    def details() -> tuple[str, ...]:
         return (
             (
                 f"slab {list(slab_box)} of x: {_n(slab_bytes)} B; beside it {_n(lookups_at_once)} lookups of "
@@ -236,7 +238,7 @@ def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) ->
             sizes=sizes,
             nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
             order=(*lookups.shared_axes, *lookups.gathered_axes),
-            words=words,
+            details=details,
             parameters=GatherParameters(
                 lookups=lookups,
                 strategy="slab",
@@ -279,17 +281,21 @@ def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     arithmetic = job.arithmetic(positional=lookups.aligned or bool(lookups.shared_positions))
     each = arithmetic.buffer_bytes(board, job.index_itemsize)
     room = board.nram_usable_bytes - (len(each) + 1) * (board.vector_alignment_bytes - 1)
-    most, positions = max((room - sum(each)) // itemsize, 1), math.prod(lookups.positions)
+    max_positions, positions = max((room - sum(each)) // itemsize, 1), math.prod(lookups.positions)
     # With fewer lookups than cores, rows are cut to occupy the remaining cores.
     fewest = [board.cores * rounds // positions for rounds in ROUNDS if positions < board.cores]
     parts = {count for least in fewest for count in (least, least + 1)}
     evenly = {ceil_div(math.prod(lookups.row_shape), count) for count in parts}
-    for row_sizes in sorted({blocks(lookups.row_shape, limit) for limit in {most} | {s for s in evenly if s < most}}):
+    for row_sizes in sorted(
+        {blocks(lookups.row_shape, limit) for limit in {max_positions} | {s for s in evenly if s < max_positions}}
+    ):
         fits = room // (sum(each) + math.prod(row_sizes) * itemsize)
         chunks = math.prod(ceil_div(e, s) for e, s in zip(lookups.row_shape, row_sizes, strict=True))
         wanted = max(board.cores // chunks, 1)
-        found = {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, wanted)} if fits else set()
-        for position_sizes in sorted(found):
+        position_sizes_to_try = (
+            {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, wanted)} if fits else set()
+        )
+        for position_sizes in sorted(position_sizes_to_try):
             yield _row_candidate(job, arithmetic, position_sizes, row_sizes)
 
 
@@ -312,7 +318,7 @@ def _row_candidate(
     )
     buffers = _buffers(job, arithmetic, lookups_at_once * row, lookups_at_once)
 
-    def words() -> tuple[str, ...]:
+    def details() -> tuple[str, ...]:
         return (
             (
                 f"a row of {_n(math.prod(lookups.row_shape))} values, {_n(row)} at once; "
@@ -332,7 +338,7 @@ def _row_candidate(
             sizes=sizes,
             nram_bytes=nram_bytes(board, buffers),
             order=tuple(range(len(shape))),
-            words=words,
+            details=details,
             parameters=GatherParameters(
                 lookups=lookups,
                 strategy="rows",

@@ -79,7 +79,7 @@ class LookupSplit:
         sizes: extents of a tile along each axis that the tiles cover.
         nram_bytes: NRAM that a core allocates.
         order: loop order over the tiles of a gather, outermost axis first.
-        words: returns the arithmetic behind the split as text.
+        details: returns the arithmetic behind the split as text.
         parameters: parameters of the kernel.
     """
 
@@ -87,7 +87,7 @@ class LookupSplit:
     sizes: Extents
     nram_bytes: int
     order: Extents = ()
-    words: Callable[[], tuple[str, ...]]
+    details: Callable[[], tuple[str, ...]]
     parameters: LookupParameters
 
 
@@ -133,7 +133,7 @@ def nothing_to_do(job: Job, shape: Extents) -> Plan:
         board=job.board,
         shape=shape,
         itemsize=job.itemsize,
-        unit=unit_words(job.lookups),
+        unit=unit_text(job.lookups),
         reason=f"the output {list(shape)} has no elements and nothing is launched",
         parameters=LookupParameters(lookups=job.lookups, strategy="none"),
     )
@@ -150,7 +150,7 @@ def unit_elements(lookups: Lookups) -> int:
     return math.prod(lookups.slab_of((0,) * len(lookups.value_shape), lookups.value_shape)[1][first:])
 
 
-def unit_words(lookups: Lookups) -> str:
+def unit_text(lookups: Lookups) -> str:
     """Describe a unit."""
     first = len(leading(lookups))
     return f"what one index can address: axes {first} to {len(lookups.x_shape) - 1} of x {list(lookups.x_shape)}"

@@ -127,7 +127,7 @@ def pivot_cuts(
                     )
 
 
-def tiles_in_words(board: Board, cut: Cut, buffers: int) -> str:
+def tiles_text(board: Board, cut: Cut, buffers: int) -> str:
     """Describe the number of tiles and their size."""
     return (
         f"usable NRAM {group_digits(board.nram_usable_bytes)} B in {buffers} buffer{'s'[: buffers != 1]}: "

@@ -23,7 +23,7 @@ import numpy as np
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.planning.cost import load_cost, store_cost, vector_ps
-from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
+from mlusim.planning.pivot import Cut, pivot_cuts, tiles_text
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.reverse_groups import Group, Method, coalesce, method_of
@@ -92,11 +92,11 @@ def plan_reverse(
     The plan covers the output as [outer, pivot, inner]: the groups outside the pivot as one axis, the pivot, and the
     groups inside it as one axis. Raises `PlanError` if one element per buffer does not fit in NRAM.
     """
-    words = f"{list(shape)} reversed along {list(axes) or 'no axis'}"
+    text = f"{list(shape)} reversed along {list(axes) or 'no axis'}"
     if 0 in shape:
-        return _plan(board, operator, strategy, words, itemsize, None)
+        return _plan(board, operator, strategy, text, itemsize, None)
     groups = coalesce(shape, axes)
-    words += f" is {' x '.join(_n(extent) + ' reversed' * flipped for extent, flipped in groups)}"
+    text += f" is {' x '.join(_n(extent) + ' reversed' * flipped for extent, flipped in groups)}"
     names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
     choices = [
         candidate
@@ -110,14 +110,14 @@ def plan_reverse(
             f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 buffers of "
             f"at least {VECTOR_BYTES} B; {MORE_NRAM}"
         )
-    return _plan(board, operator, strategy, words, itemsize, (groups, best_by_strategy(choices)))
+    return _plan(board, operator, strategy, text, itemsize, (groups, best_by_strategy(choices)))
 
 
 def _plan(
     board: Board,
     operator: str,
     strategy: str,
-    words: str,
+    text: str,
     itemsize: int,
     work: tuple[tuple[Group, ...], dict[str, _Candidate]] | None,
 ) -> Plan:
@@ -128,7 +128,7 @@ def _plan(
             board=board,
             shape=(0, 0, 0),
             itemsize=itemsize,
-            arithmetic=(words,),
+            arithmetic=(text,),
             unit="a slice",
         )
     groups, fastest = work
@@ -152,9 +152,9 @@ def _plan(
         tier=tier,
         reason=f"{why}; {_comparison(fastest, groups)}",
         arithmetic=(
-            words,
-            tiles_in_words(board, cut, buffers),
-            _method_in_words(split, groups),
+            text,
+            tiles_text(board, cut, buffers),
+            _method_text(split, groups),
         ),
         unit=f"a slice of {_n(unit_elements)} elements of {itemsize} B",
         unit_bytes=unit_elements * itemsize,
@@ -258,7 +258,7 @@ def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, i
     return 2, f"{unit} is cut along its outer axes, {parts}"
 
 
-def _method_in_words(chosen: _Split, groups: tuple[Group, ...]) -> str:
+def _method_text(chosen: _Split, groups: tuple[Group, ...]) -> str:
     method = chosen.method
     if not any(group.flipped for group in groups):
         return "nothing is reversed: tiles are copied"
@@ -271,12 +271,12 @@ def _method_in_words(chosen: _Split, groups: tuple[Group, ...]) -> str:
 
 def _comparison(fastest: dict[str, _Candidate], groups: tuple[Group, ...]) -> str:
     """Describe the fastest candidate of each strategy."""
-    words = []
+    parts = []
     for name, candidate in fastest.items():
         method = candidate.split.method
         loads = "contiguous" if method.segment == candidate.split.cut.pivot else _segments(method, groups)
-        words.append(f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us ({loads}, {len(method.passes)} mirrors)")
-    return f"{', '.join(words)} predicted"
+        parts.append(f"{name} {candidate.predicted_ps / PS_PER_US:.2f} us ({loads}, {len(method.passes)} mirrors)")
+    return f"{', '.join(parts)} predicted"
 
 
 def _segments(method: Method, groups: tuple[Group, ...]) -> str:

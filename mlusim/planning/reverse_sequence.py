@@ -16,7 +16,7 @@ from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.view import View
 from mlusim.planning.cost import load_cost, move_ps, store_cost
-from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
+from mlusim.planning.pivot import Cut, pivot_cuts, tiles_text
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.search import Candidate, best_by_strategy
@@ -135,7 +135,7 @@ def plan_reverse_sequence(
     The plan covers the output as `Layout.shape`. Raises `PlanError` if one element per buffer does not fit in NRAM.
     """
     layout = layout_of(shape, sequence_axis, batch_axis)
-    words = (
+    text = (
         f"{list(shape)}, sequence axis {sequence_axis}, batch axis {batch_axis}: {_n(layout.outer * layout.entries)} "
         f"entries of {_n(layout.rows)} rows of {_n(layout.row)} elements"
     )
@@ -146,7 +146,7 @@ def plan_reverse_sequence(
             board=board,
             shape=layout.shape,
             itemsize=itemsize,
-            arithmetic=(words,),
+            arithmetic=(text,),
             unit="an entry",
         )
     names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
@@ -183,8 +183,8 @@ def plan_reverse_sequence(
         tier=tier,
         reason=f"{reason}; {', '.join(times)} predicted",
         arithmetic=(
-            words,
-            tiles_in_words(board, cut, buffers),
+            text,
+            tiles_text(board, cut, buffers),
         ),
         unit=f"an entry of {_n(layout.rows)} rows of {_n(layout.row)} elements of {itemsize} B",
         unit_bytes=entry_bytes,
@@ -222,7 +222,7 @@ def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overl
         limits=(1, layout.entries, MAX_SEGMENTS, layout.row),
         outermost=1,
     ):
-        cut = _outward(inner_cut, extents)
+        cut = _on_outer_axis(inner_cut, extents)
         queued = not overlapped and name == "strided"
         grid = Grid(board=board, tiles=cut.tiles, tasks=cut.tasks)
         sizes = {cut.rows}
@@ -246,7 +246,7 @@ def _candidates(board: Board, layout: Layout, itemsize: int, name: str, *, overl
     return candidates
 
 
-def _outward(cut: Cut, extents: Sequence[int]) -> Cut:
+def _on_outer_axis(cut: Cut, extents: Sequence[int]) -> Cut:
     """Return the same tiles as a cut along an outer axis: tiles that span the pivot are rows of the axis before."""
     while cut.parts == 1 and cut.pivot > 1:
         axis = cut.pivot - 1
@@ -267,10 +267,9 @@ def _outward(cut: Cut, extents: Sequence[int]) -> Cut:
 def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged: bool) -> TileCost:
     """Return the cost of one tile.
 
-    Lengths are assumed evenly distributed over 0 to S: on average, half of the rows are reversed. Strided: the part
-        of an
-    entry in a tile is one load, or two if the reversed rows end within it. Staged: a tile of whole entries is one load
-    and one move; each entry with more than one row to reverse adds a move.
+    Lengths are assumed evenly distributed over 0 to S: on average, half of the rows are reversed. Strided: the part of
+    an entry in a tile is one load, or two if the reversed rows end within it. Staged: a tile of whole entries is one
+    load and one move; each entry with more than one row to reverse adds a move.
     """
     sizes = (cut.rows, layout.rows, layout.row), (1, cut.rows, layout.row), (1, 1, cut.rows)
     entries, rows, row = sizes[cut.pivot - 1]
@@ -279,8 +278,8 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
     each = ceil_div(cut.tiles, cut.tasks)
     run = entries * each if cut.pivot == 1 else ceil_div(each, cut.tiles // (layout.outer * layout.entries))
     lengths_ps = min(ceil_div(run, layout.each), layout.batch) * board.scalar_gdram_latency_ps // each
-    as_it_lies = _as_it_lies(layout, entries, rows, row, itemsize)
-    store = store_cost(board, *as_it_lies)
+    tile_copy = _copy_loops(layout, entries, rows, row, itemsize)
+    store = store_cost(board, *tile_copy)
     loads = entries * (1 + (rows - 1) / (layout.rows + 1))
     if staged:
         # A part of an entry is loaded from its mirrored and from its own position.
@@ -288,12 +287,12 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
         reversals = ceil_div(entries * (layout.rows + rows - 2), 2 * (layout.rows + 1))
         moved = nbytes + nbytes // 2 if layout.rows > 1 else nbytes
         moving_ps = move_ps(board, moved, 1 + reversals)
-        part = as_it_lies if cut.pivot == 1 else _as_it_lies(layout, entries, math.ceil(rows / copies), row, itemsize)
+        part = tile_copy if cut.pivot == 1 else _copy_loops(layout, entries, math.ceil(rows / copies), row, itemsize)
         load = load_cost(board, *part, copies=copies)
         return TileCost(load=load, store=store, move_ps=moving_ps, scalar_ps=lengths_ps)
     # Half of the loads are of reversed rows, half of the others, with equally many rows in each.
     part_rows = math.ceil(rows * entries / loads)
-    segment, loops = _as_it_lies(layout, 1, part_rows, row, itemsize)
+    segment, loops = _copy_loops(layout, 1, part_rows, row, itemsize)
     stride = layout.row * itemsize * (layout.entries if layout.sequence_first else 1)
     backwards = ((part_rows, -stride),) if part_rows > 1 else ()
     load = load_cost(board, row * itemsize, backwards, copies=loads / 2)
@@ -301,7 +300,7 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
     return TileCost(load=load, store=store, scalar_ps=lengths_ps)
 
 
-def _as_it_lies(
+def _copy_loops(
     layout: Layout, entries: int, rows: int, row: int, itemsize: int
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Return segment and loops of a tile in GDRAM."""

@@ -36,7 +36,7 @@ from mlusim.planning.lookup import (
     nothing_to_do,
     nram_bytes,
     unit_elements,
-    unit_words,
+    unit_text,
     whole_nram_bytes,
 )
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, selection_method
@@ -44,7 +44,7 @@ from mlusim.planning.lookup_geometry import Extents, blocks, sizes_of_at_most
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
-from mlusim.planning.scatter_chunk import Chunk, boxes_in, buffers_of, chunk_of, updated, ways_to_read, words_of
+from mlusim.planning.scatter_chunk import Chunk, boxes_in, buffers_of, chunk_of, details_of, updated, ways_to_read
 from mlusim.planning.search import Candidate, best_by_strategy, rooms
 from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
 from mlusim.planning.tiles import Tiles
@@ -97,11 +97,11 @@ def plan_scatter(job: Job) -> Plan:
     if 0 in shape:
         return nothing_to_do(job, shape)
     if lookups.columns and 0 not in lookups.value_shape:
-        found: list[LookupCandidate] = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
-        found += _smaller_chunks(job, best_by_strategy(found))
-        if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in found):
+        candidates: list[LookupCandidate] = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
+        candidates += _smaller_chunks(job, best_by_strategy(candidates))
+        if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in candidates):
             raise no_bins(job)
-        candidate, reason = choose(job, found)
+        candidate, reason = choose(job, candidates)
         if candidate.strategy == BINS:
             return bins_plan(job, candidate, reason)
     else:
@@ -127,11 +127,11 @@ def plan_scatter(job: Job) -> Plan:
         tier=chosen.tier,
         reason=reason,
         arithmetic=(
-            *chosen.words(),
+            *chosen.details(),
             f"{_n(len(region_start))} regions of up to {list(regions)}, which tasks take in turn",
             f"{_n(len(start))} tiles of up to {list(chosen.sizes)}",
         ),
-        unit=unit_words(lookups),
+        unit=unit_text(lookups),
         unit_bytes=unit_elements(lookups) * job.itemsize,
         kind=kind,
         dim=dim,
@@ -184,7 +184,7 @@ def _copy_candidate(job: Job) -> LookupCandidate:
             tier=1 if tiles <= 1 or elements * job.itemsize <= board.nram_usable_bytes else 2,
             sizes=sizes,
             nram_bytes=nram_bytes(board, [math.prod(sizes) * job.itemsize]),
-            words=lambda: (f"{_n(limit)} elements at once: NRAM, or an equal share of each core",),
+            details=lambda: (f"{_n(limit)} elements at once: NRAM, or an equal share of each core",),
             parameters=LookupParameters(lookups=job.lookups, strategy="slab"),
             regions=sizes,
             tile=math.prod(sizes),
@@ -259,7 +259,7 @@ def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[Lookup
                 tier=1 if sizes[first:] == shape[first:] else 2,
                 sizes=sizes,
                 nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
-                words=partial(_slab_words, job, chunk, arithmetic, method, sizes),
+                details=partial(_slab_details, job, chunk, arithmetic, method, sizes),
                 parameters=LookupParameters(lookups=lookups, strategy="slab", arithmetic=arithmetic, method=method),
                 regions=sizes,
                 tile=math.prod(sizes),
@@ -268,9 +268,9 @@ def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[Lookup
         )
 
 
-def _slab_words(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str, sizes: Extents) -> tuple[str, ...]:
+def _slab_details(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str, sizes: Extents) -> tuple[str, ...]:
     box = f"a box {list(sizes)} of x: {_n(math.prod(sizes) * job.itemsize)} B"
-    return box, *words_of(job, chunk, arithmetic, method)
+    return box, *details_of(job, chunk, arithmetic, method)
 
 
 def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
@@ -313,7 +313,7 @@ def _row_candidate(job: Job, regions: Extents, parts: int = 1) -> Iterator[Looku
                 tier=3,
                 sizes=sizes,
                 nram_bytes=max(nram_bytes(board, [staged * itemsize]), nram_bytes(board, buffers)),
-                words=partial(words_of, job, chunk, arithmetic, "a copy each"),
+                details=partial(details_of, job, chunk, arithmetic, "a copy each"),
                 parameters=LookupParameters(lookups=lookups, strategy="rows", arithmetic=arithmetic),
                 regions=regions,
                 tile=staged,

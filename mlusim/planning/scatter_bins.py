@@ -33,7 +33,7 @@ from mlusim.planning.lookup import (
     LookupSplit,
     nram_bytes,
     unit_elements,
-    unit_words,
+    unit_text,
 )
 from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs, selection_method
 from mlusim.planning.lookup_geometry import Extents, Lookups, blocks
@@ -125,22 +125,22 @@ def bin_candidates(job: Job) -> list[LookupCandidate]:
         return []
     board = job.board
     elements = math.prod(job.lookups.x_shape)
-    most = int(board.nram_usable_bytes * _REGION_PART) // job.itemsize
-    fewest = ceil_div(elements, max(most, 1))
+    max_size = int(board.nram_usable_bytes * _REGION_PART) // job.itemsize
+    min_regions = ceil_div(elements, max(max_size, 1))
     whole = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, job.itemsize)
-    found: dict[int, LookupCandidate] = {}
-    for parts in sorted({fewest, *(round_up(fewest, board.cores) * rounds for rounds in (1, 2, 3))}):
+    by_size: dict[int, LookupCandidate] = {}
+    for parts in sorted({min_regions, *(round_up(min_regions, board.cores) * rounds for rounds in (1, 2, 3))}):
         # Regions begin on a bus unit if possible.
         size = min(round_up(ceil_div(elements, parts), whole), elements)
-        size = size if size <= most else most // whole * whole or most
+        size = size if size <= max_size else max_size // whole * whole or max_size
         candidate = None
         while size and not candidate:
-            candidate = found.get(size) or _candidate(job, size, ceil_div(elements, size))
+            candidate = by_size.get(size) or _candidate(job, size, ceil_div(elements, size))
             if candidate:
-                found[size] = candidate
+                by_size[size] = candidate
             # Halve the region until an update fits beside it.
             size //= 2
-    return list(found.values())
+    return list(by_size.values())
 
 
 def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
@@ -181,7 +181,7 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
     applying = [size * itemsize, *2 * [updates_at_once * width, updates_at_once * itemsize]]
     method = selection_method(board, 1, itemsize, arithmetic)
 
-    def words() -> tuple[str, ...]:
+    def details() -> tuple[str, ...]:
         return (
             (
                 f"{_n(count)} lookups in {_n(chunks)} chunks of up to {_n(lookups_at_once)}, "
@@ -205,7 +205,7 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
             tier=1 if bins == 1 or size % unit_elements(lookups) == 0 else 2,
             sizes=(size,),
             nram_bytes=max(nram_bytes(board, sorting), nram_bytes(board, applying)),
-            words=words,
+            details=details,
             parameters=BinsParameters(
                 lookups=lookups, strategy=BINS, arithmetic=arithmetic, method=method, binning=binning, regions=(size,)
             ),
@@ -281,8 +281,8 @@ def bins_plan(job: Job, candidate: LookupCandidate, reason: str) -> Plan:
         board=job.board,
         tier=chosen.tier,
         reason=reason,
-        arithmetic=chosen.words(),
-        unit=unit_words(job.lookups),
+        arithmetic=chosen.details(),
+        unit=unit_text(job.lookups),
         unit_bytes=unit_elements(job.lookups) * job.itemsize,
         kind=kind,
         dim=dim,

@@ -90,7 +90,7 @@ def updated(
     if arithmetic.lists(board):
         # Lists are computed while values are loaded.
         listed_ps = board.cycles_ps(arithmetic.vector_cycles(board, chunk.lookups_at_once))
-        read = index, values.beside(listed_ps)
+        read = index, values.overlapped_with(listed_ps)
         one, both = board.scalar_nram_cycles, 2 * board.scalar_nram_cycles
         if strategy == "rows":
             if not chunk.fetch:
@@ -129,7 +129,7 @@ def buffers_of(job: Job, arithmetic: IndexArithmetic, chunk: Chunk) -> list[int]
     return [*values, *(chunk.lookups_at_once * nbytes for nbytes in each)]
 
 
-def words_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str) -> tuple[str, ...]:
+def details_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str) -> tuple[str, ...]:
     """Describe a chunk: its size and method."""
     if arithmetic.lists(job.board):
         method = f"listed by vector instructions, then {'fetched by a copy each' if chunk.fetch else method}"

@@ -52,8 +52,8 @@ def best_by_strategy(candidates: Iterable[Candidate[Split]]) -> dict[str, Candid
     groups: dict[str, list[Candidate[Split]]] = {}
     for candidate in candidates:
         groups.setdefault(candidate.strategy, []).append(candidate)
-    found = [best(group) for group in groups.values()]
-    return {one.strategy: one for one in sorted(found, key=lambda candidate: candidate.predicted_ps)}
+    winners = [best(group) for group in groups.values()]
+    return {one.strategy: one for one in sorted(winners, key=lambda candidate: candidate.predicted_ps)}
 
 
 def rooms(nbytes: int) -> tuple[int, ...]:

@@ -123,7 +123,7 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
     fewest = max(ceil_div(time, capacity), ceil_div(time, MAX_SEGMENTS))
     occupied = ceil_div(board.cores, batch * groups)
     counts = {*(count for count in FEW if count < board.cores), *(board.cores * rounds for rounds in range(1, 5))}
-    found: list[Candidate[tuple[int, int]]] = []
+    candidates: list[Candidate[tuple[int, int]]] = []
     for segments in sorted({fewest, *range(fewest, _MAX_SEGMENTS + 1), occupied}):
         if not fewest <= segments <= time:
             continue
@@ -139,10 +139,10 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
             tile = tile_cost(board, shape, (rows, ceil_div(per_group, blocks), hw), itemsize)
             grid = Grid(board=board, tiles=tiles, tasks=tasks, union=True)
             predicted = predict_ps(grid, tile, overlapped=buffers > 1)
-            found.append(
+            candidates.append(
                 Candidate(strategy="", predicted_ps=predicted, tasks=tasks, tiles=tiles, split=(segments, blocks))
             )
-    return best(found).split
+    return best(candidates).split
 
 
 _MAX_SEGMENTS = 8

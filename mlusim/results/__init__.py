@@ -1,1 +1,1 @@
-"""Results of runs, and runs as files."""
+"""Results of runs, and saved runs."""

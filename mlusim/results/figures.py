@@ -1,4 +1,4 @@
-"""The figures of a run that users read most, in one place for operators, devices and nets."""
+"""The most important figures of a run, common to operators, devices and nets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RunFigures(ABC):
     def time_ps(self) -> int:
         """Simulated time from the start of the first launch to the end of the last, in picoseconds.
 
-        Gaps between launches count.
+        Includes gaps between launches.
         """
         return self.metrics.time_ps
 
@@ -37,15 +37,15 @@ class RunFigures(ABC):
 
     @property
     def bytes_requested(self) -> Mapping[str, int]:
-        """Bytes that the kernels' copies requested, by direction (`GDRAM2NRAM`, ...)."""
+        """Bytes requested by the kernels' copies, by direction (`GDRAM2NRAM`, ...)."""
         return self.metrics.bytes_requested
 
     @property
     def bus_bytes(self) -> Mapping[str, int]:
-        """Bytes on the DRAM bus: `read` and `write`, read-modify-write included."""
+        """Bytes on the DRAM bus: `read` and `write`, including read-modify-write."""
         return self.metrics.bus_bytes
 
     @property
     def io_efficiency(self) -> float:
-        """Compulsory bytes / (time x peak bandwidth), at most 1. Of a net, its inputs and outputs are compulsory."""
+        """Compulsory bytes / (time x peak bandwidth), at most 1. For a net, its inputs and outputs are compulsory."""
         return self.metrics.io_efficiency

@@ -1,6 +1,6 @@
-"""The memories of a core at one moment: its buffers, the last writer of each, and operations in flight.
+"""The state of a core's memories at one time: its buffers, their last writers, and operations in flight.
 
-From the log alone; the values of the bytes need a run that can be repeated (`mlusim.verify` keeps what it needs).
+Derived from the log alone; the contents of buffers require a repeatable run (`mlusim.verify` provides one).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mlusim.hardware import Board
 from mlusim.log import NONE, SYNC, Log
 from mlusim.units import format_bytes, format_ns
 
-# Gives the bytes of live allocations, by number, at a time in picoseconds.
+# Returns the contents of live allocations, by index, at a time in picoseconds.
 Repeat = Callable[[int], Mapping[int, Any]]
 
 
@@ -27,8 +27,8 @@ class Step:
 
     Attributes:
         record: its record in the log.
-        operation, place: what, and at which source line.
-        start_ps, end_ps: when; -1 where it never ended.
+        operation, place: its name and source line.
+        start_ps, end_ps: its time; end -1 if it never ended.
     """
 
     record: int
@@ -44,13 +44,13 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Buffer:
-    """One buffer that is allocated at the moment.
+    """A buffer allocated at that time.
 
     Attributes:
         name, memory, dtype, shape, nbytes: the buffer.
-        written: the last operation that had written to it; None where none had.
+        written: the last operation that wrote to it; None if there is none.
         writing: operations in flight that write to it.
-        values: its elements as an array; None where the run cannot be repeated.
+        values: its elements as an array; None if the run cannot be repeated.
     """
 
     name: str
@@ -65,14 +65,14 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """A core at one moment.
+    """The state of a core at one time.
 
     Attributes:
-        time_ps: the moment.
-        cluster, core, task: where; the task that ran there, -1 for none.
+        time_ps: the time.
+        cluster, core, task: the core, and the task running there; -1 for none.
         buffers: in NRAM, WRAM and LDRAM of the core, and in SRAM of its cluster.
         running: operations in flight.
-        last: the last operation of the task that was complete.
+        last: the last completed operation of the task.
     """
 
     time_ps: int
@@ -84,7 +84,7 @@ class Moment:
     last: Step | None
 
     def __getitem__(self, name: str) -> Buffer:
-        """The buffer with this name. Raises `InputError` where there is none."""
+        """Return the buffer with this name. Raises `InputError` if there is none."""
         for buffer in self.buffers:
             if buffer.name == name:
                 return buffer
@@ -92,7 +92,7 @@ class Moment:
         raise InputError(f"no buffer {name!r} at {format_ns(self.time_ps)}: there are {names}")
 
     def text(self) -> str:
-        """For a person."""
+        """Format for the terminal."""
         who = f"task {self.task}" if self.task >= 0 else "no task"
         lines = [f"{format_ns(self.time_ps)}, cluster {self.cluster} core {self.core}: {who}"]
         lines.append(f"  last     {self.last or 'nothing yet'}")
@@ -112,7 +112,7 @@ class Moment:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """For a machine; values are left out."""
+        """Return the state as JSON types, without values."""
 
         def step(one: Step | None) -> Any:
             return None if one is None else {name: getattr(one, name) for name in Step.__slots__}
@@ -133,15 +133,15 @@ class Moment:
 
 
 def moment_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat: Repeat | None = None) -> Moment:
-    """A core at a moment.
+    """Return the state of a core at a time.
 
     Args:
         log, board: of the run.
-        time_ps: the moment, in picoseconds of simulated time.
-        core: number of the core on the board: cluster * cores per cluster + core.
-        repeat: gives the values; without it there are none.
+        time_ps: simulated time in picoseconds.
+        core: index of the core on the board: cluster * cores per cluster + core.
+        repeat: returns the values; None: without values.
 
-    Raises `InputError` for a core that the board has not, and a time before or behind the run.
+    Raises `InputError` for a core that does not exist, or a time before or after the run.
     """
     if not 0 <= core < board.cores:
         raise InputError(f"core {core}: {board.name} has cores 0 to {board.cores - 1}")
@@ -150,26 +150,26 @@ def moment_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat: Repea
         raise InputError(f"time {format_ns(time_ps)}: the run lasts from 0 ns to {format_ns(end_ps)}")
     cluster, number = divmod(core, board.cores_per_cluster)
     columns = log.columns()
-    here = [
+    tasks_on_core = [
         index
         for index, task in enumerate(log.tasks)
         if (task.cluster, task.core) == (cluster, number) and not task.is_memory_core
     ]
-    now = [i for i in here if log.tasks[i].start_ps <= time_ps and not 0 <= log.tasks[i].end_ps < time_ps]
-    mine = np.isin(columns["task"], now) & (columns["pipe"] != SYNC)
+    active = [i for i in tasks_on_core if log.tasks[i].start_ps <= time_ps and not 0 <= log.tasks[i].end_ps < time_ps]
+    of_active_tasks = np.isin(columns["task"], active) & (columns["pipe"] != SYNC)
     start, end = columns["start_ps"], np.where(columns["end_ps"] < 0, np.iinfo(np.int64).max, columns["end_ps"])
-    begun, over = start <= time_ps, end <= time_ps
-    done = np.flatnonzero(mine & over)
+    begun, ended = start <= time_ps, end <= time_ps
+    done = np.flatnonzero(of_active_tasks & ended)
     values = repeat(time_ps) if repeat is not None else {}
     buffers = []
     for identity, record in enumerate(log.allocations):
         alive = record.start_ps <= time_ps and not 0 <= record.end_ps <= time_ps
-        own = record.task in now
+        own = record.task in active
         shared = record.memory == "sram" and record.task >= 0 and log.tasks[record.task].cluster == cluster
         if not alive or not (own or shared):
             continue
         writers = columns["dst_alloc"] == identity
-        written = np.flatnonzero(writers & over)
+        written = np.flatnonzero(writers & ended)
         latest = int(written[np.argmax(end[written])]) if len(written) else NONE
         buffers.append(
             Buffer(
@@ -179,7 +179,7 @@ def moment_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat: Repea
                 shape=record.shape,
                 nbytes=record.nbytes,
                 written=None if latest == NONE else _step(log, columns, latest),
-                writing=tuple(_step(log, columns, one) for one in np.flatnonzero(writers & begun & ~over).tolist()),
+                writing=tuple(_step(log, columns, one) for one in np.flatnonzero(writers & begun & ~ended).tolist()),
                 values=values.get(identity),
             )
         )
@@ -187,9 +187,9 @@ def moment_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat: Repea
         time_ps=time_ps,
         cluster=cluster,
         core=number,
-        task=log.tasks[now[-1]].task_id if now else NONE,
+        task=log.tasks[active[-1]].task_id if active else NONE,
         buffers=tuple(buffers),
-        running=tuple(_step(log, columns, one) for one in np.flatnonzero(mine & begun & ~over).tolist()),
+        running=tuple(_step(log, columns, one) for one in np.flatnonzero(of_active_tasks & begun & ~ended).tolist()),
         last=_step(log, columns, int(done[np.argmax(end[done])])) if len(done) else None,
     )
 

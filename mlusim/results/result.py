@@ -1,4 +1,4 @@
-"""`Result`: the output of a run, its log, and everything that is computed from the log."""
+"""`Result`: the output of a run, its log, and everything computed from the log."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 
 
 class Result(RunFigures):
-    """One operator's run on a simulated board, or all that ran on a device (`Device.result`).
+    """The run of an operator on a simulated board, or everything that ran on a device (`Device.result`).
 
     Attributes:
-        operator: its name; of a device, the names of its kernels.
-        output: the result array, bit-exact; None after a timing-only run, of a device, and in a loaded run that was
+        operator: its name; for a device, the names of its kernels.
+        output: the result array, bit-exact; None after a timing-only run, for a device, and for a loaded run that was
             saved without it.
         board: the board's record.
-        plan: the split that ran; None where the kernels are the user's own.
-        outputs: the result arrays of a kernel of the user's own, by name; empty for an operator.
-        log: every record of the run.
-        theory_ops: operations of the operator itself, for compute_efficiency; 0 for pure data movement; None where
-            nobody declared any.
-        request: the operator's arguments, to plan it again on another board; None where no operator ran.
-        stopped: the error that ended the run early, as text; empty where it ended well.
-        report: of its verification, where it was checked.
-        made_by: what made the run, where that is known: `command`, `date`, `seed`.
+        plan: the split that ran; None for the user's own kernels.
+        outputs: the result arrays of a user's kernel, by name; empty for an operator.
+        log: all records of the run.
+        theory_ops: operations of the operator itself, for compute_efficiency; 0 for pure data movement; None if not
+            declared.
+        request: the operator's arguments, for planning it again on another board; None without an operator.
+        stopped: the error that ended the run early, as text; empty if there was none.
+        report: the verification report, if verified.
+        made_by: the origin of the run, if known: `command`, `date`, `seed`.
     """
 
     def __init__(  # noqa: PLR0913 - most are keywords
@@ -73,20 +73,21 @@ class Result(RunFigures):
         self.stopped = stopped
         self._sources = sources
         self.report: Report | None = None
-        # Gives the bytes of a core's buffers at a time, where the run can be repeated (`mlusim.verify`).
+        # Returns the contents of a core's buffers at a time, if the run can be repeated (`mlusim.verify`).
         self.repeat: Repeat | None = None
         self.made_by: dict[str, Any] = {}
         self.outputs: Mapping[str, np.ndarray[Any, Any]] = {}
 
     def memory_at(self, time_ns: float, core: int = 0) -> Moment:
-        """The memories of a core at a moment: buffers, their last writers, operations in flight.
+        """Return the state of a core's memories at a time: buffers, their last writers, operations in flight.
 
         Args:
-            time_ns: the moment, in nanoseconds of simulated time, as reports show it.
-            core: number of the core on the board.
+            time_ns: simulated time in nanoseconds, as in reports.
+            core: index of the core on the board.
 
-        Values are there where the run can be repeated: after `mlusim.verify`, whose kernel then runs once more up to
-        that moment. Raises `InputError` for another core or time than the run has.
+        Values are available if the run can be repeated, as after `mlusim.verify`: the kernel then runs again up to that
+        time.
+        Raises `InputError` for a core or a time outside the run.
         """
         if isinstance(time_ns, bool) or not isinstance(time_ns, int | float) or not abs(time_ns) < math.inf:
             raise InputError(f"time_ns={time_ns!r}: give nanoseconds of simulated time, a number")
@@ -94,17 +95,17 @@ class Result(RunFigures):
 
     @cached_property
     def metrics(self) -> Metrics:
-        """All figures of the run, computed from the log at first use."""
+        """All figures of the run, computed from the log on first use."""
         return measure(self.log, self.board, theory_ops=self.theory_ops)
 
     @property
     def steady(self) -> Extrapolation:
-        """What of the time is extrapolated, where steady-state timing was requested (`steady=True`, `--steady`)."""
+        """The extrapolated part of the time, if steady-state timing was requested (`steady=True`, `--steady`)."""
         return extrapolation_of(self.log)
 
     @cached_property
     def floor(self) -> Floor:
-        """The lower bound of the time, and what the time above it was spent on."""
+        """The lower bound of the time, and the causes of the time above it."""
         return floor_of(Records(self.log, self.board), self.metrics)
 
     @cached_property
@@ -114,12 +115,12 @@ class Result(RunFigures):
 
     @cached_property
     def lines(self) -> list[LineTime]:
-        """The source lines of the kernel by the time they took, longest first."""
+        """The source lines of the kernel by their time, longest first."""
         return time_by_line(Records(self.log, self.board))
 
     @property
     def sources(self) -> Mapping[str, str]:
-        """Text of every source file that the log names, by name: as it is now, of a loaded run as it was when saved."""
+        """Text of every source file named in the log, by name: current, or as saved if the run was loaded."""
         if self._sources is not None:
             return self._sources
         from mlusim.results.saved import source_texts
@@ -127,15 +128,15 @@ class Result(RunFigures):
         return source_texts(self.log)
 
     def save(self, path: str | os.PathLike[str], *, output: bool = False) -> Path:
-        """Write the run to one file, which `mlusim.load` reads; gives its path.
+        """Write the run to a file for `mlusim.load`; return its path.
 
         Args:
-            path: any name; a file there is replaced, at once and only when the new one is complete.
-            output: the output's bytes too.
+            path: any name; an existing file is replaced atomically.
+            output: include the bytes of the output.
 
-        The file holds log, board, plan and the source of the kernels, no data of inputs (index values that a loop
-        looked at are in the log) and no code. The same run gives the same bytes. Raises `InputError` where it cannot
-        be written.
+        The file contains log, board, plan and the source of the kernels, but no input data (except index values that
+        loops read, which are in the log) and no code. Equal runs give equal bytes. Raises `InputError` if it cannot be
+        written.
         """
         from mlusim.results.saved import Saved, write
 
@@ -157,23 +158,23 @@ class Result(RunFigures):
 
     @property
     def strategy(self) -> str:
-        """The strategy of the plan; empty where there is no plan."""
+        """The strategy of the plan; empty without a plan."""
         return self.plan.strategy if self.plan else ""
 
     @cached_property
     def time_ps(self) -> int:
         """Simulated time from the start of the first launch to the end of the last, in picoseconds."""
-        # The log alone gives it: most callers need none of the other figures.
+        # Computed from the log alone: most callers need none of the other figures.
         return Records(self.log, self.board).time_ps
 
     @property
     def vendor_io_efficiency(self) -> float:
-        """The vendor's: all tensors once / (time x peak bandwidth) (P). Above 1 where a call needs less of them."""
+        """The vendor's definition: all tensors once / (time x peak bandwidth) (P). May exceed 1 on partial use."""
         return self.metrics.vendor_io_efficiency
 
     @property
     def compute_efficiency(self) -> float | None:
-        """theory_ops / (time x peak vector rate) (P, T); None where no operations were declared."""
+        """theory_ops / (time x peak vector rate) (P, T); None if no operations were declared."""
         return self.metrics.compute_efficiency
 
     def __repr__(self) -> str:
@@ -189,9 +190,9 @@ class Result(RunFigures):
 
 
 def load(path: str | os.PathLike[str]) -> Result:
-    """The run in a file that `Result.save` or `Device.save` wrote: all that is computed from its log, on any machine.
+    """Load a run from a file written by `Result.save` or `Device.save`, with everything computed from its log.
 
-    Raises `InputError` for a file that is missing, no saved run, damaged, or of a newer format.
+    Raises `InputError` for a file that is missing, is not a saved run, is damaged, or has a newer format.
     """
     from mlusim.results.saved import read
 

@@ -1,14 +1,14 @@
-"""Runs as files: the log, the board, the plan and the source of the kernels, in one zip of JSON and .npy members.
+"""Saved runs: log, board, plan and source of the kernels, in one zip of JSON and .npy members.
 
-`Result.save` and `Device.save` write one, `mlusim.load` reads it. A file is complete or not there: it is written under
-another name and renamed. The same run gives the same bytes. Nothing in it is code, and nothing is executed by reading
-it. `np.load` opens it too: its arrays are members that end with .npy.
+`Result.save` and `Device.save` write a file, `mlusim.load` reads it. Files are written atomically, and equal runs give
+equal bytes. The file contains no code, and reading it executes nothing. `np.load` can open it too, as its arrays are
+.npy members.
 
-    run.json            format, version, operator, board, plan, tables of texts and shapes, source text by file
-    log/records.npy     (columns, records) int64: `mlusim.records.COLUMNS`
-    log/*.npy           the other tables of the log
-    plan/*.npy          the tiles
-    output.npy          the bytes of the output, where requested
+  run.json            format, version, operator, board, plan, tables of texts and shapes, source text by file
+  log/records.npy     (columns, records) int64: `mlusim.records.COLUMNS`
+  log/*.npy           the other tables of the log
+  plan/*.npy          the tiles
+  output.npy          the bytes of the output, if requested
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from mlusim.version import __version__
 
 FORMAT = "mlusim-run"
 NUMBER = 1
-# Parameters of a board that the first version did not have.
+# Board parameters that the first version did not have.
 _ADDED = frozenset(
     {
         *("cluster_start_ps", "dma_element_ps", "dram_mixing_reach", "dram_share_spread"),
@@ -65,20 +65,20 @@ Array = np.ndarray[Any, Any]
 Record = TypeVar("Record")
 
 _HEAD = "run.json"
-# Records are mostly small numbers in order: the fastest level leaves a tenth, higher ones little less.
+# Records are mostly small, ascending numbers: the fastest level compresses to a tenth, higher ones gain little.
 _LEVEL = 1
-# A zip member bears a time; all bear this one, so that the same run gives the same bytes.
+# Zip members have timestamps; a constant one makes equal runs give equal bytes.
 _TIME = (1980, 1, 1, 0, 0, 0)
 _TILES = ("task", "start", "stop", "nram_bytes")
 _RECORDS = {"tasks": TaskRecord, "launches": LaunchRecord, "allocations": AllocationRecord, "boxes": Box}
 _TABLES = _RECORDS | {"loops": LoopRecord}
-# Columns that files of an earlier version have under another name.
+# Columns with another name in files of an earlier version.
 _FORMER_NAMES = {"method": "how"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Saved:
-    """The parts of a run in a file: see `mlusim.results.result.Result` for each."""
+    """The parts of a saved run; see `mlusim.results.result.Result`."""
 
     operator: str
     board: Board
@@ -93,7 +93,7 @@ class Saved:
 
 
 def write(run: Saved, path: str | os.PathLike[str]) -> Path:
-    """Write a run to a file; gives its path. Raises `InputError` where it cannot be written."""
+    """Write a run to a file; return its path. Raises `InputError` if it cannot be written."""
     path = as_path(path)
     arrays: dict[str, Array] = {}
     names = short_names({*run.sources, *(file for file, _, _ in run.log.lines)})
@@ -125,9 +125,9 @@ def write(run: Saved, path: str | os.PathLike[str]) -> Path:
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
-    """The run in a file.
+    """Read a run from a file.
 
-    Raises `InputError` for a file that is missing, none of `write`'s, damaged, or of a newer format.
+    Raises `InputError` for a file that is missing, was not written by `write`, is damaged, or has a newer format.
     """
     file = as_path(path)
     try:
@@ -138,22 +138,22 @@ def read(path: str | os.PathLike[str]) -> Saved:
 
 
 def short_names(files: Iterable[str]) -> dict[str, str]:
-    """Names without this machine's folders: the package's own from `mlusim/` on, others as short as they differ."""
-    found: dict[str, str] = {}
+    """Shorten file names: the package's own to `mlusim/...`, others to the shortest tail that is unique."""
+    short: dict[str, str] = {}
     for file in sorted({*files}):
         path = PurePath(file)
         if not path.is_absolute():
-            found[file] = file
+            short[file] = file
         elif path.is_relative_to(_PACKAGE):
-            found[file] = path.relative_to(_PACKAGE.parent).as_posix()
+            short[file] = path.relative_to(_PACKAGE.parent).as_posix()
         else:
             tails = (PurePath(*path.parts[-count:]).as_posix() for count in range(1, len(path.parts)))
-            found[file] = next((tail for tail in tails if tail not in found.values()), file)
-    return found
+            short[file] = next((tail for tail in tails if tail not in short.values()), file)
+    return short
 
 
 def source_texts(log: Log) -> dict[str, str]:
-    """The text of every file that a log names, as it is now; files that cannot be read are left out."""
+    """Return the current text of every file named in a log; omits files that cannot be read."""
     texts = {}
     for file in sorted({file for file, _, _ in log.lines}):
         linecache.checkcache(file)
@@ -164,14 +164,14 @@ def source_texts(log: Log) -> dict[str, str]:
 
 
 def board_values(board: Board) -> dict[str, Any]:
-    """The parameters of a board by name, sources left out."""
+    """Return the parameters of a board by name, without sources."""
     return {item.name: getattr(board, item.name) for item in fields(board) if item.name != "sources"}
 
 
 def plain(value: Any) -> Any:
-    """A value of a plan's parameters as JSON has it: records become {"class": ..., "fields": {...}}, lists tuples.
+    """Convert a plan parameter for JSON: records become {"class": ..., "fields": {...}}, lists become tuples.
 
-    Plain values stay what they are, so that two plans can be compared, also where one comes from a file.
+    Plain values are unchanged, so that plans can be compared even if one comes from a file.
     """
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
@@ -239,7 +239,7 @@ def _read_zip(file: Path, stream: Any) -> Saved:
 
 
 def check_format(file: Path, head: Any) -> None:
-    """Raise `InputError` where a head is not one of ours, or of a format that this version does not know."""
+    """Raise `InputError` for a header of another format, or of a newer version of this one."""
     if not isinstance(head, dict) or head.get("format") != FORMAT:
         raise InputError(f"{file} is not a saved run: its {_HEAD} does not say `format: {FORMAT}`")
     number = head.get("number")
@@ -280,7 +280,7 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
 
 
 def _board_of(values: dict[str, Any]) -> Board:
-    """A board from its values. An earlier version has no value for what it did not model: the preset's stands in."""
+    """Return a board from its values. Fields missing in earlier versions are filled from the preset."""
     try:
         base = find_preset(values["name"])
     except BoardError:
@@ -314,7 +314,7 @@ def _plan_of(values: dict[str, Any], board: Board, array: Callable[[str], Array]
 
 
 def _tuples(value: Any) -> Any:
-    """JSON's lists as tuples, all the way down."""
+    """Convert JSON lists to tuples, recursively."""
     if isinstance(value, list):
         return tuple(_tuples(item) for item in value)
     if isinstance(value, dict):
@@ -382,7 +382,7 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
         log.more_operands.setdefault(number, []).append((operand[0], operand[1], operand[2]))
     log.host_waits = [int(count) for count in values["host_waits"]]
     log.host_writes = {int(number) for number in values["host_writes"]}
-    # Runs that were saved before these were logged have none.
+    # Runs saved by earlier versions lack these.
     log.released = {int(number): int(count) for number, count in values.get("released", ())}
     for number, offset, box in values.get("windows", ()):
         log.windows.setdefault(int(number), set()).add((int(offset), int(box)))
@@ -394,32 +394,32 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
 
 
 def _table_values(table: str, records: Sequence[Any], arrays: dict[str, Array]) -> dict[str, Any]:
-    """A list of records as columns: integers in an array, all else by its number in a list of what there is."""
-    columns, known = [], {}
+    """Return records as columns: integers in an array, other values as indices into lists of distinct values."""
+    columns, texts = [], {}
     for item in fields(_TABLES[table]):
         values = [getattr(record, item.name) for record in records]
         if item.type not in ("int", "bool"):
             numbers: dict[Any, int] = {}
             values = [numbers.setdefault(value, len(numbers)) for value in values]
-            known[item.name] = list(numbers)
+            texts[item.name] = list(numbers)
         columns.append(values)
     arrays[f"log/{table}"] = np.array(columns, np.int64).reshape(len(columns), len(records))
-    return known
+    return texts
 
 
 def _table_of(
-    table: str, record: type[Record], known: dict[str, list[Any]], array: Callable[[str], Array]
+    table: str, record: type[Record], texts: dict[str, list[Any]], array: Callable[[str], Array]
 ) -> list[Record]:
     columns: list[list[Any]] = []
     rows = array(f"log/{table}").tolist()
-    # A file of an earlier version lacks the last fields, which have defaults.
+    # Files of earlier versions lack the last fields, which have defaults.
     for item, numbers in zip(fields(record)[: len(rows)], rows, strict=True):  # type: ignore[arg-type]
         if item.type == "bool":
             columns.append([bool(number) for number in numbers])
         elif item.type == "int":
             columns.append(numbers)
         else:
-            values = _tuples(known[item.name if item.name in known else _FORMER_NAMES.get(item.name, item.name)])
+            values = _tuples(texts[item.name if item.name in texts else _FORMER_NAMES.get(item.name, item.name)])
             if not all(0 <= number < len(values) for number in numbers):
                 raise ValueError(f"{item.name} of its {table} is not there")
             columns.append([values[number] for number in numbers])

@@ -1,7 +1,7 @@
 """Validation of saved runs: sizes before anything is allocated, then the type and bounds of every value.
 
-Whoever sends a file may have written anything into it, with checksums that are right. What passes here refers to
-nothing that is not there, so that figures, pages and retiming need no checks of their own.
+Files are untrusted: they may contain anything, with valid checksums. Runs that pass are internally consistent, so that
+figures, pages and retiming need no checks of their own.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from mlusim.records import COLUMNS, longest_run_ps
 
 Array = np.ndarray[Any, Any]
 
-# A file that unpacks to more than this, and to this many times its size, is none that a run gave.
+# A file that unpacks to more than this, and to more than this multiple of its size, cannot be a saved run.
 _MAX_BYTES = 1 << 30
 _MAX_RATIO = 300
 _LIMIT = 1 << 62
 _MAX_TASKS = 1 << 24
-# Control characters move a terminal's cursor and colour its text. Lines and tabs may stay.
+# Control characters could move the terminal's cursor or change colours. Newlines and tabs are allowed.
 _CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\ufffd")
 
 
 def check_sizes(archive: zipfile.ZipFile, file_bytes: int) -> None:
-    """Raise `ValueError` where members are named twice, or unpack to far more than a run of this size could."""
+    """Raise `ValueError` for duplicate members, or members that unpack to far more than a run of this size could."""
     names = archive.namelist()
     if len(set(names)) != len(names):
         raise ValueError("two of its members have one name")
@@ -44,7 +44,7 @@ def check_sizes(archive: zipfile.ZipFile, file_bytes: int) -> None:
 
 
 def read_array(archive: zipfile.ZipFile, name: str) -> Array:
-    """An array of integers, its size checked against its member's before it is allocated."""
+    """Read an array of integers; its size is checked against that of its member before it is allocated."""
     member = archive.getinfo(f"{name}.npy")
     with archive.open(member) as stream:
         version = np.lib.format.read_magic(stream)
@@ -56,14 +56,14 @@ def read_array(archive: zipfile.ZipFile, name: str) -> Array:
             raise ValueError(f"{name}.npy says that it has shape {list(shape)}, and has {member.file_size} B")
     with archive.open(member) as stream:
         array: Array = np.lib.format.read_array(stream, allow_pickle=False)
-        # Past its last byte, so that the checksum is examined.
+        # Read past the last byte, so that the checksum is verified.
         if stream.read(1):
             raise ValueError(f"{name}.npy goes on after its array")
     return array
 
 
 def clean(value: Any) -> Any:
-    """A value of JSON with printable texts. Raises `ValueError` for numbers that no run has."""
+    """Return a JSON value with printable texts. Raises `ValueError` for numbers that cannot occur in a run."""
     if isinstance(value, str):
         return value.translate(_CONTROLS)
     if isinstance(value, dict):
@@ -78,7 +78,7 @@ def clean(value: Any) -> Any:
 
 
 def check_fields(*records: Any) -> None:
-    """Raise `ValueError` where a field of some records of one class is of another type than its annotation says."""
+    """Raise `ValueError` for a field whose type differs from its annotation; all records are of one class."""
     annotations = get_type_hints(type(records[0])) if records else {}
     for record in records:
         for name, annotation in annotations.items():
@@ -88,7 +88,7 @@ def check_fields(*records: Any) -> None:
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Whether a value is of the annotated type, and what a tuple holds of those that it names."""
+    """Return whether a value, including the items of a tuple, has the annotated type."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if annotation is Any:
         return True
@@ -99,12 +99,12 @@ def _fits(value: Any, annotation: Any) -> bool:
             return False
         parts = parts[:1] * len(value) if parts[-1] is Ellipsis else parts
         return len(value) == len(parts) and all(map(_fits, value, parts))
-    # To Python a bool is an int.
+    # bool is a subclass of int.
     return type(value) is annotation if annotation in (int, str) else isinstance(value, origin or annotation)
 
 
 def check_log(log: Log) -> None:
-    """Raise `ValueError` where a log refers to what is not there, or holds what no run gives."""
+    """Raise `ValueError` if a log has dangling references, or values that cannot occur in a run."""
     columns = log.columns()
     tables: dict[str, Sequence[Any]] = {
         "op": log.ops,
@@ -163,7 +163,7 @@ def check_log(log: Log) -> None:
 
 
 def check_on_board(log: Log, board: Board) -> None:
-    """Raise `ValueError` for units that the board does not have, and times that no run on it has.
+    """Raise `ValueError` for cores that the board does not have, and for times that no run on it can reach.
 
     Figures are sums over all units, in 64 bits.
     """
@@ -183,13 +183,13 @@ def check_on_board(log: Log, board: Board) -> None:
 
 
 def check_tasks(task: Array) -> None:
-    """Raise `ValueError` for numbers of tasks that no grid has: tiles are sorted into a table of all tasks."""
+    """Raise `ValueError` for task numbers that no grid can have: tiles are sorted into a table of all tasks."""
     if task.ndim != 1 or (task.size and not 0 <= task.min() <= task.max() < _MAX_TASKS):
         raise ValueError("a tile of a task that no grid has")
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise `ValueError` where a field is of another type, tiles leave the output, or are of no task."""
+    """Raise `ValueError` for a field of the wrong type, or tiles outside the output or the grid."""
     check_fields(plan)
     tiles, shape = plan.tiles, plan.output_shape
     if min(*plan.dim, plan.itemsize) <= 0:

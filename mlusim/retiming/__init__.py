@@ -1,1 +1,1 @@
-"""Retiming: a saved log as the program of another board."""
+"""Retiming: the time of a saved run on another board."""

@@ -1,12 +1,12 @@
 """Retiming of a run on another board, or with other parameters, from its log alone.
 
-    mlusim.retime("run.zip", "mlu590-h8")
-    mlusim.retime(result, dram_bandwidth_bytes_per_s=614_400_000_000)
+  mlusim.retime("run.zip", "mlu590-h8")
+  mlusim.retime(result, dram_bandwidth_bytes_per_s=614_400_000_000)
 
-The time is the one that a fresh run would take there, as long as the kernels would issue the same operations. Where
-they would not, `retime` refuses: buffers that do not fit, launches that the board cannot hold, instructions and copies
-that it does not have, and, for the operators of `mlusim.ops`, a plan that would be another. A kernel of your own has
-no plan to compare: what it would have decided by the board's record, or by what it loaded, stays as recorded.
+The result equals the time of a fresh run there, provided that the kernels would issue the same operations. `retime`
+refuses runs for which they would not: buffers that do not fit, launches that the board cannot run, instructions and
+copies that it does not have and, for the operators of `mlusim.ops`, a different plan. Kernels without a plan cannot be
+compared: their decisions based on the board's record, or on loaded data, stay as recorded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from mlusim.results.result import Result, load
 from mlusim.results.saved import plain
 from mlusim.units import PS_PER_S, format_bytes, group_digits, round_up
 
-# What kernels read apart from their plan, the words for it, and whether it matters to a log.
+# Board properties that kernels use besides their plan: a description, and whether it matters to a log.
 _FEATURES: dict[str, tuple[str, Callable[[Log], bool]]] = {
     "needs_aligned_vectors": (
         "vector operands are rounded out to 128 B",
@@ -45,8 +45,8 @@ _FEATURES: dict[str, tuple[str, Callable[[Log], bool]]] = {
     "has_3d_memcpy": ("copies have three dimensions", lambda log: len(log) > 0),
     "has_gather": ("there are __gather and __scatter", lambda log: bool(log.loops)),
 }
-# Times times cores must be numbers of 64 bits, with room to add a few.
-_MOST_PS = 1 << 62
+# The product of time and cores must fit in 64 bits, with some headroom.
+_MAX_PS = 1 << 62
 _BEYOND_NUMBERS = (ArithmeticError, struct.error, ValueError)
 _OWNERS = {
     MemoryKind.NRAM: "a core",
@@ -71,15 +71,16 @@ def retime(
     Args:
         run: a result, or the file that `Result.save` wrote.
         device: a preset's name, a TOML file, or a board; by default the board of the run.
-        keep_split: time the split that ran also where the operator would be split in another way on that board.
-        barriers: False: no task waits for another at a barrier, which shows what all of them lose there.
-        progress: show a progress line where it takes longer than a second or two.
-        parameters: fields of `Board` to change on it: `dram_bandwidth_bytes_per_s=614_400_000_000`.
+        keep_split: time the recorded split even if the operator would be split differently on that board.
+        barriers: False: no task waits for others at barriers, which shows the total time lost there.
+        progress: show a progress bar if it takes longer than a second or two.
+        parameters: fields of `Board` to change: `dram_bandwidth_bytes_per_s=614_400_000_000`.
 
-    Returns a result without output, whose log says what each operation would have taken. Its plan is the one of that
-    board, or with `keep_split` the one that ran.
+    Returns a result without output, with the log of the new run. Its plan is the one for that board or, with
+    `keep_split`,
+    the recorded one.
 
-    Raises `InputError` where the run cannot be timed there, with the value, the rule and what to do; `BoardError` for a
+    Raises `InputError` if the run cannot be timed there, with the value, the rule and the remedy; `BoardError` for a
     board or a parameter that does not exist or breaks a rule.
     """
     result = run if isinstance(run, Result) else load(run)
@@ -102,16 +103,16 @@ def retime(
         output=None,
         board=target,
         plan=plan,
-        log=_again(log, result.board, target, barriers=barriers, progress=progress),
+        log=_replayed(log, result.board, target, barriers=barriers, progress=progress),
         theory_ops=result.theory_ops,
         request=result.request,
         sources=result.sources,
     )
 
 
-def _again(log: Log, old: Board, board: Board, *, barriers: bool, progress: bool) -> Log:
+def _replayed(log: Log, old: Board, board: Board, *, barriers: bool, progress: bool) -> Log:
     try:
-        again = replay(log, old, board, barriers=barriers, progress=progress)
+        new_log = replay(log, old, board, barriers=barriers, progress=progress)
     except LaunchError as error:
         raise InputError(f"{board.name} cannot launch what the run did: {error.message}") from None
     except KernelError as error:
@@ -123,13 +124,13 @@ def _again(log: Log, old: Board, board: Board, *, barriers: bool, progress: bool
         ) from None
     except _BEYOND_NUMBERS as error:
         raise _too_long(board) from error
-    if max((launch.end_ps for launch in again.launches), default=0) * (board.cores + board.clusters) > _MOST_PS:
+    if max((launch.end_ps for launch in new_log.launches), default=0) * (board.cores + board.clusters) > _MAX_PS:
         raise _too_long(board)
-    return again
+    return new_log
 
 
 def _too_long(board: Board) -> InputError:
-    hours = _MOST_PS / (board.cores + board.clusters) / PS_PER_S / 3600
+    hours = _MAX_PS / (board.cores + board.clusters) / PS_PER_S / 3600
     return InputError(
         f"the run would take more than {hours:.0f} hours on {board.name}, and figures count no more picoseconds than "
         "that: a parameter of this board is out of all proportion"
@@ -137,10 +138,10 @@ def _too_long(board: Board) -> InputError:
 
 
 def planned(result: Result, board: Board) -> tuple[Plan | None, str]:
-    """The plan for a result on another board, and in what the operator would be split differently there, in words.
+    """Return the plan of a result for another board, and how the split would differ there, as text.
 
-    The words are empty where the plan is the same, and where nothing is known of it: a kernel of the user's own. Where
-    it differs, the plan is the one that ran.
+    The text is empty if the split is the same, or unknown as for a user's kernel. If it differs, the plan is the
+    recorded one.
     """
     plan, request = result.plan, result.request
     if plan is None:
@@ -154,34 +155,34 @@ def planned(result: Result, board: Board) -> tuple[Plan | None, str]:
             with_it, without = (result.board, board) if getattr(result.board, name) else (board, result.board)
             return same_plan, f"{words} on arch {with_it.arch}, and on arch {without.arch} not"
     try:
-        new = _plan_again(operator, request, board)
+        new = _replan(operator, request, board)
     except (InputError, PlanError) as error:
         return same_plan, f"it cannot be: {error.message}"
     difference = _difference(plan, new)
     return (same_plan, difference) if difference else (new, "")
 
 
-def _plan_again(operator: Operator, request: Request, board: Board) -> Plan:
+def _replan(operator: Operator, request: Request, board: Board) -> Plan:
     tensors = [Tensor(name, shape, dtype_of(dtype)) for name, shape, dtype in request.tensors]
     limit = request.nram_limit_bytes
     return operator.planned(board, request.strategy, *tensors, nram_limit_bytes=limit, **request.attributes)
 
 
 def _difference(one: Plan, other: Plan) -> str:
-    """In what two plans would make the kernel do something else, in words; empty where in nothing."""
+    """Describe the first difference between two plans that affects the kernel; empty if there is none."""
     for name, words in (("strategy", "strategy"), ("kind", "task type"), ("dim", "grid"), ("nram_bytes", "NRAM")):
-        mine, its = getattr(one, name), getattr(other, name)
-        if mine != its:
-            return f"{words} {its} instead of {mine}"
+        old_value, new_value = getattr(one, name), getattr(other, name)
+        if old_value != new_value:
+            return f"{words} {new_value} instead of {old_value}"
     if len(one.tiles) != len(other.tiles):
         return f"{group_digits(len(other.tiles))} tiles instead of {group_digits(len(one.tiles))}"
     for name in ("task", "start", "stop", "nram_bytes"):
         if not np.array_equal(getattr(one.tiles, name), getattr(other.tiles, name)):
             return "its tiles would be others"
-    mine, its = plain(one.named_parameters), plain(other.named_parameters)
-    for name in {**mine, **its}:
-        if mine.get(name) != its.get(name):
-            return f"the kernel would take {name} = {its.get(name)} instead of {mine.get(name)}"
+    old_value, new_value = plain(one.named_parameters), plain(other.named_parameters)
+    for name in {**old_value, **new_value}:
+        if old_value.get(name) != new_value.get(name):
+            return f"the kernel would take {name} = {new_value.get(name)} instead of {old_value.get(name)}"
     return ""
 
 

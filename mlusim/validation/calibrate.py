@@ -1,12 +1,12 @@
-"""Fit the parameters to the measurements and write them down: `python -m mlusim.validation.calibrate`.
+"""Fit the parameters to the measurements and save them: `python -m mlusim.validation.calibrate`.
 
 Least squares on the logarithm of simulated over measured time, by Gauss-Newton steps on all parameters and rows at
-once. Each parameter is held to its value before calibration as if that were one more measurement, with the doubt that
-`parameters` states: where no row speaks, it stays there. A row's simulated time is the geometric mean over half,
-once and twice the board's launch skew, so that no parameter follows the exact step of the cores.
+once. The value of each parameter before calibration acts as an additional measurement, with the uncertainty stated in
+`parameters`: without informative rows, the parameter stays there. A row's simulated time is the geometric mean over
+0.5, 1 and 2 times the board's launch skew, so that no parameter adapts to the exact phase of the cores.
 
-Then measurements are left out, the parameters are fitted to the rest, and those left out are predicted: row by row,
-kind by kind of kernel, and kind by kind within each family. The errors of these predictions are what `band` says of
+Then measurements are left out, the parameters are fitted to the rest, and the omitted ones are predicted: row by row,
+kind by kind, and kind by kind within each family. The errors of these predictions are the basis of the error bands of
 runs that were not measured.
 """
 
@@ -28,65 +28,65 @@ from mlusim.validation.parameters import PARAMETERS, Parameter
 from mlusim.validation.recreate import recreate, simulated_us
 
 _SKEWS = (0.5, 1.0, 2.0)
-_LONG_US = 60.0  # a launch's skew does not show in what takes longer
+_LONG_US = 60.0  # above this time, the launch skew has no visible effect
 _DIFFERENCE = 0.1
 _ROUNDS = 3
-_ROW_DOUBT = 0.05  # of a measurement and its re-creation together
-_STEP = 0.5  # the longest step of a parameter, as a logarithm
+_ROW_SIGMA = 0.05  # relative, of a measurement and its re-creation
+_STEP = 0.5  # largest step of a parameter, as a logarithm
 
 Values: TypeAlias = tuple[float, ...]
 Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Fit:
-    """The parameters and rows of a fit, and the simulated times so far."""
+    """The parameters and rows of a fit, with a cache of simulated times."""
 
     def __init__(self, rows: Sequence[Measurement], parameters: Sequence[Parameter] = PARAMETERS) -> None:
         self.rows = list(rows)
         self.parameters = list(parameters)
         self.first = tuple(float(getattr(before(item.known_on), item.fields[0])) for item in self.parameters)
-        self._known: dict[Any, float] = {}
+        self._simulated: dict[Any, float] = {}
 
     def simulate(self, row: Measurement, values: Sequence[float]) -> float:
-        """Simulated time of a row in microseconds, meaned over the skews."""
+        """Return the simulated time of a row in microseconds, averaged over the skews."""
         plain = before(row.board)
         fields = fields_for(plain, self.parameters, values)
         key = (row.name, *sorted(fields.items()))
-        found = self._known.get(key)
-        if found is None:
+        simulated = self._simulated.get(key)
+        if simulated is None:
             on = with_values(plain, fields)
             logs = []
             for factor in _SKEWS if row.time_us < _LONG_US else (1.0,):
                 skewed = on.replace(core_start_skew_ps=round(on.core_start_skew_ps * factor))
                 logs.append(math.log(simulated_us(row, recreate(row, skewed))))
-            found = self._known[key] = math.exp(sum(logs) / len(logs))
-        return found
+            simulated = self._simulated[key] = math.exp(sum(logs) / len(logs))
+        return simulated
 
     def residuals(self, values: Sequence[float]) -> Floats:
         """(rows,) logarithm of simulated over measured time."""
         return np.array([math.log(self.simulate(row, values) / row.time_us) for row in self.rows])
 
     def slopes(self, values: Sequence[float]) -> Floats:
-        """(rows, parameters) change of the residuals by the logarithm of each parameter, of the rows it rests on."""
-        here = self.residuals(values)
-        found = np.zeros((len(self.rows), len(self.parameters)))
+        """(rows, parameters) derivative of the residuals by the log of each parameter, for its informative rows."""
+        base = self.residuals(values)
+        slopes = np.zeros((len(self.rows), len(self.parameters)))
         for column, item in enumerate(self.parameters):
             part = min(_DIFFERENCE, item.doubt / 3)
             factor = 1 + part if values[column] * (1 + part) <= item.high else 1 - part
             moved = (*values[:column], values[column] * factor, *values[column + 1 :])
             for index, row in enumerate(self.rows):
                 if row.name.startswith(item.rests_on) and item.applies_to(before(row.board)):
-                    change = math.log(self.simulate(row, moved) / row.time_us) - here[index]
-                    found[index, column] = change / math.log(factor)
-        return found
+                    change = math.log(self.simulate(row, moved) / row.time_us) - base[index]
+                    slopes[index, column] = change / math.log(factor)
+        return slopes
 
     def step(self, values: Values, slopes: Floats, without: Collection[str] = ()) -> Values:
-        """One Gauss-Newton step from `values`, within the bounds, with some rows left out."""
+        """Make one Gauss-Newton step from `values`, within the bounds, omitting some rows."""
         chosen = [index for index, row in enumerate(self.rows) if row.name not in without]
         doubts = np.array([item.doubt for item in self.parameters])
         pull = np.log(np.array(self.first) / np.array(values)) / doubts
-        matrix = np.vstack([slopes[chosen] / _ROW_DOUBT, np.diag(1 / doubts)])
-        right = np.concatenate([-self.residuals(values)[chosen] / _ROW_DOUBT, pull])
+        matrix = np.vstack([slopes[chosen] / _ROW_SIGMA, np.diag(1 / doubts)])
+        right = np.concatenate([-self.residuals(values)[chosen] / _ROW_SIGMA, pull])
         change = np.clip(np.linalg.lstsq(matrix, right, rcond=None)[0], -_STEP, _STEP)
         return tuple(
             float(np.clip(value * math.exp(part), item.low, item.high))
@@ -94,8 +94,8 @@ class Fit:
         )
 
     def cost(self, values: Values) -> float:
-        """The residuals that the fit minimises."""
-        misses = self.residuals(values) / _ROW_DOUBT
+        """Return the sum of squares that the fit minimises."""
+        misses = self.residuals(values) / _ROW_SIGMA
         pulls = [
             math.log(value / first) / item.doubt
             for item, value, first in zip(self.parameters, values, self.first, strict=True)
@@ -103,31 +103,31 @@ class Fit:
         return float(misses @ misses) + sum(pull * pull for pull in pulls)
 
     def solve(self, say: Callable[[str], None] = print, rounds: int = _ROUNDS) -> tuple[Values, Floats]:
-        """The best values, on their steps, and the slopes at the values before calibration, which all steps use."""
+        """Return the best values, rounded, and the slopes at the initial values, which all steps use."""
         values, best = self.first, self.cost(self.first)
         slopes = self.slopes(values)
         for _ in range(rounds):
-            found = self.step(values, slopes)
-            cost = self.cost(found)
+            stepped = self.step(values, slopes)
+            cost = self.cost(stepped)
             say(f"cost {best:.1f} -> {cost:.1f}")
             if cost >= best:
                 break
-            values, best = found, cost
+            values, best = stepped, cost
         return tuple(rounded(item, value) for item, value in zip(self.parameters, values, strict=True)), slopes
 
 
 def before(name: str) -> Board:
-    """A board as it was before any calibration."""
+    """Return a board without any calibration."""
     return preset(find_preset(name).name, fitted=False)
 
 
 def rounded(parameter: Parameter, value: float) -> float:
-    """A value on its step."""
+    """Round a value to the parameter's step."""
     return round(round(value / parameter.step) * parameter.step, 6)
 
 
 def fields_for(on: Board, parameters: Sequence[Parameter], values: Sequence[float]) -> dict[str, float]:
-    """The values that a board takes, by field."""
+    """Return the parameter values that apply to a board, by field."""
     return {
         field: value
         for item, value in zip(parameters, values, strict=True)
@@ -137,7 +137,7 @@ def fields_for(on: Board, parameters: Sequence[Parameter], values: Sequence[floa
 
 
 def with_values(on: Board, values: Mapping[str, float]) -> Board:
-    """A board with some fields set, each in the type of the field."""
+    """Return a board with some fields replaced, each converted to the type of the field."""
     return on.replace(
         **{field: value if isinstance(getattr(on, field), float) else round(value) for field, value in values.items()}
     )
@@ -146,29 +146,29 @@ def with_values(on: Board, values: Mapping[str, float]) -> Board:
 def left_out(
     fit: Fit, values: Values, slopes: Floats, groups: Mapping[str, Collection[str]]
 ) -> dict[str, dict[str, float]]:
-    """For each group of rows: their simulated times in microseconds by a fit to all the others."""
-    found: dict[str, dict[str, float]] = {}
+    """For each group of rows, return their simulated times in microseconds by a fit to all other rows."""
+    times_by_group: dict[str, dict[str, float]] = {}
     for group, names in groups.items():
         own = fit.step(values, slopes, names)
-        found[group] = {row.name: fit.simulate(row, own) for row in fit.rows if row.name in names}
-    return found
+        times_by_group[group] = {row.name: fit.simulate(row, own) for row in fit.rows if row.name in names}
+    return times_by_group
 
 
 def groups_of(rows: Sequence[Measurement], key: Callable[[Measurement], str]) -> dict[str, list[str]]:
-    """Names of rows by a key."""
-    found: dict[str, list[str]] = {}
+    """Group the names of rows by a key."""
+    groups: dict[str, list[str]] = {}
     for row in rows:
-        found.setdefault(key(row), []).append(row.name)
-    return found
+        groups.setdefault(key(row), []).append(row.name)
+    return groups
 
 
 def family_of(row: Measurement) -> str:
-    """The family of the board that a row was measured on."""
+    """Return the family of the board that a row was measured on."""
     return board(row.board).family
 
 
 def calibrate(say: Callable[[str], None] = print) -> dict[str, Any]:
-    """Fit, leave out, and give what `calibrated.json` holds."""
+    """Fit, run the leave-out predictions, and return the content of `calibrated.json`."""
     rows = [row for row in measurements() if row.use == FIT]
     fit = Fit(rows)
     values, slopes = fit.solve(say)
@@ -178,7 +178,8 @@ def calibrate(say: Callable[[str], None] = print) -> dict[str, Any]:
     by_cell = left_out(fit, values, slopes, groups_of(rows, lambda row: f"{row.kind} on {family_of(row)}"))
     by_kind = left_out(fit, values, slopes, groups_of(rows, lambda row: row.kind))
     flat = [
-        {name: time for group in found.values() for name, time in group.items()} for found in (by_row, by_cell, by_kind)
+        {name: time for group in groups.values() for name, time in group.items()}
+        for groups in (by_row, by_cell, by_kind)
     ]
     for row in rows:
         times = (fit.simulate(row, values), *(part[row.name] for part in flat))
@@ -218,9 +219,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m mlusim.validation.calibrate", description=__doc__)
     parser.add_argument("--dry-run", action="store_true", help="print, and write nothing")
     options = parser.parse_args()
-    found = calibrate()
+    content = calibrate()
     if not options.dry_run:
-        PATH.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        PATH.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The measured kernels.
 
-Vendor kernels of known shape share one template, `pipelined`: every core takes an equal slice in tiles that fill its
-NRAM, double buffered. It was written before any parameter was fitted. The others follow their published source.
+Vendor kernels without published source share one template, `pipelined`: every core processes an equal slice in tiles
+that fill its NRAM, double buffered. It was written before any parameter was fitted. The others follow their published
+source.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ if TYPE_CHECKING:
 
 Issue = Callable[[int], None]
 
-# ASSUMED: tiles of a core. The rows of 4 and 8 KB agree with a log1p whose copies are hidden: that takes many tiles.
+# ASSUMED: tiles per core. The rows of 4 and 8 KB are consistent with a log1p that hides its copies, hence many tiles.
 _LOG1P_TILES = 8
-# Steps from the load of a tile by the memory core to its store.
-_STAGED_BEHIND = 4
+# Steps from the memory core's load of a tile to its store.
+_STAGED_DELAY = 4
 
 
 async def pipelined(core: Core, steps: int, load: Issue, compute: Issue | None, store: Issue) -> None:
-    """Load tile i, compute on tile i - 1 and store the one before at the same time; one sync after each.
+    """Load tile i, compute on tile i - 1 and store tile i - 2 at the same time, followed by one sync.
 
-    Two stages where there is nothing to compute. The store is issued first, so that a buffer is free for the load
-    behind it in the same pipe.
+    Two stages without a compute function. The store is issued first, so that it frees a buffer for the load behind it
+    in the same pipe.
     """
-    behind = 2 if compute else 1
-    for step in range(steps + behind):
-        if step >= behind:
-            store(step - behind)
+    delay = 2 if compute else 1
+    for step in range(steps + delay):
+        if step >= delay:
+            store(step - delay)
         if compute and 1 <= step <= steps:
             compute(step - 1)
         if step < steps:
@@ -42,24 +43,24 @@ async def pipelined(core: Core, steps: int, load: Issue, compute: Issue | None, 
 
 
 def slice_of(core: Core, count: int, unit: int) -> tuple[int, int]:
-    """The equal part of `count` elements that is this core's, in whole units."""
+    """Return this core's equal share of `count` elements, in whole units."""
     each = ceil_div(ceil_div(count, core.task_dim), unit) * unit
     return min(core.task_id * each, count), min((core.task_id + 1) * each, count)
 
 
 def tiles_of(first: int, last: int, most: int) -> list[tuple[int, int]]:
-    """[first, last) in tiles of `most`, the last one shorter."""
+    """Divide [first, last) into tiles of `most`, the last one possibly shorter."""
     return [(start, min(start + most, last)) for start in range(first, last, most)]
 
 
 def fitting(core: Core, buffers: int, itemsize: int) -> int:
-    """Elements of each of `buffers` equal buffers that fill the NRAM."""
+    """Return the elements of each of `buffers` equal buffers that fill the NRAM."""
     unit = core.board.vector_alignment_bytes
     return core.board.nram_usable_bytes // buffers // unit * unit // itemsize
 
 
 async def copy(core: Core, out: Sequence[View], *inputs: View) -> None:
-    """Contiguous copies of blocks, one after the other: a copy of one, a concat of several."""
+    """Contiguous copies of blocks, one after another: a copy for one block, a concat for several."""
     if core.is_memory_core:
         return
     each = fitting(core, 2, inputs[0].itemsize)
@@ -83,10 +84,10 @@ async def copy(core: Core, out: Sequence[View], *inputs: View) -> None:
 
 
 async def add(core: Core, a: View, b: View, out: View) -> None:
-    """Three-stage add of halves, computed in float: in place in the first operand's buffer."""
+    """Three-stage add of halves computed in float, in place in the first operand's buffer."""
     if core.is_memory_core:
         return
-    # Two tiles of both operands, and one operand's float form.
+    # Two tiles of both operands, and both operands converted to float.
     each = fitting(core, 8, a.itemsize)
     pairs = [[core.nram.alloc(each, a.dtype) for _ in range(2)] for _ in range(2)]
     wide = [core.nram.alloc(each, "float32") for _ in range(2)]
@@ -114,7 +115,7 @@ async def add(core: Core, a: View, b: View, out: View) -> None:
 
 
 async def expand(core: Core, source: View, out: View) -> None:
-    """One element to all: fill the NRAM once, store it again and again."""
+    """One element to all: fill the NRAM once, and store it repeatedly."""
     if core.is_memory_core:
         return
     each = fitting(core, 1, out.itemsize)
@@ -139,7 +140,7 @@ async def fill_one(core: Core, out: View) -> None:
 
 
 async def transpose(core: Core, x: View, out: View, height: int, width: int) -> None:
-    """2-D transpose in tiles of height x width, a quarter of the NRAM each: load, `__bang_transpose`, store."""
+    """2-D transpose in tiles of height x width, a quarter of NRAM each: load, `__bang_transpose`, store."""
     if core.is_memory_core:
         return
     tall, wide = [[core.nram.alloc(height * width, x.dtype) for _ in range(2)] for _ in range(2)]
@@ -170,9 +171,9 @@ async def transpose(core: Core, x: View, out: View, height: int, width: int) -> 
 
 
 async def stream(core: Core, out: View, nram_bytes: int, *inputs: View, scaled: bool = False) -> None:
-    """STREAM's four, as InfiniBench has them: everything blocks, NRAM in equal buffers.
+    """The four STREAM kernels of InfiniBench: all copies block, NRAM is divided into equal buffers.
 
-    One input: copy, or scale where `scaled`; two: add, or triad, whose second instruction multiplies one operand.
+    One input: copy, or scale if `scaled`; two inputs: add, or triad, which multiplies one operand first.
     """
     if core.is_memory_core:
         return
@@ -194,7 +195,7 @@ async def stream(core: Core, out: View, nram_bytes: int, *inputs: View, scaled: 
 
 
 async def vector_add(core: Core, a: View, b: View, out: View, chunk: int) -> None:
-    """The guide's first example: blocking loads, add in place, blocking store."""
+    """The first example of the guide: blocking loads, add in place, blocking store."""
     buffer, other = core.nram.alloc(chunk, a.dtype), core.nram.alloc(chunk, a.dtype)
     for start, stop in tiles_of(*slice_of(core, a.shape[0], 1), chunk):
         left, right = buffer[: stop - start], other[: stop - start]
@@ -206,10 +207,10 @@ async def vector_add(core: Core, a: View, b: View, out: View, chunk: int) -> Non
 
 
 async def hard_sigmoid(core: Core, x: View, out: View, chunk: int) -> None:
-    """The hard_sigmoid of bangpy-ops: two chunks in turn and one of constants; load, 4 x (fill, binary), store.
+    """The hard_sigmoid of bangpy-ops: two alternating chunks, one chunk of constants; load, 4 x (fill, binary), store.
 
-    Whether load and store overlap the compute is not certain: the committed kernel is double buffered, and one chunk
-    of 8 passes at 4 tasks takes no longer than the passes alone.
+    It is uncertain whether load and store overlap the compute: the committed kernel is double buffered, and one chunk
+    of 8 passes on 4 tasks takes no longer than the passes alone.
     """
     buffers = [core.nram.alloc(chunk, x.dtype) for _ in range(2)]
     constants = core.nram.alloc(chunk, x.dtype)
@@ -234,9 +235,9 @@ async def hard_sigmoid(core: Core, x: View, out: View, chunk: int) -> None:
 
 
 async def scalar_matmul(core: Core, a: View, b: View, out: View, ordinary: int) -> None:
-    """A scalar matmul, its inner iteration two loads from where the operands lie and `ordinary` other instructions.
+    """A scalar matmul whose inner iteration has two loads from the operands and `ordinary` other instructions.
 
-    All inner iterations of a row of the result are one counted load from each operand.
+    All inner iterations of a row of the result are one counted load per operand.
     """
     count, columns = a.shape[1], b.shape[1]
     for row in range(a.shape[0]):
@@ -247,7 +248,7 @@ async def scalar_matmul(core: Core, a: View, b: View, out: View, ordinary: int) 
 
 
 async def scalar_matmul_nram(core: Core, a: View, b: View, out: View, ordinary: int) -> None:
-    """The same with the operands copied to NRAM first, and the result copied back."""
+    """The scalar matmul on operands copied to NRAM, with the result copied back."""
     buffers = [core.nram.alloc(view.shape, view.dtype) for view in (a, b, out)]
     for target, source in zip(buffers, (a, b), strict=False):
         await core.memcpy(target, source)
@@ -258,10 +259,10 @@ async def scalar_matmul_nram(core: Core, a: View, b: View, out: View, ordinary: 
 async def row_loads(core: Core, x: View, lengths: View, out: View, width: int) -> None:
     """Program (v, s): `lengths[s]` iterations of a blocking load of `width` columns, compare, select, add, log, max.
 
-    The source is a Triton kernel, which reads its length and adds up those before it. In triton-linalg, Cambricon's
-    front end, a masked load is a copy and a pad: a fill with the value beside the mask, and a copy within NRAM; a
-    select takes two tensors. How the back end selects is not public. Kernels of mlu-ops make -1 or 0 of the 1.0 or 0.0
-    of a comparison, and take bits from one or the other by it; so does this.
+    The source is a Triton kernel, which reads its length and sums those before it. In triton-linalg, Cambricon's front
+    end, a masked load is a copy and a pad, that is, a fill with the value for masked elements and a copy within NRAM; a
+    select has two tensor operands. The back end's implementation of select is not public. This one follows kernels of
+    mlu-ops, which convert a comparison's 1.0 or 0.0 to -1 or 0 and combine the operands bitwise.
     """
     v, s = divmod(core.task_id, lengths.size)
     columns = slice(v * width, min((v + 1) * width, x.shape[1]))
@@ -292,7 +293,7 @@ async def row_loads(core: Core, x: View, lengths: View, out: View, width: int) -
 
 
 async def log1p(core: Core, x: View, out: View) -> None:
-    """Three-stage pipeline: load, add one, logarithm, store."""
+    """Three-stage pipeline: load, add one and logarithm, store."""
     first, last = slice_of(core, x.shape[0], 32)
     each = min(fitting(core, 4, x.itemsize), ceil_div(ceil_div(last - first, _LOG1P_TILES), 32) * 32)
     buffers = [core.nram.alloc(each, x.dtype) for _ in range(2)]
@@ -316,7 +317,7 @@ async def log1p(core: Core, x: View, out: View) -> None:
 
 
 async def matmul_one(core: Core, a: View, b: View, out: View) -> None:
-    """One matmul on one core; everything blocks."""
+    """One matmul on one core; all operations block."""
     left = core.nram.alloc(a.shape, a.dtype)
     right = core.wram.alloc(b.shape, b.dtype)
     result = core.nram.alloc(out.shape, out.dtype)
@@ -342,7 +343,7 @@ async def matmul_blocks(core: Core, a: View, b: View, out: View, rows: int) -> N
 
 
 async def matmul_pipelined(core: Core, a: View, b: View, out: View, rows: int) -> None:
-    """The same in three stages, ping-pong, one sync a stage."""
+    """Blocks of rows in three stages, double buffered, with one sync per stage."""
     left = [core.nram.alloc((rows, a.shape[1]), a.dtype) for _ in range(2)]
     right = core.wram.alloc(b.shape, b.dtype)
     result = [core.nram.alloc((rows, out.shape[1]), out.dtype) for _ in range(2)]
@@ -363,7 +364,7 @@ async def matmul_pipelined(core: Core, a: View, b: View, out: View, rows: int) -
 
 
 async def matmul_staged(core: Core, a: View, b: View, out: View, rows: int) -> None:
-    """The same in five stages through SRAM: the memory core loads and stores for the four cores of its cluster."""
+    """Blocks of rows in five stages through SRAM: the memory core loads and stores for its cluster's cores."""
     cores = core.board.cores_per_cluster
     sram_in = [core.sram.alloc((cores * rows, a.shape[1]), a.dtype, name=f"in {k}") for k in range(2)]
     sram_out = [core.sram.alloc((cores * rows, out.shape[1]), out.dtype, name=f"out {k}") for k in range(2)]
@@ -373,9 +374,9 @@ async def matmul_staged(core: Core, a: View, b: View, out: View, rows: int) -> N
     steps = ceil_div(share, cores * rows)
     base = job * share
     if core.is_memory_core:
-        for step in range(steps + _STAGED_BEHIND):
-            if step >= _STAGED_BEHIND:
-                at = base + (step - _STAGED_BEHIND) * cores * rows
+        for step in range(steps + _STAGED_DELAY):
+            if step >= _STAGED_DELAY:
+                at = base + (step - _STAGED_DELAY) * cores * rows
                 core.memcpy_async(out[at : at + cores * rows], sram_out[step % 2])
             if step < steps:
                 at = base + step * cores * rows
@@ -388,7 +389,7 @@ async def matmul_staged(core: Core, a: View, b: View, out: View, rows: int) -> N
     right = core.wram.alloc(b.shape, b.dtype)
     result = [core.nram.alloc((rows, out.shape[1]), out.dtype) for _ in range(2)]
     await core.memcpy(right, b)
-    for step in range(steps + _STAGED_BEHIND):
+    for step in range(steps + _STAGED_DELAY):
         loaded, computed, stored = step - 1, step - 2, step - 3
         if 0 <= loaded < steps:
             core.memcpy_async(left[loaded % 2], sram_in[loaded % 2][me])

@@ -1,6 +1,6 @@
 """The measurements: kernel, board, launch, time and source of each.
 
-`measured.csv` holds the facts as they were published. What this file adds is how each is used, with the reason.
+`measured.csv` contains the published facts. This file adds the use of each row, with the reason.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ FIT = "fit"
 SINGLE = "read off"
 BOUND = "bound"
 
-# Host time that a measurement contains and no kernel can explain, in microseconds, by the beginning of the row's name.
+# Host time included in a measurement, in microseconds, by prefix of the row's name.
 _OVERHEAD_US = {
     "hardsigmoid": 590.0,
-    # One launch between two notifiers: what is left of the row when the kernel is taken off. It is the host's.
+    # One launch between two notifiers: the rest of the time, without the kernel, is host time.
     "matmul-1core-370x8": 27.0,
     "matmul-1core-370x4": 48.0,
 }
 
-# Rows from which a parameter is read off: they agree by construction, so they say nothing about the model.
+# Rows that determine a parameter directly: they agree by construction, so they do not validate the model.
 _SINGLE = {
     "scalar-gdram-270": "scalar_gdram_latency_ps of MLU270 is this row",
     "scalar-nram-270": "scalar_nram_cycles of MLU270 is this row",
@@ -44,7 +44,7 @@ _BOUNDS = {
     )
 }
 
-# Kinds of kernels, by the beginning of a row's name; the longest that fits decides.
+# Kinds of kernels, by prefix of the row's name; the longest matching prefix counts.
 _KINDS = {
     "copy": "copy",
     "expand": "fill",
@@ -69,12 +69,12 @@ class Measurement:
     """One row of `measured.csv`.
 
     Attributes:
-        kind: kind of kernel, as `band` groups them.
+        kind: kind of kernel, as used to group error bands.
         name, board, kernel, dtype, shape, launch, grade, conditions, source: as published.
-        bytes_read, bytes_written: useful bytes; 0 where the source has none.
-        time_us: as published, `overhead_us` included.
-        overhead_us: part of it that is the host's.
-        use: "fit", "read off" (a parameter is read off it, and it is never left out) or "bound".
+        bytes_read, bytes_written: useful bytes; 0 if the source does not state them.
+        time_us: as published, including `overhead_us`.
+        overhead_us: host time in it.
+        use: "fit", "read off" (determines a parameter directly, never left out) or "bound".
         why: the reason for a use other than "fit".
     """
 
@@ -98,7 +98,7 @@ class Measurement:
 
 @cache
 def measurements() -> tuple[Measurement, ...]:
-    """All rows, in the file's order."""
+    """Return all rows, in the order of the file."""
     text = resources.files("mlusim.validation").joinpath("measured.csv").read_text(encoding="utf-8")
     return tuple(_row(row) for row in csv.DictReader(text.splitlines()))
 
@@ -131,6 +131,6 @@ def _row(row: dict[str, str]) -> Measurement:
 
 
 def _longest(table: Mapping[str, T], name: str, default: T) -> T:
-    """The entry whose key is the longest beginning of a name."""
+    """Return the entry whose key is the longest prefix of a name."""
     fits = [key for key in table if name.startswith(key)]
     return table[max(fits, key=len)] if fits else default

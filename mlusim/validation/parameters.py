@@ -11,18 +11,18 @@ from mlusim.hardware import Board
 class Parameter:
     """One degree of freedom of the fit.
 
-    Its value before any calibration, that of the preset with its reasoning, is where the fit begins and what it
-    returns to where no measurement speaks.
+    Its value before calibration, the preset's documented estimate, is the starting point of the fit and the value it
+    keeps without informative measurements.
 
     Attributes:
-        fields: fields of `Board` that take its value.
-        low, high: its bounds.
-        step: what the value is rounded to.
-        doubt: standard deviation of the value before calibration, as a part of it.
-        known_on: the board that the measurements speak of.
-        families: families that take the value; empty: all.
-        rests_on: names of the measurements that determine it; a prefix stands for all that begin with it.
-        why: the mechanism, in a few words.
+        fields: fields of `Board` with this value.
+        low, high: bounds of the value.
+        step: rounding step of the value.
+        doubt: standard deviation of the value before calibration, relative to it.
+        known_on: the board that the measurements refer to.
+        families: families with this value; empty: all.
+        rests_on: names, or prefixes of names, of the measurements that determine it.
+        why: short description of the mechanism.
     """
 
     fields: tuple[str, ...]
@@ -36,7 +36,7 @@ class Parameter:
     why: str
 
     def applies_to(self, board: Board) -> bool:
-        """Whether a board takes its value."""
+        """Return whether the parameter applies to a board."""
         return not self.families or board.family in self.families
 
 

@@ -22,7 +22,7 @@ _VECTOR_ADD_CHUNK = 40_960
 _CONCAT_BLOCKS = 16
 _TRANSPOSE_TILE = (256, 192)  # 96 KiB of halves, which divides 2048 x 10944
 
-# Instructions of an inner iteration apart from its two loads.
+# Instructions per inner iteration besides its two loads.
 _GDRAM_ORDINARY, _NRAM_ORDINARY = 13, 17
 _COURSE_ORDINARY = 6
 _MATMUL_ROWS, _MATMUL_TASKS = 128, 128
@@ -33,24 +33,24 @@ _ROW = 1024
 
 
 def recreate(row: Measurement, on: Board | None = None) -> Device:
-    """Run a measurement's kernel, timing only; gives the device with its log.
+    """Run a measurement's kernel, timing only; return the device with its log.
 
     Args:
-        row: what to re-create.
-        on: the board, in place of the row's own: for fits and sensitivities.
+        row: the measurement.
+        on: a board to use instead of the row's own, for fits and sensitivities.
     """
     run = _RUNS[row.name.partition("-")[0]]
     return run(row, on or board(row.board))
 
 
 def simulated_us(row: Measurement, device: Device) -> float:
-    """The simulated time to hold against `row.time_us`: of the launch, and the host's share of the measurement."""
+    """Return the simulated time to compare with `row.time_us`: the launch plus the measurement's host time."""
     launch = device.log.launches[0]
     return (launch.end_ps - launch.start_ps) / PS_PER_US + row.overhead_us
 
 
-def _launch(device: Device, kernel: Any, *arguments: Any, **how: Any) -> Device:
-    device.launch(kernel, *arguments, **how)
+def _launch(device: Device, kernel: Any, *arguments: Any, **options: Any) -> Device:
+    device.launch(kernel, *arguments, **options)
     device.synchronize()
     return device
 
@@ -123,7 +123,7 @@ def _vector_add(row: Measurement, on: Board) -> Device:
 
 
 def _hard_sigmoid(row: Measurement, on: Board) -> Device:
-    # bangpy keeps nothing of the NRAM back: three chunks of 43520 floats are all of its 512 KiB but 2 KiB.
+    # bangpy reserves no NRAM: three chunks of 43520 floats use all of its 512 KiB except 2 KiB.
     device = Device(on.replace(nram_reserved_bytes=0), data=False)
     count = _elements(row)
     x, out = _tensor(device, count, row.dtype), device.alloc(count, row.dtype)
@@ -131,7 +131,7 @@ def _hard_sigmoid(row: Measurement, on: Board) -> Device:
 
 
 def _scalar(row: Measurement, on: Board) -> Device:
-    # The one kind of row that looks at its bytes: scalar loads need them.
+    # The only kind of row that needs data: its scalar loads read values.
     device = Device(on)
     rows, inner, columns = _matrices(row)
     a = device.upload(np.zeros((rows, inner), row.dtype), "a")
@@ -145,7 +145,7 @@ def _scalar(row: Measurement, on: Board) -> Device:
 
 
 def _matrices(row: Measurement) -> tuple[int, int, int]:
-    """Rows, inner extent and columns of a matmul; of the course's shapes the bytes say which extent is inner."""
+    """Return rows, inner extent and columns of a matmul; for the course's shapes, derived from the bytes written."""
     if "=" not in row.shape:
         rows, inner, columns = map(int, row.shape.split("x"))
         return rows, inner, columns

@@ -1,4 +1,4 @@
-"""The validation report: every measurement against its simulation."""
+"""The validation report: every measurement compared with its simulation."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from mlusim.host.device import Device
 from mlusim.validation.measurements import BOUND, SINGLE, Measurement, measurements
 from mlusim.validation.recreate import recreate, simulated_us
 
-# So many measurements are simulated without the start of other processes.
-_FEW = 4
+# Up to this many measurements are simulated without worker processes.
+_MAX_IN_PROCESS = 4
 
 AIM_MEAN, AIM_WORST, AIM_LEFT_OUT_MEAN, AIM_LEFT_OUT_WORST = 0.05, 0.15, 0.08, 0.25
 
@@ -31,10 +31,10 @@ class Outcome:
 
     Attributes:
         row: the measurement.
-        simulated_us: by the board's preset.
-        left_out: its prediction by fits that did not see it; None where a parameter is read off this row, or a bound.
-        dominated_by: the cause of most time of the cores that had a task, as `where_time_went` names them.
-        share: its part of that time.
+        simulated_us: simulated time with the board's preset.
+        left_out: its predictions by fits without it; None if it is a bound or determines a parameter directly.
+        dominated_by: the main cause of time on cores with a task, as named in `where_time_went`.
+        share: fraction of that time with this cause.
     """
 
     row: Measurement
@@ -45,17 +45,17 @@ class Outcome:
 
     @property
     def error(self) -> float:
-        """Simulated over measured, less 1: positive where the model is too slow."""
+        """Simulated over measured time, minus 1: positive if the model is too slow."""
         return self.simulated_us / self.row.time_us - 1
 
     @property
     def left_out_error(self) -> float | None:
-        """The same of the prediction without this row."""
+        """The error of the prediction without this row."""
         return None if self.left_out is None else self.left_out.left_out / self.row.time_us - 1
 
     @property
     def kind_left_out_error(self) -> float | None:
-        """The same without any row of its kind of kernel on its family of boards."""
+        """The error of the prediction without any row of its kind on its family of boards."""
         return None if self.left_out is None else self.left_out.kind_in_family / self.row.time_us - 1
 
 
@@ -63,24 +63,24 @@ def validate(only: Sequence[str] = (), workers: int | None = None) -> Iterator[O
     """Simulate the measurements and yield them in the order of the table.
 
     Args:
-        only: those whose name begins with one of these; empty: all.
-        workers: processes; by default one for each core, and none for a few measurements.
+        only: prefixes of the names to simulate; empty: all.
+        workers: processes; by default one per core, or none for a few measurements.
     """
     rows = chosen(only)
     if workers is None:
-        workers = os.cpu_count() or 1 if len(rows) > _FEW else 1
+        workers = os.cpu_count() or 1 if len(rows) > _MAX_IN_PROCESS else 1
     if workers < 2:
         yield from map(_outcome, rows)
         return
     with ProcessPoolExecutor(min(workers, len(rows))) as pool:
-        # Those that take longest begin first.
-        begun = {row.name: pool.submit(_outcome, row) for row in sorted(rows, key=_nbytes, reverse=True)}
+        # Submit the longest ones first.
+        futures = {row.name: pool.submit(_outcome, row) for row in sorted(rows, key=_nbytes, reverse=True)}
         for row in rows:
-            yield begun[row.name].result()
+            yield futures[row.name].result()
 
 
 def chosen(only: Sequence[str] = ()) -> list[Measurement]:
-    """The measurements whose name begins with one of these; empty: all."""
+    """Return the measurements whose name has one of these prefixes; empty: all."""
     return [row for row in measurements() if not only or row.name.startswith(tuple(only))]
 
 
@@ -97,16 +97,16 @@ def _outcome(row: Measurement) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """The figures that judge the model, as parts of 1.
+    """The accuracy of the model; errors are relative.
 
     Attributes:
-        rows: measurements that count: all but bounds.
+        rows: number of measurements, without bounds.
         mean, worst: of the absolute errors.
-        bias: mean of the errors with their sign.
-        read_off: rows of these from which a parameter is read off, so that they agree by construction.
+        bias: mean of the signed errors.
+        read_off: rows among these that determine a parameter directly, and so agree by construction.
         left_out_rows: rows that were left out in turn.
         left_out_mean, left_out_worst: of the absolute errors of these.
-        kind_left_out_mean, kind_left_out_worst: the same with the row's kind of kernel left out on its family.
+        kind_left_out_mean, kind_left_out_worst: the same with the row's kind left out on its family.
     """
 
     rows: int
@@ -122,7 +122,7 @@ class Accuracy:
 
 
 def accuracy(outcomes: Sequence[Outcome]) -> Accuracy:
-    """The figures over some outcomes; 0 where there is none."""
+    """Return the accuracy over some outcomes; figures without rows are 0."""
     errors = [outcome.error for outcome in outcomes if outcome.row.use != BOUND]
     one_by_one = [outcome.left_out_error for outcome in outcomes if outcome.left_out_error is not None]
     by_kind = [outcome.kind_left_out_error for outcome in outcomes if outcome.kind_left_out_error is not None]
@@ -141,7 +141,7 @@ def accuracy(outcomes: Sequence[Outcome]) -> Accuracy:
 
 
 def _dominant(device: Device) -> tuple[str, float]:
-    """The cause of most time of the cores that had a task, and its share."""
+    """Return the main cause of time on cores with a task, and its share."""
     log, on = device.log, device.board
     busy = sorted({task.cluster * on.cores_per_cluster + task.core for task in log.tasks if not task.is_memory_core})
     spent = measure(log, on).core_causes_ps[busy].sum(axis=0)
@@ -150,7 +150,7 @@ def _dominant(device: Device) -> tuple[str, float]:
 
 
 def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Rows and figures for programs; errors as parts of 1, positive where the model is too slow."""
+    """Return rows and figures as JSON types; errors are relative, positive if the model is too slow."""
     return {
         "model": "simulated by mlusim, not measured",
         "rows": [

@@ -49,9 +49,8 @@ def runs_of(accesses: Accesses) -> tuple[Integers, Integers, Integers]:
 class Cells:
     """The cells of one tensor.
 
-    If all accesses lie on a grid that is not much finer than they are, cells have equal size: then nothing is
-        sorted, no
-    runs are listed, and an access is a strided view of an array of cells.
+    If all accesses lie on a grid that is not much finer than they are, cells have equal size: then nothing is sorted,
+    no runs are listed, and an access is a strided view of an array of cells.
 
     Args:
         accesses: accesses to a single allocation.
@@ -145,7 +144,7 @@ class Cells:
             geometry = some.geometries[int(some.geometry[same_geometry[0]])]
             offsets = some.offset[same_geometry] // step
             weights = values[same_geometry].astype(steps.dtype)
-            if isinstance(geometry, Rows) and geometry.apart:
+            if isinstance(geometry, Rows) and geometry.disjoint:
                 if geometry.row_bytes == step and values.dtype == bool:
                     ones.append((geometry, offsets))
                     continue

@@ -70,7 +70,7 @@ def check_log(
     released = find_releases(log, accesses, order)
     found += released
     found += find_uninitialised(log, columns, accesses, order)
-    uses, wrong = Coverage(log, accesses, order, plan, rewrites, planned).look()
+    uses, wrong = Coverage(log, accesses, order, plan, rewrites, planned).measure()
     if plan is not None:
         wrong += nram_beyond_plan(log, plan)
     if stopped is None:
@@ -101,16 +101,16 @@ def check_log(
 
 def with_findings(report: Report, more: Sequence[Finding]) -> Report:
     """Add findings that the log does not show. If tasks share values through the host, no sync counts as redundant."""
-    found = [*more, *report.findings]
+    findings = [*more, *report.findings]
     if any(finding.kind == "host-data" for finding in more):
-        found = [finding for finding in found if finding.kind != "redundant-sync"]
-    return replace(report, findings=tuple(sort_findings(found)))
+        findings = [finding for finding in findings if finding.kind != "redundant-sync"]
+    return replace(report, findings=tuple(sort_findings(findings)))
 
 
-def sort_findings(found: Iterable[Finding]) -> list[Finding]:
+def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Sort errors before hints and causes before consequences; fold the consequences of one missing sync into it."""
     order = list(KINDS)
-    return fold_consequences(sorted(found, key=lambda finding: order.index(finding.kind)))
+    return fold_consequences(sorted(findings, key=lambda finding: order.index(finding.kind)))
 
 
 def prove(plan: Plan) -> list[Finding]:

@@ -49,15 +49,15 @@ def differs(
     if not len(wrong):
         return None
     itemsize = result.dtype.itemsize
-    places = np.array(np.unravel_index(wrong, result.shape or (1,)))
-    first = output.offset + np.array(output.strides or (0,), np.int64) @ places
+    positions = np.array(np.unravel_index(wrong, result.shape or (1,)))
+    first = output.offset + np.array(output.strides or (0,), np.int64) @ positions
     starts, stops = union(first, first + itemsize)
-    place = tuple(places[:, 0].tolist()) if result.shape else ()
+    index = tuple(positions[:, 0].tolist()) if result.shape else ()
     writer, read = _origin(log, identity, int(first[0]), itemsize, repeat)
     return Finding(
         kind="wrong-value",
         title=f"{group_digits(len(wrong))} of {group_digits(result.size)} elements of {allocation.name} are wrong; "
-        f"the first, {allocation.name}{list(place)}, is {result[place]!s} and should be {expected[place]!s}",
+        f"the first, {allocation.name}{list(index)}, is {result[index]!s} and should be {expected[index]!s}",
         where=describe(allocation, starts, stops),
         nbytes=int((stops - starts).sum()),
         sites=writer,

@@ -193,14 +193,14 @@ def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator
     rows, task, segment = rows[first], task[first], segment[first]
     group = order.group[task]
     for launches in order.cuts_launches():
-        mine = np.flatnonzero(np.isin(order.launch[task], launches))
-        if len(mine) and accesses.write[rows[mine]].any():
-            yield from _across_groups(order, accesses, rows[mine], task[mine], group[mine])
+        members = np.flatnonzero(np.isin(order.launch[task], launches))
+        if len(members) and accesses.write[rows[members]].any():
+            yield from _across_groups(order, accesses, rows[members], task[members], group[members])
     if len(order.groups) < len(order.log.tasks):
         for some in np.unique(group).tolist():
-            mine = np.flatnonzero(group == some)
-            if (task[mine] != task[mine[0]]).any() and accesses.write[rows[mine]].any():
-                yield from _within_group(order, accesses, rows[mine], task[mine], segment[mine])
+            members = np.flatnonzero(group == some)
+            if (task[members] != task[members[0]]).any() and accesses.write[rows[members]].any():
+                yield from _within_group(order, accesses, rows[members], task[members], segment[members])
 
 
 def _across_groups(
@@ -241,17 +241,17 @@ def _within_group(
     tasks = np.unique(task).tolist()
     of_task = {one: np.flatnonzero(task == one) for one in tasks}
     for position, one in enumerate(tasks):
-        mine = of_task[one]
+        own = of_task[one]
         for other in tasks[position + 1 :]:
-            theirs = of_task[other]
-            theirs = theirs[np.argsort(segment[theirs], kind="stable")]
+            others = of_task[other]
+            others = others[np.argsort(segment[others], kind="stable")]
             # Segments of the other task that end before mine begins, and the first that begins after mine ends.
-            over = order.clock_of(one, other)[segment[mine]]
-            begins = np.searchsorted(order.clock_of(other, one), segment[mine], side="right")
-            first = np.searchsorted(segment[theirs], over, side="left")
-            last = np.searchsorted(segment[theirs], begins, side="left")
+            ends = order.clock_of(one, other)[segment[own]]
+            begins = np.searchsorted(order.clock_of(other, one), segment[own], side="right")
+            first = np.searchsorted(segment[others], ends, side="left")
+            last = np.searchsorted(segment[others], begins, side="left")
             for row, index in chunks(first, last):
-                a, b = mine[row], theirs[index]
+                a, b = own[row], others[index]
                 meet = (some.write[a] | some.write[b]) & (some.low[a] < some.high[b]) & (some.low[b] < some.high[a])
                 a, b = a[meet], b[meet]
                 exact = touching(some, a, b)

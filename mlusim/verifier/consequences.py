@@ -44,8 +44,8 @@ def _stop(cause: Finding, stop: Finding) -> bool:
         return False
     reader = cause.sites[-1]
     reads = reader.role != "writes" and (reader.pipe == "scalar" or reader.operation in BY_OFFSETS)
-    here = f"{reader.task} (cluster {reader.cluster}, {reader.core})"
-    return reads and (cause.times > 1 or stop.place.startswith(here))
+    location = f"{reader.task} (cluster {reader.cluster}, {reader.core})"
+    return reads and (cause.times > 1 or stop.place.startswith(location))
 
 
 def _race(cause: Finding, race: Finding) -> bool:

@@ -53,9 +53,9 @@ class Coverage:
     rewrites: bool | tuple[str, ...] = ()
     planned: str = ""
 
-    def look(self) -> tuple[list[TensorUse], list[Finding]]:
+    def measure(self) -> tuple[list[TensorUse], list[Finding]]:
         """Return the use of each tensor, and the findings."""
-        output, found = planned_output(self.log, self.plan, self.planned)
+        output, findings = planned_output(self.log, self.plan, self.planned)
         uses = []
         for identity, allocation in enumerate(self.log.allocations):
             if allocation.task != NONE or not allocation.nbytes or not self.log.launches:
@@ -66,9 +66,9 @@ class Coverage:
                 use = untouched(allocation)
             else:
                 use, more = self._tensor(identity, allocation, some, self.plan if identity == output else None)
-                found += more
+                findings += more
             uses.append(use)
-        return uses, found
+        return uses, findings
 
     def _tensor(
         self, identity: int, allocation: AllocationRecord, some: Integers, plan: Plan | None
@@ -95,19 +95,19 @@ class Coverage:
         cells = Cells(joined, allocation.nbytes)
         is_run = kind == _RUN
         writes, reads = cells.count(is_run & joined.write), cells.count(is_run & ~joined.write)
-        again = self._most_in_a_launch(cells, joined, is_run, writes)
+        rewrites = self._most_in_a_launch(cells, joined, is_run, writes)
         if len(repeats):
             times = np.zeros(len(joined), np.int64)
             times[kind == _REPEAT] = extra
             more = cells.count(times)
-            writes, again = writes + more, again + more
+            writes, rewrites = writes + more, rewrites + more
         allowed = self.rewrites is True or (self.rewrites is not False and allocation.name in self.rewrites)
-        several = again > 1
+        several = rewrites > 1
         if several.any() and not (allowed or allocation.workspace):
             overwrites = Overwrites(self.log, self.accesses, self.order)
-            again = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several)
+            rewrites = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several)
             if len(repeats):
-                again += more
+                rewrites += more
         # Launches are not expected to write parts that were not passed to them.
         wanted = cells.count(kind == _WINDOW) > 0 if len(windows) else np.ones(len(cells), bool)
         use = TensorUse(
@@ -122,21 +122,21 @@ class Coverage:
             most_reads=int(reads.max()),
             unread_bytes=cells.total(reads == 0),
             unwritten_bytes=cells.total((writes == 0) & wanted),
-            rewritten_bytes=cells.total(again > 1),
-            updated_bytes=cells.total(several & (again <= 1)),
+            rewritten_bytes=cells.total(rewrites > 1),
+            updated_bytes=cells.total(several & (rewrites <= 1)),
             expected_bytes=cells.total(wanted),
             known=identity not in self.accesses.unknown,
         )
-        found: list[Finding] = []
+        findings: list[Finding] = []
         if allocation.workspace or identity in self.accesses.unknown:
-            return use, found
+            return use, findings
         if use.unwritten_bytes and identity not in self.log.host_writes:
-            found.append(self._never(allocation, cells, (writes == 0) & wanted, some, plan))
+            findings.append(self._never(allocation, cells, (writes == 0) & wanted, some, plan))
         if use.rewritten_bytes and not allowed:
-            found.append(self._again(allocation, cells, again, some, plan))
+            findings.append(self._again(allocation, cells, rewrites, some, plan))
         if tiles and plan is not None:
-            found += self._against_plan(allocation, cells, joined, kind, plan)
-        return use, found
+            findings += self._against_plan(allocation, cells, joined, kind, plan)
+        return use, findings
 
     def _as_planned(self, run: Accesses, planned: Accesses) -> bool:
         """Return whether writes and plan tiles correspond one to one, by core: then no comparison is needed."""

@@ -56,14 +56,14 @@ def stop_finding(error: BaseException, log: Log, order: Order) -> Finding:
         return Finding(kind="hang", title=error.message)
     text = error.message if isinstance(error, MlusimError) else f"{type(error).__name__}: {error}"
     kind = next((kind for known, kind in _KINDS.items() if isinstance(error, known)), "stopped")
-    place = error.where if isinstance(error, MlusimError) else ""
+    location = error.where if isinstance(error, MlusimError) else ""
     raised = error.__cause__ or error
-    at = _file_and_line(_line_of(place), log, raised.__traceback__)
+    at = _file_and_line(_line_of(location), log, raised.__traceback__)
     source = _source_line(at) or _source(error.__traceback__)
     return Finding(
         kind=kind,
         title=text,
-        place=_with_source(place, source),
+        place=_with_source(location, source),
         rule=_RULES.get(kind, ""),
         fields={"error": type(error).__name__, **_as_fields(at)},
     )
@@ -136,8 +136,8 @@ def _hang(log: Log, order: Order) -> Finding | None:
     if not len(waiting):
         return None
     lines: dict[int, list[int]] = {}
-    for place in waiting.tolist():
-        lines.setdefault(int(order.line[place]), []).append(place)
+    for position in waiting.tolist():
+        lines.setdefault(int(order.line[position]), []).append(position)
     sites = tuple(
         replace(site_of(log, int(order.record[places[0]]), "waits", "sync"), end_ps=-1) for places in lines.values()
     )
@@ -148,7 +148,7 @@ def _hang(log: Log, order: Order) -> Finding | None:
         f"{site.place} {_names(log, order.task[places].tolist())}"
         for site, places in zip(sites, lines.values(), strict=True)
     )
-    gone = f"; returned: {_names(log, returned)}" if returned else "; nobody has returned"
+    returned_text = f"; returned: {_names(log, returned)}" if returned else "; nobody has returned"
     barriers: dict[str, list[int]] = {}
     for site, places in zip(sites, lines.values(), strict=True):
         barriers.setdefault(site.operation, []).extend(order.task[places].tolist())
@@ -167,7 +167,7 @@ def _hang(log: Log, order: Order) -> Finding | None:
     return Finding(
         kind="hang",
         title=title,
-        place=f"{at}{gone}",
+        place=f"{at}{returned_text}",
         sites=sites,
         rule="a barrier counts all cores and memory cores, the returned too (sync_all_ipu: no memory cores)",
         remedy=remedy,

@@ -136,8 +136,8 @@ class Flow:
         if marks is None:
             marks = self._marks[alloc] = np.zeros(self._log.allocations[alloc].nbytes, np.int32)
             self._changes[alloc] = 0
-            mine = np.unique(self._records[self._first[alloc] : self._first[alloc + 1]])
-            self._ahead[alloc] = iter(mine[mine > record].data)
+            records = np.unique(self._records[self._first[alloc] : self._first[alloc + 1]])
+            self._ahead[alloc] = iter(records[records > record].data)
             self._push_next(alloc)
         return marks
 

@@ -80,14 +80,14 @@ class Handshakes:
     def _last_known(self, task: int, position: int) -> int:
         """Return the first position of a task that may not be complete when the operation at `position` starts."""
         order = self._order
-        mine = int(order.task[position])
-        if task == mine:
+        own_task = int(order.task[position])
+        if task == own_task:
             return position
-        if order.group[task] != order.group[mine] or order.launch[task] != order.launch[mine]:
+        if order.group[task] != order.group[own_task] or order.launch[task] != order.launch[own_task]:
             return NONE
-        over = int(order.clock_of(mine, task)[order.segment[position]])
+        ends = int(order.clock_of(own_task, task)[order.segment[position]])
         first, last = int(order.first[task]), int(order.first[task + 1])
-        return first + int(np.searchsorted(order.segment[first:last], over, side="left"))
+        return first + int(np.searchsorted(order.segment[first:last], ends, side="left"))
 
     def _learn(self, log: Log, atomics: Integers, fetching: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
         """Process the atomics in the order in which they took effect."""
@@ -135,8 +135,8 @@ class Handshakes:
         positions = order.position[accesses.record[rows]]
         later = (positions > position) & (order.task[positions] == order.task[position])
         later &= (accesses.low[rows] < accesses.high[written[0]]) & (accesses.high[rows] > accesses.low[written[0]])
-        mine = rows[later]
-        for row in mine[np.argsort(order.position[accesses.record[mine]], kind="stable")].tolist():
+        candidates = rows[later]
+        for row in candidates[np.argsort(order.position[accesses.record[candidates]], kind="stable")].tolist():
             if accesses.write[row]:
                 return NONE
             if order.lane[order.position[accesses.record[row]]] == SCALAR:

@@ -110,9 +110,9 @@ def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[i
     by_alloc = by_alloc[np.argsort(some.alloc[by_alloc], kind="stable")]
     alloc = some.alloc[by_alloc]
     result = []
-    for mine in np.split(by_alloc, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1) if len(by_alloc) else []:
-        early = _of_allocation(some.where(mine), order)
-        result += [(int(rows[mine[row]]), starts, stops, partly) for row, starts, stops, partly in early]
+    for members in np.split(by_alloc, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1) if len(by_alloc) else []:
+        early = _of_allocation(some.where(members), order)
+        result += [(int(rows[members[row]]), starts, stops, partly) for row, starts, stops, partly in early]
     return sorted(result, key=lambda early: early[0])
 
 
@@ -172,13 +172,13 @@ def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
             names.setdefault(key, []).append(identity)
             if used[identity]:
                 in_use.add(key)
-    found = []
+    findings = []
     for (name, memory, by), identities in names.items():
         if (name, memory, by) in in_use:
             continue
         record = log.allocations[identities[0]]
         who = f"task {log.tasks[record.task].task_id} allocates" if by == "task" else "the host gives"
-        found.append(
+        findings.append(
             Finding(
                 kind="unused",
                 title=f"{who} {name}, {format_bytes(record.nbytes)} of {memory.upper()}, and no operation touches it",
@@ -187,7 +187,7 @@ def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
                 times=len(identities),
             )
         )
-    return found
+    return findings
 
 
 def find_left(log: Log) -> list[Finding]:

@@ -125,11 +125,11 @@ def _barrier_mends(finding: Finding, points: set[Point]) -> bool:
     first, last = sorted(finding.sites, key=lambda site: site.line)
     if finding.fields["sync"] not in BARRIERS or first.file != last.file:
         return False
-    here = [point for point in points if point.file == first.file]
+    in_file = [point for point in points if point.file == first.file]
     return any(
         (point.kind == "before" and first.line < point.line <= last.line)
         or (point.kind == "after" and first.line <= point.line < last.line)
-        for point in here
+        for point in in_file
     )
 
 

@@ -49,8 +49,8 @@ class Order:
         position: by record, its position.
         record: by position, the record.
         task, op, lane: by position.
-        done: by position, the position after which the operation is known to be complete; the task's last position
-            if only its end waits for the operation.
+        done: by position, the position after which the operation is known to be complete; the task's last position if
+            only its end waits for the operation.
         awaited: by position, whether anything in the task waits for it.
         waiter: by position, the position of the first operation that waits for it, before starting or before
             completing.

@@ -214,8 +214,8 @@ def nram_peaks(log: Log) -> dict[int, int]:
 def _tile_of(plan: Plan | None, byte: int) -> int:
     if plan is None or not len(plan.tiles):
         return NONE
-    place = np.array(np.unravel_index(byte // plan.itemsize, plan.output_shape))
-    inside = ((plan.tiles.start <= place) & (place < plan.tiles.stop)).all(axis=1)
+    position = np.array(np.unravel_index(byte // plan.itemsize, plan.output_shape))
+    inside = ((plan.tiles.start <= position) & (position < plan.tiles.stop)).all(axis=1)
     return int(np.argmax(inside)) if inside.any() else NONE
 
 

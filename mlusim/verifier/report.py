@@ -144,8 +144,8 @@ class Report:
         if colour:
             text = f"{_BOLD}{_RED if errors else _GREEN}{text}{_END}"
         operations = "1 operation" if self.records == 1 else f"{group_digits(self.records)} operations"
-        looked = f"{operations} of {count(self.tasks, 'task')}"
-        return f"{self.name} on {self.board}: {text} ({looked})"
+        scope = f"{operations} of {count(self.tasks, 'task')}"
+        return f"{self.name} on {self.board}: {text} ({scope})"
 
     def _proof(self) -> Iterator[str]:
         yield "split proof" + (", of what ran until it stopped" if self.stopped else "")

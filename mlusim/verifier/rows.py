@@ -35,7 +35,7 @@ class Rows(Geometry):
         return False
 
     @property
-    def apart(self) -> bool:
+    def disjoint(self) -> bool:
         """Whether rows share bytes only if their numbers are equal."""
         return abs(self.stride) >= self.row_bytes
 

@@ -90,7 +90,7 @@ def test_long_runs_are_summed_up_and_say_what_they_leave_out(monkeypatch, make_r
     monkeypatch.setattr(timeline, "MAX_UNITS", 3)
     monkeypatch.setattr(timeline, "MAX_SPANS", 10)
     monkeypatch.setattr(timeline, "_MAX_ROW_SPANS", 4)
-    monkeypatch.setattr(timeline, "_SPANS_A_BIN", 1)
+    monkeypatch.setattr(timeline, "_SPANS_PER_BIN", 1)
     records = Records(result.log, result.board)
     with drawing():
         figure = draw_timeline(records, "T")

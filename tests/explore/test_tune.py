@@ -119,7 +119,7 @@ def test_every_loser_has_a_reason_that_its_figures_bear_out():
 
 
 def test_it_ends_early_at_the_floor(monkeypatch):
-    monkeypatch.setattr("mlusim.explore.search._AT_THE_FLOOR", 1e9)
+    monkeypatch.setattr("mlusim.explore.search._FLOOR_RATIO", 1e9)
     found = tune("tin_shift")
     assert found.at_floor
     monkeypatch.undo()

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mlusim.hardware import board
-from mlusim.planning.pivot import Cut, pivot_cuts, tiles_in_words
+from mlusim.planning.pivot import Cut, pivot_cuts, tiles_text
 
 ON = board("mlu370-x4")
 
@@ -69,9 +69,9 @@ def test_more_tiles_than_there_must_be_occupy_the_cores(extent, itemsize):
     assert wanted == ON.cores
 
 
-def test_in_words():
+def test_tiles_text():
     cut = next(pivot_cuts(ON, (1000,), 4, 1 << 18, whole_bytes=64))
-    assert tiles_in_words(ON, cut, 2) == "usable NRAM 655 360 B in 2 buffers: 1 tile of up to 1 000 elements"
+    assert tiles_text(ON, cut, 2) == "usable NRAM 655 360 B in 2 buffers: 1 tile of up to 1 000 elements"
 
 
 @pytest.mark.parametrize("capacity", [0, 3])

@@ -1,7 +1,7 @@
-"""The data of the page's timeline: the time of each core by cause, and the spans of its pipes.
+"""Data of the page's timeline: the time of each core by cause, and the spans of its pipes.
 
-The causes are those of `breakdown`. A unit has one lane on which every picosecond belongs to one cause, and below it
-a lane for each pipe that worked; loads and stores of the io pipe have a lane each.
+The causes are those of `breakdown`. Each unit has one lane on which every picosecond belongs to one cause, and below it
+a lane per pipe with work; loads and stores of the io pipe have separate lanes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mlusim.analysis.records import DIRECTION_NAMES, Records
 from mlusim.analysis.windows import how_many, windows
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
-# More spans than this make a page of several megabytes.
+# More spans than this result in a page of several megabytes.
 MAX_SPANS = 120_000
 _MOST_BINS = 1 << 15
 _STRIP = "all its time"
@@ -28,7 +28,7 @@ _LANE_OF_PIPE = {IO: _LOAD, MOVE: _MOVE, VECTOR: _VECTOR, TENSOR: _TENSOR, SCALA
 
 
 class Lane(NamedTuple):
-    """A row of the timeline: whose, and which of `LANE_NAMES`."""
+    """A row of the timeline: its unit, and an index into `LANE_NAMES`."""
 
     unit: int
     kind: int
@@ -36,20 +36,20 @@ class Lane(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CauseSpans:
-    """Spans on lanes, sorted by lane and start; those of a lane do not overlap.
+    """Spans on lanes, sorted by lane and start; spans of one lane do not overlap.
 
     Attributes:
         lanes: the rows, unit by unit.
-        lane: (spans,) number of the lane.
+        lane: (spans,) index of the lane.
         start_ps, length_ps: (spans,) since the first launch.
-        cause: (spans,) number in `breakdown.CAUSES`.
-        label: (spans,) number in `labels`; NONE where it is a cause alone, or several operations.
+        cause: (spans,) index into `breakdown.CAUSES`.
+        label: (spans,) index into `labels`; NONE for a cause only, or several operations.
         line: (spans,) number of the log's source line; NONE for none or several.
         nbytes: (spans,) bytes of its operations.
-        times: (spans,) how many operations.
+        times: (spans,) number of operations.
         labels: operations and directions of copies.
-        merged: how many spans there were before operations were summed up; 0 where none were.
-        within_ps: operations were summed up within so much time.
+        merged: number of spans before operations were merged; 0 if none were.
+        within_ps: operations within this time were merged.
     """
 
     lanes: list[Lane]
@@ -81,10 +81,11 @@ class _Piece(NamedTuple):
 
 
 def cause_spans(records: Records, most: int = MAX_SPANS, piece: int = 0) -> CauseSpans:
-    """All spans of a run, summed up where there would be more than `most`.
+    """Return all spans of a run, merged if there would be more than `most`.
 
-    A long log is read in windows of about `piece` records: an operation that a window's edge cuts is a span in
-    each, and counts in the first.
+    A long log is read in windows of about `piece` records: an operation cut by a window's edge is a span in each
+    window,
+    and counts in the first.
     """
     count = how_many(records, piece)
     parts = [
@@ -95,7 +96,7 @@ def cause_spans(records: Records, most: int = MAX_SPANS, piece: int = 0) -> Caus
 
 
 def _joined(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
-    """The spans of windows as those of one run; each window with the time at which it begins."""
+    """Concatenate the spans of windows; each window is given with its start time."""
 
     def column(name: str) -> Integers:
         return np.concatenate([getattr(part, name) for _, part in parts])
@@ -124,7 +125,7 @@ def _spans(records: Records, most: int) -> CauseSpans:
         np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*pieces, strict=True)
     )
     low, high = records.start_of_run_ps, records.end_of_run_ps
-    begins = start >= low  # what began before this window counts in another one
+    begins = start >= low  # operations that began before this window count in another one
     start, stop = np.clip(start, low, high), np.clip(stop, low, high)
     kept = stop > start
     unit, kind, start, stop, cause, record = (part[kept] for part in (unit, kind, start, stop, cause, record))
@@ -151,13 +152,13 @@ def _spans(records: Records, most: int) -> CauseSpans:
 
 
 def _labels(records: Records) -> Integers:
-    """(records,) what each is called; one more at the end, for none."""
+    """(records,) the index of each record's label; the last entry is for none."""
     code = np.where(records.direction >= 0, records.direction, len(DIRECTION_NAMES) + records.op)
     return np.concatenate([code, [NONE]])
 
 
 def _strips(records: Records) -> list[_Piece]:
-    """Each unit's time by cause: what a layer covers and no layer before it does."""
+    """Each unit's time by cause: the part of each layer that no earlier layer covers."""
     low, high, causes = records.start_of_run_ps, records.end_of_run_ps, list(CAUSES)
     shown = np.unique(np.concatenate([np.arange(records.board.cores), records.engine, records.unit]))
     if not records.time_ps:
@@ -166,7 +167,7 @@ def _strips(records: Records) -> list[_Piece]:
     for layer in layers(records):
         some = clip(union(intervals(layer.track, layer.start_ps, layer.stop_ps)), low, high)
         some = some[np.isin(some[:, 0], shown)]
-        # What is in `some` and not in `covered`: what neither its complement nor `covered` has.
+        # The difference of `some` and `covered`: the complement of (complement of `some`, or `covered`).
         own = gaps(union(gaps(some, records.units, low, high), covered), records.units, low, high)
         found.append(_strip(own, causes.index(layer.cause)))
         covered = union(covered, some)
@@ -182,7 +183,7 @@ def _strip(some: Integers, cause: int) -> _Piece:
 
 
 def _pipes(records: Records) -> list[_Piece]:
-    """The spans of the pipes; a copy has its start-up, its time alone, and what sharing adds."""
+    """The spans of the pipes; a copy is split into its start-up, its time alone, and the time added by sharing."""
     pipe, start, moving = records.pipe, records.start_ps, records.moving_ps
     alone_end = moving + records.moving_alone_ps
     shared = records.is_copy & (records.moving_alone_ps > 0)
@@ -196,7 +197,7 @@ def _pipes(records: Records) -> list[_Piece]:
         which = np.full(len(some), causes.index(cause))
         return _Piece(records.engine[some], lane[some], from_ps[some], to_ps[some], which, some)
 
-    # Without a shared part, all of a copy is its own.
+    # Without a shared part, all of a copy's time is its time alone.
     own_end = np.where(shared, alone_end, records.end_ps)
     return [
         piece("dma_latency", is_io, start, moving),
@@ -210,10 +211,10 @@ def _pipes(records: Records) -> list[_Piece]:
 
 
 def _summed_up(every: CauseSpans, time_ps: int, most: int) -> CauseSpans:
-    """Short spans that begin in one bin of a lane, put together by cause; total times are kept, exactly.
+    """Merge short spans that begin in one bin of a lane, by cause; total times are preserved exactly.
 
-    Those that are as long as a bin stay as they are. What is put together stands at its first span, so nothing
-    overlaps: no long span lies between short ones of one bin.
+    Spans as long as a bin are unchanged. Merged spans are placed at the first of them, so that nothing overlaps: no
+    long span lies between short spans of one bin.
     """
     bins = _MOST_BINS
     while True:
@@ -224,14 +225,14 @@ def _summed_up(every: CauseSpans, time_ps: int, most: int) -> CauseSpans:
         count = len(groups) + int((~short).sum())
         if count <= most or bins == 1:
             break
-        # Groups are about as many as bins.
+        # The number of groups is about that of bins.
         bins = max(min(int(0.95 * bins * most / count), bins - 1), 1)
     rows = np.flatnonzero(short)
     length = np.bincount(group, every.length_ps[rows], len(groups)).astype(np.int64)
     first = np.full(len(groups), np.iinfo(np.int64).max)
     np.minimum.at(first, group, every.start_ps[rows])
     lane_bin, cause = np.divmod(groups, len(CAUSES))
-    # One after another, from where the first of the bin begins.
+    # One after another, from the start of the first in the bin.
     order = np.lexsort((first, lane_bin))
     before = np.cumsum(length[order]) - length[order]
     head = np.concatenate([[True], np.diff(lane_bin[order]) != 0])

@@ -1,6 +1,6 @@
 """The charts of the page as plotly figures.
 
-Dictionaries and not plotly's classes: those take longer to import than the charts to make. The tests check them
+Dictionaries instead of plotly's classes, which take longer to import than the charts to create. The tests check them
 against plotly's own schema.
 """
 
@@ -46,22 +46,22 @@ _LEGEND = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.01, "yanchor": 
 
 
 def short(values: Any, digits: int = 6) -> list[float]:
-    """Numbers as JSON, no longer than they need be."""
+    """Return numbers as JSON with a limited number of digits."""
     return [float(f"{value:.{digits}g}") for value in np.asarray(values, float).tolist()]
 
 
 def text(name: str) -> str:
-    """A name that comes from a user: plotly reads some HTML in its labels."""
+    """Escape a name chosen by the user: plotly interprets some HTML in its labels."""
     return html.escape(name, quote=False)
 
 
 def axis(title: str, **more: Any) -> dict[str, Any]:
-    """An axis with its name."""
+    """Return an axis with its title."""
     return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False} | more
 
 
 def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figure:
-    """Traces with the layout that all charts share."""
+    """Return a figure of traces with the common layout of all charts."""
     common = {
         "height": height_px,
         "margin": {"l": 60, "r": 16, "t": 34, "b": 50},
@@ -221,7 +221,7 @@ def occupancy(one: Occupancy, time_ps: int) -> Figure:
         for place, (name, nbytes) in enumerate(zip(one.names, one.nbytes, strict=True))
     ]
     end = max(at[-1], float(f"{time_ps / scale:.6g}"))
-    # Little would not be seen beside all that is usable.
+    # Small peaks would be invisible on the scale of all usable bytes.
     top = one.usable_bytes if one.peak_bytes > _LITTLE * one.usable_bytes else one.peak_bytes
     beyond = "" if top == one.usable_bytes else ", beyond the axis"
     traces.append(
@@ -248,7 +248,7 @@ def roofline(one: Roofline) -> Figure:
     """Roofs and the run, on logarithmic axes."""
     traces: list[dict[str, Any]] = []
     for roof in one.roofs:
-        # At small sizes the fixed time alone is all of both: a dashed line shows the one beneath it.
+        # At small sizes the total time is the fixed time: a dashed line leaves the line beneath it visible.
         dash = "dash" if roof.is_bar or roof.colour == ROOF else "solid"
         look = {"color": roof.colour, "width": 1 if roof.is_bar else 2, "dash": dash}
         traces.append(
@@ -270,7 +270,7 @@ def roofline(one: Roofline) -> Figure:
 
 
 def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
-    """For each tensor: its compulsory bytes, what kernels requested, and what went over the bus."""
+    """Compulsory bytes, bytes requested by kernels, and bytes on the bus, per tensor."""
     names = [
         f"{text(tensor.name)} {'x'.join(map(str, tensor.shape))} {tensor.dtype}".rstrip()
         + ("" if names_before.count(tensor.name) == 0 else f" #{names_before.count(tensor.name) + 1}")

@@ -1,4 +1,4 @@
-"""diff.html: two runs on one page, with both timelines on one scale of time."""
+"""diff.html: two runs on one page, with both timelines on the same time scale."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def write_difference(found: Any, tries: Sequence[Any], directory: Path) -> Path:
-    """Write diff.html for a `mlusim.explore.diff.Difference` and what to try; gives its path. Raises `InputError`."""
+    """Write diff.html for a `mlusim.explore.diff.Difference` and suggestions; returns its path. Raises `InputError`."""
     path = directory / "diff.html"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -37,9 +37,10 @@ def write_difference(found: Any, tries: Sequence[Any], directory: Path) -> Path:
 
 
 def difference_page(found: Any, tries: Sequence[Any]) -> str:
-    """The page: both runs, their timelines, the difference by cause, line and figure, and what to try for the second.
+    """Return the page: both runs, their timelines, the difference by cause, line and figure, and suggestions.
 
-    `tries` are those of `mlusim.explore.diff.what_to_try`. The same runs give the same text.
+    `tries` are the suggestions of `mlusim.explore.diff.what_to_try` for the second run. The text depends only on the
+    runs.
     """
     runs = {"A": found.before, "B": found.after}
     longest_ps = max(result.time_ps for result in runs.values())
@@ -83,7 +84,7 @@ def difference_page(found: Any, tries: Sequence[Any]) -> str:
 
 
 def figure_cells(one: Any) -> tuple[str, str, str]:
-    """A `MetricChange` as text: the first run's value, the second's, and their ratio."""
+    """Return a `MetricChange` as text: the first run's value, the second's, and their ratio."""
     ratio = f"{one.after / one.before:.2f} x" if one.before else ""
     text = percent if one.name.endswith("efficiency") else _number
     return text(one.before), text(one.after), ratio

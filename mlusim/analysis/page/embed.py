@@ -15,7 +15,7 @@ _WIDTHS = ("u1", "u2", "u4")
 
 
 def pack(values: Any) -> dict[str, str]:
-    """Integers of -1 and more as a column for `unpack` in page.js, each one larger by 1: the narrowest that fits."""
+    """Pack integers of -1 or more, each increased by 1, in the narrowest type, for `unpack` in page.js."""
     column = np.asarray(values, np.int64) + 1
     most = int(column.max(initial=0))
     # Above 32 bits JavaScript has floats, exact up to 2**53.
@@ -24,18 +24,18 @@ def pack(values: Any) -> dict[str, str]:
 
 
 def script_json(value: Any) -> str:
-    """JSON to stand in a script element: no text in it ends the element."""
+    """Return JSON for a script element, escaped so that no text ends the element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def asset(name: str) -> str:
-    """A file of this room: page.css, page.js."""
+    """Return a file of this package: page.css, page.js."""
     return files("mlusim.analysis.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def plotly_bundle() -> str:
-    """plotly.js, as plotly's Python package ships it. Raises `InputError` where that is not installed."""
+    """Return plotly.js from plotly's Python package. Raises `InputError` if it is not installed."""
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:

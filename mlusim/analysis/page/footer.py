@@ -1,4 +1,4 @@
-"""The foot of a page: where its figures come from."""
+"""The footer of a page: the origin of its figures."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _UNKNOWN = "not recorded: the run was made from Python"
 
 
 def footer(result: Result, loads: str) -> str:
-    """Version, command, date, seed and tensors of a run, and the whole record of its board.
+    """Return version, command, date, seed and tensors of a run, and the complete record of its board.
 
     Args:
         result: the run.
-        loads: a sentence about what the page loads.
+        loads: a sentence about the resources that the page loads.
 
-    A run from Python has no command, date and seed, so that the same run gives the same page at any time.
+    A run from Python has no command, date and seed, so that its page never changes.
     """
     name = esc(result.board.name)
     return f"""<footer>
@@ -35,7 +35,7 @@ def footer(result: Result, loads: str) -> str:
 
 
 def origin(result: Result) -> str:
-    """Where the figures of a run come from, as a list of terms."""
+    """Return the origin of a run's figures as a list of terms."""
     made = provenance(result)
     terms = {
         "mlusim": esc(made["mlusim"]),

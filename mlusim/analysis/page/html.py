@@ -1,4 +1,4 @@
-"""The page of a run as one HTML document. Everything that a user named is escaped."""
+"""The page of a run as one HTML document. All names chosen by the user are escaped."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def page(result: Result, *, home: str = "", bundle: str = "") -> str:
-    """The report of a run as one HTML document; the same run gives the same text.
+    """Return the report of a run as one HTML document; the text depends only on the run.
 
     Args:
         result: the run.
-        home: address of a page that lists this one among others.
-        bundle: address of plotly.min.js, for pages that share one; by default it is in the page.
+        home: address of an index page that lists this one.
+        bundle: address of plotly.min.js, for pages that share it; by default it is embedded.
 
-    Raises `InputError` where plotly is not installed.
+    Raises `InputError` if plotly is not installed.
     """
     body = Sections(result, Records(result.log, result.board))
     sections = "\n".join(body.all())

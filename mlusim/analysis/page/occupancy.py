@@ -11,7 +11,7 @@ from mlusim.log import NONE, AllocationRecord
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import round_up
 
-# More steps than this, over all memories, make a page of several megabytes.
+# More steps than this, over all memories, result in a page of several megabytes.
 MAX_STEPS = 60_000
 _FEWER_STEPS = 200
 _NAMES = 7
@@ -25,12 +25,12 @@ class Occupancy:
 
     Attributes:
         name, kind: the memory.
-        usable_bytes: what a kernel may use of it.
-        peak_bytes: the most that was allocated at once, rounding included.
-        names: of its buffers, those that took most first; the rest is `OTHERS`.
+        usable_bytes: bytes available to kernels.
+        peak_bytes: the largest number of bytes allocated at one time, rounding included.
+        names: names of its buffers, the largest first; the rest is `OTHERS`.
         at_ps: (steps,) since the first launch.
         nbytes: (names, steps) allocated from each step on.
-        peaks_only: steps were left out: each that is shown is the fullest of a stretch of time.
+        peaks_only: whether steps were dropped: each one shown is the fullest within an interval.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Occupancy:
 
 
 def occupancies(records: Records, most: int = MAX_STEPS) -> list[Occupancy]:
-    """Every on-chip memory in which something was allocated; by kind, the fullest first."""
+    """Return every on-chip memory with allocations; by kind, the fullest first."""
     board = records.board
     usable = {
         MemoryKind.NRAM: board.nram_usable_bytes,
@@ -58,7 +58,7 @@ def occupancies(records: Records, most: int = MAX_STEPS) -> list[Occupancy]:
     found = [_occupancy(name, some, records, usable) for name, some in owned.items()]
     if sum(one.nbytes.size for one in found) > most:
         found = [_fewer(one, records.time_ps) for one in found]
-    # A stable sort: of equals the first core is first.
+    # A stable sort: among equals the first core comes first.
     return sorted(found, key=lambda one: (_ON_CHIP.index(one.kind), -one.peak_bytes))
 
 
@@ -82,13 +82,13 @@ def _occupancy(name: str, some: list[AllocationRecord], records: Records, usable
     if len(labels) > _NAMES + 1:
         nbytes = np.concatenate([nbytes[:_NAMES], nbytes[_NAMES:].sum(axis=0, keepdims=True)])
         labels = [*labels[:_NAMES], OTHERS]
-    # What was freed when it was made is seen by nobody, but it had its bytes.
+    # An allocation freed at the time of its creation is invisible in the steps, but counts in the peak.
     peak = max(int(nbytes.sum(axis=0).max()), int(size.max()))
     return Occupancy(name, kind, usable[kind], peak, tuple(labels), at, nbytes)
 
 
 def _fewer(one: Occupancy, time_ps: int) -> Occupancy:
-    """The fullest step of each of a few stretches of time."""
+    """Keep the fullest step within each of a few intervals."""
     if len(one.at_ps) <= _FEWER_STEPS:
         return one
     stretch = np.minimum(one.at_ps * _FEWER_STEPS // max(time_ps, 1), _FEWER_STEPS)

@@ -1,4 +1,4 @@
-"""Several runs: a page for each, and an index that compares them."""
+"""Several runs: one page each, and an index that compares them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ BUNDLE = "plotly.min.js"
 
 
 def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]) -> list[Path]:
-    """Write NAME.html for each run, index.html and plotly.min.js, which the pages share; gives the files, index first.
+    """Write NAME.html per run, index.html and plotly.min.js, shared by the pages; returns the files, index first.
 
-    Each file is replaced at once and only when it is complete. Raises `InputError` where they cannot be written.
+    Each file is written atomically. Raises `InputError` if they cannot be written.
     """
     target = as_path(directory)
     for name in results:
@@ -40,7 +40,7 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
             )
     try:
         target.mkdir(parents=True, exist_ok=True)
-        # One copy of the library for all pages: each would be 5 MB longer with its own.
+        # One copy of the library for all pages: embedding it adds 5 MB to each.
         _write(target / BUNDLE, plotly_bundle())
         pages = [
             _write(target / f"{name}.html", page(result, home="index.html", bundle=BUNDLE))
@@ -55,7 +55,7 @@ def write_pages(results: Mapping[str, Result], directory: str | os.PathLike[str]
 
 
 def index(results: Mapping[str, Result]) -> str:
-    """The page that compares runs: a line each, with where their time went."""
+    """Return the page that compares runs: one row each, with the causes of their time."""
     longest_ps = max((result.time_ps for result in results.values()), default=0)
     lines = (run_row(f"{name}.html", name, result, longest_ps) for name, result in results.items())
     rows = table(HEADS, lines, NUMBERS)
@@ -67,7 +67,7 @@ def index(results: Mapping[str, Result]) -> str:
 
 
 def document(title: str, content: str) -> str:
-    """A page of text and tables, without scripts."""
+    """Return a page of text and tables, without scripts."""
     return f"""{head(title)}<body>
 <header>
 <h1>{esc(title)}</h1>
@@ -82,7 +82,7 @@ def document(title: str, content: str) -> str:
 
 
 def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
-    """The cells of `HEADS` as HTML."""
+    """Return the cells of `HEADS` as HTML."""
     metrics, floor = result.metrics, result.floor
     above = result.time_ps - floor.time_ps
     most = ""
@@ -91,7 +91,7 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
         most = f"{LOSSES[first]} ({percent(floor.losses_ps[first] / result.board.cores / above)})"
     times = f"{result.time_ps / floor.time_ps:.2f}" if floor.time_ps else ""
     return [
-        # As a path of its own folder: a name such as `javascript:...` is not an address, and `#` begins no fragment.
+        # A path relative to the folder: a name such as `javascript:...` is not an address, and `#` begins no fragment.
         f'<a href="./{quote(link)}">{esc(name)}</a>',
         esc(result.operator),
         f'<span class="name">{esc(result.board.name)}</span>',

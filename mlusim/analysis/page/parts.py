@@ -1,4 +1,4 @@
-"""Pieces of a page: its head, escaped text, tables, the legend of the causes, source beside its figures, findings."""
+"""Elements of a page: its head, escaped text, tables, the legend of the causes, annotated source, findings."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LEAST_NAMED = 0.001
 
 
 def esc(text: object) -> str:
-    """As text of HTML, also within a quoted attribute."""
+    """Escape text for HTML, also within a quoted attribute."""
     return html.escape(str(text), quote=True)
 
 
 def head(title: str) -> str:
-    """The beginning of a document, up to its body; the styles are in it."""
+    """Return the beginning of a document, up to its body, with the styles."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -43,7 +43,7 @@ def head(title: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = ()) -> str:
-    """A table of cells that are HTML already; `numbers` are the columns of figures, the first column is a heading."""
+    """Return a table of cells that are already HTML; `numbers` are numeric columns, the first column is a heading."""
     right = set(numbers)
     kind = [' class="number"' if place in right else "" for place in range(len(heads))]
     named = any(heads)
@@ -59,13 +59,13 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable
 
 
 def legend(names: Sequence[str]) -> str:
-    """The colours of the causes."""
+    """Return the colours of the causes."""
     items = "".join(f'<li><i style="background:{CAUSE_COLOURS[name]}"></i>{esc(CAUSES[name])}</li>' for name in names)
     return f'<ul class="legend" aria-label="Colours of the causes">{items}</ul>'
 
 
 def tensor_row(tensor: TensorTraffic) -> list[str]:
-    """The cells of a tensor: bytes, and the ratio to the compulsory ones."""
+    """Return the cells of a tensor: bytes, and the ratio to the compulsory bytes."""
     bus = tensor.bus_read_bytes + tensor.bus_write_bytes
     shape = f"{tensor.dtype} {list(tensor.shape)}, {'input' if tensor.is_input else 'output'}" if tensor.dtype else ""
     ratio = f"{bus / tensor.compulsory_bytes:.2f} x" if tensor.compulsory_bytes else ""
@@ -81,7 +81,7 @@ def tensor_row(tensor: TensorTraffic) -> list[str]:
 
 
 def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
-    """A function with what each of its lines cost, of `total_ps` core-picoseconds; the costliest line has `most_ps`."""
+    """Return a function with the cost of each line, of `total_ps` core-picoseconds; the largest is `most_ps`."""
     texts = dedent("\n".join(line.text for line in block.lines)).split("\n")
     names = list(CAUSES)
     rows = []
@@ -131,7 +131,7 @@ def source_table(block: SourceBlock, total_ps: int, most_ps: int) -> str:
 
 
 def verification(report: Report | None) -> str:
-    """The findings of the verification, and the split proof."""
+    """Return the findings of the verification, and the split proof."""
     if report is None:
         return (
             "<p>This run was not checked. <code>--check</code>, or <code>check=True</code>, proves the split and looks "

@@ -16,7 +16,7 @@ _MARGIN = 30.0
 
 
 class Roof(NamedTuple):
-    """A line that no run is above, or a bar to compare with."""
+    """A line above all runs, or a bar to compare with."""
 
     name: str
     colour: str
@@ -44,7 +44,7 @@ class Roofline(NamedTuple):
 
 
 def roofline(records: Records, metrics: Metrics) -> Roofline | None:
-    """The roofs and the run; None where it took no time, or had nothing to move."""
+    """Return the roofs and the run; None if it took no time, or had nothing to move."""
     if not metrics.time_ps or not sum(metrics.compulsory_bytes.values()):
         return None
     return _compute(metrics, metrics.theory_ops) if metrics.theory_ops else _movement(records, metrics)
@@ -75,7 +75,7 @@ def _compute(metrics: Metrics, operations: int) -> Roofline:
 
 
 def _movement(records: Records, metrics: Metrics) -> Roofline:
-    """Bytes per second over bytes: a small tensor is bounded by launch and latency, a large one by the DRAM."""
+    """Bytes per second over bytes: a small tensor is limited by launch and latency, a large one by the DRAM."""
     board = records.board
     fixed_ps = board.kernel_start_ps + board.kernel_end_ps
     fixed_ps += board.dma_read_latency_ps * bool(metrics.bus_bytes["read"])

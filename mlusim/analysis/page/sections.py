@@ -28,7 +28,7 @@ _SHOWN_BLOCKS = 12
 
 
 class Sections:
-    """The sections, and the data that their charts are drawn from."""
+    """The sections, and the data of their charts."""
 
     def __init__(self, result: Result, records: Records) -> None:
         self.result = result
@@ -41,7 +41,7 @@ class Sections:
         self.ran = bool(records.time_ps)
 
     def all(self) -> Iterator[str]:
-        """Each as HTML."""
+        """Yield each section as HTML."""
         yield self._section("summary", "Summary", self._summary())
         if self.result.plan is not None:
             yield self._section("plan", "The split in words", f"<pre>{esc(self.result.plan.explain())}</pre>")
@@ -65,7 +65,7 @@ class Sections:
         return f"{top}\n{content}\n</section>"
 
     def _chart(self, name: str, caption: str, label: str, figure: charts.Figure | None = None) -> str:
-        """A figure with its caption, and its sentence for those who do not see it."""
+        """Return a figure with its caption, and a text alternative for screen readers."""
         height = ""
         if figure is not None:
             self.figures[f"{name}-chart"] = figure
@@ -110,7 +110,7 @@ class Sections:
         return f'<dl class="cards">{boxes}</dl>\n<p>{self._sentence()}</p>\n{table(("", "", ""), cells, (1,))}'
 
     def _sentence(self) -> str:
-        """The section with the summary."""
+        """Return the section with the summary."""
         result = self.result
         if not self.ran:
             return "Nothing was launched: there was nothing to do, so no time passed and no byte moved."
@@ -171,7 +171,7 @@ class Sections:
         spans = cause_spans(self.records)
         self.timeline = timeline_data(self.records, spans)
         units = self.timeline["units"]
-        # Work that other work hides has a colour on its pipe only.
+        # Hidden work has a colour only on its pipe.
         seen = set(spans.cause.tolist())
         options = "".join(f'<option value="{number}">{esc(unit)}</option>' for number, unit in enumerate(units))
         buttons = "".join(

@@ -15,12 +15,12 @@ from mlusim.analysis.intervals import Integers
 from mlusim.analysis.records import Records
 from mlusim.analysis.windows import pieces
 
-# Lines of a function without a figure are shown up to this many; of a longer stretch only its ends.
-_MOST_LINES = 400
+# Up to this many consecutive lines without figures are shown; of longer runs only their ends.
+_MAX_LINES = 400
 
 
 class SourceLine(NamedTuple):
-    """One line; `spent_ps` core-picoseconds by cause, all 0 where nothing is logged for it."""
+    """One line; `spent_ps` core-picoseconds by cause, all 0 if nothing is logged for it."""
 
     number: int
     text: str
@@ -31,7 +31,7 @@ class SourceLine(NamedTuple):
 
 
 class SourceBlock(NamedTuple):
-    """A function with lines in the log; lines without text where its source is not to be had."""
+    """A function with lines in the log; lines have no text if the source is not available."""
 
     file: str
     function: str
@@ -45,7 +45,7 @@ class SourceBlock(NamedTuple):
 
 
 def source_blocks(records: Records, lines: Sequence[LineTime], sources: Mapping[str, str]) -> list[SourceBlock]:
-    """The functions that the log names, those that took most time first."""
+    """Return the functions in the log, the most expensive first."""
     log = records.log
     nothing = np.zeros(len(CAUSES), np.int64)
     spent = {(line.file, line.line, line.function): line.spent_ps for line in lines if line.line}
@@ -85,7 +85,7 @@ def _block(
     numbers = range(bounds[0], bounds[1] + 1)
     source = text.splitlines() if text is not None else []
     known = bounds[1] <= len(source)
-    if not known or len(numbers) > _MOST_LINES:
+    if not known or len(numbers) > _MAX_LINES:
         shown = [number for number in numbers if number in by_line]
     else:
         shown = list(numbers)
@@ -94,14 +94,14 @@ def _block(
 
 
 def _stretches(text: str | None, names: Mapping[int, str]) -> list[tuple[str, int, int]]:
-    """The functions that hold the logged lines: name, first and last line; by the log alone where there is no text."""
+    """Return the functions that contain the logged lines: name, first and last line; from the log without text."""
     spans = _functions(text) if text is not None else []
     found: dict[tuple[str, int, int], None] = {}
     loose: dict[str, list[int]] = {}
     for number, function in sorted(names.items()):
         holders = [span for span in spans if span[1] <= number <= span[2]]
         if holders:
-            # The outermost one: a function within it is shown in its place.
+            # The outermost function, which shows nested ones in place.
             found[min(holders, key=lambda span: span[1])] = None
         else:
             loose.setdefault(function, []).append(number)

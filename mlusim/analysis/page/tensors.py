@@ -1,4 +1,4 @@
-"""Traffic by tensor in off-chip memory, beside the compulsory bytes."""
+"""Traffic by tensor in off-chip memory, and the compulsory bytes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from mlusim.memory.kinds import MemoryKind
 
 
 class TensorTraffic(NamedTuple):
-    """One tensor of the host, or all that tasks keep in their LDRAM.
+    """One tensor of the host, or the LDRAM of all tasks.
 
     Attributes:
         name, shape, dtype: the tensor.
         is_input: kernels only read it.
         compulsory_bytes: its size: an input read once, an output written once; 0 for LDRAM.
-        read_bytes, written_bytes: what kernels requested.
-        bus_read_bytes, bus_write_bytes: on the DRAM bus for it; reading back what is written in part included.
+        read_bytes, written_bytes: bytes requested by kernels.
+        bus_read_bytes, bus_write_bytes: its bytes on the DRAM bus, including units read because they are partly
+            written.
     """
 
     name: str
@@ -38,10 +39,10 @@ LDRAM = "LDRAM of tasks"
 
 
 def tensor_traffic(records: Records) -> list[TensorTraffic]:
-    """The tensors of the host in the order in which it made them, then LDRAM where any was used.
+    """Return the tensors of the host in order of creation, then LDRAM if any was used.
 
-    Bus bytes sum to those of the log. A record's bytes read belong to the operand that it reads, or, where none of
-    them is off chip, to the one that it writes: the units that it writes in part are read first.
+    Bus bytes sum to those of the log. The bytes that a record reads belong to the operand that it reads or, if none of
+    them is off chip, to the operand that it writes: partly written units are read first.
     """
     log = records.log
     sums = sum((_sums(part) for part in pieces(records)), np.zeros((len(log.allocations), 4), np.int64))
@@ -69,7 +70,7 @@ def _sums(records: Records) -> Integers:
     read_for = np.where(source == NONE, target, source)
 
     def total(owner: Integers, amount: Integers) -> Integers:
-        # The last one is nobody's.
+        # The last entry is for operands without an allocation.
         sums = np.zeros(count + 1, np.int64)
         np.add.at(sums, owner, amount)
         return sums[:-1]

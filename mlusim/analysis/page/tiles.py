@@ -14,23 +14,23 @@ from mlusim.planning.plan import Plan
 from mlusim.planning.tiles import Tiles
 from mlusim.units import group_digits
 
-# More cells than this make a page of several megabytes.
+# More cells than this result in a page of several megabytes.
 MAX_CELLS = 24_000
 
 
 @dataclass(frozen=True, eq=False)
 class TileMap:
-    """The output as a table of rectangles; neighbours with the same writers are one.
+    """The output as a table of rectangles; neighbours with the same writers are merged.
 
     Attributes:
         row_edges, column_edges: (rows + 1,), (columns + 1,) elements of the flattened output.
-        row_label, column_label: what the axes are.
-        tile: (rows, columns) number in `task`, `start`, ...; NONE where no tile covers it.
-        task, iteration, unit, nbytes, nram_bytes: (tiles,) of those that are seen.
+        row_label, column_label: labels of the axes.
+        tile: (rows, columns) index into `task`, `start`, ...; NONE if no tile covers it.
+        task, iteration, unit, nbytes, nram_bytes: (tiles,) of the tiles shown.
         start, stop: (tiles, rank) their boxes.
-        logged_unit, logged_turn: (rows, columns) who wrote it by the log, and the ordinal of that write; None
-            where that is what the plan says, or nothing ran.
-        verdict: what plan and log say of each other, and what was left out.
+        logged_unit, logged_turn: (rows, columns) the writer according to the log, and the ordinal of that write; None
+            if that agrees with the plan, or nothing ran.
+        verdict: comparison of plan and log, and what was left out.
     """
 
     row_edges: Integers
@@ -51,7 +51,7 @@ class TileMap:
 
 
 def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> TileMap | None:
-    """The map of a run; None where there is no plan, or it has no tiles."""
+    """Return the map of a run; None if there is no plan, or it has no tiles."""
     if plan is None or not len(plan.tiles):
         return None
     grid = grid_of(plan.output_shape, plan.tiles)
@@ -103,7 +103,7 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
 
 
 def _numbers(tiles: Tiles, task: Integers, iteration: Integers) -> Integers:
-    """The number of the tile with this ordinal among its task's; NONE where there is none."""
+    """Return the index of the tile with this ordinal among its task's tiles; NONE if there is none."""
     most = int(tiles.iteration.max()) + 1
     key = tiles.task * most + tiles.iteration
     order = np.argsort(key)
@@ -113,7 +113,7 @@ def _numbers(tiles: Tiles, task: Integers, iteration: Integers) -> Integers:
 
 
 def _changes(layers: list[Integers], axis: int) -> Integers:
-    """The rows or columns that are not like the one before."""
+    """Return the rows or columns that differ from the previous one."""
     changed = np.zeros(layers[0].shape[axis] - 1, bool)
     for layer in layers:
         changed |= (np.diff(layer, axis=axis) != 0).any(axis=1 - axis)
@@ -121,7 +121,7 @@ def _changes(layers: list[Integers], axis: int) -> Integers:
 
 
 def _fewer(rows: Integers, columns: Integers, most: int) -> tuple[Integers, Integers]:
-    """Evenly chosen, so that there are no more than `most` cells."""
+    """Select rows and columns evenly, so that there are at most `most` cells."""
     ratio = most / (len(rows) * len(columns))
     wanted_rows = max(min(len(rows), round(len(rows) * max(ratio**0.5, 1 / len(rows)))), 1)
     wanted_columns = max(min(len(columns), most // wanted_rows), 1)
@@ -134,7 +134,7 @@ def _fewer(rows: Integers, columns: Integers, most: int) -> tuple[Integers, Inte
 
 
 def _edges(samples: Integers, chosen: Integers, extent: int) -> Integers:
-    """The edges of the cells: half way between samples, and the end of the last."""
+    """Return the edges of the cells: half way between samples, and the end of the last."""
     middle = (samples[1:] + samples[:-1] + 1) // 2
     starts = np.concatenate([[0], middle])[chosen]
     starts[0] = 0

@@ -17,7 +17,7 @@ from mlusim.analysis.style import CAUSE_COLOURS, time_unit
 
 
 def timeline_data(records: Records, spans: CauseSpans) -> dict[str, Any]:
-    """The spans in columns, with the names of what their numbers stand for."""
+    """Return the spans in columns, with the names that their numbers refer to."""
     unit, scale = time_unit(records.time_ps)
     first = np.searchsorted(spans.lane, np.arange(len(spans.lanes) + 1))
     units = sorted({lane.unit for lane in spans.lanes})
@@ -45,7 +45,7 @@ def timeline_data(records: Records, spans: CauseSpans) -> dict[str, Any]:
 
 
 def tile_data(records: Records, tiles: TileMap, shape: Sequence[int]) -> dict[str, Any]:
-    """The map's cells and the tiles that they name."""
+    """Return the map's cells and the tiles that they refer to."""
     logged = tiles.logged_unit is not None
     return {
         "rows": tiles.row_edges.tolist(),

@@ -1,10 +1,10 @@
-"""BANG C's argument lists: how a call with pointers and counts becomes operands with shapes.
+"""BANG C's argument lists: conversion of calls with pointers and counts to operands with shapes.
 
 A form lists the arguments in BANG C's order. `name[e, e]` is a pointer whose operand has that shape, `name` an integer
-or a number, `name=VALUE` one that may be left out, `name:a,b` one that stands for two attributes, `|number` a pointer
-that may be a number, `value~dst` a number whose C type is the element type of `dst`. Shapes are arithmetic on the other
-arguments; `itemsize` is the width of the pointer's element, `bits(n)` the elements that hold n bits, `head(n)` those
-that hold a count of 128 B and n elements, `lanes(n)` n rounded up to the 64 lanes of WRAM.
+or a number, `name=VALUE` an optional one, `name:a,b` one that sets two attributes, `|number` a pointer that may be a
+number, `value~dst` a number whose C type is the element type of `dst`. Shapes are arithmetic on the other arguments;
+`itemsize` is the width of the pointer's element, `bits(n)` the number of elements that contain n bits, `head(n)` the
+number that contain a count of 128 B and n elements, `lanes(n)` n rounded up to the 64 lanes of WRAM.
 
     form("__bang_transpose", 4)      dst[width,height] src[height,width] height width
 """
@@ -38,10 +38,10 @@ class Argument:
     Attributes:
         name: as in the form.
         shape: expressions of its shape, for a pointer; None for a number.
-        number: whether a number may stand in for the pointer.
-        default: what it is if left out; None where it must be given.
-        stands_for: attributes that take its value; its own name by default.
-        types: name of the pointer whose element type follows from this number's C type; "" for none.
+        number: whether a number may be passed instead of the pointer.
+        default: value if left out; None if required.
+        stands_for: attributes that it sets; by default the attribute of the same name.
+        types: name of the pointer whose element type is this number's C type; "" for none.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Form:
     """One argument list of an intrinsic.
 
     Attributes:
-        instruction: what it issues.
+        instruction: the instruction issued.
         arguments: in BANG C's order.
-        fixed: attributes that the intrinsic's name decides, such as the rounding of a conversion.
+        fixed: attributes implied by the intrinsic's name, such as the rounding of a conversion.
     """
 
     instruction: Instruction
@@ -68,18 +68,18 @@ class Form:
 
     @property
     def fewest(self) -> int:
-        """Arguments that must be given."""
+        """Number of required arguments."""
         return sum(argument.default is None for argument in self.arguments)
 
     def bind(self, values: Sequence[Any], itemsizes: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The meaning of a call.
+        """Return the operands and attributes of a call.
 
         Args:
-            values: the arguments as given; those of pointers are not examined, but for numbers in their place.
-            itemsizes: bytes of an element of each pointer, by its name in the form.
+            values: the arguments as passed; pointers are not examined, except for numbers in their place.
+            itemsizes: bytes per element of each pointer, by its name in the form.
 
-        Returns the shape of each operand by its name (a number itself, where one stands in for the pointer), and the
-        attributes. Raises `OperandError` for a count that is not a positive integer.
+        Returns the shape of each operand by its name (or the number passed instead of the pointer), and the attributes.
+        Raises `OperandError` for a count that is not a positive integer.
         """
         by_name = dict(zip((argument.name for argument in self.arguments), values, strict=False))
         numbers: dict[str, Any] = {}
@@ -109,9 +109,9 @@ class Form:
 def _parse(form: str) -> tuple[Argument, ...]:
     arguments = []
     for token in form.split():
-        found = _TOKEN.match(token)
-        assert found is not None, f"{token!r} of the form {form!r}"  # noqa: S101 - a mistake in a table
-        name, shape, number, default, stands_for, types = found.groups()
+        match = _TOKEN.match(token)
+        assert match is not None, f"{token!r} of the form {form!r}"  # noqa: S101 - a mistake in a table
+        name, shape, number, default, stands_for, types = match.groups()
         arguments.append(
             Argument(
                 name,
@@ -138,21 +138,21 @@ def _split(shape: str) -> list[str]:
 
 
 def forms_of(intrinsic: str) -> list[Form]:
-    """Every form of an intrinsic; none for a name that is not a vector or tensor instruction."""
-    found = conversion(intrinsic)
-    if found is not None:
+    """Return every form of an intrinsic; none if the name is not a vector or tensor instruction."""
+    cast = conversion(intrinsic)
+    if cast is not None:
         instruction = INSTRUCTIONS["convert"]
         forms = instruction.forms if not intrinsic.startswith("__cn_vector_") else (_count_first(instruction.forms[0]),)
-        return [Form(instruction, _parse(form), {"rounding": found[2]}) for form in forms]
-    small = int4_conversion(intrinsic)
-    if small is not None:
-        instruction = INSTRUCTIONS[small[0]]
-        return [Form(instruction, _parse(form), {"rounding": small[1]}) for form in instruction.forms]
+        return [Form(instruction, _parse(form), {"rounding": cast[2]}) for form in forms]
+    int4 = int4_conversion(intrinsic)
+    if int4 is not None:
+        instruction = INSTRUCTIONS[int4[0]]
+        return [Form(instruction, _parse(form), {"rounding": int4[1]}) for form in instruction.forms]
     entry = BY_INTRINSIC.get(intrinsic)
     if entry is None:
         function = INSTRUCTIONS.get(vector_functions().get(intrinsic, ""))
         return [] if function is None else [Form(function, _parse(_count_first(function.forms[0])), {})]
-    # The functions of the vector library take the count first.
+    # Functions of the vector library have the count as their first argument.
     count_first = intrinsic.startswith("__cn_vector_")
     return [
         Form(one, _parse(_count_first(form) if count_first else form), {})
@@ -167,7 +167,7 @@ def _count_first(form: str) -> str:
 
 
 def form(intrinsic: str, count: int) -> Form:
-    """The form of an intrinsic that takes `count` arguments.
+    """Return the form of an intrinsic with `count` arguments.
 
     Raises `OperandError` for an unknown intrinsic, naming the nearest, or another number of arguments.
     """
@@ -190,7 +190,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 def evaluate(expression: str, values: Mapping[str, Any]) -> int:
-    """The value of an expression of a shape: integers, names, + - * //, and the three functions of the grammar."""
+    """Evaluate an expression of a shape: integers, names, + - * //, and the three functions of the grammar."""
     return _value(_tree(expression), values)
 
 

@@ -1,9 +1,9 @@
 """Conversions between element types, with BANG C's rounding modes and scale positions.
 
-`dst = src` in dst's type. The rules are those of `mlusim.cores.convert`; beyond them, what becomes a float of 32
-bits or less rounds in every mode, and `position` scales by a power of two: a float becomes the integer nearest to
+`dst = src` in dst's type. The rules are those of `mlusim.cores.convert`; in addition, conversions to a float of 32 bits
+or less support every rounding mode, and `position` scales by a power of two: a float becomes the integer nearest to
 src / 2^position, an integer the float src * 2^position. Integers have a position each: between them, `position` is
-that of dst less that of src.
+that of dst minus that of src.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mlusim.dtypes import (
 
 ROUNDINGS = tuple(ROUND)
 
-# BANG C's names of element types, in the names of its conversions.
+# BANG C's names of element types in the names of its conversions.
 TYPE_WORDS: Mapping[str, Dtype] = {
     "half": FLOAT16,
     "float": FLOAT32,
@@ -56,7 +56,7 @@ TYPE_WORDS: Mapping[str, Dtype] = {
     "uint": UINT32,
     "int64": INT64,
     "uint64": UINT64,
-    # An integer of 8 bits with a scale.
+    # An 8-bit integer with a scale.
     "fix8": INT8,
 }
 _WORDS = "|".join(sorted(TYPE_WORDS, key=len, reverse=True))
@@ -64,18 +64,18 @@ _NAME = re.compile(rf"^(?:__)?(?:bang_)?({_WORDS})2({_WORDS})(?:_({'|'.join(ROUN
 
 
 def conversion(name: str) -> tuple[Dtype, Dtype, str | None] | None:
-    """Source type, target type and rounding that a name such as `__bang_float2half_rn` or `float2int_tz` means.
+    """Return source type, target type and rounding of a name such as `__bang_float2half_rn` or `float2int_tz`.
 
-    None for a name that is not a conversion between element types.
+    Returns None if the name is not a conversion between element types.
     """
-    found = _NAME.match(vector_casts().get(name, name))
-    if found is None:
+    match = _NAME.match(vector_casts().get(name, name))
+    if match is None:
         return None
-    return TYPE_WORDS[found[1]], TYPE_WORDS[found[2]], found[3]
+    return TYPE_WORDS[match[1]], TYPE_WORDS[match[2]], match[3]
 
 
 def narrow(values: Array, target: Dtype, rounding: str) -> Array:
-    """Round float64 `values` to a narrower float in a given mode; what overflows in "tz" is the largest finite one."""
+    """Round float64 `values` to a narrower float in a given mode; in "tz", overflow gives the largest finite value."""
     with np.errstate(all="ignore"):
         near = values.astype(target)
         back = near.astype(np.float64)
@@ -101,7 +101,7 @@ def narrow(values: Array, target: Dtype, rounding: str) -> Array:
 
 
 def _neighbour(values: Array, direction: int) -> Array:
-    """The next float of a type above (1) or below (-1)."""
+    """Return the next float above (1) or below (-1)."""
     width = values.dtype.itemsize
     sign = 1 << (8 * width - 1)
     bits = values.view(f"u{width}").astype(np.int64)
@@ -111,7 +111,7 @@ def _neighbour(values: Array, direction: int) -> Array:
 
 
 def convert_elements(result: Array, source: Array, *, rounding: str | None = None, position: int = 0) -> None:
-    """The conversion of an instruction: rounding of narrower floats and scales included. The two may overlap."""
+    """Convert as the instruction does: rounding of narrower floats and scales included. Arrays may overlap."""
     flat, out = source.reshape(-1), result.reshape(-1)
     if np.may_share_memory(flat, out):
         flat = flat.copy()
@@ -141,7 +141,7 @@ def _passes(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
 
 
 def wrong_attributes(attributes: Mapping[str, Any]) -> str:
-    """What is wrong with rounding or position; empty where nothing is."""
+    """Return the error in rounding or position, or an empty string."""
     rounding = attributes.get("rounding")
     if rounding is not None and rounding not in ROUNDINGS:
         return f"rounding {rounding!r} is unknown: the modes are None, {', '.join(ROUNDINGS)}"
@@ -164,7 +164,7 @@ CONVERSION: list[Instruction] = [
         forms=(
             "dst[n] src[n] n",
             "dst[n] src[n] n position",
-            # Older headers give some of them room to work in.
+            # Older headers require a scratch buffer for some of them.
             "dst[n] src[n] src_addition[n] n",
             "dst[n] src[n] n dst_position src_position",
         ),

@@ -1,6 +1,6 @@
-"""Elementwise instructions: arithmetic, comparison, logic and bits; each with a number and in its `cycle_` form.
+"""Elementwise instructions: arithmetic, comparison, logic and bits; with a number operand and in `cycle_` form.
 
-Numerics are NumPy's in the declared element type: each result is rounded once to it, integers wrap, comparisons and
+Numerics are NumPy's in the declared element type: each result is rounded to it once, integers wrap, comparisons and
 logic give 1 or 0 in the operands' type.
 """
 
@@ -39,14 +39,14 @@ SEG = Operand("seg")
 
 
 def binary(function_of_two: Ufunc) -> Callable[..., None]:
-    """Numerics of `result[i] = f(a[i], b[i])`; b may be a number."""
+    """Return numerics of `result[i] = f(a[i], b[i])`; b may be a number."""
 
     def compute(result: Array, a: Array, b: Array) -> None:
         values = function_of_two(a.reshape(-1), b.reshape(-1) if b.ndim else b)
         np.copyto(result.reshape(-1), values, casting="unsafe")
 
     def compute_in_place(result: Array, a: Array, b: Array) -> None:
-        # Hand-tuned: the same without an array between, where shapes and types allow it, as most calls do.
+        # Optimised: as `compute` without an intermediate array if shapes and types allow it, as in most calls.
         shape = a.shape
         if result.shape == shape and (b.shape == shape or not b.ndim):
             try:
@@ -61,7 +61,7 @@ def binary(function_of_two: Ufunc) -> Callable[..., None]:
 
 
 def unary(function_of_one: Ufunc) -> Callable[..., None]:
-    """Numerics of `result[i] = f(a[i])`."""
+    """Return numerics of `result[i] = f(a[i])`."""
 
     def compute(result: Array, a: Array) -> None:
         np.copyto(result.reshape(-1), function_of_one(a.reshape(-1)), casting="unsafe")
@@ -70,7 +70,7 @@ def unary(function_of_one: Ufunc) -> Callable[..., None]:
 
 
 def cycle(function_of_two: Ufunc) -> Callable[..., None]:
-    """Numerics of `result[i] = f(a[i], segment[i % m])`."""
+    """Return numerics of `result[i] = f(a[i], segment[i % m])`."""
 
     def compute(result: Array, a: Array, segment: Array) -> None:
         values = function_of_two(a.reshape(-1, segment.size), segment.reshape(-1))
@@ -80,7 +80,7 @@ def cycle(function_of_two: Ufunc) -> Callable[..., None]:
 
 
 def cycle_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    """Result and source are equally long, a whole number of segments."""
+    """Check that result and source are equally long and a whole number of segments."""
     del attributes
     result, source, segment = (operand.size for operand in operands)
     if result != source:
@@ -102,12 +102,12 @@ def _on_bits(operation: Ufunc) -> Ufunc:
 
 
 def add_to_zero(a: Array, b: Array) -> Array:
-    """A sum rounded to zero instead of to nearest. The sum of two floats of 32 bits or less is exact enough in 64."""
+    """Return the sum rounded toward zero. float64 is exact enough for sums of two floats of 32 bits or less."""
     return narrow(a.astype(np.float64) + b.astype(np.float64), a.dtype, "tz")
 
 
 def divide(a: Array, b: Array) -> Array:
-    """IEEE division of floats; integers truncate, as C does, and x / 0 is 0 (the board leaves it open)."""
+    """IEEE division of floats; integers truncate, as in C, and x / 0 is 0 (undefined on the board)."""
     if a.dtype.kind not in "iu":
         return np.divide(a, b)
     quotient = np.floor_divide(a, b)
@@ -116,12 +116,12 @@ def divide(a: Array, b: Array) -> Array:
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """C's remainder, with the sign of a; x % 0 is 0 for integers (the board leaves it open)."""
+    """C's remainder, with the sign of a; x % 0 is 0 for integers (undefined on the board)."""
     return np.asarray(np.fmod(a, b))
 
 
 def shift_left(a: Array, b: Array) -> Array:
-    """Bits moved up, zeros moved in; a shift by the width or more leaves nothing."""
+    """Shift left, filling with zeros; a shift by the width or more gives 0."""
     count = np.asarray(b).astype(np.int64)
     bits = _bits(a)
     shifted = np.left_shift(bits, np.minimum(count, a.dtype.itemsize * 8 - 1).astype(bits.dtype))
@@ -129,7 +129,7 @@ def shift_left(a: Array, b: Array) -> Array:
 
 
 def shift_right(a: Array, b: Array) -> Array:
-    """Bits moved down, zeros moved in, whatever the sign."""
+    """Shift right, filling with zeros regardless of the sign."""
     count = np.asarray(b).astype(np.int64)
     bits = _bits(a)
     shifted = np.right_shift(bits, np.minimum(count, a.dtype.itemsize * 8 - 1).astype(bits.dtype))
@@ -137,7 +137,7 @@ def shift_right(a: Array, b: Array) -> Array:
 
 
 def sign(a: Array) -> Array:
-    """1 where a >= 0, -0.0 included, else -1; NaN gives -1 as every failed comparison does."""
+    """1 where a >= 0, -0.0 included, else -1; NaN gives -1 because the comparison fails."""
     return np.where(a >= 0, 1, -1)
 
 
@@ -182,7 +182,7 @@ def _pair(
     cycles: bool = True,
     **more: Any,
 ) -> list[Instruction]:
-    """An instruction on two vectors, with a number in place of the second, and its `cycle_` form."""
+    """Return an instruction on two vectors, or a vector and a number, and its `cycle_` form."""
     stem = name.rstrip("_")
     spellings = intrinsics or (f"__bang_{stem}", *((f"__bang_{stem}_scalar",) if scalar else ()))
     main = Instruction(
@@ -248,7 +248,7 @@ ARITHMETIC: list[Instruction] = [
         "dst = src0 / src1; integers truncate",
         _A,
         intrinsics=("__bang_div", "__cn_vector_div_f32_rn", "__cn_vector_div_s32"),
-        # On arch 372 it takes room to work in.
+        # Arch 372 requires a scratch buffer.
         forms=("dst[n] src0[n] src1[n]|number n", "dst[n] src0[n] src1[n]|number src_addition[n] n"),
         cycles=False,
         cost=function("divide"),

@@ -2,7 +2,7 @@
 
 The board approximates most of these with tables or short series; the simulator computes them in IEEE arithmetic, in
 float32 for the 16-bit types, rounded once. The last bits of a board differ. Outside the range that the vendor
-documents for an activation (such as -7.75 to 10.25 for `active_exp`), the simulator gives the function's own value.
+documents for an activation (such as -7.75 to 10.25 for `active_exp`), the simulator returns the exact function.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CUBIC = 0.044715
 
 
 def wide(array: Array) -> Array:
-    """The type to compute a function in: float32 for narrower floats, else the type itself."""
+    """Convert to the type in which functions are computed: float32 for narrower floats, else the type itself."""
     return array if array.dtype.itemsize >= 4 and array.dtype.kind == "f" else array.astype(np.float32)
 
 
@@ -41,7 +41,7 @@ def _in_wide(operation: Callable[[Array], Array]) -> Callable[..., None]:
 
 
 def sigmoid(a: Array) -> Array:
-    """1 / (1 + exp(-a)) without an overflow on the way."""
+    """1 / (1 + exp(-a)), computed without overflow."""
     small = np.exp(-np.abs(a))
     values: Array = np.where(a >= 0, 1 / (1 + small), small / (1 + small)).astype(a.dtype)
     return values
@@ -148,7 +148,7 @@ ACTIVATIONS: list[Instruction] = [
 
 
 def _taylor(name: str, operation: Callable[[Array], Array], summary: str, terms: int) -> Instruction:
-    """A series with two scratch vectors of the source's size; both hold anything afterwards."""
+    """Return a series with two scratch vectors of the source's size, whose contents are undefined afterwards."""
 
     def compute(result: Array, a: Array, aux1: Array, aux2: Array) -> None:
         del aux1, aux2
@@ -181,13 +181,13 @@ SERIES: list[Instruction] = [
     for terms in (3, 4)
 ]
 
-# The last two letters of each: how the first two operands combine, then how the third does.
+# The last two letters of each name the operation on the first two operands, then the operation with the third.
 _STEP = {"A": np.add, "S": np.subtract, "M": np.multiply}
 FUSION_OPERATIONS = ("FMA", "FMS", "FAM", "FSM", "FAA", "FAS", "FSS", "FSA")
 
 
 def _fusion(result: Array, a: Array, b: Array, c: Array, *, operation: str) -> None:
-    """Two steps in the next wider type, rounded once: as a fused multiply-add does."""
+    """Compute both steps in the next wider type and round once, as a fused multiply-add does."""
     wider = {2: np.float32, 4: np.float64}[result.dtype.itemsize] if result.dtype.kind in "fV" else result.dtype
     flat = a.reshape(-1).astype(wider)
     second, third = (np.resize(x.reshape(-1), flat.shape).astype(wider) if x.ndim else x.astype(wider) for x in (b, c))

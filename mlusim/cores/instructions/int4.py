@@ -1,8 +1,8 @@
-"""Conversions to and from 4-bit integers, two in a byte.
+"""Conversions to and from 4-bit integers, two per byte.
 
-ASSUMED: the low half of a byte holds the first of its two numbers; no public text tells. Numbers saturate at -8 and 7.
-Rounding and `position` are those of other conversions (`mlusim.cores.instructions.conversion`); without a mode, numbers
-round to nearest, ties to even.
+ASSUMED: the low half of a byte contains the first of its two numbers; no public text specifies it. Numbers saturate at
+-8 and 7. Rounding and `position` are those of other conversions (`mlusim.cores.instructions.conversion`); without a
+mode, numbers round to nearest, ties to even.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _LOWEST, _HIGHEST = -8, 7
 
 
 def int4_conversion(name: str) -> tuple[str, str | None] | None:
-    """The instruction and the rounding that a name such as `__bang_half2int4_rn` means; None for another name."""
-    found = _NAME.match(name)
-    if found is None:
+    """Return instruction and rounding of a name such as `__bang_half2int4_rn`; None for other names."""
+    match = _NAME.match(name)
+    if match is None:
         return None
-    return "to_int4" if found[1] else "from_int4", found[3]
+    return "to_int4" if match[1] else "from_int4", match[3]
 
 
 def int4_intrinsics() -> list[str]:
-    """All names."""
+    """Return all names."""
     endings = ("", *(f"_{mode}" for mode in ROUNDINGS))
     pairs = [(word, "int4") for word in _WORDS.split("|")] + [("int4", word) for word in _WORDS.split("|")]
     return [f"__bang_{source}2{target}{ending}" for source, target in pairs for ending in endings]

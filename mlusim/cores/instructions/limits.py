@@ -1,7 +1,7 @@
-"""What an instruction refuses: architecture, element types, shapes, alignment, overlap. Each with its remedy.
+"""Checks of instructions: architecture, element types, shapes, alignment, overlap. Each error names a remedy.
 
 The rules are those of the public headers; a rule that differs by generation is an attribute of the instruction's record
-or a constant here. A board reports none of them: it computes something else.
+or a constant here. A board reports none of these errors and computes a wrong result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Number: TypeAlias = bool | int | float | complex
 Value: TypeAlias = View | Number
 
-# Attributes that are names, and those that are values of elements; all others are integers.
+# Attributes that are names, and those that are element values; all others are integers.
 _ATTRIBUTES_BY_NAME = frozenset({"operation", "mode", "rounding", "overlap", "index"})
 _ATTRIBUTES_OF_VALUES = frozenset({"value", "pad_value", "nvalue"})
 ALIGNED_ADDRESS_BYTES = 64
@@ -34,7 +34,7 @@ def bind(
 ) -> tuple[tuple[Value, ...], dict[str, Any]]:
     """Sort the arguments of a call into operands and attributes.
 
-    Raises `OperandError` for an argument too many, a missing or unknown one, or a view where a number belongs.
+    Raises `OperandError` for excess, missing or unknown arguments, or a view in place of a number.
     """
     names = [operand.name for operand in instruction.operands] + list(instruction.attributes)
     if len(arguments) > len(names):
@@ -70,7 +70,7 @@ def bind(
 
 
 def _check_attribute(instruction: Instruction, name: str, value: Any) -> None:
-    """Raise `OperandError` for an attribute that is not a number, or not a whole one where it counts or steps."""
+    """Raise `OperandError` for an attribute that is not a number, or not an integer where it counts or steps."""
     if name in instruction.defaults and value is instruction.defaults[name]:
         return
     if name in _ATTRIBUTES_BY_NAME:
@@ -84,7 +84,7 @@ def _check_attribute(instruction: Instruction, name: str, value: Any) -> None:
 
 
 def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[Any]:
-    """The element type that the others follow: that of the first source, or of the result where there is none."""
+    """Return the element type that the others follow: that of the first source, or of the result without sources."""
     for operand, value in zip(instruction.operands[1:], operands[1:], strict=True):
         if operand.match is Match.SAME and isinstance(value, View):
             return value.dtype
@@ -93,7 +93,7 @@ def main_type(instruction: Instruction, operands: Sequence[Value]) -> np.dtype[A
 
 
 def check_since(instruction: Instruction, board: Board) -> None:
-    """Raise `OperandError` where the board's architecture does not have the instruction."""
+    """Raise `OperandError` if the board's architecture does not have the instruction."""
     if board.arch < instruction.since:
         raise OperandError(
             f"{instruction.name} exists from arch {instruction.since} on; {board.name} is arch {board.arch}: compose "
@@ -102,7 +102,7 @@ def check_since(instruction: Instruction, board: Board) -> None:
 
 
 def check_types(instruction: Instruction, board: Board, operands: Sequence[Value]) -> None:
-    """Raise `OperandError` where the board lacks the instruction, or the instruction an operand's element type."""
+    """Raise `OperandError` if the board lacks the instruction, or the instruction an operand's element type."""
     name = instruction.name
     check_since(instruction, board)
     main = main_type(instruction, operands)
@@ -135,7 +135,7 @@ def _check_type(what: str, board: Board, dtype: np.dtype[Any], types: Types) -> 
 
 
 def extent_of(operand: Operand, value: Value, itemsize: int) -> Extent:
-    """The extent of a value; a number counts as one element of the instruction's type."""
+    """Return the extent of a value; a number counts as one element of the instruction's type."""
     del operand
     if isinstance(value, View):
         return Extent(value.shape, value.itemsize)
@@ -143,7 +143,7 @@ def extent_of(operand: Operand, value: Value, itemsize: int) -> Extent:
 
 
 def check_geometry(instruction: Instruction, operands: Sequence[Value], attributes: Mapping[str, Any]) -> None:
-    """Raise `OperandError` where shapes and attributes break the instruction's rule."""
+    """Raise `OperandError` if shapes and attributes violate the instruction's rule."""
     width = main_type(instruction, operands).itemsize
     extents = [extent_of(operand, value, width) for operand, value in zip(instruction.operands, operands, strict=True)]
     complaint = instruction.geometry(extents, attributes)
@@ -155,7 +155,7 @@ def check_geometry(instruction: Instruction, operands: Sequence[Value], attribut
 
 
 def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
-    """Raise `OperandError` where the result shares bytes with a source in a way that the instruction does not allow."""
+    """Raise `OperandError` if the result shares bytes with a source in a way that the instruction does not allow."""
     result = operands[0]
     assert isinstance(result, View)  # noqa: S101 - `bind` has seen to it
     for source in operands[1:]:
@@ -167,7 +167,7 @@ def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
             continue
         if instruction.overlap in {Overlap.SAME, Overlap.PIXEL} and first == low:
             continue
-        # Every channel of the pixel is worked out from the same channel of the source alone.
+        # Every channel of the pixel depends only on the same channel of the source.
         one_pixel = result.shape[:-1] == (1, 1) and result.shape[-1:] == source.shape[-1:]
         if instruction.overlap is Overlap.PIXEL and one_pixel and (first - low) % result.nbytes == 0:
             continue
@@ -183,7 +183,7 @@ def check_overlap(instruction: Instruction, operands: Sequence[Value]) -> None:
 
 
 def check_all_aligned(instruction: Instruction | None, name: str, board: Board, views: Sequence[View]) -> None:
-    """`check_aligned` for the result, which comes first, and its sources."""
+    """Call `check_aligned` for the result, which comes first, and its sources."""
     sources = max((view.nbytes for view in views[1:]), default=None)
     for position, view in enumerate(views):
         check_aligned(instruction, name, board, view, source_bytes=None if position else sources)
@@ -192,18 +192,20 @@ def check_all_aligned(instruction: Instruction | None, name: str, board: Board, 
 def check_aligned(
     instruction: Instruction | None, name: str, board: Board, view: View, *, source_bytes: int | None = None
 ) -> None:
-    """1xx and 2xx (B): 64 B addresses, sizes a multiple of 128 B, or what the instruction's record says.
+    """Check alignment on 1xx and 2xx (B): 64 B addresses, sizes a multiple of 128 B unless the record says otherwise.
 
     Args:
-        instruction, name, board: what is called, and where.
+        instruction, name, board: the call and its board.
         view: one of its operands.
-        source_bytes: for the result: the largest of its sources. Where the result is less, as of a reduction, the
-            instruction takes no length of it: its buffer has whole 128 B, or the allocation's padding completes them.
+        source_bytes: for the result: size of the largest source. If the result is smaller, as in a reduction, its
+            length is not an argument of the instruction: its buffer has whole 128 B, or the allocation's padding
+            completes them.
 
-    So it may that of all operands of pools, which take channels, and of `mirror`: ASSUMED, because what 2xx needs of
-    channels and of rows that are mirrored is not known, and operators on 2xx mirror tiles of any width.
+    The same exception applies to all operands of pools, which have a channel count as argument, and of `mirror`:
+    ASSUMED, because the requirements of 2xx on channels and on mirrored rows are not known, and operators on 2xx mirror
+    tiles of any width.
 
-    Raises `OperandError` where it does not hold.
+    Raises `OperandError` for a misaligned operand.
     """
     multiple = ALIGNED_SIZE_BYTES if instruction is None else instruction.multiple_2xx
     address, nbytes = view.allocation.address + view.offset, view.nbytes

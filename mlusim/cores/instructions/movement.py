@@ -100,7 +100,7 @@ def _padded(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
 
 
 def filter_layout(source: Array, filters: int) -> Array:
-    """Filters (n, k) in the layout of WRAM: (64, n / 64, k), filter i in lane i % 64."""
+    """Return filters (n, k) in the layout of WRAM: (64, n / 64, k), filter i in lane i % 64."""
     return source.reshape(filters // LANES, LANES, -1).transpose(1, 0, 2)
 
 
@@ -122,9 +122,9 @@ def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
 
 
 def _table(result: Array, index: Array, table: Array) -> None:
-    """Indices beyond the table wrap around it (ASSUMED: the board leaves it open)."""
-    places = index.reshape(-1).astype(np.int64) % table.size
-    np.copyto(result.reshape(-1), table.reshape(-1)[places])
+    """Indices beyond the table wrap around (ASSUMED: undefined on the board)."""
+    positions = index.reshape(-1).astype(np.int64) % table.size
+    np.copyto(result.reshape(-1), table.reshape(-1)[positions])
 
 
 def _table_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
@@ -297,7 +297,7 @@ def _random(result: Array, *, seed: int) -> None:
 
 FILLS: list[Instruction] = [
     _WRITE_VALUE,
-    # The short name for it.
+    # The short name.
     replace(_WRITE_VALUE, name="fill", intrinsics=()),
     Instruction(
         name="write_zero",

@@ -1,4 +1,4 @@
-"""Pools over windows of (height, width, channel), forward and backward. Windows that stick out are left out."""
+"""Pools over windows of (height, width, channel), forward and backward. Windows must fit inside the input."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ INDEX = dict.fromkeys((UINT16, UINT32, INT16, INT32), SERIES_2XX)
 
 
 def strides_of(attributes: Mapping[str, Any]) -> tuple[int, int, int, int]:
-    """Window and stride: (kernel_height, kernel_width, stride_height, stride_width); no stride is the window's own."""
+    """Return (kernel_height, kernel_width, stride_height, stride_width); the stride defaults to the window."""
     high, wide = int(attributes["kernel_height"]), int(attributes["kernel_width"])
     down, across = attributes.get("stride_height"), attributes.get("stride_width")
     return high, wide, high if down is None else int(down), wide if across is None else int(across)
 
 
 def dilation_of(attributes: Mapping[str, Any]) -> tuple[int, int]:
-    """Steps within a window: (height, width)."""
+    """Return the steps within a window: (height, width)."""
     return int(attributes.get("in_dh", 1)), int(attributes.get("in_dw", 1))
 
 
 def pooled_shape(shape: Shape, attributes: Mapping[str, Any]) -> Shape:
-    """Shape of the result of a pool over (height, width, channel)."""
+    """Return the shape of the result of a pool over (height, width, channel)."""
     high, wide, down, across = strides_of(attributes)
     below, beside = dilation_of(attributes)
     rows = (shape[0] - (high - 1) * below - 1) // down + 1
@@ -89,7 +89,7 @@ def _backward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
 
 
 def windows(source: Array, attributes: Mapping[str, Any]) -> Array:
-    """Windows of the source: (out height, out width, kernel_height * kernel_width, channel)."""
+    """Return the windows of the source: (out height, out width, kernel_height * kernel_width, channel)."""
     high, wide, down, across = strides_of(attributes)
     below, beside = dilation_of(attributes)
     reach = ((high - 1) * below + 1, (wide - 1) * beside + 1)
@@ -126,9 +126,9 @@ def _avgpool(result: Array, source: Array, **attributes: Any) -> None:
 
 def _extreme(pick: Callable[..., Array]) -> Callable[..., None]:
     def compute(result: Array, source: Array, **attributes: Any) -> None:
-        found = windows(source, attributes)
-        at = pick(_wide(found), axis=2)[:, :, None]
-        np.copyto(result, np.take_along_axis(found, at, axis=2)[:, :, 0])
+        candidates = windows(source, attributes)
+        at = pick(_wide(candidates), axis=2)[:, :, None]
+        np.copyto(result, np.take_along_axis(candidates, at, axis=2)[:, :, 0])
 
     return compute
 
@@ -144,9 +144,9 @@ def _value_index(pick: Callable[..., Array]) -> Callable[..., None]:
     """Values at the start of the result, indices of the element's width at `value_index_stride` bytes."""
 
     def compute(result: Array, source: Array, *, value_index_stride: int, **attributes: Any) -> None:
-        found = windows(source, attributes)
-        at = pick(_wide(found), axis=2)
-        values = np.ascontiguousarray(np.take_along_axis(found, at[:, :, None], axis=2)[:, :, 0])
+        candidates = windows(source, attributes)
+        at = pick(_wide(candidates), axis=2)
+        values = np.ascontiguousarray(np.take_along_axis(candidates, at[:, :, None], axis=2)[:, :, 0])
         out = result.reshape(-1).view(np.uint8)
         width = f"u{values.dtype.itemsize}"
         out[: values.nbytes] = values.reshape(-1).view(np.uint8)
@@ -169,16 +169,16 @@ def _pair_fits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str
 
 
 def _spread(result: Array, source: Array, share: Callable[[int], Array], attributes: Mapping[str, Any]) -> None:
-    """Add (or, for COVER, write) a share of every source element to each place of its window."""
+    """Add (or, for COVER, write) a share of every source element to each position of its window."""
     high, wide, down, across = strides_of(attributes)
     rows, columns, _ = source.shape
     gradient = np.zeros(result.shape, _wide(result).dtype)
     cover = attributes.get("overlap", "ACC") == "COVER"
-    for place in range(high * wide):
-        row, column = divmod(place, wide)
+    for position in range(high * wide):
+        row, column = divmod(position, wide)
         last_row, last_column = row + (rows - 1) * down + 1, column + (columns - 1) * across + 1
         target = gradient[row:last_row:down, column:last_column:across]
-        part = share(place)
+        part = share(position)
         if cover:
             np.copyto(target, part)
         else:
@@ -187,8 +187,8 @@ def _spread(result: Array, source: Array, share: Callable[[int], Array], attribu
 
 
 def _maxpool_bp(result: Array, source: Array, mask: Array, **attributes: Any) -> None:
-    values, places = _wide(source), mask.reshape(source.shape).astype(np.int64)
-    _spread(result, source, lambda place: np.where(places == place, values, 0), attributes)
+    values, positions = _wide(source), mask.reshape(source.shape).astype(np.int64)
+    _spread(result, source, lambda position: np.where(positions == position, values, 0), attributes)
 
 
 def _avgpool_bp(result: Array, source: Array, **attributes: Any) -> None:
@@ -198,15 +198,15 @@ def _avgpool_bp(result: Array, source: Array, **attributes: Any) -> None:
 
 
 def _unpool(result: Array, source: Array, *, index: int, **attributes: Any) -> None:
-    """Each window gets its source element at place `index` and zeros elsewhere; what no window covers stays."""
+    """Write each source element to position `index` of its window, zeros elsewhere; other elements are unchanged."""
     high, wide, down, across = strides_of(attributes)
     values = source.copy()
     rows, columns, _ = values.shape
-    for place in range(high * wide):
-        row, column = divmod(place, wide)
+    for position in range(high * wide):
+        row, column = divmod(position, wide)
         last_row, last_column = row + (rows - 1) * down + 1, column + (columns - 1) * across + 1
         target = result[row:last_row:down, column:last_column:across]
-        np.copyto(target, values if place == index else values * 0)
+        np.copyto(target, values if position == index else values * 0)
 
 
 _SHAPES = "dst[(height-kernel_height)//{down}+1,(width-kernel_width)//{across}+1,channel] src[height,width,channel]"
@@ -227,7 +227,8 @@ def _pool(name: str, summary: str, compute: Callable[..., None], **more: Any) ->
         "defaults": _DEFAULTS,
         "geometry": _forward,
         "types": NUMBERS,
-        # The header says that they are apart; kernels of the vendor put a sum on the last pixel that it is of.
+        # The header requires them to be disjoint; kernels of the vendor write a sum to the last pixel of its own
+        # window.
         "overlap": Overlap.PIXEL,
     }
     return Instruction(

@@ -1,4 +1,4 @@
-"""What an instruction is: one frozen record. A new instruction is one more record in a table."""
+"""The frozen record that defines an instruction. A new instruction is one more record in a table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mlusim.dtypes import (
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
-# Element types an operand may have, each with the first `__BANG_ARCH__` that has it.
+# Element types that an operand may have, each with the first `__BANG_ARCH__` that supports it.
 Types: TypeAlias = Mapping[Dtype, int]
 
 SERIES_2XX = 200
@@ -42,14 +42,14 @@ _WIDE_INTEGERS = dict.fromkeys((INT64, UINT64), SERIES_2XX)
 
 FLOATS: Types = {FLOAT16: SERIES_2XX, FLOAT32: SERIES_2XX, BFLOAT16: SERIES_3XX}
 INTEGERS: Types = {**_INTEGERS, **_WIDE_INTEGERS}
-# Public headers list floats alone for arithmetic; kernels of the vendor use integers on later toolkits. ASSUMED: they
-# are there on every architecture, at the cost of floats.
+# Public headers list only floats for arithmetic; kernels of the vendor use integers on later toolkits. ASSUMED: all
+# architectures support them, at the cost of floats.
 NUMBERS: Types = {**FLOATS, **INTEGERS}
 ANY: Types = dict.fromkeys(ALL, SERIES_2XX)
 
 
 class Overlap(Enum):
-    """The overlap that the result may have with a source."""
+    """The overlap allowed between the result and a source."""
 
     SAME = "the result may begin where a source does; otherwise they are apart"
     PIXEL = "the result may begin where a source does, or, of one pixel, at any pixel of it; otherwise they are apart"
@@ -70,10 +70,10 @@ class Operand:
     """One operand of an instruction.
 
     Attributes:
-        name: as BANG C's headers call it.
+        name: as in BANG C's headers.
         match: how its type follows from the first source's.
-        types: the types it may have where `match` is FREE; None for those of the instruction.
-        number: whether a number may stand in for the view.
+        types: the allowed types if `match` is FREE; None for those of the instruction.
+        number: whether a number may be passed instead of the view.
         memory: "nram" or "wram".
     """
 
@@ -89,7 +89,7 @@ SRC = Operand("src")
 
 
 class Extent(NamedTuple):
-    """The extent of an operand: its shape and the bytes of an element; a number has the shape ()."""
+    """The extent of an operand: its shape and the bytes per element; a number has the shape ()."""
 
     shape: Shape
     itemsize: int
@@ -110,7 +110,7 @@ Geometry: TypeAlias = Callable[[Sequence[Extent], Mapping[str, Any]], str]
 
 
 def same_size(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    """All operands have as many elements; "" if so, else the rule."""
+    """Check that all operands have equal sizes; returns "" or the rule."""
     del attributes
     sizes = {operand.size for operand in operands if not operand.is_number}
     return "" if len(sizes) == 1 else "operands have as many elements"
@@ -128,29 +128,29 @@ class Instruction:
 
     Attributes:
         name: method of `Core`; BANG C's name without `__bang_`.
-        summary: what it computes, in one line.
+        summary: the result, in one line.
         group: heading of the glossary.
         intrinsics: BANG C's spellings.
-        forms: BANG C's argument lists, one for each number of arguments (see `c_forms`).
+        forms: BANG C's argument lists, one per number of arguments (see `c_forms`).
         operands: the result first, then the sources.
-        attributes: names of the arguments after the operands; those in `defaults` may be left out.
-        defaults: values of arguments that may be left out.
-        types: element types of the first source, or of the result where there is no source.
-        geometry: what the shapes must obey: gives "" or the rule that is broken.
+        attributes: names of the arguments after the operands; those in `defaults` are optional.
+        defaults: values of optional arguments.
+        types: element types of the first source, or of the result if there is no source.
+        geometry: check of the shapes: returns "" or the rule that is violated.
         overlap: which bytes result and sources may share.
         multiple_2xx: on 2xx, sizes of all operands are a multiple of this many bytes; addresses of 64 B.
-        sides_2xx: on 2xx, height and width of all operands are each such a multiple.
+        sides_2xx: on 2xx, height and width of all operands must each be such a multiple.
         cost: cycles of the pipe.
-        count: how often it does something, from the element types of its views, the result's first, and attributes:
-            `Work.count`.
+        count: number of repetitions (`Work.count`), from the element types of its views, the result's first, and
+            attributes.
         to_register: whether its result may go to a register of the task, which waits for it.
-        since: first architecture that has it.
-        counts: whether it gives the task a number, too: `compute` returns it, and the task waits for it.
-        tensor: whether the tensor pipe does it.
-        exact: False where the board approximates and the simulator computes in IEEE.
-        compute: (result, *sources, **attributes): writes the result in place, where NumPy's warnings of overflow and
-            the like are off. The result has the destination's shape
-            and type, sources have theirs or are numbers of the first source's type.
+        since: first architecture that supports it.
+        counts: whether it also returns a number to the task: `compute` returns it, and the task waits for it.
+        tensor: whether it runs on the tensor pipe.
+        exact: False if the board approximates and the simulator computes in IEEE arithmetic.
+        compute: (result, *sources, **attributes): writes the result in place, with NumPy's floating-point warnings
+            disabled. The result has the destination's shape and type; sources have their own, or are numbers of the
+            first source's type.
     """
 
     name: str
@@ -177,7 +177,7 @@ class Instruction:
 
     @property
     def signature(self) -> str:
-        """Arguments of the method, as documentation shows them."""
+        """Arguments of the method, as shown in documentation."""
         names = [operand.name for operand in self.operands]
         names += [f"{name}={self.defaults[name]!r}" if name in self.defaults else name for name in self.attributes]
         return f"{self.name}({', '.join(names)})"

@@ -1,6 +1,6 @@
-"""Reductions: sums, extrema with their index, counts and positions of what is not 0.
+"""Reductions: sums, extrema with their index, counts and positions of nonzero elements.
 
-Sums are made in the next wider float type and rounded once; the board adds in an order of its own.
+Sums are computed in the next wider float type and rounded once; the board adds in a different order.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LINE_BYTES = 128
 _INDEX_BYTES = 8
 _NOT_FOUND = 0xFFFF_FFFF
 
-# The first element of a result of 32 bits holds the number.
+# The first element of a 32-bit result contains the number.
 COUNT = Operand("dst", Match.FREE, {UINT32: SERIES_2XX, INT32: SERIES_2XX})
 SRC = Operand("src")
 
 
 def total(values: Array) -> Any:
-    """The sum: in float64 for float32, in float32 for 16-bit floats, rounded once; integers wrap."""
+    """Return the sum: in float64 for float32, in float32 for 16-bit floats, rounded once; integers wrap."""
     if values.dtype.kind in "iu":
         return np.add.reduce(values, dtype=values.dtype)
     wider = values.astype(np.float64 if values.dtype.itemsize >= 4 else np.float32)
@@ -47,7 +47,7 @@ def _sum(result: Array, source: Array) -> None:
 
 
 def _reduce_lines(result: Array, source: Array) -> None:
-    """The first element of each 128 B line is the line's sum; the others stay as they are."""
+    """Write each 128 B line's sum to its first element; the others keep their value."""
     each = LINE_BYTES // source.dtype.itemsize
     flat = source.reshape(-1)
     sums = [total(flat[start : start + each]) for start in range(0, flat.size, each)]
@@ -55,7 +55,7 @@ def _reduce_lines(result: Array, source: Array) -> None:
 
 
 def _extremum(pick: Callable[[Array], Any], *, magnitude: bool = False) -> Callable[..., None]:
-    """The value, then its index as an integer of 64 bits: 10 B for 16-bit elements, 12 B for 32-bit ones."""
+    """Return numerics that write the value, then its index in 64 bits: 10 B for 16-bit elements, 12 B for 32-bit."""
 
     def compute(result: Array, source: Array) -> None:
         with np.errstate(all="ignore"):
@@ -77,16 +77,16 @@ def _count_bits(result: Array, source: Array) -> None:
     result.reshape(-1)[0] = np.bitwise_count(source.reshape(-1).view(np.uint8)).sum(dtype=np.int64)
 
 
-def _find(position: int) -> Callable[..., None]:
+def _find(which: int) -> Callable[..., None]:
     def compute(result: Array, source: Array) -> None:
-        found = np.flatnonzero(source.reshape(-1) != 0)
-        result.reshape(-1).view(np.uint32)[0] = found[position] if found.size else _NOT_FOUND
+        positions = np.flatnonzero(source.reshape(-1) != 0)
+        result.reshape(-1).view(np.uint32)[0] = positions[which] if positions.size else _NOT_FOUND
 
     return compute
 
 
 def one_element(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
-    """The result has room for one element."""
+    """Check that the result has room for one element."""
     del attributes
     return "" if operands[0].size else "dst has room for one element"
 

@@ -1,7 +1,7 @@
 """Selection by a mask of elements or of bits: filter, collect, select, mask moves, and comparisons to bits.
 
-Bit i of a bit mask is bit i % 8 of byte i // 8. `filter` and its kin give the number of selected elements in BANG C;
-here `count` or the awaited forms of `Core` do.
+Bit i of a bit mask is bit i % 8 of byte i // 8. `filter` and related instructions return the number of selected
+elements in BANG C; here `count` or the awaited forms of `Core` do.
 """
 
 from __future__ import annotations
@@ -32,58 +32,58 @@ ROOM = Operand("dst", Match.WIDTH, ANY)
 
 
 def bits_of(mask: Array, count: int) -> Array:
-    """The first `count` bits of a mask as truth values."""
+    """Return the first `count` bits of a mask as booleans."""
     return np.unpackbits(mask.reshape(-1).view(np.uint8), count=count, bitorder="little").astype(bool)
 
 
 def by_elements(mask: Array, count: int) -> Array:
-    """The elements of a mask that are not 0."""
-    chosen: Array = mask.reshape(-1)[:count] != 0
-    return chosen
+    """Return whether each element of a mask is nonzero."""
+    selected: Array = mask.reshape(-1)[:count] != 0
+    return selected
 
 
-def _collect(choose: Callable[[Array, int], Array]) -> Callable[..., int]:
-    """Selected elements at the front of the result; what follows them stays as it is. Returns how many there are."""
+def _collect(select_by: Callable[[Array, int], Array]) -> Callable[..., int]:
+    """Selected elements at the front of the result; the rest keeps its value. Returns their number."""
 
     def compute(result: Array, source: Array, mask: Array) -> int:
         flat = source.reshape(-1)
-        chosen = flat[choose(mask, flat.size)]
-        result.reshape(-1).view(chosen.dtype)[: chosen.size] = chosen
-        return chosen.size
+        selected = flat[select_by(mask, flat.size)]
+        result.reshape(-1).view(selected.dtype)[: selected.size] = selected
+        return selected.size
 
     return compute
 
 
-def _select(choose: Callable[[Array, int], Array]) -> Callable[..., None]:
-    """The count in the first 4 B of a head of 128 B, then the selected elements, zeros up to a multiple of 128 B."""
+def _select(select_by: Callable[[Array, int], Array]) -> Callable[..., None]:
+    """The count in the first 4 B of a 128 B header, then the selected elements, zeros up to a multiple of 128 B."""
 
     def compute(result: Array, source: Array, mask: Array) -> None:
         flat = source.reshape(-1)
-        chosen = flat[choose(mask, flat.size)]
+        selected = flat[select_by(mask, flat.size)]
         out = result.reshape(-1).view(np.uint8)
-        nbytes = chosen.size * chosen.dtype.itemsize
+        nbytes = selected.size * selected.dtype.itemsize
         padded = min(-(-nbytes // HEAD_BYTES) * HEAD_BYTES, out.size - HEAD_BYTES)
-        out[HEAD_BYTES : HEAD_BYTES + nbytes] = chosen.view(np.uint8)
+        out[HEAD_BYTES : HEAD_BYTES + nbytes] = selected.view(np.uint8)
         out[HEAD_BYTES + nbytes : HEAD_BYTES + padded] = 0
-        out[:4] = np.array([chosen.size], np.uint32).view(np.uint8)
+        out[:4] = np.array([selected.size], np.uint32).view(np.uint8)
 
     return compute
 
 
-def _maskmove(choose: Callable[[Array, int], Array]) -> Callable[..., None]:
-    """Elements whose mask is set; the others of the result stay as they are."""
+def _maskmove(select_by: Callable[[Array, int], Array]) -> Callable[..., None]:
+    """Elements whose mask is set; the others of the result keep their value."""
 
     def compute(result: Array, source: Array, mask: Array) -> None:
         flat = source.reshape(-1)
-        np.copyto(result.reshape(-1), flat, where=choose(mask, flat.size))
+        np.copyto(result.reshape(-1), flat, where=select_by(mask, flat.size))
 
     return compute
 
 
 def _mask_select(result: Array, mask: Array, a: Array, b: Array) -> None:
     width = f"u{result.dtype.itemsize}" if result.dtype.itemsize <= 8 else f"V{result.dtype.itemsize}"
-    chosen = mask.reshape(-1) != 0
-    np.copyto(result.reshape(-1).view(width), np.where(chosen, a.reshape(-1).view(width), b.reshape(-1).view(width)))
+    selected = mask.reshape(-1) != 0
+    np.copyto(result.reshape(-1).view(width), np.where(selected, a.reshape(-1).view(width), b.reshape(-1).view(width)))
 
 
 def _compare_to_bits(operation: Callable[..., Array]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""All instructions by name. Adding one: a record in the file of its idea, a row in the test of all instructions."""
+"""All instructions by name. To add one: a record in the file of its group, a row in the test of all instructions."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The tensor pipe: matrix products and convolutions with filters in WRAM.
 
-Filters lie in WRAM as `reshape_filter` leaves them: (64, n / 64, ...), filter i in lane i % 64. Products of floats
-are summed in float64 and rounded once (the board adds float32 in an order of its own), products of integers in 64 bits,
-scaled by 2^fix_position where given. Tensor instructions take their turn in the compute pipe with the vector
-instructions; what the board overlaps of the two is not modelled.
+Filters are in WRAM in the layout of `reshape_filter`: (64, n / 64, ...), filter i in lane i % 64. Products of floats
+are summed in float64 and rounded once (the board adds float32 in a different order), products of integers in 64 bits,
+scaled by 2^fix_position if given. Tensor instructions share the compute pipe with vector instructions, in order. Not
+modelled: their overlap on the board.
 """
 
 from __future__ import annotations
@@ -43,34 +43,34 @@ _BIAS = Operand("bias", Match.FREE, _RESULTS, number=True)
 _HALF_BYTES = 2
 # ASSUMED: the tensor pipe of 2xx has no floats; its int16 rate is taken to be MLU590's fp16 rate.
 _INTEGER_RATE_2XX = 4_096
-_MOST_STRIDE = 1023
+_MAX_STRIDE = 1023
 
 
 def peak_ops_per_cycle(board: Board, itemsize: int) -> int:
-    """Operations of a core's tensor pipe in a cycle, for elements of `itemsize` bytes; a multiply-add counts as two."""
+    """Operations per cycle of a core's tensor pipe, for elements of `itemsize` bytes; a multiply-add counts as two."""
     rate = board.tensor_ops_per_cycle_fp32 if itemsize > _HALF_BYTES else board.tensor_ops_per_cycle_fp16
     return (rate or _INTEGER_RATE_2XX) * (2 if itemsize < _HALF_BYTES else 1)
 
 
 def _cycles(board: Board, work: Work, multiply_adds: int) -> int:
-    """The start-up, then the multiply-adds at the rate of the wider operand; int8 at twice the rate of int16."""
+    """Cost of a start-up and the multiply-adds at the rate of the wider operand; int8 at twice the rate of int16."""
     rate = peak_ops_per_cycle(board, max(work.itemsizes[1], work.itemsizes[2]))
     reached = max(1, int(rate * board.tensor_efficiency))
     return board.tensor_startup_cycles - (-2 * multiply_adds // reached)
 
 
 def _product(board: Board, work: Work) -> int:
-    """A product (m, n) of (m, k) by (n, k): m n k is the root of the product of the three sizes."""
+    """Cost of a product (m, n) of (m, k) by (n, k): m n k is the root of the product of the three sizes."""
     return _cycles(board, work, math.isqrt(work.sizes[0] * work.sizes[1] * work.sizes[2]))
 
 
 def _convolution(board: Board, work: Work) -> int:
-    """Every result takes a window of all input channels."""
+    """Cost of a convolution: a window of all input channels per result."""
     return _cycles(board, work, work.sizes[0] * work.count)
 
 
 def _triangle(board: Board, work: Work) -> int:
-    """Every block of 64 B by a square matrix."""
+    """Cost of multiplying every block of 64 B by a square matrix."""
     return _cycles(board, work, work.sizes[1] * (_BLOCK_BYTES // work.itemsizes[1]))
 
 
@@ -81,7 +81,7 @@ def _depth(types: Sequence[Dtype], attributes: Mapping[str, Any]) -> int:
 
 
 def _multiply(rows: Array, filters: Array, scale: int) -> Array:
-    """(m, k) times (n, k) transposed, in float64 or 64-bit integers."""
+    """Return (m, k) times (n, k) transposed, in float64 or 64-bit integers."""
     if rows.dtype.kind in "iu" and filters.dtype.kind in "iu":
         values: Array = rows.astype(np.int64) @ filters.astype(np.int64).T
     else:
@@ -90,7 +90,7 @@ def _multiply(rows: Array, filters: Array, scale: int) -> Array:
 
 
 def _store(result: Array, values: Array) -> None:
-    """Rounded once to the result's type; integers saturate."""
+    """Store the values, rounded once to the result's type; integers saturate."""
     if result.dtype.kind in "iu":
         limits = np.iinfo(result.dtype)
         values = np.clip(np.rint(values), limits.min, limits.max)
@@ -125,14 +125,14 @@ def _convolved(result: Array, source: Array, weight: Array, *, fix_position: int
     lanes = -(-result.shape[2] // LANES) * LANES
     filters = filters_from(weight, lanes)[: result.shape[2]].reshape(result.shape[2], high * wide, -1)
     total: Any = 0
-    for place in range(high * wide):
-        row, column = divmod(place, wide)
+    for position in range(high * wide):
+        row, column = divmod(position, wide)
         first_row, first_column = row * step_down, column * step_across
         window = source[
             first_row : first_row + (rows - 1) * down + 1 : down,
             first_column : first_column + (columns - 1) * across + 1 : across,
         ]
-        total = total + _multiply(window.reshape(rows * columns, -1), filters[:, place], 0)
+        total = total + _multiply(window.reshape(rows * columns, -1), filters[:, position], 0)
     return np.ldexp(total.astype(np.float64), fix_position) if fix_position else np.asarray(total)
 
 
@@ -141,7 +141,7 @@ def _conv(result: Array, source: Array, weight: Array, **attributes: Any) -> Non
 
 
 def _conv_plus(result: Array, source: Array, weight: Array, addend: Array, **attributes: Any) -> None:
-    """`addend` has the result's shape, or an element for each of its channels."""
+    """`addend` has the result's shape, or one element per channel."""
     values = _convolved(result, source, weight, **attributes).reshape(-1, result.shape[2]).astype(np.float64)
     _store(result, values + addend.reshape(-1, result.shape[2]).astype(np.float64))
 
@@ -174,8 +174,8 @@ def _conv_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
         return "dst is (height, width, channel_output) and src (height, width, channel_input)"
     if int(attributes["channel_input"]) != source[2]:
         return f"channel_input is src's last axis, {source[2]}"
-    if not all(1 <= int(attributes[name]) <= _MOST_STRIDE for name in _STEPS):
-        return f"strides and dilations are from 1 to {_MOST_STRIDE}"
+    if not all(1 <= int(attributes[name]) <= _MAX_STRIDE for name in _STEPS):
+        return f"strides and dilations are from 1 to {_MAX_STRIDE}"
     if any(int(attributes[name]) != 1 for name in _SPREAD):
         return "a dilated result (outdilation) is not modelled: write it with 1, then spread it with a strided copy"
     expected = (*conv_shape(source, attributes), result[2])
@@ -201,7 +201,7 @@ _BLOCK_BYTES, _KERNEL_BYTES = 64, 4096
 
 
 def _integral(result: Array, source: Array, kernel: Array, *, fix_position: int = 0) -> None:
-    """Block by block: the kernel's square matrix times 64 B of the source, plus the last sum of the block before."""
+    """For each block: the kernel's square matrix times 64 B of the source, plus the last sum of the previous block."""
     side = _BLOCK_BYTES // source.dtype.itemsize
     matrix = kernel.reshape(-1)[: side * side].reshape(side, side).astype(np.float64)
     blocks = source.reshape(-1, side).astype(np.float64) @ matrix.T
@@ -220,7 +220,7 @@ def _integral_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -
 
 
 def _histogram(result: Array, source: Array, kernel: Array) -> None:
-    """How often src equals each row of the kernel, element by element of 64 B."""
+    """Count the elements of src that equal each row of the kernel, by position within 64 B."""
     rows = kernel.reshape(_ROWS, -1)
     flat = source.reshape(-1)
     against = rows[:, np.arange(flat.size) % rows.shape[1]]
@@ -235,7 +235,7 @@ def _histogram_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) 
 
 
 def _all_rows(board: Board, work: Work) -> int:
-    """Every element against every row."""
+    """Cost of comparing every element with every row."""
     return _cycles(board, work, work.sizes[1] * _ROWS)
 
 
@@ -245,7 +245,7 @@ _CONV_ATTRIBUTES = ("channel_input", "kernel_height", "kernel_width", *_STEPS, "
 
 
 def _conv_forms(addend: str = "") -> tuple[str, ...]:
-    """Argument lists of a convolution; `{}` in `addend` stands for the shape of the result."""
+    """Argument lists of a convolution; `{}` in `addend` is replaced by the shape of the result."""
     plain = _CONV_RESULT.removeprefix("dst")
     spread = "outdilation_width outdilation_height"
     dilated = "indilation_width:dilation_width indilation_height:dilation_height"
@@ -381,5 +381,5 @@ TENSOR += [
     ),
 ]
 
-# The names of the instructions that run on the tensor pipe.
+# Names of the instructions that run on the tensor pipe.
 TENSOR_OPERATIONS = frozenset(one.name for one in TENSOR if one.tensor)

@@ -1,7 +1,7 @@
 """Functions of the vendor's vector library by their public names, such as `__cn_vector_add_f32_rn(n, dst, a, b)`.
 
-Each is an instruction of the table with the number of elements first, and its types in its name. Functions that round
-otherwise than to nearest, and those that no instruction computes, are not here.
+Each is an instruction of the table with the number of elements first, and its types in its name. Functions with another
+rounding than to nearest, and those without a corresponding instruction, are not supported.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from functools import cache
 
 _FLOATS, _WORDS, _LONGS = ("f16", "f32"), ("s32", "u32"), ("s64", "u64")
-# The instruction, its types, and whether the name says how a float is rounded.
+# The instruction, its types, and whether the name includes the rounding of floats.
 _FUNCTIONS = {
     "add": ("add", (*_FLOATS, *_WORDS, *_LONGS), True),
     "sub": ("sub", (*_FLOATS, *_WORDS), True),
@@ -38,7 +38,7 @@ _CAST = re.compile(r"__cn_vector_cast_([fsu]\d+)_to_([fsu]\d+)(?:_(\w\w))?")
 
 @cache
 def vector_functions() -> dict[str, str]:
-    """The instruction that each function is, by the function's name."""
+    """Return the instruction of each function, by the function's name."""
     return {
         f"__cn_vector_{name}_{kind}{'_rn' if rounded and kind in _FLOATS else ''}": instruction
         for name, (instruction, kinds, rounded) in _FUNCTIONS.items()
@@ -48,12 +48,12 @@ def vector_functions() -> dict[str, str]:
 
 @cache
 def vector_casts() -> dict[str, str]:
-    """The conversion that each cast is, as `float2int_tz`, by the cast's name."""
-    found = {}
+    """Return the conversion of each cast, such as `float2int_tz`, by the cast's name."""
+    conversions = {}
     for one in _CASTS:
         name = f"__cn_vector_cast_{one}"
         parts = _CAST.fullmatch(name)
         assert parts is not None  # noqa: S101 - names of this table
         rounding = f"_{parts[3]}" if parts[3] else ""
-        found[name] = f"{_TYPES[parts[1]]}2{_TYPES[parts[2]]}{rounding}"
-    return found
+        conversions[name] = f"{_TYPES[parts[1]]}2{_TYPES[parts[2]]}{rounding}"
+    return conversions

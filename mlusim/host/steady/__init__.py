@@ -1,8 +1,9 @@
-"""Steady-state timing: a launch without data is simulated until it repeats itself, and the rest is added.
+"""Steady-state timing: a launch without data is simulated until it repeats itself, and the rest is extrapolated.
 
-    mlusim.ops.cast(x, "float16", data=False, steady=True)
+  mlusim.ops.cast(x, "float16", data=False, steady=True)
 
-Its steps, a file each: `steady` runs the kernels dry, which says what they issue but not when; `periods` finds loops in
-that; `cuts` replays it, and once the tasks are steady leaves repeats out; `expand` writes the times of what was left
-out. The log is complete: every operation with its operands and bytes. What is extrapolated is times.
+There are four steps, one per file: `steady` runs the kernels dry, which logs the operations without times; `periods`
+finds loops in them; `cuts` replays the log and, once the tasks are steady, skips repeats; `expand` fills in the times
+of the skipped operations. The resulting log is complete: every operation with its operands and bytes. Only times are
+extrapolated.
 """

@@ -1,11 +1,12 @@
-"""Replay of what kernels issue, with repeats left out once the tasks are steady.
+"""Replay of a dry log that skips repeats once the tasks are steady.
 
-Every task replays its operations in order. Now and then all running tasks are examined: where each is in a loop, has
-simulated enough periods of it, and the pace of the last ones is that of those before, every task leaves out as many
-periods as pass in the same time, and goes on behind them. What is simulated is a run with shorter loops, nothing else.
+Every task replays its operations in order. At intervals all running tasks are examined: if each is in a loop, has
+simulated enough periods of it, and the pace of the last periods matches that of the ones before, every task skips as
+many periods as pass in the same time, and continues after them. The simulated part is a run with shorter loops, and
+nothing else.
 
-Tasks that issue the same loop beside as many neighbours have one pace: what differs between them is arbitration,
-which evens out.
+Tasks that issue the same loop next to equally many neighbours share one pace: they differ only by arbitration, which
+averages out.
 """
 
 from __future__ import annotations
@@ -30,33 +31,33 @@ if TYPE_CHECKING:
     from mlusim.host.device import Device
     from mlusim.log import Log
 
-# Periods that a task simulates before it counts as steady, those that are then measured, and those at its end.
+# Periods that a task simulates before it counts as steady, periods then measured, and periods simulated at its end.
 WARM, MEASURED, LEFT = 4, 12, 4
-# By how much the pace of the first and the second half of what is measured may differ.
+# Largest relative difference in pace between the first and the second half of the measured periods.
 AGREEMENT = 0.005
-# By how much a run's time may be off.
+# Largest relative error of a run's time.
 ALLOWED = 0.005
-# The part of its operations after which a run that has left nothing out is better simulated in full.
-_GIVE_UP = 0.4
-# Operations under way that a task issues ahead of: this many keep its pipe busy.
+# Fraction of the operations after which a run without skips is better simulated in full.
+_MAX_UNSKIPPED = 0.4
+# Copies in flight that a task issues ahead: enough to keep its pipe busy.
 AHEAD = 8
-# Periods whose sums are compared: neighbours may make up for each other.
+# Periods per block of compared sums: neighbouring periods may compensate each other.
 _BLOCK = 4
 # Tasks are examined again when the simulated part has grown by this factor.
 _GROWTH = 1.2
 
 
 class UnsteadyError(MlusimError):
-    """Nothing, or too little, can be left out. Caught by `mlusim.host.steady.steady`."""
+    """Too little can be skipped. Caught by `mlusim.host.steady.steady`."""
 
 
 class Cut(NamedTuple):
-    """Repeats that one task leaves out. A position is an index into what it simulates, which has no gaps.
+    """Repeats skipped by one task. A position is an index into its simulated operations, without gaps.
 
     Attributes:
-        position: the last operation that was complete; what is left out stands behind it in time.
-        operations: how many are left out.
-        measured: operations of the whole periods up to `position` that what is left out repeats.
+        position: the last completed operation; in time, the skipped operations follow it.
+        operations: number of skipped operations.
+        measured: operations in the whole periods up to `position` that the skipped ones repeat.
     """
 
     position: int
@@ -65,7 +66,7 @@ class Cut(NamedTuple):
 
 
 class Skip(NamedTuple):
-    """One stretch that all tasks leave out: when, in simulated time without it, how long, and how sure."""
+    """A stretch skipped by all tasks: its start in simulated time (without it), its length, and its error bound."""
 
     now_ps: int
     length_ps: int
@@ -74,29 +75,29 @@ class Skip(NamedTuple):
 
 
 class Course:
-    """How far a task has come: `numbers` are the records in the new log of what it has simulated."""
+    """The progress of a task; `numbers` are the new log's records of its simulated operations."""
 
     def __init__(self, task: Task, codes: Integers, *, runs_ahead: bool) -> None:
         self.task = task
         self.codes = codes
         self.next = 0
         self.numbers: list[int] = []
-        # (position, operations left out before it), of all cuts.
+        # (position, operations skipped before it), for all cuts.
         self.cuts: list[tuple[int, int]] = []
         self.runs_ahead = runs_ahead
 
     def simulated(self) -> Integers:
-        """What it has simulated, as codes."""
-        kept = np.ones(self.next, bool)
-        gone = 0
+        """Return the simulated operations, as codes."""
+        simulated = np.ones(self.next, bool)
+        skipped = 0
         for position, operations in self.cuts:
-            kept[position + gone : position + gone + operations] = False
-            gone += operations
-        return self.codes[: self.next][kept]
+            simulated[position + skipped : position + skipped + operations] = False
+            skipped += operations
+        return self.codes[: self.next][simulated]
 
 
 class _Pace(NamedTuple):
-    """A loop that a task is in: its period, when its last complete periods ended, and in which group it is."""
+    """The loop that a task is in: its period, the ends of its last complete periods, and its group."""
 
     position: int
     period: Period
@@ -105,7 +106,7 @@ class _Pace(NamedTuple):
 
 
 class _Measured(NamedTuple):
-    """When the periods of a task ended that count as steady."""
+    """The end times of a task's steady periods."""
 
     number: int
     ends: Integers
@@ -116,15 +117,15 @@ class _Measured(NamedTuple):
 
 
 class _Group:
-    """Tasks of one loop.
+    """Tasks that execute the same loop.
 
     Attributes:
-        period_ps: time of a period, of all of them on the mean.
-        doubt: by how much, as a part of 1, that differs between the first and the second half of what was measured.
-        error: the standard error of that time, as a part of 1.
-        drift_ps: by how much, after one period, a task is ahead of the mean, as a standard deviation; after n periods
-            it is the root of n times as much.
-        ahead: by task, the periods that it would be ahead after one of them.
+        period_ps: mean time of a period over all of them.
+        doubt: relative difference of that time between the first and the second half of the measured periods.
+        error: relative standard error of that time.
+        drift_ps: standard deviation of a task's lead over the mean after one period; it grows with the square root of
+            the number of periods.
+        ahead: by task, its expected lead after one period, in periods.
     """
 
     def __init__(self, members: list[_Measured]) -> None:
@@ -142,7 +143,7 @@ class _Group:
         self.doubt = abs(first - second) / self.period_ps if self.period_ps else 0.0
         roots = {one.number: (len(one.ends) - 1) ** 0.5 for one in members}
         ahead = {one.number: self.period_ps - one.period_ps for one in members}
-        # Of few tasks the paces alone say little; so do the lengths of some periods of one task.
+        # For few tasks their paces alone are unreliable, and so are the lengths of single periods.
         blocks = np.concatenate([np.diff(one.ends[::_BLOCK]) for one in members]) - _BLOCK * self.period_ps
         between = np.mean([(ahead[number] * roots[number]) ** 2 for number in roots])
         self.drift_ps = float(np.sqrt(max(between, np.mean(blocks**2) / _BLOCK)))
@@ -151,7 +152,7 @@ class _Group:
 
 
 class CuttingReplay(Replay):
-    """A replay that leaves repeats out. `skips` says which."""
+    """A replay that skips repeats, listed in `skips`."""
 
     def __init__(self, log: Log, board: Board, device: Device) -> None:
         super().__init__(log, board, device)
@@ -166,24 +167,24 @@ class CuttingReplay(Replay):
         copies = of["op"] == (log.ops.index("memcpy") if "memcpy" in log.ops else NONE)
         self._queues = copies & (of["pipe"] == IO) & (of["detail"] == ASYNCHRONOUS)
         self._moves = copies & (of["pipe"] == MOVE) & (of["detail"] == ASYNCHRONOUS)
-        # What is left out so far, and by how much that may be off.
+        # Time skipped so far, and its error bound.
         self.added_ps = self.bound_ps = 0.0
         self._issued = 0
-        self._look_at = 0
+        self._next_check = 0
 
     def _positions(self, number: int, issuer: Issuer) -> Iterator[int]:
         records = self._records[number]
-        # A second pipe would have to wait for what the first one queues.
+        # A task with a second pipe would have to wait for what the first one queues.
         runs_ahead = not self._moves[records].any()
         course = self.courses[number] = Course(issuer.task, self.codes[records], runs_ahead=runs_ahead)
-        self._look_at = max(self._look_at, self._issued + 8 * len(self._running()))
+        self._next_check = max(self._next_check, self._issued + 8 * len(self._running()))
         while course.next < len(records):
             self._issued += 1
-            if self._issued >= self._look_at:
-                self._look()
-                if not self.skips and self._issued > _GIVE_UP * len(self._log):
+            if self._issued >= self._next_check:
+                self._try_to_skip()
+                if not self.skips and self._issued > _MAX_UNSKIPPED * len(self._log):
                     raise UnsteadyError("its tasks do not settle at one pace")
-                self._look_at = int(self._issued * _GROWTH) + 1
+                self._next_check = int(self._issued * _GROWTH) + 1
                 if course.next >= len(records):
                     break
             position = course.next
@@ -208,8 +209,8 @@ class CuttingReplay(Replay):
     def _running(self) -> dict[int, Course]:
         return {number: course for number, course in self.courses.items() if not course.task.finished}
 
-    def _look(self) -> None:
-        """Leave repeats out where all running tasks are steady."""
+    def _try_to_skip(self) -> None:
+        """Skip repeats if all running tasks are steady."""
         if any(unit.task is not None and unit.task.index == NONE for unit in self._chip.units()):
             return
         running = self._running()
@@ -224,25 +225,25 @@ class CuttingReplay(Replay):
             return
         now = self._chip.environment.now
         begin = max(float(pace.ends[WARM * pace.period.operations]) for pace in paces.values())
-        found: dict[tuple[Any, ...], list[_Measured]] = {}
+        measured_by_group: dict[tuple[Any, ...], list[_Measured]] = {}
         for number, pace in paces.items():
             ends = pace.ends[::-1][:: pace.period.operations][::-1]
             ends = ends[ends >= begin]
             if len(ends) <= MEASURED:
                 return
-            found.setdefault(pace.group, []).append(_Measured(number, ends))
-        groups = {group: _Group(members) for group, members in found.items()}
+            measured_by_group.setdefault(pace.group, []).append(_Measured(number, ends))
+        groups = {group: _Group(members) for group, members in measured_by_group.items()}
         if all(group.period_ps for group in groups.values()):
             self._skip(now, paces, groups)
 
     def _skip(self, now: int, paces: dict[int, _Pace], groups: dict[tuple[Any, ...], _Group]) -> None:
-        """Leave out as much as the bound allows."""
-        doubt = max(max(group.doubt, group.error) for group in groups.values())
-        if doubt > AGREEMENT:
+        """Skip as many periods as the error bound allows."""
+        relative_error = max(max(group.doubt, group.error) for group in groups.values())
+        if relative_error > AGREEMENT:
             return
         slowest = max(group.period_ps for group in groups.values())
         times = int(min((pace.period.after - LEFT) * groups[pace.group].period_ps for pace in paces.values()) / slowest)
-        # Tasks drift apart as the root of the time; what that may come to has to be within what is allowed.
+        # Tasks drift apart with the square root of time; the expected drift has to stay within the allowed error.
         drift = max(group.drift_ps for group in groups.values())
         left_ps = ALLOWED * (now + self.added_ps + times * slowest) - self.bound_ps
         if drift * times**0.5 > left_ps * 0.8:
@@ -253,7 +254,7 @@ class CuttingReplay(Replay):
                 )
         if times < MEASURED:
             return
-        # Who meet at barriers go the same number of rounds.
+        # Tasks that meet at barriers have to skip the same number of rounds.
         meetings = {self._barriers_in_period(number, pace) for number, pace in paces.items()}
         if meetings != {0} and len(meetings) > 1:
             return
@@ -265,13 +266,13 @@ class CuttingReplay(Replay):
             even = length_ps / group.period_ps
             periods = round(even)
             if meetings == {0}:
-                # As far ahead of the others, or behind them, as it would be by then.
+                # Preserve the lead or lag that the task would have by then.
                 periods = round(even + group.ahead[number] * even**0.5)
                 off_ps = max(off_ps, abs(round(even) - even) * group.period_ps)
             periods = min(max(periods, MEASURED), pace.period.after - LEFT)
             cuts[number] = Cut(pace.position, periods * length, MEASURED * length)
             unlike = max(unlike, self._unlike(number, course, cuts[number]))
-        bound_ps = (doubt + unlike) * length_ps + off_ps + drift * times**0.5
+        bound_ps = (relative_error + unlike) * length_ps + off_ps + drift * times**0.5
         if bound_ps > left_ps:
             return
         for number, cut in cuts.items():
@@ -283,7 +284,7 @@ class CuttingReplay(Replay):
         self.bound_ps += bound_ps
 
     def _unlike(self, number: int, course: Course, cut: Cut) -> float:
-        """By how much what a task leaves out costs more or less than the same periods of what was measured."""
+        """Return the relative difference in cost between the skipped operations and the measured ones they repeat."""
         cost = self._alone_ps[self._records[number]]
         first = course.next - cut.measured
         whole = cut.operations // cut.measured * cut.measured
@@ -299,7 +300,7 @@ class CuttingReplay(Replay):
         return bool(course.task.waits_for) and bool(self._is_barrier[self._records[number][course.next - 1]])
 
     def _pace(self, course: Course) -> _Pace | None:
-        """The loop that a task is in, where it has simulated enough of it since the last stretch left out."""
+        """Return the loop that a task is in, if it has simulated enough of it since its last cut."""
         now = self._chip.environment.now
         codes = course.simulated()
         numbers = np.array(course.numbers)
@@ -311,7 +312,7 @@ class CuttingReplay(Replay):
         begin = course.cuts[-1][0] if course.cuts else 0
         if position < begin:
             return None
-        # What is still to come, behind what is simulated.
+        # Append the operations still to come.
         course_codes = np.concatenate([codes, course.codes[course.next :]])
         period = period_at(course_codes, position, WARM + MEASURED + 1, begin)
         if period is None:

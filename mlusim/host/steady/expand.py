@@ -1,4 +1,4 @@
-"""The log of the whole run, from what was issued and from the times of a replay that left repeats out."""
+"""Assembles the log of the whole run from a dry log and the times of a replay with skips."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _TIMES = ("issue_ps", "start_ps", "end_ps", "latency_ps")
 
 
 def expand(dry: Log, replay: CuttingReplay, timed: Log) -> Log:
-    """Write times into the log of a dry run; gives it.
+    """Fill in the times of a dry log, and return it.
 
     Args:
-        dry: what the kernels issued, in full.
-        replay: what was replayed of it.
+        dry: the complete dry log.
+        replay: its replay.
         timed: the log of that replay.
     """
     skips = replay.skips
     columns = {name: timed.records.column(name, slice(0, len(timed))) for name in (*_TIMES, "waited_for")}
-    # By record of the replay, its record in the dry log: behind what was left out where it was under way then.
+    # By record of the replay, its record in the dry log: after a skipped stretch if in flight when it began.
     final = np.full(len(timed), NONE, np.int64)
     filled = []
     for number, course in replay.courses.items():
@@ -45,7 +45,7 @@ def expand(dry: Log, replay: CuttingReplay, timed: Log) -> Log:
         waited = columns["waited_for"][pieces.numbers]
         dry.records.set_times(pieces.records, pieces.times | {"waited_for": np.where(waited < 0, NONE, final[waited])})
         for numbers, templates, shifted in pieces.filled:
-            # What an operation waited for lies as far before it as in the period that it repeats.
+            # A skipped operation waited for the operation at the same distance as in the period that it repeats.
             before = final[np.maximum(columns["waited_for"][templates], 0)]
             apart = final[templates] - before
             own = (columns["waited_for"][templates] >= 0) & (apart > 0) & (apart <= numbers - numbers[0] + len(numbers))
@@ -69,20 +69,20 @@ def expand(dry: Log, replay: CuttingReplay, timed: Log) -> Log:
     return dry
 
 
-def _skipped(skips: Sequence[Skip], place: int) -> SkippedRecord:
-    skip = skips[place]
-    start_ps = skip.now_ps + sum(one.length_ps for one in skips[:place])
+def _skipped(skips: Sequence[Skip], position: int) -> SkippedRecord:
+    skip = skips[position]
+    start_ps = skip.now_ps + sum(one.length_ps for one in skips[:position])
     operations = sum(cut.operations for cut in skip.cuts.values())
     return SkippedRecord(start_ps, start_ps + skip.length_ps, operations, skip.bound_ps)
 
 
 class _Pieces:
-    """The records of one task: those that were simulated, and those between."""
+    """The records of one task: the simulated ones, and the skipped ones between them."""
 
     def __init__(self, records: Integers, numbers: Integers, times: dict[str, Integers]) -> None:
         self.numbers = numbers
         self.times = times
-        # Which operation of the task each of those simulated stands for.
+        # By simulated operation, its index in the task.
         self._operations = np.arange(len(numbers))
         self._shift = np.zeros(len(numbers), np.int64)
         self._all = records
@@ -92,24 +92,24 @@ class _Pieces:
         self.filled: list[tuple[Integers, Integers, dict[str, Integers]]] = []
 
     def add(self, skip: Skip, number: int) -> None:
-        """Leave room for what a stretch leaves out."""
+        """Insert a skipped stretch."""
         cut = skip.cuts.get(number)
         if cut is None:
-            # It issued nothing in that time: what ended later did so later by as much.
+            # The task issued nothing in that time: operations that end later are delayed by its length.
             self._later.append((skip.now_ps, skip.length_ps))
             return
         first = int(self._operations[cut.position]) + 1
         place = np.arange(cut.operations)
         template = cut.position - cut.measured + 1 + place % cut.measured
         rounds = place // cut.measured + 1
-        # All of them fill the stretch exactly.
+        # The repeats together fill the stretch exactly.
         shift = rounds * (skip.length_ps / cut.operations * cut.measured)
         self._fills.append((first + place, template, np.rint(shift).astype(np.int64) + self._shift[template]))
         self._operations[cut.position + 1 :] += cut.operations
         self._shift[cut.position + 1 :] += skip.length_ps
 
     def finish(self) -> None:
-        """Work out records and times."""
+        """Compute records and times."""
         self.records = self._all[self._operations]
         simulated = dict(self.times)
         self.times = self._moved(simulated, self._shift)

@@ -1,4 +1,4 @@
-"""Loops in what a task issues: where its operations repeat, in periods of how many."""
+"""Loops in the operations of a task: where they repeat, and the length of a period."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mlusim.records import INSTRUCTION
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
-# The longest period that is looked for, in operations: a loop of a hundred copies, with what belongs to them.
+# The longest period considered, in operations: a loop of a hundred copies with their accompanying operations.
 LONGEST = 512
-# By how much costs may differ and count as equal.
+# Costs that differ by less than this fraction count as equal.
 ALIKE = 0.01
 
 
@@ -22,7 +22,7 @@ class Period(NamedTuple):
     """A stretch of repeats around an operation.
 
     Attributes:
-        operations: in one period.
+        operations: operations per period.
         before: whole periods up to that operation.
         after: whole periods beyond it.
     """
@@ -33,15 +33,16 @@ class Period(NamedTuple):
 
 
 def codes_of(log: Log) -> Integers:
-    """(records,) a number for the kind and cost of each operation, equal where these are.
+    """(records,) codes of the kind and cost of each operation; equal operations have equal codes.
 
-    A planner that divides evenly makes tiles of 3,400 and of 3,402 rows alternately. So costs are equal within `ALIKE`.
-    The rounds of a barrier are numbered in the log; here they are alike.
+    A planner that divides evenly may alternate between tiles of 3,400 and 3,402 rows, so costs are compared within
+    `ALIKE`.
+    The round numbers of barriers are ignored.
     """
     table, rows = log.records.instructions()
     of = {name: table[:, INSTRUCTION.index(name)] for name in INSTRUCTION}
     barriers = np.isin(of["op"], [number for number, name in enumerate(log.ops) if name in BARRIERS])
-    # Of a vector instruction it is the number of elements, which its time says.
+    # The detail of a vector instruction is its number of elements, which its cost reflects already.
     detail = np.where(barriers | (of["pipe"] == VECTOR), 0, of["detail"])
     kind = _numbered(np.stack([of["op"], of["pipe"], of["direction"], detail], axis=1))
     for cost in ("alone_ps", "bus_read_bytes", "bus_write_bytes"):
@@ -54,26 +55,26 @@ def _numbered(rows: Integers) -> Integers:
 
 
 def _alike(kind: Integers, cost: Integers) -> Integers:
-    """A number for each cost, the same for costs of one kind that are nearly equal."""
+    """Number the costs such that nearly equal costs of one kind share a number."""
     numbers = np.zeros(len(cost), np.int64)
     number, first, of = 0, 0, NONE
-    for place in np.lexsort((cost, kind)).tolist():
-        if kind[place] != of or cost[place] > first * (1 + ALIKE):
-            number, first, of = number + 1, int(cost[place]), int(kind[place])
-        numbers[place] = number
+    for index in np.lexsort((cost, kind)).tolist():
+        if kind[index] != of or cost[index] > first * (1 + ALIKE):
+            number, first, of = number + 1, int(cost[index]), int(kind[index])
+        numbers[index] = number
     return numbers
 
 
 def period_at(codes: Integers, position: int, least: int, begin: int = 0) -> Period | None:
-    """The repeats around an operation; None where fewer than `least` periods end with it.
+    """Return the repeats around an operation; None if fewer than `least` periods end with it.
 
     Args:
-        codes: of all operations of a task, in order.
-        position: the operation.
-        least: how many periods count as a loop, 2 or more.
-        begin: the first operation that counts.
+        codes: codes of all operations of a task, in order.
+        position: index of the operation.
+        least: minimum number of periods, 2 or more.
+        begin: index of the first operation to consider.
 
-    Of several periods, such as those of an inner and of an outer loop, it is the one that goes on longest.
+    If there are several periods, as for nested loops, the one that continues longest is returned.
     """
     first = max(begin, position - LONGEST)
     candidates = position - first - np.flatnonzero(codes[first:position] == codes[position])[::-1]
@@ -88,19 +89,19 @@ def period_at(codes: Integers, position: int, least: int, begin: int = 0) -> Per
         since = begin + length + (int(differ[-1]) + 1 if len(differ) else 0)
         differ = np.flatnonzero(codes[position + 1 :] != codes[position + 1 - length : len(codes) - length])
         after = int(differ[0]) if len(differ) else len(codes) - position - 1
-        found = Period(length, (position + 1 - since) // length + 1, after // length)
-        if best is None or found.after * length > best.after * best.operations:
-            best = found
+        candidate = Period(length, (position + 1 - since) // length + 1, after // length)
+        if best is None or candidate.after * length > best.after * best.operations:
+            best = candidate
         if after >= len(codes) - position - 1 - length:
             break
     return best
 
 
 def repeated(codes: Integers, least: int) -> int:
-    """Operations of a task, at least, that lie in loops of more than `least` periods, looked at from its middle."""
+    """Return a lower bound on a task's operations in loops of more than `least` periods, sampled at its middle."""
     if len(codes) < 2 * least:
         return 0
-    found = period_at(codes, len(codes) // 2, least // 2)
-    if found is None:
+    period = period_at(codes, len(codes) // 2, least // 2)
+    if period is None:
         return 0
-    return max(0, found.before + found.after - least) * found.operations
+    return max(0, period.before + period.after - least) * period.operations

@@ -1,4 +1,4 @@
-"""Steady-state timing of a launch: dry run, replay with repeats left out, or the full run where nothing repeats."""
+"""Steady-state timing of a launch: a dry run, a replay that skips repeats, or a full run if nothing repeats."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ from mlusim.memory.kinds import Direction
 
 _NO_LIMIT = 1 << 62
 _BY_MEMORY_CORE = [code for code, direction in enumerate(Direction) if direction.by_memory_core]
-# The part of its operations that a launch may leave out, at least; below that the full run costs no more.
-_WORTH = 0.5
+# Minimum fraction of the operations to skip; below that, a full run is no slower.
+_MIN_SKIPPED = 0.5
 
 
 def timed(run: Callable[[bool], Device], why: str = "") -> tuple[Device, Log]:
-    """Run kernels without data and time them by their steady state, or in full.
+    """Run kernels without data, and time them by steady-state extrapolation or in full.
 
     Args:
-        run: gives a device on which everything has run; with True as its argument, it ran dry. The kernels issue the
+        run: returns a device on which everything has run, dry if its argument is True. The kernels have to issue the
             same operations each time.
-        why: a reason to run in full, where the caller knows one.
+        why: reason to run in full, if the caller knows one.
 
-    Returns the device and the log. `log.skipped` has the stretches whose times are extrapolated, with their bounds;
-    where there are none, `log.unsteady` says why, and every time is simulated. Raises what the run raises.
+    Returns the device and the log. `log.skipped` lists the extrapolated stretches with their error bounds; if it is
+    empty,
+    `log.unsteady` contains the reason, and every time is simulated. Raises what the run raises.
     """
     if not why:
         device = run(True)
@@ -53,13 +54,13 @@ def timed(run: Callable[[bool], Device], why: str = "") -> tuple[Device, Log]:
 
 
 def too_few(repeats: int) -> str:
-    """Why a loop of that many repeats cannot be timed by its steady state; empty where it may be."""
+    """Return why a loop with that many repeats is too short for extrapolation; empty if it may be long enough."""
     least = WARM + MEASURED + LEFT
     return "" if repeats > least else f"its tasks have {repeats} tiles each at most, and {least} are simulated anyway"
 
 
 def _unfit(log: Log) -> str:
-    """Why operations of a run cannot be left out; empty where they can."""
+    """Return why operations of a run cannot be skipped; empty if they can."""
     ops = set(log.ops)
     columns = {name: log.records.column(name, slice(0, len(log))) for name in ("direction", "pipe", "dst_alloc")}
     if log.loops or log.addresses:
@@ -74,20 +75,20 @@ def _unfit(log: Log) -> str:
 
 
 def _without_loops(log: Log) -> str:
-    """Why leaving repeats out is not worth it; empty where it is."""
+    """Return why skipping repeats does not pay off; empty if it does."""
     codes = codes_of(log)
     tasks = log.records.column("task", slice(0, len(log)))
     order = np.argsort(tasks, kind="stable")
     bounds = np.searchsorted(tasks[order], np.arange(len(log.tasks) + 1)).tolist()
-    known: dict[bytes, int] = {}
+    repeats: dict[bytes, int] = {}
     total = 0
     for low, high in pairwise(bounds):
         course = codes[order[low:high]]
         key = course.tobytes()
-        if key not in known:
-            known[key] = repeated(course, WARM + MEASURED + LEFT)
-        total += known[key]
-    if total >= _WORTH * len(log):
+        if key not in repeats:
+            repeats[key] = repeated(course, WARM + MEASURED + LEFT)
+        total += repeats[key]
+    if total >= _MIN_SKIPPED * len(log):
         return ""
     loads = log.ops.index("load") if "load" in log.ops else NONE
     if (log.records.column("op", slice(0, len(log))) == loads).any():
@@ -96,7 +97,7 @@ def _without_loops(log: Log) -> str:
 
 
 def check_steady(*, steady: bool, data: bool, check: bool = False) -> None:
-    """Raise `InputError` where a run is to be timed by its steady state and cannot be."""
+    """Raise `InputError` for options that are incompatible with steady-state timing."""
     if steady and data:
         raise InputError(
             "steady=True (--steady) with data: it leaves operations out, so nothing is computed; add data=False "
