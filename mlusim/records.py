@@ -56,7 +56,7 @@ COLUMNS = (
     "b_offset",
     "b_box",
 )
-# What the table of instructions holds of it, in the order of its rows.
+# The columns stored in the table of instructions, in order.
 INSTRUCTION = (
     "op",
     "pipe",

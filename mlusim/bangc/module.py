@@ -253,7 +253,7 @@ def _board_key(on: Board) -> tuple[Any, ...]:
     return (*toolchain.board_defines(on), on.vector_alignment_bytes)
 
 
-def compile(  # noqa: A001 - what it does
+def compile(  # noqa: A001 - the public name
     path: str | Path,
     device: str | Path | Board | Device = "mlu370-x4",
     *,

@@ -59,7 +59,7 @@ def compare(operation: Callable[..., Result], strategies: Iterable[str]) -> list
     Returns one row per name, in the order given. Only the first output stays in memory. Timing-only runs have no
     outputs to compare.
 
-    Raises `MlusimError` if two outputs differ in any bit, `InputError` without strategies, and what the runs raise.
+    Raises `MlusimError` if two outputs differ in any bit, `InputError` without strategies, and the errors of the runs.
     """
     rows: list[Row] = []
     first: tuple[str, Result] | None = None

@@ -189,12 +189,12 @@ class _Walk:
         try:
             registered: Any = copyreg.dispatch_table.get(type(value))
             reduced = registered(value) if registered else value.__reduce_ex__(4)
-        except Exception:  # noqa: BLE001 - an object says in its own words that it cannot be pickled
+        except Exception:  # noqa: BLE001 - objects that cannot be pickled raise various errors
             self.unknown.append(f"`{name}`, {_a(type(value).__name__)}")
             return _join("unknown", type(value).__qualname__)
         if isinstance(reduced, str):
             package = installed(getattr(value, "__module__", None) or type(value).__module__)
-            if not package and hasattr(value, "__wrapped__"):  # functools.cache and the like
+            if not package and hasattr(value, "__wrapped__"):  # functools.cache and similar wrappers
                 return self._all("wrapper", (type(value), value.__wrapped__), name)
             if not package:
                 self.unknown.append(f"`{name}`, {_a(type(value).__name__)}")

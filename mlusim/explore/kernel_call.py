@@ -88,7 +88,7 @@ class KernelCall:
         return function, list(values.values()), only
 
     def run(self, board: Board, *, data: bool = True, progress: bool = False, **options: Any) -> Result:
-        """Run the kernel on a temporary device. Raises `InputError`, and what the run raises.
+        """Run the kernel on a temporary device. Raises `InputError`, and the errors of the run.
 
         Args:
             board: the board.

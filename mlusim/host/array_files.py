@@ -51,7 +51,7 @@ def read_arrays(option: str, text: str) -> Array | dict[str, Array]:
     try:
         with open_input(path) as stream, np.load(stream) as archive:
             names = list(archive.files)
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, reading it says so
+    except Exception:  # noqa: BLE001 - reading it reports the error
         return read_array(option, text)
     return (
         {name: read_array(option, f"{text}:{name}") for name in names} if len(names) > 1 else read_array(option, text)

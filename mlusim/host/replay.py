@@ -151,7 +151,7 @@ class Replay:
         """By task of the old log, its index in the new one."""
         return self._new_task
 
-    def _positions(self, number: int, issuer: Issuer) -> Iterator[int]:  # noqa: ARG002 - `mlusim.host.steady` looks at it
+    def _positions(self, number: int, issuer: Issuer) -> Iterator[int]:  # noqa: ARG002 - read by `mlusim.host.steady`
         """Yield the indices of a task's operations to issue, in order."""
         return iter(range(len(self._records[number])))
 

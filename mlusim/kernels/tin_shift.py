@@ -138,7 +138,7 @@ async def tin_shift_pingpong(core: Core, x: View, shifts: View, out: View, plan:
         if last - first < end - begin:
             core.write_zero(vacated_part(core.board, block, first, last))
             if core.board.needs_aligned_vectors:
-                await core.sync_compute()  # what is cleared may reach into rows that the load fills
+                await core.sync_compute()  # the cleared range may reach into rows that the load fills
         if first < last:
             rows_of_x = x[n, source + first : source + last, c : c + 1, left:right]
             core.memcpy_async(block[first:last], rows_of_x)

@@ -54,7 +54,7 @@ def bitcast_convert(
     Returns the result; for a view its log has no operations.
 
     Raises `InputError` for a last dimension of the wrong size, naming the right one, and for complex to real or real to
-    complex; and what a run raises.
+    complex; and the errors of a run.
     """
     return apply(BITCAST_CONVERT, (x,), {"dtype": dtype}, device, strategy, options)
 

@@ -54,8 +54,8 @@ def cast(
 
     Returns the result; its output has x's shape.
 
-    Raises `InputError` for an element type that the board does not support and for complex to real; and what a run
-    raises.
+    Raises `InputError` for an element type that the board does not support and for complex to real; and the errors of a
+    run.
     """
     return apply(CAST, (x,), {"dtype": dtype, "saturate": saturate}, device, strategy, options)
 

@@ -54,7 +54,7 @@ def gather(
 
     Returns the result; its output has index's shape and x's element type, bits unchanged.
 
-    Raises `InputError` for a violation of these rules, with the value and its position, and what a run raises.
+    Raises `InputError` for a violation of these rules, with the value and its position, and the errors of a run.
     """
     return apply(GATHER, (x, index), {"axis": axis}, device, strategy, options)
 

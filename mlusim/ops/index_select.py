@@ -47,7 +47,7 @@ def index_select(
 
     Returns the result; its output has x's shape with extent len(index) along `axis`, bits unchanged.
 
-    Raises `InputError` for a violation of these rules, with the value and its position, and what a run raises.
+    Raises `InputError` for a violation of these rules, with the value and its position, and the errors of a run.
     """
     return apply(INDEX_SELECT, (x, index), {"axis": axis}, device, strategy, options)
 

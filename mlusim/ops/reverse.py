@@ -51,8 +51,8 @@ def reverse(
 
     Returns the result; its output has x's shape and dtype, bits unchanged.
 
-    Raises `InputError` for an axis out of range or repeated (like NumPy and torch; other libraries toggle), and what a
-    run raises.
+    Raises `InputError` for an axis out of range or repeated (like NumPy and torch; other libraries toggle), and the
+    errors of a run.
     """
     return apply(REVERSE, (x,), {"axis": axis}, device, strategy, options)
 
@@ -94,8 +94,8 @@ def reverse_sequence(
 
     Returns the result; its output has x's shape and dtype, bits unchanged.
 
-    Raises `InputError` for axes out of range or equal and for seq_lengths of another rank, length or dtype, and what a
-    run raises.
+    Raises `InputError` for axes out of range or equal and for seq_lengths of another rank, length or dtype, and the
+    errors of a run.
     """
     attributes = {"seq_axis": seq_axis, "batch_axis": batch_axis}
     return apply(REVERSE_SEQUENCE, (x, seq_lengths), attributes, device, strategy, options)

@@ -56,7 +56,7 @@ def scatter(
 
     Returns the result; its output has x's shape and element type, bits unchanged.
 
-    Raises `InputError` for a violation of these rules, with the value and its position, and what a run raises.
+    Raises `InputError` for a violation of these rules, with the value and its position, and the errors of a run.
     """
     return apply(SCATTER, (x, index, src), {"axis": axis}, device, strategy, options)
 

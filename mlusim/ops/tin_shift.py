@@ -51,7 +51,7 @@ def tin_shift_forward(
 
     Returns the result; its output is [N, T, C, HW] of x's dtype, bits unchanged (NaN payloads, -0.0).
 
-    Raises `InputError` for shapes and dtypes that break these rules, and what a run raises.
+    Raises `InputError` for shapes and dtypes that break these rules, and the errors of a run.
     """
     return apply(FORWARD, (x, shifts), {}, device, strategy, options)
 

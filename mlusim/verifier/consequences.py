@@ -86,7 +86,7 @@ def _written_again(cause: Finding, again: Finding) -> bool:
     return any(_lines(one) == _lines(again) for one in races)
 
 
-# By kind of consequence, a predicate that tells whether a cause explains it.
+# By kind of consequence, a predicate: whether a cause explains it.
 _EXPLAINS: dict[str, Callable[[Finding, Finding], bool]] = {
     **dict.fromkeys(("access", "allocation", "copy", "operand", "endless"), _stop),
     "race": _race,

@@ -100,7 +100,7 @@ def tiles_as_accesses(plan: Plan, log: Log, identity: int) -> Accesses:
     geometries = Geometries()
     for shape in kinds.tolist():
         geometry = geometry_of(Box(tuple(shape), strides, plan.itemsize))
-        assert geometry is not None  # noqa: S101 - tiles are not empty; Plan.check says so
+        assert geometry is not None  # noqa: S101 - tiles are not empty; Plan.check ensures it
         geometries.append(geometry)
     offset = begin + tiles.start @ np.array(strides, np.int64)
     number = number.reshape(-1)

@@ -33,7 +33,7 @@ def timed(run: Callable[[bool], Device], why: str = "") -> tuple[Device, Log]:
 
     Returns the device and the log. `log.skipped` lists the extrapolated stretches with their error bounds; if it is
     empty,
-    `log.unsteady` contains the reason, and every time is simulated. Raises what the run raises.
+    `log.unsteady` contains the reason, and every time is simulated. Raises the errors of the run.
     """
     if not why:
         device = run(True)
