@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.analysis.records import Integers, Records
-from mlusim.analysis.style import BLACK, BLUE, GREY, VERMILION, legend_below, new_figure, nothing_ran, time_unit
+from mlusim.analysis.style import BLACK, GREY, READ, WRITE, legend_below, new_figure, nothing_ran, time_unit
 from mlusim.analysis.windows import pieces
 from mlusim.units import PS_PER_S
 
@@ -114,20 +114,20 @@ def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", abo
     )
     panels = figure.subplots(len(tops), 1, squeeze=False, sharex=True)[:, 0]
     for axes, top in zip(panels, tops, strict=True):
-        axes.stairs(read, at, fill=True, color=BLUE)
-        axes.stairs(read + write, at, baseline=read, fill=True, color=VERMILION)
+        axes.stairs(read, at, fill=True, color=READ)
+        axes.stairs(read + write, at, baseline=read, fill=True, color=WRITE)
         axes.axhline(peak, color=BLACK, lw=1.5)
         axes.axhline(mean, color=BLACK, lw=1.2, ls=(0, (5, 3)))
         axes.set_xlim(0, at[-1])
         axes.set_ylim(0, top)
-        axes.set_ylabel("GB/s" if top == tops[0] else "GB/s, magnified")
+        axes.set_ylabel("on the DRAM bus [GB/s]" if top == tops[0] else "magnified [GB/s]")
         axes.grid(axis="y", color=GREY, alpha=0.3)
     panels[-1].set_xlabel(f"time since the first launch [{unit}]")
     legend_below(
         figure,
         [
-            Patch(facecolor=BLUE, label="read"),
-            Patch(facecolor=VERMILION, label="write (stacked on read)"),
+            Patch(facecolor=READ, label="read"),
+            Patch(facecolor=WRITE, label="write (stacked on read)"),
             Line2D([], [], color=BLACK, lw=1.5, label="peak of the board"),
             Line2D([], [], color=BLACK, lw=1.2, ls=(0, (5, 3)), label="mean of the run"),
         ],

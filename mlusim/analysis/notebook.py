@@ -105,14 +105,18 @@ def _axes(result: Result, longest_ps: int, width: float) -> str:
     return f'<g {look} text-anchor="end">{"".join(parts)}</g><g {look} text-anchor="middle">{"".join(ticks)}</g>'
 
 
+_PEAK, _FRAME = "peak of the board", ' stroke="#666"'
+
+
 def legend_picture() -> str:
     """Render the colours of all causes, of reads and writes and of the peak as a standalone SVG."""
     columns, step, width = 5, 18, 172
     names = [(CAUSE_COLOURS[name], text) for name, text in CAUSES.items()]
-    names += [(READ, "read"), (WRITE, "write"), (BLACK, "line: peak of the board")]
+    names += [(READ, "read"), (WRITE, "write"), (BLACK, _PEAK)]
     items = "".join(
-        f'<rect x="{place % columns * width + 1}" y="{place // columns * step + 3}" width="11" height="11" '
-        f'fill="{colour}" stroke="#666"/><text x="{place % columns * width + 17}" '
+        f'<rect x="{place % columns * width + 1}" y="{place // columns * step + (8 if text == _PEAK else 3)}" '
+        f'width="11" height="{2 if text == _PEAK else 11}" fill="{colour}"'
+        f'{"" if text == _PEAK else _FRAME}/><text x="{place % columns * width + 17}" '
         f'y="{place // columns * step + 13}">{_esc(text)}</text>'
         for place, (colour, text) in enumerate(names)
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from mlusim.analysis.bandwidth import draw_bandwidth
 from mlusim.analysis.page.html import page
+from mlusim.analysis.provenance import provenance
 from mlusim.analysis.records import Records
 from mlusim.analysis.style import drawing, save_to
 from mlusim.analysis.table import percent, to_json, us_text
@@ -94,6 +95,6 @@ def _write_all(result: Result, stream_of: Callable[[str], BinaryIO]) -> list[str
     summary = json.dumps(to_json(result), indent=2, allow_nan=False) + "\n"
     stream_of("summary.json").write(summary.encode())
     text = TextIOWrapper(stream_of("trace.json"), encoding="utf-8", newline="\n")
-    stream_trace(Records(result.log, result.board), text)
+    stream_trace(Records(result.log, result.board), text, provenance(result))
     text.detach()
     return report_names(tile_map=result.plan is not None)

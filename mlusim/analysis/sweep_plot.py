@@ -142,9 +142,9 @@ def draw_sweep(rows: Rows, axes: Sequence[str], metrics: Sequence[str], column: 
     figure = new_figure(0.9 + 2.5 * len(panels), title or _title(rows, column, panels), _about(rows, axes))
     drawn = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     common = _common_boundaries(lines)
-    changes = False
+    changes = covered = False
     for number, (axes_, panel) in enumerate(zip(drawn, panels, strict=True)):
-        _draw_panel(axes_, panel, lines, scale)
+        covered |= _draw_panel(axes_, panel, lines, scale)
         if common is not None:
             _bands(axes_, common, scale, named=number == 0)
         else:
@@ -155,6 +155,8 @@ def draw_sweep(rows: Rows, axes: Sequence[str], metrics: Sequence[str], column: 
         handles += [
             Line2D([], [], color=_colour(n), linestyle=_dash(n), label=one.label) for n, one in enumerate(lines)
         ]
+    if covered:
+        handles.append(Line2D([], [], color=INK, linewidth=5, label="wide: others coincide with it"))
     tiers = sorted({tier for one in lines for _, tier, _ in one.points if tier is not None})
     handles += [
         Line2D([], [], color=INK, linestyle="", marker=_MARKERS[tier], label=f"tier {tier}: {TIER_NAMES[tier]}")
@@ -217,7 +219,8 @@ def _hidden_by(lines: list[dict[Any, float]]) -> list[int]:
     return [sum(coincide(line, other) for other in lines[number + 1 :]) for number, line in enumerate(lines)]
 
 
-def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) -> None:
+def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) -> bool:
+    """Draw the lines of a panel; whether some of them coincide."""
     values = []
     hidden_by = _hidden_by(
         [{x: row[panel.column] for x, _, row in line.points if panel.column in row} for line in lines]
@@ -232,8 +235,10 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
         faint = 1.0 if scale.numeric else 0.35
         # A line hidden by coinciding ones is wider, so that it shows at their sides.
         width, order = 1.5 + 2.5 * hidden_by[number], 3 + number / len(lines)
+        # A single line between named values connects nothing.
+        dash = _dash(number) if scale.numeric or len(lines) > 1 else ""
         axes.plot(
-            places, heights, color=colour, linestyle=_dash(number), alpha=faint, linewidth=width, zorder=order,
+            places, heights, color=colour, linestyle=dash, alpha=faint, linewidth=width, zorder=order,
             solid_capstyle="butt",
         )  # fmt: skip
         for tier in {tier for _, tier, _ in points}:
@@ -266,6 +271,7 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
     elif values:
         axes.set_ylim(0, 1.08 * max([*values, 1e-12]))
     scale.apply(axes)
+    return any(hidden_by)
 
 
 def _two_and_five(value: float, _: Any) -> str:

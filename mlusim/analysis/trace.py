@@ -7,14 +7,15 @@ DRAM bandwidth as a counter. Times are exact: microseconds with six decimals, th
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
+from mlusim.analysis.provenance import provenance
 from mlusim.analysis.records import DIRECTION_NAMES, Records
 from mlusim.analysis.windows import pieces
 from mlusim.files import atomic_write
@@ -40,13 +41,15 @@ def write_trace(result: Result, path: Path) -> None:
     """Write the trace to a file, incrementally."""
     with atomic_write(path) as stream:
         text = TextIOWrapper(stream, encoding="utf-8", newline="\n")
-        stream_trace(Records(result.log, result.board), text)
+        stream_trace(Records(result.log, result.board), text, provenance(result))
         text.detach()
 
 
-def stream_trace(records: Records, stream: TextIO) -> None:
-    """Write the trace as one JSON object to an open text stream."""
-    about = {"board": records.board.name, "model": "simulated by mlusim, not measured"}
+def stream_trace(records: Records, stream: TextIO, made: Mapping[str, Any] | None = None) -> None:
+    """Write the trace as one JSON object to an open text stream; `made` is the provenance of the run."""
+    about: dict[str, Any] = {"board": records.board.name, "model": "simulated by mlusim, not measured"}
+    if made is not None:
+        about["provenance"] = made
     stream.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')
     separator = ""
     for piece in _pieces(trace_events(records)):

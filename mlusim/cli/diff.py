@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from mlusim.cli import show
 from mlusim.cli.options import DIRECTORY, FILE, check_directory, output_options
+from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
 
         written.append(write_difference(found, tries, Path(report)))
     if as_json:
-        more = {"what_to_try": [{**one._asdict(), "prediction": True} for one in tries]}
+        more: dict[str, Any] = {"what_to_try": [{**one._asdict(), "prediction": True} for one in tries]}
+        more["provenance"] = {"before": provenance_of(found.before), "after": provenance_of(found.after)}
         show.print_json(found.to_json() | more | {"written": [str(path) for path in written]})
     elif not quiet:
         _print(found, tries, full=full)
@@ -77,12 +79,12 @@ def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:
     lines = [line for line in found.lines if line.time_ps]
     shown = lines if full else lines[:_SHOWN]
     rest = found.time_ps - sum(line.time_ps for line in shown)
-    rows = [(_signed(line.time_ps), _where(line), line.text if full else line.text[:40]) for line in shown]
+    rows = [(_signed(line.time_ps), _where(line), line.text) for line in shown]
     if len(lines) > len(shown):
         rows.append((_signed(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
     if rows:
         show.print_text("")
-        show.print_columns(("us", "line A > B", "source"), rows, right=(0,))
+        show.print_columns(("us", "line A > B", "source"), rows, right=(0,), cut=not full)
     figures = [one for one in found.metrics if full or one.before != one.after]
     cells = [(one.name, *figure_cells(one)) for one in (figures if full else figures[:_SHOWN])]
     if cells:

@@ -8,6 +8,7 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.options import FILE, output_options
+from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def explain(*, run: str, full: bool, as_json: bool, quiet: bool) -> None:
 
     found = explained(run_of(run))
     if as_json:
-        show.print_json(found.to_json())
+        show.print_json(found.to_json() | {"provenance": provenance_of(found.result)})
     elif not quiet:
         _print(found, full=full)
 
@@ -61,13 +62,13 @@ def _print(found: Explanation, *, full: bool) -> None:
             f"{line.time_ps / 1e6:.2f}",
             f"{line.file}:{line.line}" if line.file else "",
             CAUSES[max(line.causes_ps, key=lambda name: line.causes_ps[name])],
-            line.text if full else line.text[:40],
+            line.text,
         )
         for line in lines
     ]
     if cells:
         show.print_text("")
-        show.print_columns(("us", "line", "mostly", "source"), cells, right=(0,), keys=2)
+        show.print_columns(("us", "line", "mostly", "source"), cells, right=(0,), keys=2, cut=not full)
     if found.what_to_try:
         show.print_text("\nWhat to try. Predictions by retiming, with one loss gone:")
     for idea in found.what_to_try:

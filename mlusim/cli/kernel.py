@@ -21,6 +21,7 @@ from mlusim.cli.options import (
     sensitivity_option,
     steady_option,
 )
+from mlusim.cli.provenance import provenance_of, verification_json
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -304,25 +305,13 @@ def _verify(  # noqa: PLR0913 - the options of the command
     if found.result is not None and (report or saved or table):
         finish(found.result, target=None, report=report, saved=saved, operations=table, as_json=False, quiet=True)
     if as_json:
-        show.print_json(_without_folders(found.to_json()))
+        show.print_json(verification_json(found) | {"provenance": provenance_of(found.result)})
     elif not quiet:
         show.print_text(found.text())
         _print_outputs(written)
         for name in filter(None, (save_run, operations, report)):
             show.print_text(f"wrote {name}")
     return 0 if found.ok else 1
-
-
-def _without_folders(value: Any) -> Any:
-    """Return the same JSON without folders, so that it does not depend on this machine."""
-    from pathlib import PurePath
-
-    if isinstance(value, dict):
-        return {
-            key: PurePath(item).name if key == "file" and isinstance(item, str) else _without_folders(item)
-            for key, item in value.items()
-        }
-    return [_without_folders(item) for item in value] if isinstance(value, list) else value
 
 
 def _reference(text: str) -> Any:

@@ -73,7 +73,11 @@ def _compare(
 
     rows = compare(operation, calls)
     title = f"{', '.join(kernels)} on {', '.join(board.name for board in boards)}"
-    facts = {"kernels": list(kernels), "boards": [board.name for board in boards]}
+    facts = {
+        "kernels": list(kernels),
+        "boards": [board.name for board in boards],
+        "inputs": next(iter(calls.values()))[0].tensors(),
+    }
     print_comparison(
         title, "kernel", rows, facts, boards=boards, data=not no_data, full=full, as_json=as_json, quiet=quiet
     )

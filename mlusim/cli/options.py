@@ -98,7 +98,8 @@ class ElementType(ParamType):
         try:
             return dtype_of(value)
         except InputError as error:
-            self.fail(str(error), param, ctx)
+            # What else it may be given as is for Python.
+            self.fail(str(error).partition(", given as")[0], param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         """Complete names of the element types."""

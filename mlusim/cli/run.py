@@ -30,7 +30,7 @@ from mlusim.cli.options import (
     sensitivity_option,
     steady_option,
 )
-from mlusim.cli.provenance import made_by
+from mlusim.cli.provenance import made_by, verification_json
 from mlusim.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -373,7 +373,7 @@ def finish(  # noqa: PLR0913 - most are keywords
         files = write_report(result, report)
         written["report"] = [str(path) for path in files]
     if checked and result.report is not None:
-        written["verification"] = result.report.to_json()
+        written["verification"] = verification_json(result.report)
         lines.append(f"\n{result.report.text()}")
     moved: list[Sensitivity] = []
     if sensitivity is not None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def run_of(text: str) -> Result:
     """Return a saved run, or the timing-only run of `mlusim run` with these arguments. Raises `InputError`."""
+    from mlusim.analysis.provenance import without_folders
     from mlusim.cli.entries import ENTRIES
     from mlusim.cli.kernel_arguments import is_kernel
     from mlusim.cli.run import run
@@ -39,4 +40,6 @@ def run_of(text: str) -> Result:
             raise InputError(
                 f"{text!r} is not a saved run, and as words of `mlusim run`: {error.format_message()}"
             ) from None
-        return load(saved)
+        found = load(saved)
+        found.made_by["command"] = shlex.join(["mlusim", "run", *without_folders(words)])
+        return found

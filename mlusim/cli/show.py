@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,6 +38,29 @@ def console() -> Console:
 def print_exact(text: str) -> None:
     """Print lines unchanged: commands and paths, which are copied."""
     click.echo(text)
+
+
+def print_command(command: str) -> None:
+    """A command line to paste; one that is wider than the terminal goes on below, by the shell's own rule."""
+    lines = ["  "]
+    words = [*re.split(r" (?=--)", command), ""]
+    for word, after in pairwise(words):
+        if lines[-1].strip() and len(lines[-1]) + len(word) + len(" \\" if after else "") >= console().width:
+            lines[-1] += "\\"
+            lines.append("      ")
+        lines[-1] += f"{word} "
+    click.echo("\n".join(lines).rstrip())
+
+
+def print_call(call: str) -> None:
+    """A call of Python to paste; one that is wider than the terminal goes on below, between two arguments."""
+    lines = ["  "]
+    for word in re.split(r"(?<=,) ", call):
+        if lines[-1].strip() and len(lines[-1]) + len(word) > console().width:
+            lines[-1] = lines[-1].rstrip()
+            lines.append("      ")
+        lines[-1] += f"{word} "
+    click.echo("\n".join(lines).rstrip())
 
 
 def print_text(text: str) -> None:
@@ -94,7 +118,12 @@ def print_summary(result: Result, rows: Iterable[Row]) -> None:
 
 
 def print_columns(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), keys: int = 1
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Iterable[int] = (),
+    keys: int = 1,
+    cut: bool = False,
 ) -> None:
     """Print a table with headers. A table wider than the terminal is printed in several parts, one below another.
 
@@ -103,12 +132,17 @@ def print_columns(
         rows: texts; those of the last column may be long.
         right: the columns of numbers.
         keys: number of columns at the left that identify a row; they are repeated in every part.
+        cut: end texts of the last column in "..." where the line is full, instead of wrapping them.
     """
     from rich.cells import cell_len
     from rich.text import Text
 
     lines = [tuple(row) for row in rows]
     numbers = set(right)
+    if cut:
+        taken = sum(max(map(cell_len, column)) + _GAP for column in list(zip(heads, *lines, strict=True))[:-1])
+        room = max(console().width - taken, _LEAST_TEXT)
+        lines = [(*line[:-1], line[-1] if len(line[-1]) <= room else f"{line[-1][: room - 3]}...") for line in lines]
     widths = [max(map(cell_len, column)) for column in zip(heads, *lines, strict=True)]
     if widths and len(heads) - 1 not in numbers:
         widths[-1] = min(widths[-1], _LEAST_TEXT)  # longer text wraps

@@ -205,7 +205,9 @@ def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, qu
     if found.as_good:
         lines_below.append(f"{found.as_good} within 2 % of the best: no measurement tells them apart")
     show.print_text("\n" + "\n".join(lines_below))
-    show.print_exact(f"\nThe best one, from the shell and from Python:\n  {found.command}\n  {found.call}")
+    show.print_text("\nThe best one, from the shell and from Python:")
+    show.print_command(found.command)
+    show.print_call(found.call)
 
 
 def _kernel_columns(found: Tuning) -> list[str]:

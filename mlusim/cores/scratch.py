@@ -13,6 +13,7 @@ from mlusim.errors import AllocationError
 from mlusim.memory.allocation import Allocation, Memory, fits_message
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.view import View
+from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.cores.task import Task
@@ -31,6 +32,11 @@ class Scratch:
         self._task = task
         self._memory = memory
         self._owned: list[Allocation] = []
+
+    def __repr__(self) -> str:
+        buffers = "".join(f", {one.name} {group_digits(one.nbytes)} B" for one in self._owned)
+        used, usable = group_digits(self._memory.used_bytes), group_digits(self.usable_bytes)
+        return f"<{self._memory.name}: {used} B of {usable} B in use{buffers}>"
 
     @property
     def usable_bytes(self) -> int:

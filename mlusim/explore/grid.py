@@ -16,6 +16,7 @@ import numpy as np
 
 from mlusim.dtypes import dtype_of
 from mlusim.errors import BoardError, InputError, nearest
+from mlusim.explore.kernel_call import without_folder
 from mlusim.explore.point import FIGURES, PLAN_FIGURES, Point, plain
 from mlusim.explore.sources import UserKernel
 from mlusim.explore.store import IMPOSSIBLE, Outcome
@@ -174,7 +175,7 @@ class Axes:
     ) -> dict[str, Any]:
         columns: dict[str, Any] = {"operator": self.operator, "device": base.name}
         if self.arguments:
-            columns["arguments"] = " ".join(self.arguments)
+            columns["arguments"] = " ".join(without_folder(text) for text in self.arguments)
         if shape is not None:
             columns["shape"] = "x".join(map(str, shape))
             columns |= {f"shape_{axis}": extent for axis, extent in enumerate(shape)}

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.explore.sources import VARIABLE, UserKernel, importable_from
 from mlusim.hardware import Board
-from mlusim.host.arguments import FileInput, assign, parse_argument, read_inputs
+from mlusim.host.arguments import FileInput, InOut, Output, assign, parse_argument, read_inputs
 from mlusim.host.array_files import split_key
 from mlusim.host.device import Device
 from mlusim.host.run import run as run_kernel
@@ -73,6 +74,23 @@ class KernelCall:
         parameters = list(inspect.signature(kernel.function).parameters.values())[1:]
         chosen = {**self.settings, **read}
         return {one.name: chosen.get(one.name, one.default) for one in parameters if one.kind not in VARIABLE}
+
+    def tensors(self) -> list[dict[str, Any]]:
+        """Name, shape, element type and role of each tensor among the arguments, for records of a run."""
+        if self.kernel.launches:
+            return []
+        values = self.values(data=False)
+        shaped = {name: one.array if isinstance(one, InOut) else one for name, one in values.items()}
+        return [
+            {
+                "name": name,
+                "shape": list(one.shape),
+                "dtype": dtype_name(dtype_of(one.dtype)),
+                "role": "output" if isinstance(values[name], Output | InOut) else "input",
+            }
+            for name, one in shaped.items()
+            if isinstance(one, Output | np.ndarray)
+        ]
 
     def _call(self, board: Board, *, data: bool = True) -> tuple[Any, list[Any], dict[str, Any]]:
         """Return the kernel, its positional arguments in order, and its keyword-only arguments."""
@@ -143,6 +161,15 @@ def absolute(arguments: Sequence[str]) -> tuple[str, ...]:
         else:
             absolute_arguments.append(text)
     return tuple(absolute_arguments)
+
+
+def without_folder(text: str) -> str:
+    """An argument as text, its file, where it is one, without the folder that it is in: nothing of this machine."""
+    one = parse_argument(text)
+    if not isinstance(one.value, FileInput):
+        return text
+    path, key = split_key(one.value.path)
+    return f"{f'{one.name}=' if one.name else ''}{path.name}{f':{key}' if key else ''}"
 
 
 def contents(arguments: Sequence[str]) -> list[str]:

@@ -132,7 +132,17 @@ def test_verify_finds_races_and_wrong_results(home):
 
 
 def test_verify_of_an_operator_is_run_with_check(home):
-    assert "cast on mlu370-x4: sound" in mlusim("verify", "cast", "--shape", "64", "--dtype", "int8")
+    words = ("verify", "cast", "--shape", "64", "--dtype", "int8")
+    assert "cast on mlu370-x4: sound" in mlusim(*words)
+    files = {line["file"] for line in json.loads(mlusim(*words, "--json"))["verification"]["traffic"]}
+    assert files == {"cast.py"}
+
+
+def test_a_sweep_names_the_files_of_arguments_without_their_folders(home):
+    words = ("--arg", f"x={home / 'x.npy'}", "--arg", home / "x.npy", "--arg", "out=float32:5000")
+    found = mlusim("sweep", "k.py:add", *words, "--no-db", "-j", "0", "--json")
+    assert json.loads(found)["rows"][0]["arguments"] == "x=x.npy x.npy out=float32:5000"
+    assert str(home) not in found
 
 
 def test_compare_settings_boards_and_kernels(home):

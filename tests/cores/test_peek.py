@@ -35,6 +35,8 @@ def test_a_timing_only_run_has_nothing_to_show(run: Any) -> None:
     async def kernel(core: Core) -> None:
         tile = core.nram.alloc(4, "float32")
         assert str(tile) == repr(tile)
+        name = "the NRAM of cluster 0 core 0 of mlu370-x4"
+        assert repr(core.nram) == f"<{name}: 128 B of 655 360 B in use, nram buffer 0 16 B>"
         core.peek(tile)
 
     with pytest.raises(AccessError, match="has a size but no bytes: this run is timing-only"):
