@@ -100,7 +100,7 @@ def test_a_picture_has_axes_with_units(tmp_path):
         assert ticks == sorted(ticks)
         assert len(ticks) <= 7
     legend = (tmp_path / "pictures" / "legend.svg").read_text()
-    assert all(f">{name}</text>" in legend for name in ("read", "write", "line: peak of the board", "launch overhead"))
+    assert all(f">{name}</text>" in legend for name in ("read", "write", "peak of the board", "launch overhead"))
 
 
 def test_a_run_that_is_not_what_is_said_of_it_stops_the_build(tmp_path):
