@@ -132,7 +132,7 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
         traces,
         360,
         xaxis=axis(f"time since the first launch [{unit}]", range=[0, at[-1]]),
-        yaxis=axis("GB/s", range=[0, float(f"{top:.6g}")], gridcolor="#E5E5E5"),
+        yaxis=axis("on the DRAM bus [GB/s]", range=[0, float(f"{top:.6g}")], gridcolor="#E5E5E5"),
         hovermode="x unified",
     )
 
@@ -160,7 +160,7 @@ def losses(floor: Floor, cores: int) -> Figure:
     return figure(
         [bars],
         _AXIS_PX + _ROW_PX * len(names),
-        xaxis=axis("us per core on average", range=[0, float(f"{1.5 * max(times):.6g}")], gridcolor="#E5E5E5"),
+        xaxis=axis("time per core on average [us]", range=[0, float(f"{1.5 * max(times):.6g}")], gridcolor="#E5E5E5"),
         yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6),
         showlegend=False,
     )
@@ -192,7 +192,7 @@ def per_core(records: Records, metrics: Metrics, floor: Floor) -> Figure:
         barmode="stack",
         bargap=0.15,
         xaxis=axis("core", dtick=records.board.cores_per_cluster),
-        yaxis=axis("us", gridcolor="#E5E5E5"),
+        yaxis=axis("time [us]", gridcolor="#E5E5E5"),
         showlegend=False,
         shapes=[line | {"line": {"color": FLOOR, "width": 2, "dash": "dot"}}],
         annotations=[
@@ -239,7 +239,7 @@ def occupancy(one: Occupancy, time_ps: int) -> Figure:
         traces,
         330,
         xaxis=axis(f"time since the first launch [{unit}]", range=[0, end]),
-        yaxis=axis("bytes", range=[0, 1.08 * top or 1], gridcolor="#E5E5E5", tickformat="~s"),
+        yaxis=axis("allocated [B]", range=[0, 1.08 * top or 1], gridcolor="#E5E5E5", tickformat="~s"),
         hovermode="x unified",
     )
 
@@ -299,6 +299,6 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
         _AXIS_PX + 40 + 70 * len(names),
         barmode="group",
         bargap=0.25,
-        xaxis=axis("bytes", range=[0, 1.2 * most or 1], gridcolor="#E5E5E5", tickformat="~s"),
+        xaxis=axis("moved [B]", range=[0, 1.2 * most or 1], gridcolor="#E5E5E5", tickformat="~s"),
         yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6),
     )

@@ -71,7 +71,7 @@ def _compute(metrics: Metrics, operations: int) -> Roofline:
         f"The operator needs {points[0].x:.3g} operations for each byte that it must move; below {ridge:.3g} the DRAM "
         f"is the roof: here it is {side}."
     )
-    return Roofline("operations for each byte", "Gop/s", roofs, points, about)
+    return Roofline("operations for each byte [op/B]", "throughput [Gop/s]", roofs, points, about)
 
 
 def _movement(records: Records, metrics: Metrics) -> Roofline:
@@ -113,4 +113,4 @@ def _movement(records: Records, metrics: Metrics) -> Roofline:
         f"{why} Launch and latency take {fixed_ps / 1e6:.2f} us "
         f"whatever the size: below {half / KIB:.4g} KiB they cost more than moving the bytes at the DRAM's peak."
     )
-    return Roofline("bytes", "GB/s", roofs, points, about)
+    return Roofline("bytes moved [B]", "bandwidth [GB/s]", roofs, points, about)
