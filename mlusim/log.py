@@ -116,6 +116,22 @@ class SkippedRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Remark:
+    """What was seen as an operation ran, and what its record does not show: `kind` and `title` of a finding.
+
+    `line` is a number of `Log.lines`, `at_ps` when it was issued, `times` how often the same was seen at that line.
+    """
+
+    kind: str
+    title: str
+    operation: str
+    task: int
+    line: int
+    at_ps: int
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Box:
     """Shape, strides in bytes and item size of an operand."""
 
@@ -142,6 +158,10 @@ class Log:
         loops: the counted loops, by record.
         byte_copies: records of copies in the byte form; the kernel chose their segments.
         swallowed: errors that kernels caught: message and location.
+        remarks: what records do not show, by kind and line.
+        of_file: arrays of a C++ file that its other kernels may use.
+        seen: records of scalar loads of values that fresh memory does not have. A loop has one record for all loads of
+            a line and one for all stores, which do not tell their order within the loop.
         joined: by record, the copy of another core that a call takes part in (`mlusim.cores.shared_copy`).
         skipped: parts of the run with extrapolated times.
         unsteady: why nothing was skipped, if steady-state timing was requested.
@@ -163,6 +183,9 @@ class Log:
         self.released: dict[int, int] = {}
         self.windows: dict[int, set[tuple[int, int]]] = {}
         self.swallowed: list[tuple[str, str]] = []
+        self.remarks: dict[tuple[str, int], Remark] = {}
+        self.of_file: set[int] = set()
+        self.seen: set[int] = set()
         self.loops: dict[int, LoopRecord] = {}
         self.byte_copies: list[int] = []
         self.joined: dict[int, int] = {}
@@ -231,6 +254,12 @@ class Log:
         """Record that a call takes part in a copy of another core; bytes are counted for that copy only."""
         self.joined[record] = copy
         self.records.joined(record, copy, start_ps)
+
+    def remark(self, remark: Remark) -> None:
+        """Write down what a record does not show; the first of a kind and line stands for all."""
+        key = remark.kind, remark.line
+        first = self.remarks.get(key)
+        self.remarks[key] = remark if first is None else replace(first, times=first.times + 1)
 
     def close_allocation(self, identity: int, now: int) -> None:
         """Record when an allocation was freed."""

@@ -68,6 +68,12 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
     one.joined = {
         int(new_record[call]): int(new_record[copy]) for call, copy in log.joined.items() if new_record[call] != NONE
     }
+    one.seen = {int(new_record[old]) for old in log.seen if new_record[old] != NONE}
+    one.remarks = {
+        key: replace(remark, task=int(new_task[remark.task]))
+        for key, remark in log.remarks.items()
+        if new_task[remark.task] != NONE
+    }
     one.ops, one.lines, one.boxes = log.ops, log.lines, log.boxes
     one.tasks = [replace(log.tasks[number], launch=log.tasks[number].launch - launches.start) for number in tasks]
     one.launches = [log.launches[number] for number in launches]

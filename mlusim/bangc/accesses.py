@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Loops = tuple[tuple[int, int], ...]
 
 _FEW = 16
+# Flag of a run: some loaded values were those of fresh memory.
+_FRESH = 1 << 15
 # A run as written by the fibre: RUN of `mlusim.bangc.image`.
 _RUN = struct.Struct("<QQqQQ")
 _DTYPES = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
@@ -42,7 +44,8 @@ def drain(bridge: Bridge, function: str) -> Awaitable[None] | None:
     if count > 1:
         return _several(bridge, function, image.runs[:count])
     pc, address, stride, times, meta = _RUN.unpack_from(image.run_bytes)
-    return _one(bridge, function, pc, address, ((times, stride),), meta)
+    # With nothing else in between, the order of records says what was written first.
+    return _one(bridge, function, pc, address, ((times, stride),), meta | _FRESH)
 
 
 async def _several(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> None:
@@ -111,12 +114,15 @@ def _one(bridge: Bridge, function: str, pc: int, address: int, loops: Loops, met
     """Record accesses in at most two loops."""
     if bridge.in_absent_memory(address):
         return None
+    seen, meta = not meta & _FRESH, meta & ~_FRESH
     key = (pc, meta, loops)
     known = bridge.scalar_shapes.get(key)
     if known is None:
         known = bridge.scalar_shapes[key] = _Shape(bridge, function, pc, loops, meta)
     allocation, offset = _inside(bridge, known.line, address - known.below, known.reach, write=known.write)
     view = View(allocation, offset + known.below, known.extents, known.strides, known.dtype)
+    if seen and not known.write and allocation.is_poisoned:
+        bridge.issuer.log.seen.add(bridge.issuer.log.count)
     return access(bridge.issuer, known.line, known.name, view, known.total, write=known.write)
 
 
@@ -139,6 +145,8 @@ async def _scattered(bridge: Bridge, function: str, pc: int, addresses: np.ndarr
     record = log.count
     name = "store_rows" if write else "load_rows"
     waiting = access(bridge.issuer, line, name, view, len(addresses), write=write)
+    if not (write or meta & _FRESH) and allocation.is_poisoned:
+        log.seen.add(record)
     log.addresses[record] = {"dst" if write else "src": rows}
     if waiting is not None:
         await waiting

@@ -30,6 +30,7 @@ from mlusim.bangc.image import (
 from mlusim.bangc.intrinsics import intrinsics
 from mlusim.bangc.placing import place
 from mlusim.errors import AccessError, AllocationError, CopyError, KernelError, MlusimError, OperandError
+from mlusim.log import Remark
 from mlusim.memory.allocation import POISON, Allocation, Memory
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import contiguous_strides
@@ -173,6 +174,8 @@ class Bridge:
         made = self._placed[kind][number] = place(self._chip, memory, self._task, name, offset, buffer)
         if array.initial:
             self.issuer.log.host_writes.add(made.identity)
+        if number < (room.at_file_scope or 0) and len(self.module.entries) > 1:
+            self.issuer.log.of_file.add(made.identity)
         if kind == SRAM:
             shared[key] = View.of(made, (size,), _UINT8)
         else:
@@ -221,15 +224,23 @@ class Bridge:
         self.is_astray |= found
         return found
 
-    def is_dropped(self, name: str, codes: list[int], values: list[Any]) -> bool:
+    def is_dropped(self, site: Site, values: list[Any]) -> bool:
         """Whether a call has no effect on the memory core, because it uses NRAM or WRAM.
 
         A union launch also runs the kernel on the memory cores, and many kernels omit the test of `__is_mpu()`:
         instructions on memories that the memory core lacks are not meant for it. ASSUMED: they are dropped at no cost,
-        and so is a later atomic, whose operand or address would depend on them.
+        and so is a later atomic, whose operand or address would depend on them. The checker reports such atomics.
         """
-        uses = any(code >= POINTER and self.in_absent_memory(value) for code, value in zip(codes, values, strict=True))
-        return uses or (self.is_astray and name.startswith("__bang_atomic_"))
+        pairs = zip(site.codes, values, strict=True)
+        uses = any(code >= POINTER and self.in_absent_memory(value) for code, value in pairs)
+        if not site.name.startswith("__bang_atomic_"):
+            return uses
+        # One that reads NRAM itself is an instruction like any other there.
+        if self.is_astray and not (uses and "_reduce_" in site.name):
+            title = f"a memory core comes to {site.name} with what it has from NRAM or WRAM, which it lacks: dropped"
+            task = self._task
+            self.issuer.log.remark(Remark("memory-core", title, site.name, task.index, site.line, task.now_ps))
+        return uses or self.is_astray
 
     def explained(self, error: MlusimError, *, faults: bool = False) -> MlusimError:
         """Return the error, with an explanation if a memory core ran code that is not meant for it."""

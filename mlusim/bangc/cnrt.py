@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlusim.bangc.host_calls import ATTRIBUTES, NOTHING_TO_DO, SAME, STATUS
 from mlusim.bangc.host_memory import HostMemory
+from mlusim.bangc.host_order import HostOrder, Place
 from mlusim.errors import InputError, KernelError
 from mlusim.units import PS_PER_US
 
@@ -29,11 +30,13 @@ class Cnrt(HostMemory):
 
     Attributes:
         queued: the launches of each queue, by its handle; 0 is the default queue.
+        order: what the program has not waited for.
     """
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
         self.queued: dict[int, list[Any]] = {}
+        self.order = HostOrder(device.log)
         self._queues: dict[int, Any] = {}
         self._notifiers: dict[int, int | None] = {}
         self._handles = _HANDLE
@@ -48,6 +51,10 @@ class Cnrt(HostMemory):
             known = "it is not simulated" if name.startswith("cn") else "it is an instruction of the board, for kernels"
             raise KernelError(f"{name} in host code: {known}")
         return found
+
+    def note(self, name: str, place: Place, values: list[Any]) -> None:
+        """A call, for the order of what it does."""
+        self.order.called(name, place, values, self._queues, self.regions())
 
     def _handle(self) -> int:
         self._handles += 16

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlusim.bangc import toolchain
-from mlusim.bangc.entries import MAIN
+from mlusim.bangc.compiler_messages import compiler_text
 from mlusim.bangc.linking import link
 from mlusim.bangc.loading import check_that_it_loads
-from mlusim.bangc.second_look import OWN
 from mlusim.errors import CompileError
 from mlusim.files import scratch_folder
 
@@ -45,7 +44,7 @@ def preprocess(path: Path, on: Board, options: Options) -> str:
     command += ["-include", str(generated / toolchain.START), "-E", "-x", "c++", str(path)]
     done = toolchain.run(command)
     if done.returncode:
-        raise CompileError(_compiler_text(done.stderr, path))
+        raise CompileError(compiler_text(done.stderr, path))
     return done.stdout
 
 
@@ -60,7 +59,7 @@ def check(path: Path, rewritten: Rewritten, options: Options) -> None:
         what = ["-fsyntax-only"] if compiler.gnu else ["-O0", "-c", "-o", str(source.with_suffix(".o"))]
         done = toolchain.run([*command, *what, "-x", compiler.language, str(source)])
     if done.returncode:
-        raise CompilerError(_compiler_text(done.stderr, path), done.stderr)
+        raise CompilerError(compiler_text(done.stderr, path), done.stderr)
 
 
 class CompilerError(CompileError):
@@ -95,7 +94,7 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
                 command = [*compiler.command, *words, "-x", compiler.language, "-c", str(source), "-o", str(made)]
                 done = toolchain.run(command)
                 if done.returncode:
-                    message = _compiler_text(done.stderr, path)
+                    message = compiler_text(done.stderr, path)
                     toolchain.publish(failed, json.dumps({"message": message, "full": done.stderr}).encode())
                     raise CompilerError(message, done.stderr)
 
@@ -103,14 +102,13 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
         runtime = toolchain.runtime(compiler)
         done = link(objects, linked, runtime, lambda *words: toolchain.run([*compiler.command, *words]), compile_with)
         if done.returncode:
-            raise CompileError(_compiler_text(done.stderr, paths[0]))
+            raise CompileError(compiler_text(done.stderr, paths[0]))
         check_that_it_loads(paths[0], linked, runtime)
         toolchain.publish(target, linked.read_bytes())
     return target
 
 
 _PRECOMPILED = "#pragma GCC pch_preprocess"
-_MOST_LINES = 40
 
 
 def _with_lines(text: str, first: str) -> str:
@@ -120,14 +118,3 @@ def _with_lines(text: str, first: str) -> str:
     at = text.find(_PRECOMPILED)
     at = text.index("\n", at) + 1 if at >= 0 else 0
     return text[:at] + first + text[at:]
-
-
-def _compiler_text(text: str, path: Path) -> str:
-    """Return the compiler's messages, from the first error on."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    first = next((index for index, line in enumerate(lines) if "error" in line), 0)
-    context = first
-    while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
-        context -= 1
-    shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
-    return f"{path.name} does not compile:\n{shown}"

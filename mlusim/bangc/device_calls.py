@@ -19,6 +19,7 @@ from mlusim.errors import AccessError, OperandError
 from mlusim.memory.addresses import Indices
 from mlusim.memory.loops import AddressInstructions
 from mlusim.memory.view import View
+from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.bangc.bridge import Bridge
@@ -31,6 +32,8 @@ _DOUBLE, _FLOAT = 0x308, 0x304
 # dst, src, count, two loop counts minus one, and their strides in bytes on both sides.
 _STRIDED_ATOMIC = 9
 _STRIDED_SET = 5
+# From here on a number is shown by its bits too.
+_LARGE = 1 << 31
 
 
 def _strided(bridge: Bridge, code: int, address: int, count: int, loops: tuple[tuple[int, int], ...]) -> View:
@@ -162,11 +165,10 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
         kept = np.flatnonzero(np.unpackbits(bits.typed().view(np.uint8), count=count, bitorder="little"))
         indices = (offsets_view, bits)
     chosen = offsets[kept]
+    far_address, near_address = (dst_address, src_address) if name == "scatter" else (src_address, dst_address)
+    _check_offsets(bridge, name, chosen, kept, far_address, size)
     step = math.gcd(*chosen.tolist(), size) if len(chosen) else size
     reach = int(chosen.max()) // step + 1 if len(chosen) else 1
-    far_address, near_address = (dst_address, src_address) if name == "scatter" else (src_address, dst_address)
-    if len(chosen) and int(chosen.min()) < 0:
-        raise AccessError(f"{name}: the offset {int(chosen.min())} is negative")
     far = _rows(bridge, far_address, step, size, reach)
     near = _rows(bridge, near_address, stride, size, count)
     rows = chosen // step
@@ -174,6 +176,20 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
     dst_rows, src_rows = (rows, kept) if name == "scatter" else (kept, rows)
     loop = Loop(count, len(kept), dst_rows, src_rows, AddressInstructions(), indices, unread=True)
     copy_loop(bridge.issuer, line, name, dst, src, loop, method="instruction")
+
+
+def _check_offsets(bridge: Bridge, name: str, offsets: Indices, kept: Indices, address: int, size: int) -> None:
+    """Raise `AccessError` for the first byte offset whose segment leaves its array or tensor."""
+    far = bridge.pointer(address)
+    room = far.allocation.nbytes - far.offset
+    wrong = np.flatnonzero((offsets < 0) | (offsets + size > room))
+    if len(wrong):
+        offset = int(offsets[wrong[0]])
+        word = f"{group_digits(offset)} ({offset:#x})" if offset >= _LARGE else group_digits(offset)
+        raise AccessError(
+            f"{name}: element {int(kept[wrong[0]])} of the offsets is {word}, and {group_digits(size)} B from there on "
+            f"leave {far.allocation.name}, which has {group_digits(room)} B from the address given; offsets count bytes"
+        )
 
 
 def _rand(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:

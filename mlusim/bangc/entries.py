@@ -117,10 +117,16 @@ def _type_alone(declaration: str, name: str) -> str:
 def rewrite_main(source: Source, position: int) -> bool:
     """Rename the program's `main`, and add the implicit return that C++ grants only to `main`."""
     opening = source.matching(position + 1) + 1
+    is_try = opening < len(source.tokens) and source.tokens[opening].text == "try"
+    opening += is_try
     if opening >= len(source.tokens) or source.tokens[opening].text != "{":
         return False
     source.replace(position, position, MAIN)
-    source.insert(source.matching(opening), "return 0; ")
+    closing = source.matching(opening)
+    source.insert(closing, "return 0; ")
+    while is_try and source.next_text(closing) == "catch":
+        closing = source.matching(source.matching(closing + 2) + 1)
+        source.insert(closing, "return 0; ")
     return True
 
 

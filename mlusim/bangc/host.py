@@ -70,6 +70,7 @@ class Program:
         if why == LEFT:
             self.status = int(text_at(image.words[faults.FIRST + 1]))
         self.device.synchronize()
+        self._cnrt.order.ended()
         return self.status
 
     def _start(self) -> Any:
@@ -134,7 +135,9 @@ class Program:
                 place = (text_at(values[1]), values[2])
                 raise KernelError(self.module.unknown_text(text_at(values[0])))
             else:
-                given = self._cnrt.function(name)(*values)
+                function = self._cnrt.function(name)
+                self._cnrt.note(name, place, values)
+                given = function(*values)
         except MlusimError as error:
             raise self._located(error, place) from error.__cause__
         answer(image.words, given)
@@ -172,6 +175,7 @@ class Program:
             raise InputError(f"{called}<<<...>>> with function type {kind}: choose one of {sorted(_KINDS)}")
         made = self.device.launch(kernel, dim=(x, y, z), kind=_KINDS[kind], queue=self._cnrt.queue(queue))
         self._cnrt.queued.setdefault(queue, []).append(made)
+        self._cnrt.order.launched(called, (text_at(file), line), queue, blob, self._cnrt.regions())
         return 0
 
 

@@ -70,6 +70,10 @@ class HostMemory:
         found = sorted((base, view.nbytes) for base, view in self._memory.items())
         return (Range * max(len(found), 1))(*[Range(base, size, 0) for base, size in found]), len(found)
 
+    def regions(self) -> list[tuple[int, int]]:
+        """Address and bytes of all device memory."""
+        return [(base, view.nbytes) for base, view in self._memory.items()]
+
     def at(self, address: int) -> tuple[View, int] | None:
         """Return the device memory that contains an address, and the byte in it."""
         for base, view in self._memory.items():

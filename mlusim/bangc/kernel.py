@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _POINTER = 1 << 16
 _SLOT = 16
+_HALF_BYTES = 2
 _maps: weakref.WeakKeyDictionary[Chip, tuple[Any, GdramMap]] = weakref.WeakKeyDictionary()
 
 
@@ -103,7 +104,7 @@ async def execute(
                         waits = again()
                     else:
                         values = site.values(call_bytes)
-                        if drops and bridge.is_dropped(site.name, site.codes, values):
+                        if drops and bridge.is_dropped(site, values):
                             bridge.give(0)
                             continue
                         waits = site.issue(bridge, site.line, site.codes, values)
@@ -200,6 +201,8 @@ def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdram
             "an element of a structured array, or a ctypes.Structure"
         )
     dtype = dtype_of_code(parameter.code)
+    if isinstance(argument, View | Pointer):
+        raise KernelError(f"{point.name}: {parameter.name} is a number, {dtype.name}, and not {argument!r}")
     try:
         with np.errstate(all="ignore"):
             value = np.asarray(argument)
@@ -211,6 +214,12 @@ def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdram
     return element.tobytes()
 
 
+def _may_point_to(wanted: np.dtype[Any], given: np.dtype[Any]) -> bool:
+    """Whether a pointer takes a tensor: signs may differ, and integers of 2 B may be the bits of 16-bit floats."""
+    integers = wanted.kind in "iub" and given.kind in "iub"
+    return wanted == given or (wanted.itemsize == given.itemsize and (integers or wanted.itemsize == _HALF_BYTES))
+
+
 def _address(point: EntryPoint, parameter: Parameter, argument: Any, gdram: GdramMap) -> int:
     if argument is None or (isinstance(argument, int) and argument == 0):
         return 0
@@ -219,8 +228,9 @@ def _address(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdra
     kind = parameter.code >> 8 & 0xFF
     wanted = dtype_of_code(parameter.code)
     plain = wanted.itemsize == 1 or not kind
-    if not plain and wanted != argument.dtype and wanted.itemsize != argument.dtype.itemsize:
+    if not plain and not _may_point_to(wanted, argument.dtype):
         raise KernelError(
-            f"{point.name}: {parameter.name} points to {wanted.name} and the tensor has {argument.dtype.name}"
+            f"{point.name}: {parameter.name} points to {wanted.name} and the tensor has {argument.dtype.name}; convert "
+            f"it on the host, or give its bytes as {wanted.name}: array.view"
         )
     return gdram.address.get(argument.allocation.identity, 0) + argument.offset

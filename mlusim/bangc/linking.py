@@ -17,6 +17,8 @@ from mlusim.bangc.image import load_runtime
 from mlusim.bangc.source import quoted
 
 _UNDEFINED = 5
+# Functions counted by the runtime as accesses (`runtime.cpp`), also if headers of C++ call the compiler's builtins.
+_COPIES = ("memcpy", "memmove", "memset")
 # Functions wrapped by the headers (`output.h`): kernels have no heap and no exceptions.
 _HEAP = (
     "malloc",
@@ -49,7 +51,7 @@ def link(
         call: runs the compiler with some arguments.
         compile_with: compiles the objects again, with some lines before the user's.
     """
-    wraps = [f"-Wl,--wrap={name}" for name in _HEAP]
+    wraps = [f"-Wl,--wrap={name}" for name in (*_HEAP, *_COPIES)]
     done = call("-shared", *wraps, *map(str, objects), "-o", str(target))
     missing, aliases = ([], {}) if done.returncode else _undefined(target, runtime)
     if aliases:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from mlusim.bangc.second_look import OWN
 from mlusim.bangc.source import Source, Token, joined, quoted, split_at_commas, without_attributes
 
+# Added to a memory's number: the array may be another file's, as in `runtime.cpp`.
+_EXTERN = 8
 SPACES = {"__mlusim_nram": 0, "__mlusim_wram": 1, "__mlusim_shared": 2, "__mlusim_ldram": 3}
 _STORAGE = ("static", "extern", "inline", "constexpr", "constinit")
 _TYPE_WITH_PARENTHESES = ("decltype", "typeof", "__typeof__")
@@ -47,7 +49,8 @@ class MemoryArrays:
             if declarator[0].text in ("*", "&"):
                 new.append(f"{base} {joined(declarator)};")
             elif not at_file_scope or self._is_new(scope, declarator, external=external):
-                new.append(self._reference(kind, base, declarator, marker))
+                defined_here = not external or _end_of_bounds(declarator) < len(declarator)
+                new.append(self._reference(kind if defined_here else kind | _EXTERN, base, declarator, marker))
         source.replace(start, stop, " ".join(new) or ";")
         return stop + 1
 

@@ -186,6 +186,9 @@ def _assembly(source: Source, position: int) -> None:
     close = source.matching(opening)
     inner = tokens[opening + 1 : close]
     text = "".join(token.text[1:-1] for token in _until(inner, (":", "::")) if token.kind == "string")
+    if not text.strip():
+        # Says something to the compiler alone.
+        return
     call = ", ".join([f'"{text}"', *_operands(source, opening + 1, close)])
     source.replace(position, close, f"__mlusim_assembly({call})")
 

@@ -18,11 +18,10 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 typedef uint64_t Word;
-
 static const Word NRAM_BYTES_MASK = (Word(1) << 28) - 1;  // each arena reserves 256 MiB of addresses
 // Addresses before and behind each array that are none's: an index that leaves its array meets no other one.
 static const Word GAP = 1 << 16;
-enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, SPINS = 1 << 12, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4 };
+enum { ARGUMENTS = 32, SLOTS = 512, ARRAYS = 512, KINDS = 4, GUARD = 1 << 16, FRAMES = 64, SPINS = 1 << 12, STACK_WORDS = 4096, NRAM = 0, WRAM = 1, SRAM = 2, LDRAM = 3, GDRAM = 4, EXTERN = 8, FRESH = 1 << 15, POISON = 0xFF };
 // What a fibre switches back for, below the numbers of the intrinsics.
 enum { FINISHED = -1, SETTLE = -2, DRAIN = -3, SIGNAL = -4, WILD = -5, PLACED = -6, PRINT = -7, LEFT = -8 };
 
@@ -53,13 +52,11 @@ struct Fibre {
 
 // What a signal left behind: the last access before it, the top of the stack. A program's process shares it with its parent.
 struct Fault { Word number, address, pc, accessed, count, words[STACK_WORDS]; };
-static Fibre *current;
-static Arena *loading[KINDS];
+static Fibre *current; static Arena *loading[KINDS];
 static pthread_t runner;
 static volatile Word ticks, resumed, last_seen, foreign, accessed;
 static Fault *fault;
-static bool own_process, muted, tracing;
-static jmp_buf untraced;
+static bool own_process, muted, tracing; static jmp_buf untraced;
 extern "C" __attribute__((visibility("default"))) Call *mlusim_call_record = nullptr;
 
 // From a fibre to whoever resumed it. `swapcontext` would ask the kernel for the mask of signals at every switch.
@@ -125,6 +122,8 @@ static bool in_array(const Arena *arena, Word address, Word size, Slot &slot) {
     return address + size <= slot.high;
 }
 
+// Whether bytes are as fresh memory has them.
+static bool fresh(Word at, Word size) { for (; size && *(unsigned char *)at == POISON; --size) ++at; return !size; }
 static void touch(Word address, Word size, Word write, Word pc) {
     Fibre *f = current;
     accessed = pc;
@@ -145,12 +144,12 @@ static void touch(Word address, Word size, Word write, Word pc) {
     }
     if (out) wild(address, pc, write | size << 1);
     if (f->pending && !(read_only && !write)) back(f, SETTLE), f->pending = 0;
-    Word meta = size | write << 8 | kind << 9 | range << 16;
+    Word meta = size | write << 8 | kind << 9 | range << 16 | (!write && fresh(address, size) ? FRESH : 0);
     if (slot.run.count) {
-        if (slot.run.pc == pc && slot.run.meta == meta) {
+        if (slot.run.pc == pc && (slot.run.meta | FRESH) == (meta | FRESH)) {
             if (slot.run.count == 1) slot.run.stride = int64_t(address - slot.run.address), slot.next = address;
             if (address == slot.next) {
-                ++slot.run.count, slot.next += slot.run.stride;
+                ++slot.run.count, slot.next += slot.run.stride, slot.run.meta |= meta;
                 bool spins = !slot.run.stride && !write && !read_only && slot.run.count % SPINS == 0;
                 return spins ? flush(f), back(f, DRAIN) : (void)0;  // others may change what it waits for
             }
@@ -176,18 +175,22 @@ static void touch_all(Word address, Word n, Word write, Word pc) {
 EXPORT void __tsan_read_range(void *a, Word n) { touch_all(Word(a), n, 0, HERE); } EXPORT void __tsan_write_range(void *a, Word n) { touch_all(Word(a), n, 1, HERE); }
 EXPORT void __tsan_vptr_update(void **, void *) {} EXPORT void __tsan_vptr_read(void **) {}
 EXPORT void __tsan_func_entry(void *) {} EXPORT void __tsan_func_exit() {} EXPORT void __tsan_init() {}
-#define MOVES(name) EXPORT void *__tsan_##name(void *to, const void *from, Word n) { return touch_all(Word(from), n, 0, HERE), touch_all(Word(to), n, 1, HERE), name(to, from, n); }
-MOVES(memcpy) MOVES(memmove)
-EXPORT void *__tsan_memset(void *to, int value, Word n) { return touch_all(Word(to), n, 1, HERE), memset(to, value, n); }
+#define MOVES(name, moves) EXPORT void *name(void *to, const void *from, Word n) { return touch_all(Word(from), n, 0, HERE), touch_all(Word(to), n, 1, HERE), moves(to, from, n); }
+#define SETS(name) EXPORT void *name(void *to, int value, Word n) { return touch_all(Word(to), n, 1, HERE), memset(to, value, n); }
+MOVES(__tsan_memcpy, memcpy) MOVES(__tsan_memmove, memmove) SETS(__tsan_memset)
+MOVES(__wrap_memcpy, memcpy) MOVES(__wrap_memmove, memmove) SETS(__wrap_memset)  // what headers of C++ call
 
 // Gives an array its bytes: when its image is loaded, or when its function first runs.
 EXPORT void *mlusim_place(Word kind, const char *name, Word size, const char *file, int line, const void *initial) {
-    Arena *arena = current ? current->arenas[kind] : loading[kind];
-    if (!arena) leave(PLACED, kind, Word(name), Word(line));
-    for (Word k = 0; k < arena->count && kind == SRAM; ++k) {
-        const Array &known = arena->arrays[k];
-        if (known.size == size && known.line == Word(line) && !strcmp(known.name, name) && !strcmp(known.file, file))
-            return (char *)arena->base + known.offset;
+    Word space = kind & ~Word(EXTERN);
+    Arena *arena = current ? current->arenas[space] : loading[space];
+    if (!arena) leave(PLACED, space, Word(name), Word(line));
+    for (Array *known = arena->arrays; known < arena->arrays + arena->count; ++known) {
+        if (known->size != size || strcmp(known->name, name)) continue;
+        bool same = space == SRAM && known->line == Word(line) && !strcmp(known->file, file);  // the cluster's
+        bool meets = !current && ((kind | known->kind) & EXTERN);  // of another file, which defines it
+        if (meets) known->kind &= kind, known->initial = known->initial ? known->initial : initial;
+        if (same || meets) return (char *)arena->base + known->offset;
     }
     Word offset = (arena->used + GAP + arena->alignment - 1) / arena->alignment * arena->alignment;
     if (arena->count == ARRAYS) abort();
@@ -216,7 +219,6 @@ EXPORT void mlusim_leave(int64_t kind, const char *text, const char *file, int l
 static const int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGVTALRM, SIGINT};
 enum { COUNT = sizeof SIGNALS / sizeof *SIGNALS };
 static struct sigaction before[COUNT];
-
 static void on_signal(int number, siginfo_t *info, void *context) {
     if (tracing && number != SIGVTALRM && number != SIGINT) _longjmp(untraced, 1);
     if (!current || !pthread_equal(pthread_self(), runner)) {
@@ -279,13 +281,11 @@ EXPORT Word mlusim_state(const Fibre *f) {
         while (word < end) hash = ((hash ^ *word++) * 0x9E3779B97F4A7C15ull) ^ hash >> 29;
     return hash;
 }
-
 EXPORT void mlusim_free(Fibre *f) { munmap(f->stack, f->stack_size), free(f->runs), free(f); }
 EXPORT void mlusim_start(Fibre *f, void (*body)(void *, char *), void *function, char *arguments) {
     getcontext(&f->first);
     f->first.uc_stack.ss_sp = f->stack, f->first.uc_stack.ss_size = f->stack_size - GUARD, f->first.uc_link = nullptr;
-    f->body = body, f->function = function, f->arguments = arguments, f->started = 0;
-    f->pending = f->run_count = f->used_slots = 0;
+    f->body = body, f->function = function, f->arguments = arguments, f->started = f->pending = f->run_count = f->used_slots = 0;
     for (int k = 0; k < SLOTS; ++k) f->slots[k].run.count = 0;
     makecontext(&f->first, begin, 0);
 }

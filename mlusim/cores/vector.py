@@ -39,7 +39,7 @@ from mlusim.cores.vector_call import (
 )
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import MissingDataError, OperandError
-from mlusim.log import NO_OPERAND, NONE, VECTOR
+from mlusim.log import NO_OPERAND, NONE, VECTOR, Remark
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
@@ -165,6 +165,8 @@ def _issue(
             effect = partial(effect, **cached.attributes)
         if counts is not None:
             effect = partial(_count, counts, effect)
+        elif cached.instruction.remarks:
+            effect = partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
     log, unit, task = issuer.log, issuer.unit, issuer.task
     # `Issuer.begin`, inlined for performance.
     task.operations += 1
@@ -339,6 +341,13 @@ def _number(issuer: Issuer, cached: VectorCall, operands: Sequence[Value], value
 
 def _as_type(value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return np.asarray(value).astype(dtype)
+
+
+def _note(issuer: Issuer, line: int, name: str, now_ps: int, effect: Callable[[], tuple[str, str] | None]) -> None:
+    remark = effect()
+    if remark is not None:
+        kind, title = remark
+        issuer.log.remark(Remark(kind, title, name, issuer.task.index, line, now_ps))
 
 
 def _count(counts: list[int], effect: Callable[[], int]) -> None:

@@ -116,6 +116,11 @@ class ParameterType:
     role: Role
     dtype: np.dtype[Any] | None
 
+    def __repr__(self) -> str:
+        """As C declares it, for the signature of a kernel in messages."""
+        name = "void" if self.dtype is None else dtype_name(self.dtype)
+        return name if self.role is Role.NUMBER else f"{'const ' if self.role is Role.INPUT else ''}{name} *"
+
 
 class Argument(NamedTuple):
     """One argument.

@@ -60,6 +60,11 @@ class Allocation:
     def __repr__(self) -> str:
         return f"<{self.name} in {self.memory.name}: {group_digits(self.nbytes)} B at {self.address}>"
 
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether its bytes were poisoned when it was fresh: very large ones in GDRAM are not."""
+        return not self.memory.kind.off_chip or self.nbytes <= _POISONED_BYTES
+
     def bytes(self) -> Bytes:
         """Return the bytes. Raises an error if they were freed or the run is timing-only."""
         if self.buffer is None:

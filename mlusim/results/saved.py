@@ -31,7 +31,7 @@ from mlusim.files import atomic_write, open_input
 from mlusim.hardware import Board
 from mlusim.hardware.presets import find_preset
 from mlusim.inputs import as_path
-from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, SkippedRecord, TaskRecord
+from mlusim.log import AllocationRecord, Box, LaunchRecord, Log, LoopRecord, Remark, SkippedRecord, TaskRecord
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.planning.tiles import Tiles
@@ -350,6 +350,9 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
         "released": sorted(log.released.items()),
         "windows": [(number, *part) for number, parts in sorted(log.windows.items()) for part in sorted(parts)],
         "swallowed": log.swallowed,
+        "remarks": [astuple(remark) for remark in log.remarks.values()],
+        "of_file": sorted(log.of_file),
+        "seen": sorted(log.seen),
         "skipped": [astuple(skip) for skip in log.skipped],
         "unsteady": log.unsteady,
     }
@@ -387,6 +390,11 @@ def _log_of(values: dict[str, Any], array: Callable[[str], Array]) -> Log:
     for number, offset, box in values.get("windows", ()):
         log.windows.setdefault(int(number), set()).add((int(offset), int(box)))
     log.swallowed = [(str(message), str(where)) for message, where in values.get("swallowed", ())]
+    for kind, title, operation, *numbers in values.get("remarks", ()):
+        remark = Remark(str(kind), str(title), str(operation), *map(int, numbers))
+        log.remarks[remark.kind, remark.line] = remark
+    log.of_file = set(map(int, values.get("of_file", ())))
+    log.seen = set(map(int, values.get("seen", ())))
     log.skipped = [SkippedRecord(*map(int, skip)) for skip in values.get("skipped", ())]
     log.unsteady = str(values.get("unsteady", ""))
     check_log(log)

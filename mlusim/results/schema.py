@@ -21,6 +21,7 @@ from mlusim.log import NONE, PIPES, Log
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.planning.plan import Plan
 from mlusim.records import COLUMNS, longest_run_ps
+from mlusim.verifier.findings import KINDS
 
 Array = np.ndarray[Any, Any]
 
@@ -137,7 +138,8 @@ def check_log(log: Log) -> None:
             for one in log.allocations
         ),
         "a record that its log names is not there": all(
-            0 <= number < len(log) for number in (*log.addresses, *log.more_operands, *log.loops, *log.byte_copies)
+            0 <= number < len(log)
+            for number in (*log.addresses, *log.more_operands, *log.loops, *log.byte_copies, *log.seen)
         ),
         "a further operand of its log is not there": all(
             NONE <= allocation < len(log.allocations) and NONE <= box < len(log.boxes)
@@ -145,7 +147,12 @@ def check_log(log: Log) -> None:
             for allocation, _, box in operands
         ),
         "an allocation that its log names is not there": all(
-            0 <= number < len(log.allocations) for number in (*log.released, *log.windows, *log.host_writes)
+            0 <= number < len(log.allocations)
+            for number in (*log.released, *log.windows, *log.host_writes, *log.of_file)
+        ),
+        "a remark of its log has no line or task": all(
+            0 <= one.line < len(log.lines) and NONE <= one.task < len(log.tasks) and one.kind in KINDS
+            for one in log.remarks.values()
         ),
         "a window of its log has no geometry": all(
             0 <= box < len(log.boxes) for parts in log.windows.values() for _, box in parts

@@ -23,6 +23,7 @@ from mlusim.verifier.order import Order
 from mlusim.verifier.planned import nram_beyond_plan
 from mlusim.verifier.races import Races
 from mlusim.verifier.releases import find_releases
+from mlusim.verifier.remarked import find_remarked
 from mlusim.verifier.report import Report
 from mlusim.verifier.room import check_room
 
@@ -65,6 +66,7 @@ def check_log(
         found += prove(plan)
         rewrites = rewrites or plan.rewrites
     found += find_swallowed(log)
+    found += find_remarked(log)
     races = Races(log, columns, accesses, space, order).find()
     found += races
     released = find_releases(log, accesses, order)

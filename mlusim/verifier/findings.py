@@ -29,6 +29,7 @@ KINDS = {
     "task-race": "two tasks touch the same bytes, and nothing orders them",
     "host-data": "tasks pass values through Python objects of the host",
     "uninitialised": "bytes that nobody has written reach an output, a register or an address",
+    "lookup": "an index lies beyond its table",
     "never-written": "bytes of an output are never written",
     "written-again": "bytes of an output are written more than once",
     "not-planned": "the run does not do what its plan says",
@@ -38,8 +39,13 @@ KINDS = {
     "redundant-sync": "a sync orders nothing",
     "unawaited": "a task ends while a copy of its own may still run",
     "overlapping-copy": "a copy within a buffer overlaps itself, and is right only in ascending order",
+    "lookup-again": "an index lies beyond its table, and is an entry of the table that is there already",
+    "memory-core": "a memory core runs code for the MLU cores",
+    "unsynced": "a program uses what it has not waited for",
 }
-HINTS = frozenset({"unused", "left", "redundant-sync", "unawaited", "overlapping-copy"})
+HINTS = frozenset(
+    {"unused", "left", "redundant-sync", "unawaited", "overlapping-copy", "lookup-again", "memory-core", "unsynced"}
+)
 
 _BOLD, _RED, _YELLOW, _CYAN, _DIM, _END = "\x1b[1m", "\x1b[31m", "\x1b[33m", "\x1b[36m", "\x1b[2m", "\x1b[0m"
 

@@ -84,6 +84,8 @@ def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses) -> I
     known = np.array([record.read_only for record in log.allocations], bool)
     known[[*log.host_writes, *accesses.unknown]] = True
     some = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
+    if log.seen:
+        some = some[accesses.write[some] | ~np.isin(accesses.record[some], np.array(sorted(log.seen), np.int64))]
     read = np.zeros(len(log.allocations), bool)
     read[accesses.alloc[some[~accesses.write[some]]]] = True
     some = some[read[accesses.alloc[some]]]
@@ -165,9 +167,9 @@ def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
     names: dict[tuple[str, str, str], list[int]] = {}
     in_use = set()
     for identity, record in enumerate(log.allocations):
-        # An operator without work launches nothing and accesses nothing.
+        # Arrays of a file are for all its kernels. An operator without work launches nothing and accesses nothing.
         outputs = is_output(record) and identity in log.windows and identity not in log.host_writes
-        if record.nbytes and (record.task != NONE or (log.launches and not outputs)):
+        if record.nbytes and identity not in log.of_file and (record.task != NONE or (log.launches and not outputs)):
             key = (record.name, record.memory, "task" if record.task != NONE else f"host {identity}")
             names.setdefault(key, []).append(identity)
             if used[identity]:

@@ -27,6 +27,7 @@ FAULTY = {
     "scalar_read_of_a_copy_in_flight": "race",
     "overlapping_copy": "copy",
     "sum_of_a_rounded_up_length": "uninitialised",
+    "adds_to_nothing": "uninitialised",
 }
 SOUND = (
     "blocking",
@@ -36,6 +37,8 @@ SOUND = (
     "scalar_code",
     "moved_within_nram",
     "rounded_up",
+    "recurrence",
+    "copied_by_the_library",
     "atomics_without_a_test_of_the_core",
 )
 
@@ -60,6 +63,39 @@ def test_a_copy_that_is_right_in_ascending_order_only_is_a_hint(module: bangc.Mo
     assert "memcpy reads bytes of its buffer that it writes elsewhere" in hints[0].text()
     assert "checked.mlu:" in hints[0].text()
     assert hints[0] not in report.errors
+
+
+def test_an_index_beyond_a_table_is_an_error_and_leaves_the_element(module: bangc.Module) -> None:
+    mask = np.array([0, -1] + [0] * 62, np.int32)
+    indices = np.arange(64, dtype=np.int32) % 2
+    given = {"right": indices, "too large": indices.copy(), "no index": indices.copy()}
+    given["too large"][7] = 64
+    given["no index"][7] = -2
+    wanted = {
+        "too large": "element 7 of 64 is the index 64, and the table has 64 elements",
+        "no index": "element 7 of 64 is the index 4294967294 (0xfffffffe), and the table has 64 elements",
+    }
+    for name, index in given.items():
+        report = mlusim.verify(module["look_up"], index, mask, Output.like(index), 0, dim=1, kind="BLOCK")
+        if name == "right":
+            assert not report.findings, report.text()
+            continue
+        assert [finding.kind for finding in report.errors] == ["lookup"]
+        assert f"lut: {wanted[name]}" in report.errors[0].title
+        assert report.errors[0].sites[0].source == "__bang_lut(index, (unsigned int *)index, table, 64, 64);  // once"
+        assert report.outputs["out"].tolist() == [index[k] if k == 7 else mask[index[k]] for k in range(64)]
+    # A mask that the table gave is no index of it, and stays: kernels look it up again.
+    report = mlusim.verify(module["look_up"], indices, mask, Output.like(mask), 1, dim=1, kind="BLOCK")
+    assert [finding.kind for finding in report.findings] == ["lookup-again"]
+    assert report.ok
+    assert report.outputs["out"].tolist() == mask[indices].tolist()
+
+
+def test_atomics_that_a_memory_core_cannot_do_are_a_hint(module: bangc.Module) -> None:
+    report = mlusim.verify(module["atomics_without_a_test_of_the_core"], X, Output.like(X), dim=4, reference=X + 1)
+    assert [finding.kind for finding in report.findings] == ["memory-core"]
+    assert "__is_mpu()" in report.findings[0].remedy
+    assert "checked.mlu:" in report.findings[0].text()
 
 
 @pytest.mark.parametrize("name", SOUND)

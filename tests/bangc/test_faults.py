@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from mlusim import Device, bangc
 from mlusim.bangc import faults
-from mlusim.errors import AccessError, CompileError, InputError, KernelError, OperationLimitError
+from mlusim.errors import AccessError, CompileError, InputError, KernelError, LaunchError, OperationLimitError
 
 FILE = Path(__file__).parent / "kernels" / "faults.mlu"
 
@@ -62,7 +63,8 @@ def test_a_fault_is_an_error_at_its_line(
     module: bangc.Module, name: str, arguments: tuple[Any, ...], error: type[Exception], message: str
 ) -> None:
     device = Device()
-    device.launch(module[name], device.alloc(64, "float32", "out"), *arguments, dim=4)
+    dtype = "int32" if name in ("overflow", "divide", "stops", "asserts") else "float32"
+    device.launch(module[name], device.alloc(64, dtype, "out"), *arguments, dim=4)
     with pytest.raises(error, match=message):
         device.synchronize()
 
@@ -92,16 +94,33 @@ def test_a_kernel_prints_to_the_terminal(module: bangc.Module, capsys: pytest.Ca
 
 def test_a_file_that_does_not_compile_shows_the_compilers_words_at_the_users_line(tmp_path: Path) -> None:
     file = tmp_path / "wrong.mlu"
-    file.write_text("#include <bang.h>\n\n__mlu_entry__ void kernel(float *x) {\n    x[0] = nothing;\n}\n")
-    with pytest.raises(CompileError, match=r"(?s)wrong\.mlu does not compile.*wrong\.mlu:4:.*nothing"):
+    file.write_text(
+        "#include <bang.h>\n\n__mlu_entry__ void kernel(float *x) {\n    __nram__ float t[64];\n"
+        "    __bang_add(t, t, t);\n    x[0] = nothing;\n}\n"
+    )
+    with pytest.raises(CompileError, match=r"(?s)wrong\.mlu does not compile.*wrong\.mlu:6:.*nothing") as raised:
         bangc.compile(file)
+    assert re.search(r"wrong\.mlu:5:.*\n(.*\n)?note: __bang_add takes 4 arguments", str(raised.value))
+    assert "mlusim_" not in str(raised.value)
 
 
 def test_an_argument_of_the_wrong_kind_is_named(module: bangc.Module) -> None:
+    wrong = {
+        r"divide: by is int32 and 1\.5 is no such number": ("int32", 1.5),
+        r"divide: out points to int32 and the tensor has float32; convert it on the host": ("float32", 1),
+        r"divide: by is a number, int32, and not <view": ("int32", None),
+    }
+    for message, (dtype, by) in wrong.items():
+        device = Device()
+        given = device.alloc(4, "int32") if by is None else by
+        device.launch(module["divide"], device.alloc(4, dtype), given, dim=4)
+        with pytest.raises(KernelError, match=message):
+            device.synchronize()
     device = Device()
-    device.launch(module["divide"], device.alloc(4, "int32"), 1.5, dim=4)
-    with pytest.raises(KernelError, match=r"divide: by is int32 and 1\.5 is no such number"):
-        device.synchronize()
+    device.launch(module["divide"], device.alloc(4, "uint32"), 1, dim=4)
+    device.synchronize()
+    with pytest.raises(LaunchError, match=r"divide\(core, /, out: int32 \*, by: int32\) was launched with 3 arguments"):
+        device.launch(module["divide"], device.alloc(4, "int32"), 1, 2, dim=4)
 
 
 def test_a_file_that_is_not_there_is_an_input_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,28 @@ def test_a_fault_of_a_program_is_an_error_at_its_line(module: bangc.Module, what
     where = rf"main, host_faults\.mlu:{_line(part)}: " if part else r"main, host_faults\.mlu:\d+: "
     with pytest.raises(MlusimError, match=where + message):
         run_apart(program, program.run)
+
+
+def test_what_a_program_does_not_wait_for_is_a_hint(module: bangc.Module) -> None:
+    unsynced = {
+        "early": ('"early"', r"cnrtMemcpy uses memory of nothing, launched at host_faults\.mlu:\d+, which nothing has"),
+        "wrong queue": ("// any", "cnrtMemcpy uses memory of nothing, launched at"),
+        "unordered": ('"unordered"', "cnrtMemcpyAsync uses memory of nothing, launched at"),
+        "never": ('"never"', "nothing waits for cnrtMemcpyAsync, and main ends"),
+        "loads": ("// loads", "nothing uses memory of cnrtMemcpyAsync, put into a queue at"),
+    }
+    for what in (*unsynced, "queue synced", "device synced", "notified", "awaited", "one queue"):
+        device = Device()
+        assert Program(module, device, (what,)).run() == 0
+        hints = [one for one in device.verify().findings if one.kind == "unsynced"]
+        if what not in unsynced:
+            assert not hints, what
+            continue
+        part, message = unsynced[what]
+        assert len(hints) == 1, what
+        assert re.match(message, hints[0].title)
+        assert f"main, host_faults.mlu:{_line(part)}: " in hints[0].text()
+        assert hints[0].to_json()["line"] == _line(part)
 
 
 def test_a_program_of_its_own_process_gives_its_status(module: bangc.Module) -> None:

@@ -31,6 +31,15 @@ def test_a_program_of_two_files_runs(module: bangc.Module, capsys: pytest.Captur
     assert lines[6] == "cnrtErrorNoMem 1 linked"
 
 
+def test_an_extern_array_is_that_of_the_file_that_defines_it(module: bangc.Module) -> None:
+    device = Device()
+    y = device.alloc(4, "int32")
+    device.launch(module["elsewhere"], y, dim=4, kind="BLOCK")
+    device.synchronize()
+    assert device.download(y).tolist() == [0, 1, 2, 3]
+    device.verify().check()
+
+
 def test_entries_of_one_name_are_told_apart(module: bangc.Module) -> None:
     assert module.entries == [
         "first::same",

@@ -69,6 +69,7 @@ def same_log(one: Log, other: Log) -> None:
     assert one.byte_copies == other.byte_copies
     assert (one.released, one.windows, one.swallowed) == (other.released, other.windows, other.swallowed)
     assert (one.joined, one.skipped, one.unsteady) == (other.joined, other.skipped, other.unsteady)
+    assert (one.remarks, one.of_file, one.seen) == (other.remarks, other.of_file, other.seen)
     assert one.addresses.keys() == other.addresses.keys()
     for record, sides in one.addresses.items():
         assert list(sides) == list(other.addresses[record])
@@ -215,7 +216,7 @@ def test_every_board_comes_back(board, tmp_path):
 def test_everything_of_a_log_is_saved():
     kept = {"board", "records", "ops", "lines", "boxes", "tasks", "launches", "allocations"}
     kept |= {"addresses", "more_operands", "host_waits", "host_writes", "loops", "byte_copies"}
-    kept |= {"released", "windows", "swallowed", "joined", "skipped", "unsteady"}
+    kept |= {"released", "windows", "swallowed", "joined", "skipped", "unsteady", "remarks", "of_file", "seen"}
     # A field that is new in the log is new in `mlusim.results.saved`, and in `same_log` above.
     assert {name for name in vars(Log("board")) if not name.startswith("_")} == kept
 

@@ -121,10 +121,28 @@ def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     return "" if result.size == source.size else "dst and src have as many elements"
 
 
-def _table(result: Array, index: Array, table: Array) -> None:
-    """Indices beyond the table wrap around (ASSUMED: undefined on the board)."""
-    positions = index.reshape(-1).astype(np.int64) % table.size
-    np.copyto(result.reshape(-1), table.reshape(-1)[positions])
+def _table(result: Array, index: Array, table: Array) -> tuple[str, str] | None:
+    """Elements whose index lies beyond the table stay as they are, and the checker is told of them.
+
+    ASSUMED: no public text says what the board does. A gradient of the vendor's collection looks a mask up, in place,
+    that an earlier lookup in the same table of 0 and all ones made; its values are right where all ones stays.
+    """
+    # A copy: the lookup may be in place.
+    places = index.reshape(-1).view(f"u{index.itemsize}").astype(np.int64)
+    inside = places < table.size
+    entries = table.reshape(-1).view(result.dtype)
+    flat = result.reshape(-1)
+    if inside.all():
+        np.copyto(flat, entries[places])
+        return None
+    position = int(np.argmin(inside))
+    in_place = np.may_share_memory(result, index)
+    again = in_place and bool(np.isin(places[~inside], table.reshape(-1).view(f"u{table.itemsize}")).all())
+    np.copyto(flat, entries[np.where(inside, places, 0)], where=inside)
+    value = int(places[position])
+    word = f"{value} ({value:#x})" if value >= 1 << 8 * index.itemsize - 1 else str(value)
+    title = f"lut: element {position} of {len(places)} is the index {word}, and the table has {table.size} elements"
+    return ("lookup-again" if again else "lookup"), title
 
 
 def _table_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
@@ -267,6 +285,7 @@ LAYOUT: list[Instruction] = [
         operands=(Operand("dst", Match.WIDTH, ANY), SRC, Operand("table", Match.WIDTH, ANY)),
         types=_TABLE_TYPES,
         geometry=_table_sizes,
+        remarks=True,
         since=220,
     ),
 ]

@@ -146,6 +146,7 @@ class Instruction:
         to_register: whether its result may go to a register of the task, which waits for it.
         since: first architecture that supports it.
         counts: whether it also returns a number to the task: `compute` returns it, and the task waits for it.
+        remarks: whether `compute` returns a finding as (kind, title), or None.
         tensor: whether it runs on the tensor pipe.
         exact: False if the board approximates and the simulator computes in IEEE arithmetic.
         compute: (result, *sources, **attributes): writes the result in place, with NumPy's floating-point warnings
@@ -171,6 +172,7 @@ class Instruction:
     count: Callable[[Sequence[Dtype], Mapping[str, Any]], int] = once
     to_register: bool = False
     counts: bool = False
+    remarks: bool = False
     tensor: bool = False
     since: int = SERIES_2XX
     exact: bool = True

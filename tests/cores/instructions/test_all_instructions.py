@@ -506,7 +506,8 @@ def test_tables_and_fills() -> None:
     index = rng.integers(0, 64, 40).astype(np.uint32)
     got = run("lut", np.zeros(40, np.float32), index, table)
     assert got.tolist() == [3 * int(i) for i in index]
-    assert run("lut", np.zeros(1, np.float32), np.array([64 + 5], np.uint32), table)[0] == 15
+    beyond = np.array([64, 5, 2**32 - 1], np.uint32)
+    assert run("lut", np.full(3, 7, np.float32), beyond, table).tolist() == [7, 15, 7]
     assert run("write_value", np.zeros(5, np.float16), value=-1.5).tolist() == [-1.5] * 5
     assert math.copysign(1, run("write_value", np.zeros(1, np.float32), value=-0.0)[0]) == -1
     assert run("fill", np.zeros(3, np.int8), value=7).tolist() == [7] * 3

@@ -1,0 +1,62 @@
+"""What the compiler says, at the user's lines and in the user's words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mlusim.bangc.entries import MAIN
+from mlusim.bangc.intrinsics import intrinsics
+from mlusim.bangc.second_look import OWN
+
+_MOST_LINES = 40
+_CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?:\((.*)\))?(?:\u2019|')")
+# Where a message begins; the lines of the source that follow it.
+_MESSAGE = re.compile(r": (In |fatal error:|error:|warning:|required from )")
+_EXCERPT = re.compile(r" +\d* \|")
+# Types of arrays with a memory space, as the rewritten text names them.
+_ARRAY_TYPE = re.compile(r"mlusim_t\d+(?: ?&)?")
+
+
+def compiler_text(text: str, path: Path) -> str:
+    """The compiler's messages, from the first error on."""
+    lines = _without_candidates([line for line in text.splitlines() if line.strip()])
+    first = next((index for index, line in enumerate(lines) if "error" in line), 0)
+    context = first
+    while context and (": In " in lines[context - 1] or "from " in lines[context - 1]):
+        context -= 1
+    shown = "\n".join(lines[context : context + _MOST_LINES]).replace(MAIN, "main").replace(OWN, "")
+    return f"{path.name} does not compile:\n{_ARRAY_TYPE.sub('array', shown)}"
+
+
+def _without_candidates(lines: list[str]) -> list[str]:
+    """Say how many arguments an intrinsic takes, in place of the declarations here that do not fit."""
+    arities = {one.name: one.arities for one in intrinsics()}
+    kept: list[str] = []
+    in_excerpt = drops = False
+    for line in lines:
+        call = _CALL.search(line)
+        if _MESSAGE.search(line):
+            drops = in_excerpt = call is not None and call[1] in arities
+        elif in_excerpt and not _EXCERPT.match(line):
+            in_excerpt = False
+        if not drops or in_excerpt:
+            kept.append(line)
+        if drops and call and in_excerpt:
+            kept.append(f"note: {_takes(call[1], arities[call[1]], call[2])}")
+    return kept
+
+
+def _takes(name: str, counts: tuple[int, ...], given: str | None) -> str:
+    *some, last = map(str, counts)
+    words = f"{', '.join(some)} or {last}" if some else last
+    return f"{name} takes {words} arguments" + ("" if given is None else f", not {_count(given)}")
+
+
+def _count(arguments: str) -> int:
+    """The number of types in a list, those of templates and functions as one."""
+    depth, commas = 0, 0
+    for letter in arguments:
+        depth += (letter in "<([{") - (letter in ">)]}")
+        commas += letter == "," and not depth
+    return commas + 1 if arguments.strip() else 0

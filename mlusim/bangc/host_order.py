@@ -1,0 +1,122 @@
+"""What a program has to wait for: launches and copies of queues that it has not synchronised yet.
+
+Here every call of CNRT that looks at memory runs what is queued first, so a program is right without its waits. On a
+board it is not: `unsynced` is a hint at each such call.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlusim.log import NONE, Remark
+
+if TYPE_CHECKING:
+    from mlusim.log import Log
+
+_WORD_BYTES = 8
+_DEFAULT_QUEUE = 0
+# File and line of the program.
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    """A launch or an asynchronous copy: its queue, its device memory, and whether it writes to the host."""
+
+    name: str
+    place: Place
+    queue: int
+    memory: frozenset[int]
+    is_copy: bool
+    to_host: bool = False
+
+
+class HostOrder:
+    """What is under way as far as the program's own waits tell; memory goes by its address, queues by their handle."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._count = 0
+        self._pending: dict[int, _Pending] = {}
+        # By queue and by notifier, the numbers of what comes before.
+        self._before: dict[int, set[int]] = {}
+        self._placed: dict[int, set[int]] = {}
+
+    def launched(self, name: str, place: Place, queue: int, content: bytes, memory: Sequence[tuple[int, int]]) -> None:
+        """A launch, whose arguments may name memory: (address, bytes) of each."""
+        words = struct.unpack_from(f"<{len(content) // _WORD_BYTES}Q", content)
+        used = _used(words, memory)
+        self._look(name, place, queue, used, copies_only=True)
+        self._add(_Pending(name, place, queue, used, is_copy=False))
+
+    def called(self, name: str, place: Place, values: Sequence[Any], queues: Iterable[int], memory: Any) -> None:
+        """A call of CNRT, before it does its work."""
+        first = int(values[0]) if values and isinstance(values[0], int) else 0
+        if name in (
+            "cnrtQueueSync",
+            "cnrtSyncQueue",
+            "cnQueueSync",
+            "cnrtQueueQuery",
+            "cnrtQueryQueue",
+            "cnQueryQueue",
+        ):
+            self._done(self._before.get(first, set()))
+        elif name in ("cnrtSyncDevice", "cnCtxSync", "cnCtxSynchronize"):
+            self._done(set(self._pending))
+        elif name in ("cnrtPlaceNotifier", "cnrtPlaceNotifierWithFlags", "cnPlaceNotifier"):
+            self._placed[first] = set(self._before.get(int(values[1]), set()))
+        elif name in ("cnrtWaitNotifier", "cnWaitNotifier", "cnrtQueryNotifier", "cnQueryNotifier"):
+            self._done(self._placed.get(first, set()))
+        elif name in ("cnrtQueueWaitNotifier", "cnQueueWaitNotifier"):
+            self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
+        elif "Memcpy" in name or "Memset" in name:
+            self._moves(name, place, [value for value in values if isinstance(value, int)], set(queues), memory)
+
+    def ended(self) -> None:
+        """The program's end: copies to the host that it never waited for."""
+        for one in self._pending.values():
+            if one.to_host:
+                self._say(one.name, one.place, f"nothing waits for {one.name}, and main ends")
+
+    def _moves(self, name: str, place: Place, values: list[int], queues: set[int], memory: Any) -> None:
+        used = _used(values, memory)
+        if "Async" not in name:
+            self._look(name, place, _DEFAULT_QUEUE, used)
+            return
+        queue = next((value for value in values if value in queues), _DEFAULT_QUEUE)
+        self._look(name, place, queue, used)
+        to_host = "Memcpy" in name and not _used(values[:1], memory) and bool(used)
+        self._add(_Pending(name, place, queue, used, is_copy=True, to_host=to_host))
+
+    def _look(self, name: str, place: Place, queue: int, used: frozenset[int], *, copies_only: bool = False) -> None:
+        known = self._before.get(queue, set())
+        for number, one in self._pending.items():
+            if number in known or not used & one.memory or (copies_only and not one.is_copy):
+                continue
+            verb = "put into a queue" if one.is_copy else "launched"
+            at = f"{Path(one.place[0]).name}:{one.place[1]}"
+            self._say(name, place, f"{name} uses memory of {one.name}, {verb} at {at}, which nothing has waited for")
+            return
+
+    def _say(self, name: str, place: Place, title: str) -> None:
+        line = self._log.source_line(*place, "main")
+        self._log.remark(Remark("unsynced", title, name, NONE, line, 0))
+
+    def _add(self, one: _Pending) -> None:
+        self._count += 1
+        self._pending[self._count] = one
+        self._before.setdefault(one.queue, set()).add(self._count)
+
+    def _done(self, numbers: set[int]) -> None:
+        for number in numbers:
+            self._pending.pop(number, None)
+
+
+def _used(words: Iterable[int], memory: Iterable[tuple[int, int]]) -> frozenset[int]:
+    """The memory that some addresses lie in, by its own address."""
+    regions = tuple(memory)
+    return frozenset(base for word in words for base, size in regions if base <= word < base + size)

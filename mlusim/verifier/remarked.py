@@ -1,0 +1,82 @@
+"""What was seen as operations ran, and what their records do not show, as findings."""
+
+from __future__ import annotations
+
+import linecache
+from pathlib import Path
+
+from mlusim.log import NONE, Log, Remark
+from mlusim.verifier.findings import Finding, Site
+
+_BEYOND = (
+    "an index is less than the length of its table; ASSUMED: an element whose index is not stays as it is, as kernels "
+    "of the vendor need it"
+)
+_MEMORY_CORE = (
+    "a union launch runs the kernel on the memory cores too, which have no NRAM and no WRAM. ASSUMED: instructions on "
+    "these memories do nothing there, and an atomic that comes after them is dropped"
+)
+_QUEUES = (
+    "a call of CNRT waits for the queue that it names, or the default one; that it waits for others no public text "
+    "says. ASSUMED: here it does"
+)
+_INTO_THE_TABLE = (
+    "bring the indices into the table first (maximum, minimum, band), or give all of the table and its length in "
+    "elements"
+)
+# By kind: what holds, and what to do.
+_WORDS = {
+    "lookup": (_BEYOND, _INTO_THE_TABLE),
+    "lookup-again": (_BEYOND, "look the mask up once, and use what that gave"),
+    "unsynced": (_QUEUES, "cnrtQueueSync of its queue first, or a notifier that this queue waits for"),
+    "memory-core": (_MEMORY_CORE, "if (__is_mpu()) return; before the code for the MLU cores"),
+}
+
+
+def find_remarked(log: Log) -> list[Finding]:
+    """A finding for each remark of the log."""
+    return [
+        Finding(
+            kind=remark.kind,
+            title=remark.title,
+            sites=() if remark.task == NONE else (_site(log, remark),),
+            place=_place(log, remark) if remark.task == NONE else "",
+            rule=rule,
+            remedy=remedy,
+            times=remark.times,
+            fields=_line_of(log, remark) if remark.task == NONE else {},
+        )
+        for remark in log.remarks.values()
+        for rule, remedy in (_WORDS[remark.kind],)
+    ]
+
+
+def _place(log: Log, remark: Remark) -> str:
+    """The line of a program's host code."""
+    file, line, function = log.lines[remark.line]
+    return f"{function}, {Path(file).name}:{line}: {linecache.getline(file, line).strip()}"
+
+
+def _line_of(log: Log, remark: Remark) -> dict[str, str | int]:
+    file, line, _ = log.lines[remark.line]
+    return {"file": file, "line": line}
+
+
+def _site(log: Log, remark: Remark) -> Site:
+    task = log.tasks[remark.task]
+    file, line, function = log.lines[remark.line]
+    core = "memory core" if task.is_memory_core else f"core {task.core}"
+    return Site(
+        role="calls",
+        operation=remark.operation,
+        file=file,
+        line=line,
+        function=function,
+        task="memory core" if task.is_memory_core else f"task {task.task_id}",
+        cluster=task.cluster,
+        core=core,
+        pipe="sync" if task.is_memory_core else "vector",
+        start_ps=remark.at_ps,
+        end_ps=remark.at_ps,
+        record=-1,
+    )
