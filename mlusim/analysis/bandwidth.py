@@ -25,8 +25,7 @@ def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates
     """(bins,) bytes read and (bins,) bytes written on the DRAM bus per time bin.
 
     The log contains the total of a transfer, not its rate over time. Its bytes are spread evenly over its transfer
-    time,
-    and then moved, within that time, away from bins in which the DRAM would exceed its best efficiency. Bytes are
+    time, and then moved, within that time, away from bins in which the DRAM would exceed its best efficiency. Bytes are
     conserved over the part of the run spanned by `edges` (ascending, picoseconds).
     """
     # Transfers within a single bin are just summed; the others are few, however long the log is.

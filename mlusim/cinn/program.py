@@ -72,8 +72,7 @@ class Program:
         modelled: fusion of operators, the host link.
 
         Raises `InputError`, naming the operator, for missing, unknown and mismatching inputs and for index values out
-        of range;
-        `PlanError`; and the errors of a run.
+        of range; `PlanError`; and the errors of a run.
         """
         arrays = self._arrays(inputs)
         settings: dict[str, Any] = {**options}

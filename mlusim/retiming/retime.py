@@ -77,8 +77,7 @@ def retime(
         parameters: fields of `Board` to change: `dram_bandwidth_bytes_per_s=614_400_000_000`.
 
     Returns a result without output, with the log of the new run. Its plan is the one for that board or, with
-    `keep_split`,
-    the recorded one.
+    `keep_split`, the recorded one.
 
     Raises `InputError` if the run cannot be timed there, with the value, the rule and the remedy; `BoardError` for a
     board or a parameter that does not exist or breaks a rule.

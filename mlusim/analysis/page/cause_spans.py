@@ -84,8 +84,7 @@ def cause_spans(records: Records, most: int = MAX_SPANS, piece: int = 0) -> Caus
     """Return all spans of a run, merged if there would be more than `most`.
 
     A long log is read in windows of about `piece` records: an operation cut by a window's edge is a span in each
-    window,
-    and counts in the first.
+    window, and counts in the first.
     """
     count = how_many(records, piece)
     parts = [

@@ -32,8 +32,7 @@ def timed(run: Callable[[bool], Device], why: str = "") -> tuple[Device, Log]:
         why: reason to run in full, if the caller knows one.
 
     Returns the device and the log. `log.skipped` lists the extrapolated stretches with their error bounds; if it is
-    empty,
-    `log.unsteady` contains the reason, and every time is simulated. Raises the errors of the run.
+    empty, `log.unsteady` contains the reason, and every time is simulated. Raises the errors of the run.
     """
     if not why:
         device = run(True)
