@@ -117,9 +117,9 @@ class SkippedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What was seen as an operation ran, and what its record does not show: `kind` and `title` of a finding.
+    """An observation made while an operation ran that its record does not show: `kind` and `title` of a finding.
 
-    `line` is a number of `Log.lines`, `at_ps` when it was issued, `times` how often the same was seen at that line.
+    `line` is an index into `Log.lines`, `at_ps` the time of issue, `times` the number of equal observations there.
     """
 
     kind: str
@@ -158,10 +158,10 @@ class Log:
         loops: the counted loops, by record.
         byte_copies: records of copies in the byte form; the kernel chose their segments.
         swallowed: errors that kernels caught: message and location.
-        remarks: what records do not show, by kind and line.
-        of_file: arrays of a C++ file that its other kernels may use.
-        seen: records of scalar loads of values that fresh memory does not have. A loop has one record for all loads of
-            a line and one for all stores, which do not tell their order within the loop.
+        remarks: observations that records do not show, by kind and line.
+        of_file: arrays at file scope, which other kernels of the C++ file may use.
+        seen: records of scalar loads that returned no value of fresh memory. A loop has one record for all loads of a
+            line and one for all its stores, which do not tell their order within the loop.
         joined: by record, the copy of another core that a call takes part in (`mlusim.cores.shared_copy`).
         skipped: parts of the run with extrapolated times.
         unsteady: why nothing was skipped, if steady-state timing was requested.
@@ -256,7 +256,7 @@ class Log:
         self.records.joined(record, copy, start_ps)
 
     def remark(self, remark: Remark) -> None:
-        """Write down what a record does not show; the first of a kind and line stands for all."""
+        """Add an observation; those of one kind and line are counted, and the first one is kept."""
         key = remark.kind, remark.line
         first = self.remarks.get(key)
         self.remarks[key] = remark if first is None else replace(first, times=first.times + 1)

@@ -1,4 +1,4 @@
-"""What the compiler says, at the user's lines and in the user's words."""
+"""Messages of the compiler, at the user's lines and without names of the rewritten text."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mlusim.bangc.second_look import OWN
 
 _MOST_LINES = 40
 _CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?:\((.*)\))?(?:\u2019|')")
-# Where a message begins; the lines of the source that follow it.
+# The beginning of a message, and the source lines that follow one.
 _MESSAGE = re.compile(r": (In |fatal error:|error:|warning:|required from )")
 _EXCERPT = re.compile(r" +\d* \|")
-# Types of arrays with a memory space, as the rewritten text names them.
+# Types of arrays with a memory space in the rewritten text.
 _ARRAY_TYPE = re.compile(r"mlusim_t\d+(?: ?&)?")
 
 
 def compiler_text(text: str, path: Path) -> str:
-    """The compiler's messages, from the first error on."""
+    """Return the compiler's messages from the first error on."""
     lines = _without_candidates([line for line in text.splitlines() if line.strip()])
     first = next((index for index, line in enumerate(lines) if "error" in line), 0)
     context = first
@@ -30,7 +30,7 @@ def compiler_text(text: str, path: Path) -> str:
 
 
 def _without_candidates(lines: list[str]) -> list[str]:
-    """Say how many arguments an intrinsic takes, in place of the declarations here that do not fit."""
+    """Replace candidate declarations of an intrinsic by the number of arguments it takes."""
     arities = {one.name: one.arities for one in intrinsics()}
     kept: list[str] = []
     in_excerpt = drops = False
@@ -54,7 +54,7 @@ def _takes(name: str, counts: tuple[int, ...], given: str | None) -> str:
 
 
 def _count(arguments: str) -> int:
-    """The number of types in a list, those of templates and functions as one."""
+    """Count the types in a list; a template or function type counts as one."""
     depth, commas = 0, 0
     for letter in arguments:
         depth += (letter in "<([{") - (letter in ">)]}")

@@ -1,7 +1,7 @@
-"""What a program has to wait for: launches and copies of queues that it has not synchronised yet.
+"""Missing waits of host programs: memory used while a queued launch or copy may still access it.
 
-Here every call of CNRT that looks at memory runs what is queued first, so a program is right without its waits. On a
-board it is not: `unsynced` is a hint at each such call.
+In the simulation every CNRT call that accesses memory first runs everything queued, so a program without the waits
+works. On a board it does not. Each such call gets the hint `unsynced`.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ class _Pending:
 
 
 class HostOrder:
-    """What is under way as far as the program's own waits tell; memory goes by its address, queues by their handle."""
+    """Launches and copies that the program has not waited for. Memory is identified by address, queues by handle."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._count = 0
         self._pending: dict[int, _Pending] = {}
-        # By queue and by notifier, the numbers of what comes before.
+        # By queue and by notifier: the numbers of the launches and copies before it.
         self._before: dict[int, set[int]] = {}
         self._placed: dict[int, set[int]] = {}
 
     def launched(self, name: str, place: Place, queue: int, content: bytes, memory: Sequence[tuple[int, int]]) -> None:
-        """A launch, whose arguments may name memory: (address, bytes) of each."""
+        """Handle a launch with the bytes of its arguments; `memory` is (address, bytes) of each allocation."""
         words = struct.unpack_from(f"<{len(content) // _WORD_BYTES}Q", content)
         used = _used(words, memory)
-        self._look(name, place, queue, used, copies_only=True)
+        self._check(name, place, queue, used, copies_only=True)
         self._add(_Pending(name, place, queue, used, is_copy=False))
 
     def called(self, name: str, place: Place, values: Sequence[Any], queues: Iterable[int], memory: Any) -> None:
-        """A call of CNRT, before it does its work."""
+        """Handle a CNRT call, before it takes effect."""
         first = int(values[0]) if values and isinstance(values[0], int) else 0
         if name in (
             "cnrtQueueSync",
@@ -64,45 +64,45 @@ class HostOrder:
             "cnrtQueryQueue",
             "cnQueryQueue",
         ):
-            self._done(self._before.get(first, set()))
+            self._finish(self._before.get(first, set()))
         elif name in ("cnrtSyncDevice", "cnCtxSync", "cnCtxSynchronize"):
-            self._done(set(self._pending))
+            self._finish(set(self._pending))
         elif name in ("cnrtPlaceNotifier", "cnrtPlaceNotifierWithFlags", "cnPlaceNotifier"):
             self._placed[first] = set(self._before.get(int(values[1]), set()))
         elif name in ("cnrtWaitNotifier", "cnWaitNotifier", "cnrtQueryNotifier", "cnQueryNotifier"):
-            self._done(self._placed.get(first, set()))
+            self._finish(self._placed.get(first, set()))
         elif name in ("cnrtQueueWaitNotifier", "cnQueueWaitNotifier"):
             self._before.setdefault(int(values[1]), set()).update(self._placed.get(first, set()))
         elif "Memcpy" in name or "Memset" in name:
-            self._moves(name, place, [value for value in values if isinstance(value, int)], set(queues), memory)
+            self._copied(name, place, [value for value in values if isinstance(value, int)], set(queues), memory)
 
     def ended(self) -> None:
-        """The program's end: copies to the host that it never waited for."""
+        """Report copies to the host that the program has not waited for at its end."""
         for one in self._pending.values():
             if one.to_host:
-                self._say(one.name, one.place, f"nothing waits for {one.name}, and main ends")
+                self._remark(one.name, one.place, f"nothing waits for {one.name}, and main ends")
 
-    def _moves(self, name: str, place: Place, values: list[int], queues: set[int], memory: Any) -> None:
+    def _copied(self, name: str, place: Place, values: list[int], queues: set[int], memory: Any) -> None:
         used = _used(values, memory)
         if "Async" not in name:
-            self._look(name, place, _DEFAULT_QUEUE, used)
+            self._check(name, place, _DEFAULT_QUEUE, used)
             return
         queue = next((value for value in values if value in queues), _DEFAULT_QUEUE)
-        self._look(name, place, queue, used)
+        self._check(name, place, queue, used)
         to_host = "Memcpy" in name and not _used(values[:1], memory) and bool(used)
         self._add(_Pending(name, place, queue, used, is_copy=True, to_host=to_host))
 
-    def _look(self, name: str, place: Place, queue: int, used: frozenset[int], *, copies_only: bool = False) -> None:
-        known = self._before.get(queue, set())
+    def _check(self, name: str, place: Place, queue: int, used: frozenset[int], *, copies_only: bool = False) -> None:
+        ordered = self._before.get(queue, set())
         for number, one in self._pending.items():
-            if number in known or not used & one.memory or (copies_only and not one.is_copy):
+            if number in ordered or not used & one.memory or (copies_only and not one.is_copy):
                 continue
             verb = "put into a queue" if one.is_copy else "launched"
             at = f"{Path(one.place[0]).name}:{one.place[1]}"
-            self._say(name, place, f"{name} uses memory of {one.name}, {verb} at {at}, which nothing has waited for")
+            self._remark(name, place, f"{name} uses memory of {one.name}, {verb} at {at}, which nothing has waited for")
             return
 
-    def _say(self, name: str, place: Place, title: str) -> None:
+    def _remark(self, name: str, place: Place, title: str) -> None:
         line = self._log.source_line(*place, "main")
         self._log.remark(Remark("unsynced", title, name, NONE, line, 0))
 
@@ -111,12 +111,12 @@ class HostOrder:
         self._pending[self._count] = one
         self._before.setdefault(one.queue, set()).add(self._count)
 
-    def _done(self, numbers: set[int]) -> None:
+    def _finish(self, numbers: set[int]) -> None:
         for number in numbers:
             self._pending.pop(number, None)
 
 
 def _used(words: Iterable[int], memory: Iterable[tuple[int, int]]) -> frozenset[int]:
-    """The memory that some addresses lie in, by its own address."""
+    """Return the base addresses of the allocations that contain some of the addresses."""
     regions = tuple(memory)
     return frozenset(base for word in words for base, size in regions if base <= word < base + size)

@@ -215,7 +215,7 @@ def _packed(point: EntryPoint, parameter: Parameter, argument: Any, gdram: Gdram
 
 
 def _may_point_to(wanted: np.dtype[Any], given: np.dtype[Any]) -> bool:
-    """Whether a pointer takes a tensor: signs may differ, and integers of 2 B may be the bits of 16-bit floats."""
+    """Whether a pointer accepts a tensor: signs may differ, and 2-byte integers may be the bits of 16-bit floats."""
     integers = wanted.kind in "iub" and given.kind in "iub"
     return wanted == given or (wanted.itemsize == given.itemsize and (integers or wanted.itemsize == _HALF_BYTES))
 

@@ -21,7 +21,7 @@ from mlusim.log import NONE, PIPES, Log
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.planning.plan import Plan
 from mlusim.records import COLUMNS, longest_run_ps
-from mlusim.verifier.findings import KINDS
+from mlusim.verifier.remarked import RULES
 
 Array = np.ndarray[Any, Any]
 
@@ -151,7 +151,7 @@ def check_log(log: Log) -> None:
             for number in (*log.released, *log.windows, *log.host_writes, *log.of_file)
         ),
         "a remark of its log has no line or task": all(
-            0 <= one.line < len(log.lines) and NONE <= one.task < len(log.tasks) and one.kind in KINDS
+            0 <= one.line < len(log.lines) and NONE <= one.task < len(log.tasks) and one.kind in RULES
             for one in log.remarks.values()
         ),
         "a window of its log has no geometry": all(

@@ -1,4 +1,4 @@
-"""What was seen as operations ran, and what their records do not show, as findings."""
+"""Findings from remarks: observations made while operations ran that their records do not show."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _INTO_THE_TABLE = (
     "bring the indices into the table first (maximum, minimum, band), or give all of the table and its length in "
     "elements"
 )
-# By kind: what holds, and what to do.
-_WORDS = {
+# By kind of remark: the rule and the remedy.
+RULES = {
     "lookup": (_BEYOND, _INTO_THE_TABLE),
     "lookup-again": (_BEYOND, "look the mask up once, and use what that gave"),
     "unsynced": (_QUEUES, "cnrtQueueSync of its queue first, or a notifier that this queue waits for"),
@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def find_remarked(log: Log) -> list[Finding]:
-    """A finding for each remark of the log."""
+    """Return a finding for each remark of the log."""
     return [
         Finding(
             kind=remark.kind,
@@ -47,12 +47,12 @@ def find_remarked(log: Log) -> list[Finding]:
             fields=_line_of(log, remark) if remark.task == NONE else {},
         )
         for remark in log.remarks.values()
-        for rule, remedy in (_WORDS[remark.kind],)
+        for rule, remedy in (RULES[remark.kind],)
     ]
 
 
 def _place(log: Log, remark: Remark) -> str:
-    """The line of a program's host code."""
+    """Return the line of a program's host code as text."""
     file, line, function = log.lines[remark.line]
     return f"{function}, {Path(file).name}:{line}: {linecache.getline(file, line).strip()}"
 

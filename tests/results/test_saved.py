@@ -303,6 +303,7 @@ def test_a_file_with_wrong_content_is_damaged(tmp_path, saved):
         lambda head: head["log"].update(columns=["op"]),
         lambda head: head["log"].update(lines=[]),
         lambda head: head["log"].update(ops=head["log"]["ops"][:-1]),
+        lambda head: head["log"].update(remarks=[["race", "of no remark", "add", 0, 0, 0, 1]]),
         lambda head: head["log"]["tables"].update(tasks={}, launches={}),
         lambda head: head["plan"].pop("kind"),
         lambda head: head.update(output={"dtype": "float32", "shape": [4]}),
