@@ -276,3 +276,25 @@ def test_what_a_linter_is_told_to_ignore_has_a_reason() -> None:
     ]
     assert comments
     assert not [comment for comment in comments if not re.search(r"# noqa: [A-Z0-9, ]+ - \S", comment)]
+
+
+def test_arguments_that_docstrings_describe_exist() -> None:
+    """A parameter that is renamed takes its line under `Args:` along."""
+    stale, described = [], 0
+    for path in FILES:
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.args.kwarg:
+                continue
+            section = re.search(r"^Args:\n((?: +.*\n?|\n)+)", ast.get_docstring(node) or "", re.MULTILINE)
+            if section is None:
+                continue
+            arguments = node.args
+            names = {each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+            names |= {arguments.vararg.arg} if arguments.vararg else set()
+            lines = re.findall(r"^    ((?:\*?\w+, )*\*?\w+):", section[1], re.MULTILINE)
+            for name in ", ".join(lines).replace("*", "").split(", "):
+                described += 1
+                if name not in names:
+                    stale.append(f"{path.relative_to(PACKAGE)}: {node.name}: {name}")
+    assert described
+    assert not stale

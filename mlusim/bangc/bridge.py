@@ -237,7 +237,7 @@ class Bridge:
             return uses
         # One that reads NRAM itself is an instruction like any other there.
         if self.is_astray and not (uses and "_reduce_" in site.name):
-            title = f"a memory core comes to {site.name} with what it has from NRAM or WRAM, which it lacks: dropped"
+            title = f"{site.name} on a memory core depends on NRAM or WRAM, which it lacks: dropped"
             task = self._task
             self.issuer.log.remark(Remark("memory-core", title, site.name, task.index, site.line, task.now_ps))
         return uses or self.is_astray

@@ -125,7 +125,7 @@ def issue(
         instruction: its entry in the table.
         operands: the result, then the sources: views, or numbers where the entry allows them.
         attributes: every attribute of the entry.
-        found: receives the number that the instruction counts, once it is complete.
+        counts: receives the number that the instruction counts, once it is complete.
 
     Raises `OperandError` for a violated limit, `AllocationError` for memory that was freed.
     """
