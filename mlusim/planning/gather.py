@@ -40,7 +40,7 @@ from mlusim.planning.lookup_cost import (
     scalar_address,
     selection_method,
 )
-from mlusim.planning.lookup_geometry import ROUNDS, Extents, blocks, sizes_of_at_most, spread
+from mlusim.planning.lookup_geometry import ROUNDS, Extents, blocks, count_boxes, sizes_of_at_most, spread
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.search import Candidate, rooms
@@ -132,7 +132,7 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
         sizes for sizes in spread(shared_extents, max(*capacities, 1), board.cores) if _elements_left(job, sizes)
     }
     for shared_sizes in sorted(shared):
-        slabs = math.prod(ceil_div(extent, size) for extent, size in zip(shared_extents, shared_sizes, strict=True))
+        slabs = count_boxes(shared_extents, shared_sizes)
         for sizes in sorted(spread(gathered_extents, _elements_left(job, shared_sizes), ceil_div(board.cores, slabs))):
             yield _slab_candidate(job, shared_sizes, sizes)
 
@@ -181,31 +181,72 @@ def _elements_left(job: Job, shared_sizes: Extents) -> int:
 
 
 def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) -> LookupCandidate:
-    lookups, board = job.lookups, job.board
-    shape, itemsize = lookups.value_shape, job.itemsize
-    slabs = math.prod(ceil_div(shape[axis], size) for axis, size in zip(lookups.shared_axes, shared_sizes, strict=True))
-    gathered_extents = tuple(shape[axis] for axis in lookups.gathered_axes)
-    size_of = dict(zip((*lookups.shared_axes, *lookups.gathered_axes), (*shared_sizes, *gathered_sizes), strict=True))
+    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    shape, rank = lookups.value_shape, len(lookups.positions)
+    order = (*lookups.shared_axes, *lookups.gathered_axes)
+    size_of = dict(zip(order, (*shared_sizes, *gathered_sizes), strict=True))
     sizes = tuple(size_of[axis] for axis in range(len(shape)))
-    positions = sizes[: len(lookups.positions)]
-    arithmetic = _arithmetic(job, shared_sizes)
-    values, lookups_at_once = math.prod(sizes), math.prod(positions)
+    values, lookups_at_once = math.prod(sizes), math.prod(sizes[:rank])
     row = values // lookups_at_once
-    slab_box = lookups.slab_of((0,) * len(shape), sizes)[1]
-    rank = len(lookups.positions)
+    arithmetic = _arithmetic(job, shared_sizes)
     even = all(extent % size == 0 for extent, size in zip(shape[rank:], sizes[rank:], strict=True))
     method = selection_method(board, row, itemsize, arithmetic, even=even)
-    parts = math.prod(ceil_div(extent, size) for extent, size in zip(gathered_extents, gathered_sizes, strict=True))
-    tiles = slabs * parts
+    slab_box = lookups.slab_of((0,) * len(shape), sizes)[1]
+    slab = math.prod(slab_box)
+    buffers = _buffers(job, arithmetic, values, lookups_at_once)
+    first = len(leading(lookups))
+    whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
+    tiles = count_boxes(shape, sizes)
+
+    def details() -> tuple[str, ...]:
+        return (
+            (
+                f"slab {list(slab_box)} of x: {_n(slab * itemsize)} B; beside it {_n(lookups_at_once)} lookups of "
+                f"{_n(row)} values: {_n(values * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
+            ),
+            f"selected by {method}" if lookups.columns else "stored as it is",
+        )
+
+    return Candidate(
+        strategy="slab",
+        predicted_ps=_slab_ps(job, sizes, slab_box, arithmetic, method),
+        tasks=min(board.cores, tiles),
+        tiles=tiles,
+        split=LookupSplit(
+            tier=1 if whole else 2,
+            sizes=sizes,
+            nram_bytes=nram_bytes(board, [slab * itemsize, *buffers]),
+            order=order,
+            details=details,
+            parameters=GatherParameters(
+                lookups=lookups,
+                strategy="slab",
+                arithmetic=arithmetic,
+                method=method,
+                slab=slab,
+                values=values,
+                lookups_at_once=lookups_at_once,
+            ),
+        ),
+    )
+
+
+def _slab_ps(job: Job, sizes: Extents, slab_box: Extents, arithmetic: IndexArithmetic, method: str) -> int:
+    """Predict the time of strategy "slab" with tiles of these sizes."""
+    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    shape, positions = lookups.value_shape, sizes[: len(lookups.positions)]
+    tiles = count_boxes(shape, sizes)
     tasks = min(board.cores, tiles)
-    each_task = ceil_div(tiles, tasks)
     costs = Costs(board)
     load = costs.box(LOAD, lookups.x_shape, slab_box, itemsize)
     # The first tile of each task loads a whole slab; later tiles load a fraction of one, on average.
+    parts = math.prod(ceil_div(shape[axis], sizes[axis]) for axis in lookups.gathered_axes)
     most, loads = _slab_loads(tiles, tasks, parts)
-    stages = [(load * ((most - 1) / each_task)).with_dram_of(load * ((loads - tasks) / tiles))]
+    stages = [(load * ((most - 1) / ceil_div(tiles, tasks))).with_dram_of(load * ((loads - tasks) / tiles))]
     if lookups.columns:
         stages += _index_stages(job, costs, positions)
+        lookups_at_once = math.prod(positions)
+        row = math.prod(sizes) // lookups_at_once
         stages.append(
             costs.select_at_once(row, itemsize, lookups_at_once, arithmetic)
             if method == INSTRUCTION
@@ -214,42 +255,7 @@ def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) ->
             )
         )
     stages.append(costs.box(STORE, shape, sizes, itemsize))
-    first = len(leading(lookups))
-    whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
-    slab_bytes = math.prod(slab_box) * itemsize
-    buffers = _buffers(job, arithmetic, values, lookups_at_once)
-
-    def details() -> tuple[str, ...]:
-        return (
-            (
-                f"slab {list(slab_box)} of x: {_n(slab_bytes)} B; beside it {_n(lookups_at_once)} lookups of "
-                f"{_n(row)} values: {_n(values * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
-            ),
-            f"selected by {method}" if lookups.columns else "stored as it is",
-        )
-
-    return Candidate(
-        strategy="slab",
-        predicted_ps=predict_serial_ps(Grid(board=board, tiles=tiles, tasks=tasks, union=True), stages, before=[load]),
-        tasks=tasks,
-        tiles=tiles,
-        split=LookupSplit(
-            tier=1 if whole else 2,
-            sizes=sizes,
-            nram_bytes=nram_bytes(board, [slab_bytes, *buffers]),
-            order=(*lookups.shared_axes, *lookups.gathered_axes),
-            details=details,
-            parameters=GatherParameters(
-                lookups=lookups,
-                strategy="slab",
-                arithmetic=arithmetic,
-                method=method,
-                slab=slab_bytes // itemsize,
-                values=values,
-                lookups_at_once=lookups_at_once,
-            ),
-        ),
-    )
+    return predict_serial_ps(Grid(board=board, tiles=tiles, tasks=tasks, union=True), stages, before=[load])
 
 
 def _slab_loads(tiles: int, tasks: int, parts: int) -> tuple[int, int]:
@@ -290,7 +296,7 @@ def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
         {blocks(lookups.row_shape, limit) for limit in {max_positions} | {s for s in evenly if s < max_positions}}
     ):
         fits = room // (sum(each) + math.prod(row_sizes) * itemsize)
-        chunks = math.prod(ceil_div(e, s) for e, s in zip(lookups.row_shape, row_sizes, strict=True))
+        chunks = count_boxes(lookups.row_shape, row_sizes)
         wanted = max(board.cores // chunks, 1)
         position_sizes_to_try = (
             {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, wanted)} if fits else set()
@@ -306,7 +312,7 @@ def _row_candidate(
     row, sizes = math.prod(row_sizes), position_sizes + row_sizes
     lookups_at_once = math.prod(position_sizes)
     shape = lookups.value_shape
-    tiles = math.prod(ceil_div(extent, size) for extent, size in zip(shape, sizes, strict=True))
+    tiles = count_boxes(shape, sizes)
     tasks = min(board.cores, tiles)
     costs = Costs(board)
     stages = (

@@ -20,6 +20,7 @@ from functools import cached_property
 from mlusim.memory.addresses import Addresses, IndexedAxis
 from mlusim.memory.layout import contiguous_strides
 from mlusim.memory.view import View
+from mlusim.units import ceil_div
 
 Extents = tuple[int, ...]
 Box = tuple[Extents, Extents]
@@ -185,6 +186,11 @@ def blocks(extents: Extents, limit: int) -> Extents:
         sizes.append(size)
         limit //= max(size, 1)
     return tuple(reversed(sizes))
+
+
+def count_boxes(shape: Extents, sizes: Extents) -> int:
+    """Return the number of boxes of at most these sizes that a shape is cut into."""
+    return math.prod(ceil_div(extent, size) for extent, size in zip(shape, sizes, strict=True))
 
 
 def sizes_of_at_most(extents: Extents, limit: int) -> Extents:

@@ -149,45 +149,22 @@ def plan_reverse_sequence(
             arithmetic=(text,),
             unit="an entry",
         )
-    names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
-    choices = [
-        candidate
-        for name in names
-        for overlapped in (True, False)
-        for candidate in _candidates(board, layout, itemsize, name, overlapped=overlapped)
-    ]
-    if not choices:
-        raise PlanError(
-            f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs up to 4 "
-            f"buffers of an element, each rounded up to {board.vector_alignment_bytes} B; {MORE_NRAM}"
-        )
-    fastest = best_by_strategy(choices)
+    fastest = _fastest(board, layout, itemsize, strategy)
     candidate = next(iter(fastest.values()))
     split, cut = candidate.split, candidate.split.cut
     start, stop = _boxes(layout, cut)
     buffers = _buffers(candidate.strategy, overlapped=split.overlapped)
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
-    entry_bytes = layout.rows * layout.row * itemsize
-    tier = cut.pivot
-    parts = f"{_n(cut.parts)} parts of up to {_n(cut.rows)}"
-    reason = (
-        f"entries of {_n(entry_bytes)} B fit, up to {_n(cut.rows)} in a tile",
-        f"an entry of {_n(entry_bytes)} B is cut along the sequence, {parts} rows",
-        f"a row of {_n(layout.row * itemsize)} B is cut into chunks, {parts} elements",
-    )[tier - 1]
     times = [f"{name} {one.predicted_ps / PS_PER_US:.2f} us" for name, one in fastest.items()]
     return Plan(
         operator="reverse_sequence",
         strategy=candidate.strategy,
         board=board,
-        tier=tier,
-        reason=f"{reason}; {', '.join(times)} predicted",
-        arithmetic=(
-            text,
-            tiles_text(board, cut, buffers),
-        ),
+        tier=cut.pivot,
+        reason=f"{_reason(layout, cut, itemsize)}; {', '.join(times)} predicted",
+        arithmetic=(text, tiles_text(board, cut, buffers)),
         unit=f"an entry of {_n(layout.rows)} rows of {_n(layout.row)} elements of {itemsize} B",
-        unit_bytes=entry_bytes,
+        unit_bytes=layout.rows * layout.row * itemsize,
         kind="BLOCK",
         dim=(cut.tasks, 1, 1),
         output_shape=layout.shape,
@@ -202,6 +179,34 @@ def plan_reverse_sequence(
         ),
         predicted_ps=candidate.predicted_ps,
     )
+
+
+def _fastest(board: Board, layout: Layout, itemsize: int, strategy: str) -> dict[str, Candidate[_Split]]:
+    """Return the fastest candidate of each strategy, the fastest first; raises `PlanError` if there is none."""
+    names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
+    choices = [
+        candidate
+        for name in names
+        for overlapped in (True, False)
+        for candidate in _candidates(board, layout, itemsize, name, overlapped=overlapped)
+    ]
+    if not choices:
+        raise PlanError(
+            f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs up to 4 "
+            f"buffers of an element, each rounded up to {board.vector_alignment_bytes} B; {MORE_NRAM}"
+        )
+    return best_by_strategy(choices)
+
+
+def _reason(layout: Layout, cut: Cut, itemsize: int) -> str:
+    """Return why the split has its tier."""
+    entry_bytes = layout.rows * layout.row * itemsize
+    parts = f"{_n(cut.parts)} parts of up to {_n(cut.rows)}"
+    return (
+        f"entries of {_n(entry_bytes)} B fit, up to {_n(cut.rows)} in a tile",
+        f"an entry of {_n(entry_bytes)} B is cut along the sequence, {parts} rows",
+        f"a row of {_n(layout.row * itemsize)} B is cut into chunks, {parts} elements",
+    )[cut.pivot - 1]
 
 
 def _buffers(name: str, *, overlapped: bool) -> int:

@@ -40,11 +40,11 @@ from mlusim.planning.lookup import (
     whole_nram_bytes,
 )
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, selection_method
-from mlusim.planning.lookup_geometry import Extents, blocks, sizes_of_at_most
+from mlusim.planning.lookup_geometry import Extents, blocks, count_boxes, sizes_of_at_most
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.scatter_bins import BINS, bin_candidates, bins_plan, no_bins
-from mlusim.planning.scatter_chunk import Chunk, boxes_in, buffers_of, chunk_of, details_of, updated, ways_to_read
+from mlusim.planning.scatter_chunk import Chunk, buffers_of, chunk_of, details_of, updated, ways_to_read
 from mlusim.planning.search import Candidate, best_by_strategy, rooms
 from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
 from mlusim.planning.tiles import Tiles
@@ -96,21 +96,9 @@ def plan_scatter(job: Job) -> Plan:
     shape = lookups.x_shape
     if 0 in shape:
         return nothing_to_do(job, shape)
-    if lookups.columns and 0 not in lookups.value_shape:
-        candidates: list[LookupCandidate] = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
-        candidates += _smaller_chunks(job, best_by_strategy(candidates))
-        if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in candidates):
-            raise no_bins(job)
-        candidate, reason = choose(job, candidates)
-        if candidate.strategy == BINS:
-            return bins_plan(job, candidate, reason)
-    else:
-        candidate = _copy_candidate(job)
-        reason = (
-            "an index without columns chooses nothing: src replaces what it covers"
-            if 0 not in lookups.value_shape
-            else "there are no updates: x is copied"
-        )
+    candidate, reason = _choose(job)
+    if candidate.strategy == BINS:
+        return bins_plan(job, candidate, reason)
     chosen = candidate.split
     assert isinstance(chosen, _Split)  # noqa: S101 - for the type checker
     start, stop = _grid(shape, chosen.sizes)
@@ -153,6 +141,20 @@ def plan_scatter(job: Job) -> Plan:
     )
 
 
+def _choose(job: Job) -> tuple[LookupCandidate, str]:
+    """Return the candidate of the requested strategy, and why it was chosen."""
+    lookups = job.lookups
+    if 0 in lookups.value_shape:
+        return _copy_candidate(job), "there are no updates: x is copied"
+    if not lookups.columns:
+        return _copy_candidate(job), "an index without columns chooses nothing: src replaces what it covers"
+    candidates: list[LookupCandidate] = [*_slab_candidates(job), *_row_candidates(job), *bin_candidates(job)]
+    candidates += _smaller_chunks(job, best_by_strategy(candidates))
+    if job.strategy == BINS and not any(candidate.strategy == BINS for candidate in candidates):
+        raise no_bins(job)
+    return choose(job, candidates)
+
+
 def _grid(shape: Extents, sizes: Extents) -> tuple[Integers, Integers]:
     """Return boxes of these sizes, in row-major order."""
     cuts = [cut(extent, size) for extent, size in zip(shape, sizes, strict=True)]
@@ -173,7 +175,7 @@ def _copy_candidate(job: Job) -> LookupCandidate:
     elements = math.prod(shape)
     limit = min(whole_nram_bytes(board) // job.itemsize, ceil_div(elements, board.cores))
     sizes = blocks(shape, limit)
-    tiles = boxes_in(shape, sizes)
+    tiles = count_boxes(shape, sizes)
     grid = _grid_of(board, tiles)
     return Candidate(
         strategy="slab",
@@ -238,7 +240,7 @@ def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[Lookup
     slab_bytes = math.prod(sizes) * itemsize
     arithmetic = _arithmetic(job, sizes)
     room = board.nram_usable_bytes - nram_bytes(board, [slab_bytes])
-    tiles = boxes_in(shape, sizes)
+    tiles = count_boxes(shape, sizes)
     grid = _grid_of(board, tiles)
     first = len(leading(lookups))
     rows = lookups.batch_dims + lookups.columns
@@ -295,7 +297,7 @@ def _row_candidate(job: Job, regions: Extents, parts: int = 1) -> Iterator[Looku
     arithmetic = _arithmetic(job, regions, in_whole=True)
     sizes = blocks(regions, whole_nram_bytes(board) // itemsize)
     staged = math.prod(sizes)
-    tiles, count = boxes_in(regions, sizes), boxes_in(shape, regions)
+    tiles, count = count_boxes(regions, sizes), count_boxes(shape, regions)
     grid = _grid_of(board, count)
     for fetch in ways_to_read(job, arithmetic):
         chunk = chunk_of(job, regions, arithmetic, board.nram_usable_bytes // parts, strategy="rows", fetch=fetch)

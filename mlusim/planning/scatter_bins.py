@@ -15,7 +15,7 @@ Supports updates of single elements, on boards whose vector instructions accept 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ from mlusim.planning.lookup import (
     unit_text,
 )
 from mlusim.planning.lookup_cost import LOAD, SCALAR, STORE, Costs, selection_method
-from mlusim.planning.lookup_geometry import Extents, Lookups, blocks
+from mlusim.planning.lookup_geometry import Extents, Lookups, blocks, count_boxes
 from mlusim.planning.plan import Plan
 from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.search import Candidate
@@ -144,54 +144,26 @@ def bin_candidates(job: Job) -> list[LookupCandidate]:
 
 
 def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
+    """Return the candidate with regions of this size, or None if NRAM is too small."""
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
-    if bins > _MAX_BINS:
+    arithmetic = _arithmetic(job)
+    each = _sorting_bytes(job, arithmetic)
+    binning = _binning(job, size, bins, arithmetic.width(), each)
+    if binning is None:
         return None
-    positional = any(
-        to is not None and extent > 1 for to, extent in zip(lookups.x_axes, lookups.positions, strict=False)
-    )
-    arithmetic = IndexArithmetic(
-        columns=lookups.columns,
-        positional=positional,
-        narrowed=0,
-        wide=job.arithmetic(positional=positional).wide,
-        binned=True,
-    )
-    width = arithmetic.width()
-    count = math.prod(lookups.positions)
-    each = (*arithmetic.buffer_bytes(board, job.index_itemsize), width, itemsize, itemsize)
-    fits = (board.nram_usable_bytes - len(each) * (board.vector_alignment_bytes - 1)) // sum(each)
-    left = board.nram_usable_bytes - nram_bytes(board, [size * itemsize]) - 4 * (board.vector_alignment_bytes - 1)
-    updates_at_once = min(left // (2 * (width + itemsize)), count)
-    if fits < 1 or updates_at_once < 1:
-        return None
-    sizes = blocks(lookups.positions, ceil_div(count, min(round_up(ceil_div(count, fits), board.cores), count)))
-    lookups_at_once = math.prod(sizes)
-    chunks = math.prod(ceil_div(extent, part) for extent, part in zip(lookups.positions, sizes, strict=True))
-    binning = Binning(
-        size=size,
-        bins=bins,
-        sizes=sizes,
-        lookups_at_once=lookups_at_once,
-        chunks=chunks,
-        updates_at_once=updates_at_once,
-        width=width,
-    )
-    sorting = [lookups_at_once * nbytes for nbytes in each]
-    applying = [size * itemsize, *2 * [updates_at_once * width, updates_at_once * itemsize]]
+    count, lists = math.prod(lookups.positions), binning.updates_at_once
+    sorting = [binning.lookups_at_once * nbytes for nbytes in each]
+    applying = [size * itemsize, *2 * [lists * binning.width, lists * itemsize]]
     method = selection_method(board, 1, itemsize, arithmetic)
 
     def details() -> tuple[str, ...]:
         return (
             (
-                f"{_n(count)} lookups in {_n(chunks)} chunks of up to {_n(lookups_at_once)}, "
+                f"{_n(count)} lookups in {_n(binning.chunks)} chunks of up to {_n(binning.lookups_at_once)}, "
                 f"{_n(sum(each))} B of NRAM each"
             ),
             f"{_n(bins)} regions of up to {_n(size)} elements, {_n(size * itemsize)} B",
-            (
-                f"updates of a region {_n(updates_at_once)} at once, twice: "
-                f"{_n(2 * updates_at_once * (width + itemsize))} B, by {method}"
-            ),
+            f"updates of a region {_n(lists)} at once, twice: {_n(sum(applying[1:]))} B, by {method}",
         )
 
     return Candidate(
@@ -200,7 +172,7 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
         + board.queued_kernel_gap_ps
         + _applying_ps(job, binning, method),
         tasks=min(board.cores, bins),
-        tiles=chunks * 8 + bins * (3 + 2 * chunks) + 4 * ceil_div(count, updates_at_once),
+        tiles=binning.chunks * 8 + bins * (3 + 2 * binning.chunks) + 4 * ceil_div(count, lists),
         split=LookupSplit(
             tier=1 if bins == 1 or size % unit_elements(lookups) == 0 else 2,
             sizes=(size,),
@@ -210,6 +182,48 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
                 lookups=lookups, strategy=BINS, arithmetic=arithmetic, method=method, binning=binning, regions=(size,)
             ),
         ),
+    )
+
+
+def _arithmetic(job: Job) -> IndexArithmetic:
+    """Return the address arithmetic of the first launch."""
+    lookups = job.lookups
+    positional = any(
+        to is not None and extent > 1 for to, extent in zip(lookups.x_axes, lookups.positions, strict=False)
+    )
+    wide = job.arithmetic(positional=positional).wide
+    return IndexArithmetic(columns=lookups.columns, positional=positional, narrowed=0, wide=wide, binned=True)
+
+
+def _sorting_bytes(job: Job, arithmetic: IndexArithmetic) -> tuple[int, ...]:
+    """Return the bytes per lookup of each buffer of the first launch: index arithmetic, sorted rows, two of values."""
+    arithmetic_bytes = arithmetic.buffer_bytes(job.board, job.index_itemsize)
+    return *arithmetic_bytes, arithmetic.width(), job.itemsize, job.itemsize
+
+
+def _binning(job: Job, size: int, bins: int, width: int, each: Sequence[int]) -> Binning | None:
+    """Return the chunks and update lists that fit with regions of this size; None if not one lookup does.
+
+    `width`: bytes of a row number; `each`: bytes per lookup of the buffers of the first launch.
+    """
+    lookups, board, itemsize = job.lookups, job.board, job.itemsize
+    padding = board.vector_alignment_bytes - 1
+    count = math.prod(lookups.positions)
+    lookups_that_fit = (board.nram_usable_bytes - len(each) * padding) // sum(each)
+    left = board.nram_usable_bytes - nram_bytes(board, [size * itemsize]) - 4 * padding
+    updates_at_once = min(left // (2 * (width + itemsize)), count)
+    if bins > _MAX_BINS or lookups_that_fit < 1 or updates_at_once < 1:
+        return None
+    chunks = min(round_up(ceil_div(count, lookups_that_fit), board.cores), count)
+    sizes = blocks(lookups.positions, ceil_div(count, chunks))
+    return Binning(
+        size=size,
+        bins=bins,
+        sizes=sizes,
+        lookups_at_once=math.prod(sizes),
+        chunks=count_boxes(lookups.positions, sizes),
+        updates_at_once=updates_at_once,
+        width=width,
     )
 
 

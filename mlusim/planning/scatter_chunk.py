@@ -10,7 +10,7 @@ from mlusim.planning.cost import Cost
 from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import Job
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, scalar_address
-from mlusim.planning.lookup_geometry import Extents, blocks
+from mlusim.planning.lookup_geometry import Extents, blocks, count_boxes
 from mlusim.units import ceil_div, group_digits
 
 
@@ -67,7 +67,7 @@ def chunk_of(
         sizes=chosen,
         lookups_at_once=lookups_at_once,
         row=row,
-        count=boxes_in(extents, chosen),
+        count=count_boxes(extents, chosen),
         fetch=fetch,
         values_at_once=min(values_at_once, lookups_at_once) if fetch else lookups_at_once,
     )
@@ -140,11 +140,6 @@ def details_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str)
         ),
         f"{_n(chunk.count)} chunks of updates for each region, {method}",
     )
-
-
-def boxes_in(shape: Extents, sizes: Extents) -> int:
-    """Return the number of boxes of these sizes in a shape."""
-    return math.prod(ceil_div(extent, size) for extent, size in zip(shape, sizes, strict=True))
 
 
 _n: Callable[[int], str] = group_digits

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
 
 import numpy as np
 
@@ -76,40 +78,22 @@ class Coverage:
         run = self.accesses.where(some)
         if allocation.read_only:
             return _use_of_input(allocation, run, known=identity not in self.accesses.unknown), []
-        parts = [run]
-        if plan is not None and len(plan.tiles):
-            planned = tiles_as_accesses(plan, self.log, identity)
-            if not self._as_planned(run, planned):
-                parts.append(planned)
-        tiles = len(parts) > 1
-        windows = self._windows(identity)
-        if not (tiles or len(windows)):
-            run = in_short(run, allocation.nbytes)
-        # Atomics accumulate: their repeated writes are intended.
-        repeatable = run.where(np.flatnonzero(~self._atomic(run)))
-        repeats, extra = repeats_of(repeatable)
-        joined = join(join(run, parts[1]) if tiles else run, join(windows, repeats))
-        kind = np.repeat(
-            [_RUN, _TILE, _WINDOW, _REPEAT], [len(run), len(parts[1]) if tiles else 0, len(windows), len(repeats)]
-        )
+        joined, kind, repeated = self._join(identity, allocation, run, plan)
         cells = Cells(joined, allocation.nbytes)
         is_run = kind == _RUN
-        writes, reads = cells.count(is_run & joined.write), cells.count(is_run & ~joined.write)
-        rewrites = self._most_in_a_launch(cells, joined, is_run, writes)
-        if len(repeats):
-            times = np.zeros(len(joined), np.int64)
-            times[kind == _REPEAT] = extra
-            more = cells.count(times)
-            writes, rewrites = writes + more, rewrites + more
+        reads = cells.count(is_run & ~joined.write)
+        once = cells.count(is_run & joined.write)
+        more: Any = cells.count(repeated) if repeated.any() else 0
+        writes = once + more
+        rewrites = self._most_in_a_launch(cells, joined, is_run, once) + more
         allowed = self.rewrites is True or (self.rewrites is not False and allocation.name in self.rewrites)
         several = rewrites > 1
         if several.any() and not (allowed or allocation.workspace):
             overwrites = Overwrites(self.log, self.accesses, self.order)
-            rewrites = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several)
-            if len(repeats):
-                rewrites += more
+            rewrites = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several) + more
         # Launches are not expected to write parts that were not passed to them.
-        wanted = cells.count(kind == _WINDOW) > 0 if len(windows) else np.ones(len(cells), bool)
+        windowed = (kind == _WINDOW).any()
+        wanted = cells.count(kind == _WINDOW) > 0 if windowed else np.ones(len(cells), bool)
         use = TensorUse(
             name=allocation.name,
             shape=allocation.shape,
@@ -134,9 +118,33 @@ class Coverage:
             findings.append(self._never(allocation, cells, (writes == 0) & wanted, some, plan))
         if use.rewritten_bytes and not allowed:
             findings.append(self._again(allocation, cells, rewrites, some, plan))
-        if tiles and plan is not None:
+        if plan is not None and (kind == _TILE).any():
             findings += self._against_plan(allocation, cells, joined, kind, plan)
         return use, findings
+
+    def _join(
+        self, identity: int, allocation: AllocationRecord, run: Accesses, plan: Plan | None
+    ) -> tuple[Accesses, Integers, Integers]:
+        """Join the accesses of a run with the tiles of its plan, the windows of its launches, and repeated writes.
+
+        Returns all of these, their kinds, and for repeated writes the number of writes after the first (else 0). Tiles
+        that the run follows exactly are left out.
+        """
+        tiles = accesses_from(identity, np.empty(0, np.int64), [])
+        if plan is not None and len(plan.tiles):
+            planned = tiles_as_accesses(plan, self.log, identity)
+            if not self._as_planned(run, planned):
+                tiles = planned
+        windows = self._windows(identity)
+        if not (len(tiles) or len(windows)):
+            run = in_short(run, allocation.nbytes)
+        # Atomics accumulate: their repeated writes are intended.
+        repeats, extra = repeats_of(run.where(np.flatnonzero(~self._atomic(run))))
+        parts = {_RUN: run, _TILE: tiles, _WINDOW: windows, _REPEAT: repeats}
+        kind = np.repeat([*parts], [len(part) for part in parts.values()])
+        repeated = np.zeros(len(kind), np.int64)
+        repeated[kind == _REPEAT] = extra
+        return reduce(join, [part for part in parts.values() if len(part)] or [run]), kind, repeated
 
     def _as_planned(self, run: Accesses, planned: Accesses) -> bool:
         """Return whether writes and plan tiles correspond one to one, by core: then no comparison is needed."""
