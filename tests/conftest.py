@@ -7,11 +7,15 @@ import signal
 import warnings
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from mlusim.verifier import checked
+
+# Their assertions explain themselves as those of the tests do.
+pytest.register_assert_rewrite(*(path.stem for path in (Path(__file__).parent / "support").iterdir()))
 
 # Deadlines fail on a busy machine, and say nothing of a simulator. By default the examples are the same each time, so
 # that a commit fails for what it changes; HYPOTHESIS_PROFILE=thorough and `pytest -m fuzz` look for new ones.

@@ -1,15 +1,11 @@
 """mlusim.ops.cast, from array to array: every pair of types, every pattern of the 16-bit ones, layouts, errors, ONNX.
 
-The conversions themselves are proved in tests/cores/test_convert.py, whose exact reference is used here, too.
+The conversions themselves are proved in tests/cores/test_convert.py, by the same exact arithmetic.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import warnings
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import ml_dtypes
@@ -18,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from exact_conversions import PARTS, assert_same, bits_of, expected_bits, patterns
 from mlusim import dtypes
 from mlusim.errors import InputError
 from mlusim.hardware import Board, board
@@ -31,21 +28,6 @@ REAL = [dtype for dtype in dtypes.ALL if not dtypes.is_complex(dtype)]
 WIDE_16 = [dtypes.INT16, dtypes.UINT16, dtypes.FLOAT16, dtypes.BFLOAT16]
 
 
-def load_reference() -> ModuleType:
-    """The exact arithmetic beside the tests of `cores.convert`."""
-    path = Path(__file__).parent.parent / "cores" / "test_convert.py"
-    spec = importlib.util.spec_from_file_location("exact_conversions", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-EXACT = load_reference()
-
-
 def small(name: str) -> Board:
     """A board whose NRAM takes many tiles of even a small tensor."""
     return board(name).replace(nram_bytes=1 << 14, nram_reserved_bytes=0)
@@ -53,8 +35,8 @@ def small(name: str) -> Board:
 
 def few(dtype: Any) -> Array:
     """Some of the patterns that go wrong, 8-bit types whole."""
-    patterns = EXACT.patterns(dtype)
-    return patterns if dtype.itemsize == 1 else np.concatenate([patterns[:40], patterns[-20:], patterns[40::97]])
+    whole = patterns(dtype)
+    return whole if dtype.itemsize == 1 else np.concatenate([whole[:40], whole[-20:], whole[40::97]])
 
 
 class TestEveryPair:
@@ -68,16 +50,16 @@ class TestEveryPair:
         if source == target:
             assert output.tobytes() == x.tobytes()
         else:
-            EXACT.assert_same(output, EXACT.expected_bits(x, target), x)
+            assert_same(output, expected_bits(x, target), x)
 
     @pytest.mark.parametrize("target", dtypes.COMPLEX, ids=str)
     @pytest.mark.parametrize("source", REAL, ids=str)
     def test_real_to_complex(self, source, target):
         x = few(source)
-        part = EXACT.PARTS[target]
+        part = PARTS[target]
         output = cast(x, target).output
         real = np.ascontiguousarray(output.real)
-        EXACT.assert_same(real, EXACT.bits_of(x) if source == part else EXACT.expected_bits(x, part), x)
+        assert_same(real, bits_of(x) if source == part else expected_bits(x, part), x)
         assert not output.imag.any()
 
     def test_complex_to_complex(self):

@@ -2,58 +2,41 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
+import faulty_kernels
 import mlusim
+import vendor_idioms
 
 
-def helper(name: str) -> ModuleType:
-    """A module beside this file; tests are not a package."""
-    spec = importlib.util.spec_from_file_location(f"verifier_{name}", Path(__file__).with_name(f"{name}.py"))
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-FAULTY, SOUND = helper("faulty_kernels"), helper("vendor_idioms")
-
-
-@pytest.mark.parametrize("name", FAULTY.FAULTS)
+@pytest.mark.parametrize("name", faulty_kernels.FAULTS)
 def test_a_faulty_kernel_is_found(name):
-    case = FAULTY.FAULTS[name]
+    case = faulty_kernels.FAULTS[name]
     report = mlusim.verify(case.kernel, *case.arguments, **case.options)
     assert case.kinds & {finding.kind for finding in report.errors}, report.text()
 
 
-@pytest.mark.parametrize("name", FAULTY.HOST_FAULTS)
+@pytest.mark.parametrize("name", faulty_kernels.HOST_FAULTS)
 def test_a_faulty_host_program_is_found(name):
-    case = FAULTY.HOST_FAULTS[name]
+    case = faulty_kernels.HOST_FAULTS[name]
     report = case.program()
     assert case.kinds & {finding.kind for finding in report.errors}, report.text()
 
 
 @pytest.mark.parametrize("dma", ["complete", "late"])
-@pytest.mark.parametrize("name", SOUND.IDIOMS)
+@pytest.mark.parametrize("name", vendor_idioms.IDIOMS)
 def test_a_sound_idiom_is_not_blamed(name, dma):
-    case = SOUND.IDIOMS[name]
+    case = vendor_idioms.IDIOMS[name]
     report = mlusim.verify(case.kernel, *case.arguments, reference=case.reference, dma=dma, **case.options)
     assert report.ok, report.text()
 
 
-@pytest.mark.parametrize("name", SOUND.HOST_IDIOMS)
+@pytest.mark.parametrize("name", vendor_idioms.HOST_IDIOMS)
 def test_a_sound_host_program_is_not_blamed(name):
-    report = SOUND.HOST_IDIOMS[name]()
+    report = vendor_idioms.HOST_IDIOMS[name]()
     assert report.ok, report.text()
 
 
 def test_the_collections_are_large():
-    assert len(FAULTY.FAULTS) + len(FAULTY.HOST_FAULTS) > 50
-    assert len(SOUND.IDIOMS) + len(SOUND.HOST_IDIOMS) > 35
+    assert len(faulty_kernels.FAULTS) + len(faulty_kernels.HOST_FAULTS) > 50
+    assert len(vendor_idioms.IDIOMS) + len(vendor_idioms.HOST_IDIOMS) > 35

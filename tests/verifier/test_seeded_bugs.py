@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 
 import mlusim
+import sound_kernels
+from mutants import mutants
 
-
-def helper(name: str) -> ModuleType:
-    """A module beside this file; tests are not a package."""
-    spec = importlib.util.spec_from_file_location(f"verifier_{name}", Path(__file__).with_name(f"{name}.py"))
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-CASES = helper("sound_kernels").cases()
-mutants = helper("mutants").mutants
+CASES = sound_kernels.cases()
 
 ONE_PIPE = "loads and stores share the core's IO pipe, which is in order"
 NO_TURN = "the bound moves within the last stride: the loop makes the same turns"

@@ -1,0 +1,106 @@
+"""Pools, forward and backward, against loops over their windows."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from instruction_oracle import close, rng, run, values
+from mlusim.cores.instructions.c_forms import forms_of
+from mlusim.dtypes import is_float
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "int32"])
+@pytest.mark.parametrize(("window", "stride"), [((2, 3), (2, 1)), ((1, 4), (4, 1)), ((3, 3), (3, 3)), ((2, 2), None)])
+def test_pools(kind: str, window: tuple[int, int], stride: tuple[int, int] | None) -> None:
+    """stride is (width, height), as BANG C has it."""
+    high, wide, channels = 6, 8, 5
+    a = values(high * wide * channels, kind, low=-4, high=4).reshape(high, wide, channels)
+    across, down = stride or window[::-1]
+    rows, columns = (high - window[0]) // down + 1, (wide - window[1]) // across + 1
+    arguments: dict[str, Any] = {"kernel_height": window[0], "kernel_width": window[1]}
+    if stride:
+        arguments |= {"stride_width": across, "stride_height": down}
+
+    def pixels(i: int, j: int, c: int) -> list[float]:
+        return [
+            float(a[i * down + y, j * across + x, c]) for y, x in itertools.product(range(window[0]), range(window[1]))
+        ]
+
+    shape = (rows, columns, channels)
+    for name, fold in (("sumpool", sum), ("maxpool", max), ("minpool", min)):
+        got = run(name, np.zeros(shape, a.dtype), a, **arguments)
+        for at in np.ndindex(*shape):
+            assert float(got[at]) == float(np.array(fold(pixels(*at))).astype(a.dtype)), name
+    for name, fold in (("maxpool", max), ("minpool", min)):
+        index = run(f"{name}_index", np.zeros(shape, np.uint32), a, **arguments)
+        nbytes = index.size * a.dtype.itemsize
+        pair = np.zeros(2 * nbytes, np.uint8)
+        run(f"{name}_value_index", pair, a, value_index_stride=nbytes, **arguments)
+        places = pair[nbytes:].view(f"u{a.dtype.itemsize}").reshape(shape)
+        best = pair[:nbytes].view(a.dtype).reshape(shape)
+        for at in np.ndindex(*shape):
+            found = pixels(*at)
+            assert index[at] == places[at] == found.index(fold(found))
+            assert float(best[at]) == fold(found)
+    if is_float(a.dtype):
+        got = run("avgpool", np.zeros(shape, a.dtype), a, **arguments)
+        means = [sum(pixels(*at)) / (window[0] * window[1]) for at in np.ndindex(*shape)]
+        close(got.reshape(-1), means, kind)
+
+
+def test_dilated_pools_with_index() -> None:
+    a = values(7 * 8 * 2, "float32").reshape(7, 8, 2)
+    arguments = {"kernel_height": 2, "kernel_width": 3, "stride_height": 2, "stride_width": 1, "in_dh": 3, "in_dw": 2}
+    rows, columns = (7 - 4) // 2 + 1, 8 - 5 + 1
+    nbytes = rows * columns * 2 * 4
+    pair = run("maxpool_value_index", np.zeros(2 * nbytes, np.uint8), a, value_index_stride=nbytes, **arguments)
+    best = pair[:nbytes].view(np.float32).reshape(rows, columns, 2)
+    for i, j, c in np.ndindex(rows, columns, 2):
+        assert best[i, j, c] == max(a[2 * i + 3 * y, j + 2 * x, c] for y in range(2) for x in range(3))
+    lengths = [len(one.arguments) for one in forms_of("__bang_maxpool_value_index")]
+    assert lengths == [10, 14]
+    shapes, _ = forms_of("__bang_maxpool_value_index")[1].bind(
+        [0, 0, 2, 7, 8, 2, 3, 1, 2, nbytes, 3, 2, 1, 1], {"dst": 4, "src": 4}
+    )
+    assert shapes["dst"] == (2 * rows * columns * 2,)
+
+
+@pytest.mark.parametrize("overlap", ["ACC", "COVER"])
+def test_pools_backward(overlap: str) -> None:
+    high, wide, channels, window, across, down = 5, 7, 3, (2, 3), 2, 1
+    rows, columns = (high - window[0]) // down + 1, (wide - window[1]) // across + 1
+    gradient = values(rows * columns * channels, "float32").reshape(rows, columns, channels)
+    places = rng.integers(0, 6, gradient.shape).astype(np.int32)
+    arguments = {"kernel_height": 2, "kernel_width": 3, "stride_width": across, "stride_height": down}
+    if overlap == "ACC":
+        expected = np.zeros((high, wide, channels))
+        average = np.zeros_like(expected)
+        for i, j, c in np.ndindex(*gradient.shape):
+            y, x = divmod(int(places[i, j, c]), 3)
+            expected[i * down + y, j * across + x, c] += gradient[i, j, c]
+            average[i * down : i * down + 2, j * across : j * across + 3, c] += gradient[i, j, c] / 6
+        got = run("maxpool_bp", np.ones_like(expected, np.float32), gradient, places, overlap=overlap, **arguments)
+        np.testing.assert_array_equal(got, expected)
+        got = run("avgpool_bp", np.ones_like(expected, np.float32), gradient, overlap=overlap, **arguments)
+        np.testing.assert_allclose(got, average, rtol=1e-6, atol=1e-6)
+    else:
+        apart = {**arguments, "stride_width": 3, "stride_height": 2}
+        small = gradient[:2, :2].copy()
+        accumulated = run("avgpool_bp", np.ones((4, 6, 3), np.float32), small, overlap="ACC", **apart)
+        covered = run("avgpool_bp", np.ones((4, 6, 3), np.float32), small, overlap="COVER", **apart)
+        np.testing.assert_array_equal(accumulated, covered)
+
+
+def test_unpool() -> None:
+    small = np.array([[[5.0], [6.0]]], np.float32)
+    got = run("unpool", np.full((3, 7, 1), 9, np.float32), small, kernel_height=3, kernel_width=2, stride_width=3,
+              stride_height=3, index=3)  # fmt: skip
+    assert got[:, :, 0].tolist() == [
+        [0, 0, 9, 0, 0, 9, 9],
+        [0, 5, 9, 0, 6, 9, 9],
+        [0, 0, 9, 0, 0, 9, 9],
+    ]

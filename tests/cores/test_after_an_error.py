@@ -1,0 +1,302 @@
+"""What remains of a device, its tasks and its scopes after an error; errors that a kernel catches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlusim
+from kernel_runs import run_alone
+from mlusim.cores.core import Core
+from mlusim.errors import (
+    AccessError,
+    AwaitError,
+    CopyError,
+    HangError,
+    InputError,
+    KernelError,
+    LaunchError,
+    MlusimError,
+    OperationLimitError,
+)
+from mlusim.host.device import Device
+from mlusim.memory.view import View
+from mlusim.units import format_ns
+
+
+async def helper(core: Core) -> None:
+    await core.sync()
+
+
+async def zero_division(core: Core) -> None:
+    core.scalar(3)
+    1 / (core.task_id * 0)
+
+
+def test_a_kernel_launches_nothing() -> None:
+    device = Device()
+
+    async def kernel(core: Core) -> None:
+        device.launch(kernel, dim=1, kind="BLOCK")
+
+    device.launch(kernel, dim=1, kind="BLOCK")
+    with pytest.raises(LaunchError, match="launch inside a kernel: only the host launches; call the other kernel with"):
+        device.synchronize()
+
+
+def test_a_kernel_that_runs_itself_on_another_device_ends() -> None:
+    async def kernel(core: Core) -> None:
+        mlusim.run(kernel, dim=1, kind="BLOCK")
+
+    with pytest.raises(LaunchError, match="a run inside a kernel: only the host runs kernels; call the other kernel"):
+        mlusim.run(kernel, dim=1, kind="BLOCK")
+
+
+def test_keyword_only_settings_of_a_kernel() -> None:
+    given = []
+
+    async def kernel(core: Core, *, rows: int, strategy: str = "tight") -> None:
+        given.append((rows, strategy))
+
+    device = Device()
+    device.launch(kernel, dim=1, kind="BLOCK", rows=3, strategy="wide")
+    device.synchronize()
+    assert given == [(3, "wide")]
+    with pytest.raises(LaunchError, match=r"missing a required (keyword-only )?argument: 'rows'"):
+        device.launch(kernel, dim=1, kind="BLOCK")
+
+
+def test_an_uncaught_error_ends_a_script_with_its_message(tmp_path: Path) -> None:
+    script = tmp_path / "divide.py"
+    script.write_text(
+        "import mlusim.host.device\n"
+        "async def divide(core):\n"
+        "    return 1 / 0\n"
+        "device = mlusim.host.device.Device()\n"
+        "device.launch(divide, dim=1, kind='BLOCK')\n"
+        "device.synchronize()\n",
+        encoding="utf-8",
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(mlusim.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, env=environment, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "mlusim.errors.KernelError: task 0 (cluster 0, core 0), divide.py:3, at "
+        f"{format_ns(Device().board.kernel_start_ps)}: the kernel raised "
+        "ZeroDivisionError: division by zero"
+    )
+    assert "ZeroDivisionError: division by zero" in done.stderr.split("The above exception was the direct cause")[0]
+
+
+def test_a_device_that_stopped_is_not_used_again() -> None:
+    device = Device()
+    device.launch(zero_division, dim=1, kind="BLOCK")
+    with pytest.raises(KernelError):
+        device.synchronize()
+    with pytest.raises(InputError, match=r"^this device stopped with an error \(KernelError\): make a new one$"):
+        device.synchronize()
+
+
+def test_tasks_stopped_by_another_ones_error_do_not_hide_it() -> None:
+    """Not even where their own `finally` goes on using the core, or their coroutines are never awaited."""
+    ended: list[int] = []
+
+    async def kernel(core: Core) -> None:
+        if core.is_memory_core:
+            return
+        if core.task_id == 3:
+            core.scalar(100)
+            raise ValueError("the one error")
+        tile = core.nram.alloc(64, "int8")
+        kept = helper(core)
+        try:
+            with core.nram.scope():
+                await core.memcpy(tile, core.nram.alloc(64, "int8"))
+                await core.sync_all()
+        finally:
+            ended.append(core.task_id)
+            core.memcpy_async(tile, tile[::-1])
+            await core.sync()
+        await kept
+
+    device = Device()
+    device.launch(kernel, dim=4, kind="UNION1")
+    with pytest.raises(
+        KernelError, match=r"^task 3 \(cluster 0, core 3\), .* the kernel raised ValueError: the one error$"
+    ):
+        device.synchronize()
+    assert set(ended) <= {0, 1, 2}
+
+
+def test_a_kernel_may_catch_what_the_simulator_refuses() -> None:
+    """The refused operation has not happened; the task goes on as if it had not been tried."""
+    device = Device()
+    x, out = device.upload(np.arange(8, dtype=np.int8)), device.alloc(8, np.int8)
+    caught: list[str] = []
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = core.nram.alloc(8, np.int8)
+        for attempt in (
+            lambda: core.memcpy(x, tile),
+            lambda: core.memcpy(tile, x[:4]),
+            lambda: core.memcpy_async(tile, core.ldram.alloc(8, np.int8)),
+            lambda: core.fill(x, 0),
+            lambda: core.load(tile),
+            lambda: core.nram.alloc(10**7, np.int8),
+        ):
+            try:
+                waits = attempt()
+                if waits is not None:
+                    await waits
+            except MlusimError as error:
+                caught.append(type(error).__name__)
+        await core.memcpy(tile, x)
+        await core.memcpy(out, tile)
+
+    device.launch(kernel, x, out, dim=1, kind="BLOCK")
+    device.synchronize()
+    assert caught == ["AccessError", "CopyError", "CopyError", "OperandError", "OperandError", "AllocationError"]
+    assert device.download(out).tolist() == list(range(8))
+    assert [device.log.ops[op] for op in device.log.columns()["op"]] == ["memcpy", "memcpy"]
+
+
+def test_synchronize_inside_a_kernel() -> None:
+    device = Device()
+
+    async def kernel(core: Core) -> None:
+        device.synchronize()
+
+    device.launch(kernel, dim=1, kind="BLOCK")
+    with pytest.raises(
+        InputError, match=r": synchronize inside a kernel: it is the host's; within a kernel use the syncs"
+    ):
+        device.synchronize()
+
+
+def test_interrupts_pass_through() -> None:
+    async def kernel(core: Core) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_alone(kernel)
+
+
+def test_scopes_are_closed_by_an_error(run: Any) -> None:
+    async def kernel(core: Core) -> None:
+        try:
+            with core.nram.scope():
+                core.nram.alloc(core.nram.usable_bytes, "int8")
+                next(iter(()))
+        except StopIteration:
+            core.nram.alloc(core.nram.usable_bytes, "int8")
+
+    run(kernel)
+
+
+def test_nested_helpers(run: Any) -> None:
+    device = Device()
+    x, out = device.upload(np.arange(64, dtype=np.int32)), device.alloc(64, np.int32)
+
+    async def load(core: Core, tile: View, x: View) -> View:
+        async def deeper() -> None:
+            await core.memcpy(tile, x)
+
+        await deeper()
+        return tile
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        tile = await load(core, core.nram.alloc(64, np.int32), x)
+        core.add(tile, tile, await core.load(x[5]))
+        await core.sync()
+        await core.memcpy(out, tile)
+
+    run(kernel, x, out, device=device)
+    np.testing.assert_array_equal(device.download(out), np.arange(64) + 5)
+    functions = {device.log.lines[line][2] for line in device.log.columns()["line"]}
+    assert functions == {"deeper", "kernel"}
+
+
+def test_async_generators_inside_a_kernel(run: Any) -> None:
+    """A kernel may not be one; it may use one."""
+    device = Device()
+    x, out = device.upload(np.arange(64, dtype=np.int32).reshape(4, 16)), device.alloc((4, 16), np.int32)
+
+    async def kernel(core: Core, x: View, out: View) -> None:
+        async def tiles() -> Any:
+            for row in x:
+                tile = core.nram.alloc(16, np.int32)
+                await core.memcpy(tile, row)
+                yield tile
+
+        number = 0
+        async for tile in tiles():
+            await core.memcpy(out[number], tile)
+            number += 1
+
+    run(kernel, x, out, device=device)
+    np.testing.assert_array_equal(device.download(out), device.download(x))
+
+
+def test_kernels_that_are_none() -> None:
+    async def generator(core: Core) -> Any:
+        yield
+
+    @types.coroutine
+    def old(core: Core) -> Any:
+        yield
+
+    device = Device()
+    for kernel in (generator, old, print, None):
+        with pytest.raises(
+            LaunchError, match=r"is not a kernel: write it as `async def \S+\(core, \.\.\.\)`, without `yield`$"
+        ):
+            device.launch(kernel, dim=4)
+
+
+def test_errors_are_of_the_tree() -> None:
+    for error in (AccessError, AwaitError, CopyError, HangError, OperationLimitError):
+        assert issubclass(error, KernelError)
+    assert issubclass(KernelError, MlusimError)
+
+
+async def first_of_many(core: Core) -> None:
+    await core.sync()
+    if core.task_id == 5:
+        core.fill(core.nram.alloc(1, "int8")[1:], 0)
+
+
+def test_the_task_is_named_among_many() -> None:
+    device = Device()
+    device.launch(first_of_many, dim=(4, 2, 1), kind="UNION1")
+    with pytest.raises(KernelError, match=r"^task 5 \(cluster 1, core 1\), "):
+        device.synchronize()
+
+
+def test_warnings_of_the_kernel_itself_pass() -> None:
+    """Only what Python says of coroutines is the simulator's business."""
+
+    async def kernel(core: Core) -> None:
+        warnings.warn("mind the gap", stacklevel=1)
+
+    with pytest.warns(UserWarning, match="mind the gap"):
+        run_alone(kernel)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_wrong_number_of_arguments(count: int) -> None:
+    async def kernel(core: Core, x: View) -> None: ...
+
+    with pytest.raises(
+        LaunchError, match=rf"^kernel\(core.*\) -> .* was launched with {count} arguments after `core`: "
+    ):
+        run_alone(kernel, *range(count))

@@ -1,0 +1,200 @@
+"""Sweeps of kernels, and the keys by which points are recognised."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.errors import InputError
+from mlusim.explore.axes import axes_of
+from mlusim.explore.point import Point
+from mlusim.explore.sources import MODEL
+from sweeping_here import SHAPE, X4, here
+
+
+def points_of(operation, **given):
+    names = ("dtype", "strategy", "nram_bytes", "nram_limit_bytes", "cores")
+    values = dict.fromkeys(names) | {"device": "mlu370-x4", "vary": {}, "data": False, "seed": 0, "options": {}}
+    return list(axes_of(operation, **(values | given)).points())
+
+
+def test_a_kernel_over_its_settings(kernels, monkeypatch):
+    monkeypatch.syspath_prepend(kernels.parent)
+    found = mlusim.sweep(
+        f"{kernels}:add", shape=10_000, tile=[256, 1024, 10**6], kind=["UNION1", "BLOCK"], dim=4, workers=0
+    )
+    assert found.counts == {"done": 4, "impossible": 2, "failed": 0, "died": 0}
+    assert found.axes == ["tile", "kind"]
+    assert "kernels.py:" in found.rows[-1]["message"]
+    assert "nram.alloc of 4 000 000 B" in found.rows[-1]["message"]
+    device = mlusim.Device(data=False)
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("kernels", kernels)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x, y = (device.upload(np.zeros(10_000, np.float32)) for _ in range(2))
+    device.launch(module.add, x, y, device.alloc(10_000, "float32"), 256, dim=4)
+    device.synchronize()
+    assert found.rows[0]["time_ps"] == device.log.launches[0].end_ps - device.log.launches[0].start_ps
+    assert "tier" not in found.rows[0]
+
+
+def test_a_function_that_launches(kernels):
+    once, twice = (
+        mlusim.sweep(f"{kernels}:{name}", shape=10_000, dtype="float16", workers=0).rows[0]
+        for name in ("add", "add_twice")
+    )
+    assert twice["launches"] == 2
+    assert twice["time_us"] > 1.9 * once["time_us"]
+
+
+def test_a_callable_of_this_process():
+    async def copy(core, x, out, part=2):
+        if core.is_memory_core or core.task_id:
+            return
+        tile = core.nram.alloc(x.size // part, x.dtype)
+        for start in range(0, x.size, tile.size):
+            await core.memcpy(tile, x[start : start + tile.size])
+            await core.memcpy(out[start : start + tile.size], tile)
+
+    rows = here(copy, shape=4096, part=[1, 4]).rows
+    assert [row["copies"] for row in rows] == [2, 8]
+    assert here(copy, shape=4096, part=(1)).rows[0]["time_ps"] == rows[0]["time_ps"]
+
+
+def test_kernels_that_are_none(kernels, tmp_path):
+    with pytest.raises(InputError, match=r"kernels\.py has no function 'ad': it has add, add_twice, .*"):
+        here(f"{kernels}:ad", shape=4)
+    with pytest.raises(InputError, match=r"gone\.py cannot be read: No such file or directory$"):
+        here(f"{tmp_path}/gone.py:f", shape=4)
+    with pytest.raises(InputError, match=r"^kernels\.py:: name a file and a function in it"):
+        here("kernels.py:", shape=4)
+    (tmp_path / "bad.py").write_text("x = 1\n\nraise RuntimeError('not today')\n")
+    with pytest.raises(InputError, match=r"bad\.py: cannot be loaded: line 3: RuntimeError: not today$"):
+        here(f"{tmp_path}/bad.py:f", shape=4)
+    (tmp_path / "worse.py").write_text("def f(:\n")
+    with pytest.raises(InputError, match=r"worse\.py: cannot be loaded: line 1: SyntaxError"):
+        here(f"{tmp_path}/worse.py:f", shape=4)
+    with pytest.raises(
+        InputError, match=r"^tale: add has no such parameter with a default, which is a setting; it has tile$"
+    ):
+        here(f"{kernels}:add", shape=4, tale=3)
+    with pytest.raises(
+        InputError, match=r"^strategy: add is a function of your own, which no planner splits: leave it off$"
+    ):
+        here(f"{kernels}:add", shape=4, strategy="all")
+    with pytest.raises(
+        InputError, match=r"^nram_limit_bytes: add is a function of your own, which no planner splits: leave it off$"
+    ):
+        here(f"{kernels}:add", shape=4, nram_limit_bytes=4096)
+    with pytest.raises(
+        InputError, match=r"^dim: add_twice launches its kernels itself: make it a setting of add_twice$"
+    ):
+        here(f"{kernels}:add_twice", shape=4, dim=4)
+    with pytest.raises(
+        InputError, match=r"is a plain function, and such a one is called as test\w+\(device, shape, dtype"
+    ):
+        here(test_a_callable_of_this_process, shape=4)
+
+
+def test_a_kernel_without_tensors_has_a_time_too():
+    async def alone(core):
+        pass
+
+    (row,) = here(alone, shape=4).rows
+    assert (row["status"], row["copies"]) == ("done", 0)
+
+
+def test_arguments_that_are_none(kernels):
+    with pytest.raises(InputError, match=r"^add: no argument for y and out; give --arg y="):
+        here(f"{kernels}:add", arguments=["x=random:float32:8"])
+    with pytest.raises(InputError, match=r"^tin_shift is an operator: arguments are for kernels of your own; give"):
+        here("tin_shift", shape=4, arguments=["8"])
+
+
+def test_a_kernel_file_that_sweeps_when_it_is_loaded(tmp_path):
+    path = tmp_path / "endless.py"
+    path.write_text("import mlusim\nmlusim.sweep(__file__ + ':f', shape=4)\n")
+    with pytest.raises(
+        InputError, match=r"^endless\.py starts a sweep when it is loaded: put the call under `if __name__"
+    ):
+        here(f"{path}:f", shape=4)
+
+
+def test_a_kernel_that_raises_is_a_failed_point(kernels):
+    (row,) = here(f"{kernels}:divides_by_zero", shape=4).rows
+    assert row["status"] == "failed"
+    assert "ZeroDivisionError: division by zero" in row["message"]
+    assert "kernels.py:" in row["message"]
+    assert "time_us" not in row
+
+
+def keys(operation, **given):
+    return [point.key() for point in points_of(operation, **given) if isinstance(point, Point)]
+
+
+def test_a_key_is_of_all_that_decides():
+    base = {"shape": SHAPE, "strategy": "tight"}
+    same, *others = (
+        keys("tin_shift", **(base | change))[0]
+        for change in (
+            {},
+            {"shape": (2, 4, 8, 50)},
+            {"dtype": "float16"},
+            {"strategy": "documented"},
+            {"nram_limit_bytes": 4096},
+            {"nram_bytes": 4096},
+            {"cores": 8},
+            {"vary": {"dma_read_latency_ps": [1]}},
+            {"options": {"groups": 2}},
+            {"seed": 1},
+            {"device": "mlu370-x8"},
+        )
+    )
+    assert len({same, *others}) == 1 + len(others)
+    assert keys("tin_shift", **base) == [same]
+    # However a board comes to its values, it is the same board.
+    assert keys("tin_shift", **base, nram_bytes=X4.nram_usable_bytes, cores=32) == [same]
+
+
+def test_a_changed_kernel_is_another_point(kernels):
+    before = keys(f"{kernels}:add", shape=4)
+    assert keys(f"{kernels}:add", shape=4) == before
+    kernels.write_text(kernels.read_text().replace("tile=1024", "tile=2048"))
+    changed = keys(f"{kernels}:add", shape=4)
+    assert changed != before
+    twice = keys(f"{kernels}:add_twice", shape=4)
+    (kernels.parent / "neighbour.py").write_text("DOUBLE = 2 + 1\n")
+    assert keys(f"{kernels}:add_twice", shape=4) != twice
+    # What a kernel does not use is not a part of it.
+    assert keys(f"{kernels}:add", shape=4) == changed
+
+
+def test_another_model_is_another_point(monkeypatch):
+    before = keys("tin_shift", shape=SHAPE)
+    monkeypatch.setattr("mlusim.explore.point.model_hash", lambda: "another")
+    assert keys("tin_shift", shape=SHAPE) != before
+
+
+def test_the_model_is_all_that_a_point_imports():
+    """Whatever module of ours a point loads decides its figures, or is named here as one that does not."""
+    code = (
+        "import sys, mlusim; mlusim.sweep('gather', shape=(8, 8), workers=0)\n"
+        "print(*(name for name in sys.modules if name.startswith('mlusim.')))"
+    )
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    no_part = {"explore", "cli", "errors", "verifier", "results", "files", "progress", "version"}
+    ours = {name.removesuffix(".py").replace("/", ".") for name in MODEL}
+    missing = [
+        name
+        for name in (full.removeprefix("mlusim.") for full in names)
+        if not any(name == one or name.startswith(f"{one}.") for one in ours)
+        and name.split(".")[0] not in no_part
+        and name not in ("analysis", "analysis.by_line", "analysis.known", "analysis.launch_log")
+    ]
+    assert missing == []

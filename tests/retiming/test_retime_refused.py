@@ -1,0 +1,192 @@
+"""What retiming refuses: boards that cannot run the recorded instructions, splits or buffers."""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+
+import numpy as np
+import pytest
+
+import mlusim
+from any_kernel import everything
+from mlusim import InputError, ops
+from mlusim.memory.kinds import MemoryKind
+from mlusim.retiming.retime import planned, retime
+from retimed_runs import RUNS, X, ran
+
+
+def refused(run, *device, **values):
+    with pytest.raises(InputError) as caught:
+        retime(run, *device, **values)
+    return caught.value.message
+
+
+def test_a_smaller_nram_is_refused_with_what_the_run_used():
+    run = ops.cast(np.zeros(10**6, np.float32), "int16", data=False)
+    used = run.metrics.peak_nram_bytes
+    board = run.board
+    message = refused(run, nram_bytes=board.nram_reserved_bytes + used - 1)
+    assert f"buffers in {used:,}".replace(",", " ") in message
+    in_nram = [one for one in run.log.allocations if MemoryKind(one.memory) is MemoryKind.NRAM]
+    last = max(in_nram, key=lambda one: one.address)
+    assert f"of the NRAM of a core (up to {last.name!r}), and " in message
+    assert "mlu370-x4 has" in message
+    assert message.endswith("run it on that board")
+    assert retime(run, nram_bytes=board.nram_reserved_bytes + used, keep_split=True).time_ps == run.time_ps
+
+
+def test_other_memories_that_are_too_small_are_refused():
+    run = everything("mlu370-x4", 4)
+    assert run.metrics.peak_sram_bytes
+    board = run.board
+    assert "of the SRAM of a cluster (up to 'shared')" in refused(run, sram_bytes=board.sram_reserved_bytes + 128)
+    assert "of the GDRAM of the board (up to" in refused(run, gdram_bytes=8000)
+    assert "of the WRAM of a core" in refused(run, wram_bytes=128)
+    assert "of the LDRAM of a core" in refused(run, ldram_bytes_per_core=64)
+
+
+def test_other_alignments_are_refused_where_they_move_buffers():
+    run = ran("cast", "mlu370-x4")
+    assert "buffers in GDRAM are rounded up to 256 B on mlu370-x4 and were to 128 B" in refused(
+        run, vector_alignment_bytes=256
+    )
+    assert "buffers in LDRAM are rounded up to 32 B" in refused(everything("mlu370-x4", 4), dram_unit_bytes=32)
+
+
+def test_a_launch_that_the_board_cannot_hold_is_refused():
+    async def nothing(core):
+        core.scalar()
+
+    device = mlusim.Device("mlu370-x4")
+    device.launch(nothing, dim=(16, 1, 1), kind="UNION4")
+    device.synchronize()
+    assert "cannot launch what the run did: nothing: UNION4 needs 4 clusters at once" in refused(
+        device.result(), clusters=2, max_union=2
+    )
+    assert "on clusters of 4 cores, and mlu370-x4 has clusters of 2" in refused(device.result(), cores_per_cluster=2)
+
+
+def test_instructions_that_a_board_lacks_are_refused():
+    run = ran("gather", "mlu590-h8")
+    assert "the run uses __gather, which exists from arch 592 on, and mlu370-x4 is arch 372" in refused(
+        run, "mlu370-x4", keep_split=True
+    )
+
+    async def deep(core, x):
+        if not core.is_memory_core:
+            await core.memcpy(core.nram.alloc((2, 3, 4), "float32"), x[:, :3, :4])
+
+    device = mlusim.Device("mlu370-x4")
+    device.launch(deep, device.upload(np.zeros((2, 5, 6), np.float32)), dim=4)
+    device.synchronize()
+    message = refused(device.result(), "mlu290-m5")
+    assert "mlu290-m5 does not do what the run did at" in message
+    assert f"{__file__}:" in message
+    assert "3-D __memcpy needs arch 300 or later" in message
+
+    async def odd(core):
+        if not core.is_memory_core:
+            core.fill(core.nram.alloc(300, "int8")[:70], 1)
+
+    device = mlusim.Device("mlu370-x4")
+    device.launch(odd, dim=4)
+    device.synchronize()
+    assert "arch 290 needs 64 B alignment and a multiple of 128 B" in refused(device.result(), "mlu290-m5")
+
+
+def test_another_split_is_refused_unless_it_is_to_be_kept():
+    run = ran("tin_shift_documented", "mlu370-x4")
+    one_cluster = RUNS["tin_shift_documented"](device=run.board.replace(clusters=1, max_union=1), data=False)
+    assert one_cluster.plan.dim != run.plan.dim
+    message = refused(run, clusters=1, max_union=1)
+    assert "tin_shift_forward would be split in another way on mlu370-x4: " in message
+    assert f"grid {one_cluster.plan.dim} instead of {run.plan.dim}" in message
+    assert "keep_split=True (--keep-split)" in message
+    kept = retime(run, clusters=1, max_union=1, keep_split=True)
+    assert kept.plan.dim == run.plan.dim
+    assert kept.plan.board.clusters == 1
+    assert "vector operands are rounded out to 128 B on arch 270, and on arch 372 not" in refused(run, "mlu270-s4")
+    assert "there are __gather and __scatter on arch 592" in refused(ran("scatter", "mlu370-x4"), "mlu590-h8")
+
+
+def test_a_plan_that_differs_in_any_part_is_another(tmp_path):
+    run = ops.cast(X, "int16", data=False)
+    plan = run.plan
+    shifted = plan.tiles.start.copy()
+    shifted[0] += 1
+    others = {
+        "strategy auto": {"strategy": "other"},
+        "task type BLOCK instead of UNION1": {"kind": "UNION1"},
+        "NRAM ": {"nram_bytes": plan.nram_bytes + 1},
+        "tiles instead of": {"tiles": mlusim.Tiles([0], [[0]], [[1]], 0)},
+        "its tiles would be others": {"tiles": mlusim.Tiles(plan.tiles.task, shifted, plan.tiles.stop, 1)},
+        "the kernel would take overlapped = ": {"parameters": {**plan.named_parameters, "overlapped": None}},
+    }
+    for message, change in others.items():
+        run.plan = with_fields(plan, **change)
+        assert planned(run, run.board)[0] is not None
+        assert message.replace("auto", plan.strategy) in refused(run)
+        assert message.replace("auto", plan.strategy) in refused(run.save(tmp_path / "run"))
+
+
+def test_buffers_are_as_large_as_the_memory_makes_them():
+    async def small(core):
+        if not core.is_memory_core:
+            core.fill(core.nram.alloc(100, "int8"), 1)
+
+    device = mlusim.Device("mlu370-x4")
+    device.launch(small, dim=4)
+    device.synchronize()
+    reserved = device.board.nram_reserved_bytes
+    assert "buffers in 128 B of the NRAM" in refused(device.result(), nram_bytes=reserved + 127)
+    assert retime(device.result(), nram_bytes=reserved + 128).time_ps == device.result().time_ps
+
+
+def test_parameters_that_are_none_are_refused():
+    run = ran("cast", "mlu370-x4")
+    for values, message in (
+        ({"warp_size": 32}, "no parameter 'warp_size'"),
+        ({"clock_hz": 0}, "clock_hz = 0 must be positive"),
+        ({"clock_hz": "fast"}, "clock_hz = 'fast' must be an integer"),
+        ({"kernel_start_ps": 10**25}, "is a delay of more than 1,000 s"),
+        ({"dma_read_latency_ps": 1 << 63}, "is a delay of more than 1,000 s"),
+        ({"core_start_skew_ps": 10**17}, "is a delay of more than 1,000 s"),
+        ({"dram_read_efficiency": 0.1}, "must be less than dram_read_efficiency"),
+    ):
+        with pytest.raises(mlusim.BoardError, match=message):
+            retime(run, **values)
+    with pytest.raises(mlusim.BoardError, match="no-such-board"):
+        retime(run, "no-such-board")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"dram_latency_growth": 1e300},
+        {"dram_bandwidth_bytes_per_s": 1, "core_read_bandwidth_bytes_per_s": 1, "dram_latency_growth": 1e18},
+    ],
+)
+def test_times_beyond_all_numbers_are_refused(values):
+    # Of the split that was recorded: the planner may well choose another one for such a board.
+    message = refused(ran("tin_shift", "mlu370-x4"), keep_split=True, **values)
+    assert "a parameter of this board is out of all proportion" in message
+
+
+def test_a_run_that_did_not_end_is_refused(tmp_path):
+    async def fails(core):
+        core.scalar()
+        if core.task_id == 2:
+            raise ValueError("no")
+
+    device = mlusim.Device("mlu370-x4")
+    device.launch(fails, dim=4)
+    assert "kernel fails has not ended: only what ran can be timed again" in refused(device.result())
+    with pytest.raises(mlusim.KernelError):
+        device.synchronize()
+    for run in (device.result(), device.save(tmp_path / "run")):
+        assert "the run stopped with an error (KernelError: task 2" in refused(run)
+
+
+def test_a_run_of_nothing_takes_no_time():
+    assert retime(mlusim.Device("mlu370-x4").result(), clock_hz=1).time_ps == 0
+    assert retime(ran("empty", "mlu370-x4"), "mlu590-h8").time_ps == 0

@@ -1,0 +1,41 @@
+"""The command line in this process, and in one of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from click.testing import CliRunner
+
+from mlusim.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def succeed(*arguments):
+    result = call(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def shifted(x, shifts):
+    """tin_shift, element by element in time."""
+    out = np.zeros_like(x)
+    per_group = x.shape[2] // shifts.shape[1]
+    for n, t, c in np.ndindex(x.shape[:3]):
+        source = t - int(shifts[n, c // per_group])
+        if 0 <= source < x.shape[1]:
+            out[n, t, c] = x[n, source, c]
+    return out
+
+
+INPUTS = ("--input", "x.npy", "--shifts", "shifts.npy")
+RUN = ("run", "tin_shift", *INPUTS)
+
+
+def expected():
+    return shifted(np.load("x.npy"), np.load("shifts.npy"))

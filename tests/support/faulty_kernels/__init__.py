@@ -1,0 +1,6 @@
+"""Kernels with one fault each, as their authors wrote them, and the kinds of findings of which one must name it."""
+
+from faulty_kernels import barriers, bounds, launches, scalars, syncs, values
+from faulty_kernels.registry import FAULTS, HOST_FAULTS
+
+__all__ = ["FAULTS", "HOST_FAULTS", "barriers", "bounds", "launches", "scalars", "syncs", "values"]

@@ -1,0 +1,176 @@
+"""Runs that do not end, or end in an error, and what is found before that."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import mlusim
+from findings import ONE, X, assert_text, only, the_only_error
+from mlusim import Output, verify
+
+
+def test_a_hang_says_who_waits_where_and_who_has_returned():
+    async def kernel(core, x):
+        if core.is_memory_core or core.core_id == 3:
+            return
+        await core.sync_cluster()
+
+    assert_text(
+        only(verify(kernel, X, dim=4), "hang"),
+        """error: hang: deadlock: 3 tasks wait in sync_cluster, which not all of its participants reach
+  waits  HERE  await core.sync_cluster()
+         task 0, cluster 0 core 0, TIME ns to no end
+  at     HERE tasks 0, 1, 2; returned: task 3 and memory core of cluster 0
+  rule   a barrier counts all cores and memory cores, the returned too (sync_all_ipu: no memory cores)
+  remedy let every one of them reach the same barriers, and none return before the last""",
+    )
+
+
+def test_a_hang_at_two_barriers():
+    async def kernel(core, x):
+        if core.core_id == 0:
+            await core.sync_cluster()
+        else:
+            await core.sync_all()
+
+    finding = only(verify(kernel, X, dim=4), "hang")
+    assert finding.title == (
+        "crossed barriers: tasks 1, 2, 3 and memory core of cluster 0 wait in sync_all; task 0 waits in sync_cluster"
+    )
+    assert finding.place.endswith("nobody has returned")
+    assert len(finding.sites) == 2
+
+
+def test_a_task_that_does_nothing_for_ever_is_stopped():
+    async def kernel(core, x):
+        while True:
+            pass
+
+    finding = only(verify(kernel, X, stall_s=0.3, **ONE), "endless")
+    assert finding.title.startswith("no operation issued for 0.3 s: a loop that neither issues nor awaits anything?")
+
+
+def test_a_task_that_never_ends_is_stopped():
+    async def kernel(core, x):
+        while True:
+            core.scalar()
+
+    assert_text(
+        only(verify(kernel, X, max_operations=1000, **ONE), "endless"),
+        """error: endless: 1 000 operations issued and no end: an endless loop? Where the kernel needs more, raise """
+        """max_operations
+  at     task 0 (cluster 0, core 0), HERE, at TIME ns: core.scalar()
+  rule   a task of a real kernel ends""",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "title"),
+    [
+        ("access", r"slice \[0:9\] is outside axis 0 of <view of x .*"),
+        ("access", r"index -1 is outside axis 0 of <view of x .* does not count from the end"),
+        ("access", r"x is an input and inputs are never written; .*"),
+        ("allocation", r"held in the NRAM of .* was freed; .*"),
+        ("allocation", r"nram.alloc of 1 000 000 B .* does not fit: .*"),
+        ("copy", r"no __memcpy goes gdram to ldram.*|memcpy of \[8, 8\] elements .*"),
+        ("operand", r"add of <view of x .*: vector operands lie in this core's NRAM; memcpy it there first"),
+        ("await", r"`core.sync\(...\)` was not awaited.*"),
+        ("stopped", r"the kernel raised ZeroDivisionError: .*"),
+    ],
+)
+def test_an_error_of_the_run_is_a_finding(kind, title):
+    async def kernel(core, x, out):
+        held = core.nram.alloc(x.shape, x.dtype, "held")
+        if kind == "access" and "slice" in title:
+            await core.memcpy(held, x[0:9])
+        elif kind == "access" and "-1" in title:
+            await core.memcpy(held[0], x[-1])
+        elif kind == "access":
+            await core.memcpy(x, held)
+        elif kind == "allocation" and "freed" in title:
+            with core.nram.scope():
+                held = core.nram.alloc(x.shape, x.dtype, "held")
+            await core.memcpy(held, x)
+        elif kind == "allocation":
+            core.nram.alloc(1_000_000, "uint8")
+        elif kind == "copy":
+            await core.memcpy(held[0:4], x)
+        elif kind == "operand":
+            core.add(x, x, 1.0)
+        elif kind == "await":
+            core.sync()
+            core.sync()
+        else:
+            core.scalar(1 // (x.shape[0] - 8))
+
+    report = verify(kernel, X, Output.like(X), **ONE)
+    finding = report.errors[0]
+    assert finding.kind == kind
+    assert re.fullmatch(title, finding.title), finding.title
+    place = re.search(r"test_hangs\.py:(\d+)", finding.place)
+    assert place
+    said = finding.to_json()
+    assert (Path(said["file"]).name, said["line"]) == ("test_hangs.py", int(place[1]))
+    assert "split proof, of what ran until it stopped" in report.text() or kind == "await"
+    assert not any(found.kind == "never-written" for found in report.findings)
+
+
+def test_races_before_an_error_are_told_too():
+    async def kernel(core, x, out):
+        held = core.nram.alloc(x.shape, x.dtype, "held")
+        core.memcpy_async(held, x)
+        core.add(held, held, 1.0)
+        await core.sync()
+        await core.memcpy(out, x[0:9])
+
+    assert [finding.kind for finding in verify(kernel, X, Output.like(X), **ONE).errors] == ["access", "race"]
+
+
+def test_a_barrier_that_some_leave_out_is_one_finding():
+    async def kernel(core, x, out):
+        box = core.sram.alloc(x.shape, x.dtype, "box")
+        if core.is_memory_core:
+            await core.memcpy(box, x)
+            await core.sync_cluster()
+            return
+        held = core.nram.alloc(x.shape, x.dtype, "held")
+        await core.memcpy(held, box)
+        if core.core_id == 0:
+            await core.memcpy(out, held)
+
+    (finding,) = verify(kernel, X, Output.like(X), dim=4).errors
+    assert finding.kind == "hang"
+    assert [one.kind for one in finding.folded] == ["task-race"]
+    assert "also   task-race: task 0 reads box before" in finding.text()
+
+
+def test_a_lock_that_a_task_takes_with_it_is_found():
+    async def kernel(core, x, out):
+        if core.is_memory_core or core.core_id:
+            return
+        held = core.nram.alloc(x.shape, x.dtype, "held")
+        await core.lock(5)
+        await core.memcpy(held, x)
+        await core.memcpy(out, held)
+
+    (finding,) = verify(kernel, X, Output.like(X), dim=4).errors
+    assert finding.kind == "hang"
+    assert finding.title == "task 0 ends and still holds lock 5"
+    assert finding.remedy.startswith("`await core.unlock(5)` on every path behind test_hangs.py:")
+
+
+def test_an_error_that_every_task_swallows_is_one_finding():
+    async def careless(core, x, out):
+        try:
+            tile = core.nram.alloc(10**8, x.dtype, "tile")
+        except mlusim.MlusimError:
+            tile = core.nram.alloc(8, x.dtype, "tile")
+        await core.memcpy(tile, x[core.task_id])
+        await core.memcpy(out[core.task_id], tile)
+
+    finding = the_only_error(careless, X, Output.like(X), kind="BLOCK", dim=8)
+    assert finding.kind == "swallowed"
+    assert finding.times == 8

@@ -1,0 +1,78 @@
+"""Hints: redundant syncs, unused buffers, copies still in flight, memory left allocated."""
+
+from __future__ import annotations
+
+import mlusim
+from findings import ONE, X, assert_text, only
+from mlusim import Output, verify
+
+
+def test_hints_are_no_errors():
+    async def kernel(core, x, unread, out):
+        held = core.nram.alloc(x.shape, x.dtype, "held")
+        core.nram.alloc((4, 8), x.dtype, "spare")
+        await core.memcpy(held, x)
+        await core.sync()
+        await core.memcpy(out, held)
+
+    report = verify(kernel, X, X, Output.like(X), reference=X, **ONE).check()
+    assert [finding.kind for finding in report.findings] == ["unused", "unused", "redundant-sync"]
+    assert report.hints == report.findings
+    assert report.findings[0].title == "the host gives unread, 256 B of GDRAM, and no operation touches it"
+    assert report.findings[1].title == "task 0 allocates spare, 128 B of NRAM, and no operation touches it"
+    assert_text(
+        report.findings[2],
+        """hint: redundant-sync: sync orders nothing on any path that ran
+  waits  HERE  await core.sync()
+         task 0, cluster 0 core 0, TIME ns to TIME ns
+  rule   a sync is needed only between operations of different pipes, or cores, on the same bytes
+  remedy drop it if no other path needs it; the other syncs order all that ran here""",
+    )
+
+
+def test_a_buffer_that_some_tasks_use_is_used():
+    async def kernel(core, x, out):
+        held = [core.nram.alloc(8, x.dtype, f"held {turn}") for turn in range(2)]
+        for row in range(core.task_id, 3, 2):
+            await core.memcpy(held[row // 2], x[row])
+            await core.memcpy(out[row], held[row // 2])
+
+    assert verify(kernel, X[:3], Output((3, 8)), kind="BLOCK", dim=2).findings == ()
+
+
+def test_a_wait_inside_an_instruction_is_no_redundant_sync():
+    async def kernel(core, x, out, count):
+        values, mask, kept = (core.nram.alloc(64, x.dtype, name) for name in ("values", "mask", "kept"))
+        await core.memcpy(values, x.reshape(-1))
+        core.lt(mask, values, 8.0)
+        number = await core.collect(kept, values, mask)
+        assert number == 8
+        await core.memcpy(out[:count], kept[:count])
+
+    assert verify(kernel, X, Output((8,)), 8, reference=X[0], **ONE).findings == ()
+    report = verify(kernel, X, Output((9,)), 9, **ONE)
+    assert only(report, "uninitialised").where == "kept[8], 4 B in NRAM"
+
+
+def test_of_two_syncs_in_a_row_only_one_is_redundant_and_a_copy_in_flight_at_the_end_is_named():
+    async def kernel(core, out, waits):
+        held = core.nram.alloc(out.shape, out.dtype, "held")
+        core.write_zero(held)
+        await core.sync()
+        await core.sync_compute()
+        core.memcpy_async(out, held)
+        if waits:
+            await core.sync_io()
+
+    assert [finding.kind for finding in verify(kernel, Output((8, 8)), True, **ONE).findings] == ["redundant-sync"]
+    assert [finding.kind for finding in verify(kernel, Output((8, 8)), False, **ONE).findings] == [
+        "redundant-sync",
+        "unawaited",
+    ]
+
+
+def test_memory_left_allocated():
+    device = mlusim.Device()
+    device.upload(X, "x")
+    report = device.verify(left=True)
+    assert only(report, "left").title == "1 allocation of GDRAM not given back: x (256 B)"
