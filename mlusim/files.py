@@ -20,6 +20,7 @@ from typing import BinaryIO
 # On Linux, a file without a name: the system removes it with the process, however the process ends.
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _HEAD_BYTES = 4096
+_PARQUET_END = 8  # the length of the footer, 4 bytes, and the magic number
 
 
 @contextmanager
@@ -151,14 +152,21 @@ def _give_name(handle: int, scratch: Path) -> None:
         os.close(folder)
 
 
+def beside(path: Path) -> Path:
+    """Return the file that says where the figures of a CSV file come from: `x.csv.json` of `x.csv`."""
+    return path.with_name(f"{path.name}.json")
+
+
 def is_ours(path: str | os.PathLike[str]) -> bool:
     """Whether mlusim wrote a file, by its first and last bytes; never true for .npy, which has no room for a mark."""
     try:
         with Path(path).open("rb") as stream:
             head = stream.read(_HEAD_BYTES)
             size = stream.seek(0, os.SEEK_END)
-            stream.seek(max(size - _HEAD_BYTES, 0))
-            tail = stream.read()
+            stream.seek(max(size - _PARQUET_END, 0))
+            end = stream.read()
+            stream.seek(max(size - _PARQUET_END - int.from_bytes(end[:4], "little"), 0))
+            footer = stream.read() if head.startswith(b"PAR1") else b""
     except OSError:
         return False
     first, _, _ = head.partition(b"\n")
@@ -171,10 +179,10 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
             head.startswith(b"<!DOCTYPE html>") and b'<meta name="generator" content="mlusim' in head,
             head.startswith(b"{") and b"simulated by mlusim" in head,
             head.startswith(b'[\n {\n  "operator": ') and b'\n  "device": ' in head,  # a table of a sweep
-            first.startswith(b"operator,device,shape,") and b"status,message" in first,
+            first.startswith(b"operator,device,") and b"status,message" in first,
             first.startswith(b"op,task,pipe,line,issue_ps,")
             and first.rstrip().endswith(b"dst_memory,a_memory"),  # operations
-            head.startswith(b"PAR1") and b"mlusim" in tail,
+            head.startswith(b"PAR1") and b"mlusim" in footer,
             head.startswith(b"# A board of mlusim"),
             head.lstrip(b"/*\n ").startswith(b"plotly.js v"),  # the library that the pages of a folder share
         )

@@ -212,6 +212,11 @@ class Log:
         """The number of records."""
         return self.records.count
 
+    @property
+    def tensors(self) -> list[AllocationRecord]:
+        """The tensors of the host: inputs and outputs, without workspace."""
+        return [one for one in self.allocations if one.task == NONE and one.memory == "gdram" and not one.workspace]
+
     def op(self, name: str) -> int:
         """Return the index of an operation name in `ops`."""
         code = self._op_codes.get(name)

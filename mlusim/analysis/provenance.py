@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from mlusim.hardware import Board, presets
-from mlusim.log import NONE
 from mlusim.version import __version__
 
 if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 
+MODEL = "simulated by mlusim, not measured"
 # Prefixes of the sources of user-defined values: in Python, and in a TOML file.
 _EDITED = ("ASSUMED: set by the user", "user: ")
+# The folder of an absolute path: a word, a value of NAME=VALUE, or of -I. Not of an address such as tcp://host:8786.
+_FOLDER = re.compile(r"(?:^|(?<=[=,:])|(?<=^-I))/(?!/)(?:[^/=,:]+/)*")
 
 
 def provenance(result: Result) -> dict[str, Any]:
@@ -25,8 +29,7 @@ def provenance(result: Result) -> dict[str, Any]:
     """
     tensors = [
         {"name": one.name, "shape": list(one.shape), "dtype": one.dtype, "role": "input" if one.read_only else "output"}
-        for one in result.log.allocations
-        if one.task == NONE and one.memory == "gdram" and not one.workspace
+        for one in result.log.tensors
     ]
     return {
         "mlusim": __version__,
@@ -37,6 +40,12 @@ def provenance(result: Result) -> dict[str, Any]:
         "tensors": tensors,
         "board": board_record(result.board),
     }
+
+
+def provenance_of_runs(boards: Iterable[Board], made_by: Mapping[str, Any]) -> dict[str, Any]:
+    """Return version, command, date and seed if known, and each board's record by name: of a table of several runs."""
+    records = {board.name: board_record(board) for board in boards}
+    return {"mlusim": __version__, "command": None, "date": None, "seed": None, **made_by, "boards": records}
 
 
 def board_record(board: Board) -> dict[str, Any]:
@@ -59,13 +68,25 @@ def _differences(board: Board, base: Board) -> list[str]:
     return [name for name in names if getattr(board, name) != getattr(base, name)]
 
 
-def without_folders(words: list[str]) -> list[str]:
+def without_folders(words: Iterable[str]) -> list[str]:
     """Return the words of a command with absolute paths reduced to file names."""
 
     def cut(word: str) -> str:
-        name, equals, value = word.partition("=")
-        if equals and PurePath(value).is_absolute():
-            return f"{name}={PurePath(value).name}"
-        return PurePath(word).name if PurePath(word).is_absolute() else word
+        inner = _inner_words(word)
+        return shlex.join(map(cut, inner)) if inner else _FOLDER.sub("", word)
 
     return [cut(word) for word in words]
+
+
+def folders_in(words: Iterable[str]) -> set[str]:
+    """Return the folders of absolute paths in the words of a command, each with its last slash."""
+    parts = [part for word in words for part in _inner_words(word) or [word]]
+    return {folder for part in parts for folder in _FOLDER.findall(part)} - {"/"}
+
+
+def _inner_words(word: str) -> list[str]:
+    """Return the words of a word that describes a run, as in `mlusim diff "k.py --shape 8" B`; else none."""
+    try:
+        return shlex.split(word) if " -" in word else []
+    except ValueError:
+        return []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.floor import LOSSES, rests_on
-from mlusim.analysis.provenance import provenance
+from mlusim.analysis.provenance import MODEL, provenance
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES
 from mlusim.units import KIB, PS_PER_US, format_bytes, group_digits, short_bytes
@@ -206,7 +206,7 @@ def to_json(result: Result) -> dict[str, Any]:
     core_time_ps = metrics.core_time_ps
     return {
         "format": FORMAT,
-        "model": "simulated by mlusim, not measured",
+        "model": MODEL,
         "operator": result.operator,
         "provenance": provenance(result),
         "board": _board_json(board),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
-from mlusim.analysis.provenance import provenance
+from mlusim.analysis.provenance import MODEL, provenance
 from mlusim.analysis.records import DIRECTION_NAMES, Records
 from mlusim.analysis.windows import pieces
 from mlusim.files import atomic_write
@@ -47,7 +47,7 @@ def write_trace(result: Result, path: Path) -> None:
 
 def stream_trace(records: Records, stream: TextIO, made: Mapping[str, Any] | None = None) -> None:
     """Write the trace as one JSON object to an open text stream; `made` is the provenance of the run."""
-    about: dict[str, Any] = {"board": records.board.name, "model": "simulated by mlusim, not measured"}
+    about: dict[str, Any] = {"board": records.board.name, "model": MODEL}
     if made is not None:
         about["provenance"] = made
     stream.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n')

@@ -22,6 +22,7 @@ from mlusim.cli.options import (
     report_option,
     save_run_option,
 )
+from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.cli.run import help_if_alone
 from mlusim.errors import InputError
 
@@ -241,7 +242,8 @@ def check(
     missing = sorted({name for one in found for name in one.missing})
     good = sum(one.compiles for one in found)
     if as_json:
-        show.print_json({"files": [one.to_json() for one in found], "compile": good, "missing": missing})
+        content = {"files": [one.to_json() for one in found], "compile": good, "missing": missing}
+        print_json("bangc-check", content, provenance_without_runs([device]))
     elif not quiet:
         show.print_text(f"{good} of {len(found)} files compile; missing intrinsics: {', '.join(missing) or 'none'}")
     return 0 if good == len(found) and not missing else 1

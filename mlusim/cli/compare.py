@@ -17,6 +17,7 @@ from mlusim.cli.run import (
     help_if_alone,
     input_options,
     input_sections,
+    inputs_json,
     read_inputs,
 )
 from mlusim.errors import PlanError
@@ -130,7 +131,7 @@ def _compare(
         "operator": record.name,
         "board": boards[0].name,
         "boards": [board.name for board in boards],
-        "inputs": [{"shape": list(array.shape), "dtype": str(array.dtype)} for array in arrays],
+        "inputs": inputs_json(arrays),
     }
     title = f"{record.name} on {', '.join(board.name for board in boards)}: {shapes}"
     print_comparison(

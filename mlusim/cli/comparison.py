@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cli import show
-from mlusim.cli.provenance import provenance
+from mlusim.cli.provenance import print_json, provenance
 
 if TYPE_CHECKING:
     from mlusim.explore.compare import Row
@@ -45,7 +45,7 @@ def print_comparison(  # noqa: PLR0913 - most are keywords
     if as_json:
         listed = [{"strategy": name, "reason": reason} for name, reason in refused.items()]
         compared = {"results_equal": True if data else None, "strategies": [_record(row) for row in rows]}
-        show.print_json({**facts, **compared, "refused": listed, "provenance": provenance(boards)})
+        print_json("compare", {**facts, **compared, "refused": listed}, provenance(boards))
         return
     if quiet:
         return

@@ -10,9 +10,8 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.options import compile_options, device_option, output_options
-from mlusim.cli.provenance import made_by
+from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError
-from mlusim.version import __version__
 
 _HELP = """\
 Compile BANG C files, or load Python files: their kernels, the parameters, and what is wrong. No kernel runs.
@@ -38,9 +37,8 @@ def compile_(*, files: Sequence[str], device: Any, as_json: bool, quiet: bool, *
             raise InputError(f"{file} is not a kernel's file: name a .py or a .mlu file")
     found = [_loaded(file) if file.endswith(".py") else _compiled(file, device, options) for file in files]
     if as_json:
-        made = {"mlusim": __version__, **made_by()}
-        made.pop("seed")  # nothing ran
-        show.print_json({"ok": not any(one["error"] for one in found), "files": found, "provenance": made})
+        content = {"ok": not any(one["error"] for one in found), "files": found}
+        print_json("compile", content, provenance_without_runs([device]))
     elif not quiet:
         for one in found:
             show.print_text(f"{one['file']}: {one['error'] or 'compiles'}")

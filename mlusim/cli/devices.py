@@ -61,9 +61,7 @@ def devices(device: Any, *, as_toml: bool, out: str | None, full: bool, as_json:
     if as_toml:
         _print_toml(device, out, quiet=quiet)
     elif as_json:
-        from mlusim.hardware import presets
-
-        show.print_json([_record(board) for board in presets()] if device is None else _record(device))
+        _print_json(device)
     elif quiet:
         return
     elif device is None:
@@ -139,9 +137,14 @@ def _show(board: Board) -> None:
 _SOURCES_NOTE = "Letters stand for:"
 
 
-def _record(board: Board) -> dict[str, Any]:
-    values: dict[str, Any] = {item.name: getattr(board, item.name) for item in fields(board)}
-    return values | {"sources": dict(board.sources)}
+def _print_json(device: Board | None) -> None:
+    from mlusim.analysis.provenance import board_record
+    from mlusim.cli.provenance import print_json, provenance_without_runs
+    from mlusim.hardware import presets
+
+    boards = presets() if device is None else [device]
+    records = [board_record(board) | {"sources": dict(board.sources)} for board in boards]
+    print_json("devices", {"boards": records}, provenance_without_runs())
 
 
 def _short(size: str) -> str:

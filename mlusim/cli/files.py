@@ -8,10 +8,10 @@ from pathlib import Path
 from mlusim.cli.options import check_writable
 from mlusim.cli.paths import check_target, is_through
 from mlusim.errors import InputError
-from mlusim.files import atomic_write
+from mlusim.files import atomic_write, beside
 from mlusim.host.array_files import read_array, write_array
 
-__all__ = ["check_file", "check_output", "read_array", "write_array", "write_bytes"]
+__all__ = ["check_csv", "check_file", "check_output", "read_array", "write_array", "write_bytes"]
 
 
 def check_output(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
@@ -40,6 +40,17 @@ def check_file(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
     if not target.parent.is_dir():
         raise InputError(f"{where}: there is no directory {target.parent}; make it first")
     check_writable(where, target.parent)
+    return path
+
+
+def check_csv(option: str, text: str, inputs: Iterable[str] = ()) -> Path:
+    """Return the path of a CSV file to write; it and the JSON beside it are checked before anything runs.
+
+    Raises `InputError` as `check_file`.
+    """
+    path = check_file(option, text, inputs)
+    if not is_through(path):
+        check_file(option, str(beside(path)), inputs)
     return path
 
 

@@ -8,7 +8,7 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.options import FILE, output_options
-from mlusim.cli.provenance import provenance_of
+from mlusim.cli.provenance import print_json, provenance_of
 from mlusim.errors import InputError
 from mlusim.units import PS_PER_NS
 
@@ -38,7 +38,7 @@ def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None
     result = load(run)
     moment = result.memory_at(time_ps(at) / PS_PER_NS, core)
     if as_json:
-        show.print_json(moment.to_json() | {"provenance": provenance_of(result)})
+        print_json("inspect", moment.to_json(), provenance_of(result))
     elif not quiet:
         show.print_text(moment.text())
 

@@ -21,7 +21,7 @@ from mlusim.cli.options import (
     sensitivity_option,
     steady_option,
 )
-from mlusim.cli.provenance import provenance_of, verification_json
+from mlusim.cli.provenance import print_json, provenance_of, verification_json
 from mlusim.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,11 +145,11 @@ def finish_kernel(  # noqa: PLR0913 - the options of the command
     operations: str | None = None,
 ) -> int:
     """Run a kernel with its arguments, write the requested files, print the summary; 1 if verification failed."""
-    from mlusim.cli.files import check_file
+    from mlusim.cli.files import check_csv, check_file
     from mlusim.cli.run import finish
 
     saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
-    table = check_file("--csv", operations, inputs) if operations is not None else None
+    table = check_csv("--csv", operations, inputs) if operations is not None else None
     if out and no_data:
         raise InputError("--out with --no-data: there is no result to write")
     targets = _targets(out, inputs)
@@ -289,14 +289,14 @@ def _verify(  # noqa: PLR0913 - the options of the command
     quiet: bool,
     **own: Any,
 ) -> int:
-    from mlusim.cli.files import check_file
+    from mlusim.cli.files import check_csv, check_file
     from mlusim.cli.run import finish
 
     check_directory("--report", report)
     call = call_of(kernel_name, **own)
     inputs = inputs_of(kernel_name, own["arg"])
     saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
-    table = check_file("--csv", operations, inputs) if operations is not None else None
+    table = check_csv("--csv", operations, inputs) if operations is not None else None
     targets = _targets(out, inputs)
     wanted = None if reference is None else _reference(reference)
     more = {} if max_operations is None else {"max_operations": max_operations}
@@ -305,7 +305,7 @@ def _verify(  # noqa: PLR0913 - the options of the command
     if found.result is not None and (report or saved or table):
         finish(found.result, target=None, report=report, saved=saved, operations=table, as_json=False, quiet=True)
     if as_json:
-        show.print_json(verification_json(found) | {"provenance": provenance_of(found.result)})
+        print_json("verification", verification_json(found), provenance_of(found.result))
     elif not quiet:
         show.print_text(found.text())
         _print_outputs(written)

@@ -2,37 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from mlusim.cli import show
+from mlusim.errors import InputError
 
 if TYPE_CHECKING:
     from mlusim.hardware import Board
     from mlusim.results.result import Result
     from mlusim.verifier.report import Report
 
+# The convention of reproducible builds: https://reproducible-builds.org/specs/source-date-epoch
+_EPOCH = "SOURCE_DATE_EPOCH"
+
 
 def made_by() -> dict[str, Any]:
-    """Return the contents of `Result.made_by`: the command without local folders, today's date, the seed."""
-    from datetime import UTC, datetime
+    """Return the contents of `Result.made_by`: the command without local folders, the date, the seed."""
     from shlex import join
 
     from mlusim.analysis.provenance import without_folders
 
     context = click.get_current_context()
     words = context.find_root().obj
-    date = datetime.now(UTC).date().isoformat()
     command = join(["mlusim", *without_folders(list(words))]) if words else None
-    return {"command": command, "date": date, "seed": context.params.get("seed") or 0}
+    return {"command": command, "date": _date(), "seed": context.params.get("seed") or 0}
+
+
+def _date() -> str:
+    """Return the date in UTC: that of `SOURCE_DATE_EPOCH`, with which another day gives the same bytes, or today."""
+    from datetime import UTC, datetime
+
+    text = os.environ.get(_EPOCH)
+    try:
+        when = datetime.now(UTC) if text is None else datetime.fromtimestamp(int(text), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise InputError(f"{_EPOCH}={text}: it is a number of seconds since 1970, as `date +%s` prints it") from None
+    return when.date().isoformat()
+
+
+def print_json(kind: str, value: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
+    """Print the JSON of a command: its format, `mlusim-KIND/1`, its content, and where it comes from."""
+    show.print_json({"format": f"mlusim-{kind}/1", **value, "provenance": provenance})
 
 
 def provenance(boards: Iterable[Board]) -> dict[str, Any]:
     """Return the provenance of several runs for JSON: version, command, date, seed and each board's complete record."""
-    from mlusim import __version__
-    from mlusim.analysis.provenance import board_record
+    from mlusim.analysis.provenance import provenance_of_runs
 
-    return {"mlusim": __version__, **made_by(), "boards": {board.name: board_record(board) for board in boards}}
+    return provenance_of_runs(boards, made_by())
+
+
+def provenance_without_runs(boards: Iterable[Board] = ()) -> dict[str, Any]:
+    """Return the provenance of the JSON of a command that runs nothing: there is no seed, and maybe no board."""
+    found = provenance(boards)
+    return {key: value for key, value in found.items() if key != "seed" and (key != "boards" or value)}
 
 
 def provenance_of(result: Result) -> dict[str, Any]:

@@ -57,10 +57,21 @@ def report(*, runs: tuple[str, ...], out: str, check: bool, as_json: bool, quiet
             _verify(results[name])
     files = _write(results, Path(out))
     if as_json:
-        show.print_json({"files": [str(file) for file in files]})
+        _print_json(results, files)
     elif not quiet:
         for file in files:
             show.print_exact(str(file))
+
+
+def _print_json(results: dict[str, Result], files: list[Path]) -> None:
+    from mlusim.analysis.provenance import provenance
+    from mlusim.cli.provenance import print_json, provenance_without_runs
+
+    runs = [
+        {"name": name, "operator": run.operator, "time_ps": run.time_ps, "provenance": provenance(run)}
+        for name, run in results.items()
+    ]
+    print_json("report", {"files": [str(file) for file in files], "runs": runs}, provenance_without_runs())
 
 
 def _files(names: list[str]) -> list[str]:

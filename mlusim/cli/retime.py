@@ -67,6 +67,7 @@ def retime(
     quiet: bool,
 ) -> None:
     """Time a saved run on another board, or with other parameters."""
+    from mlusim.analysis.provenance import provenance
     from mlusim.cli.files import check_file
     from mlusim.cli.run import finish
     from mlusim.results.result import load
@@ -92,6 +93,7 @@ def retime(
                 "run": run,
                 "recorded_board": recorded.board.name,
                 "recorded_time_ps": recorded.time_ps,
+                "recorded_provenance": provenance(recorded),
                 "parameters": parameters,
                 "other_split": split or None,
             }

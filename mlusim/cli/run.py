@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,12 +32,10 @@ from mlusim.cli.options import (
     sensitivity_option,
     steady_option,
 )
-from mlusim.cli.provenance import made_by, verification_json
+from mlusim.cli.provenance import made_by, print_json, provenance, verification_json
 from mlusim.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import numpy as np
 
     from mlusim.hardware import Board
@@ -288,13 +288,13 @@ def _run(  # noqa: PLR0913 - the options of the command
     quiet: bool,
     **own: Any,
 ) -> None:
-    from mlusim.cli.files import check_file, check_output
+    from mlusim.cli.files import check_csv, check_file, check_output
 
     inputs = [own[tensor.flag_name] for tensor in command.tensors if own[tensor.flag_name] is not None]
     target = check_output("--out", out, inputs) if out is not None else None
     check_directory("--report", report)
     saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
-    table = check_file("--csv", operations, inputs) if operations is not None else None
+    table = check_csv("--csv", operations, inputs) if operations is not None else None
     if target and (no_data or dry_run):
         raise InputError(f"--out with {'--no-data' if no_data else '--dry-run'}: there is no result to write")
     if report is not None and dry_run:
@@ -310,7 +310,8 @@ def _run(  # noqa: PLR0913 - the options of the command
         show.print_text(call.plan.explain())
     if dry_run:
         if as_json:
-            show.print_json({"operator": record.name, "board": device.name, "plan": call.plan.to_json()})
+            content = {"operator": record.name, "board": device.name, "inputs": inputs_json(arrays)}
+            print_json("plan", content | {"plan": call.plan.to_json()}, provenance([device]))
         return
     from mlusim.ops.common import run as run_call
     from mlusim.ops.sensitivity import sensitivity as sensitivity_of
@@ -331,6 +332,24 @@ def _run(  # noqa: PLR0913 - the options of the command
     )
 
 
+def _write_csv(result: Result, path: Path) -> Path:
+    """Write the operations, and beside them the summary, which says where they come from; return the path."""
+    from mlusim.analysis.table import to_json
+    from mlusim.cli.files import write_bytes
+    from mlusim.cli.paths import is_through
+    from mlusim.files import beside
+
+    path = Path(result.log.to_csv(path))
+    if not is_through(path):
+        write_bytes("--csv", beside(path), (json.dumps(to_json(result), indent=2) + "\n").encode())
+    return path
+
+
+def inputs_json(arrays: Iterable[Array]) -> list[dict[str, Any]]:
+    """Return shape and element type of each input, in the operator's order."""
+    return [{"shape": list(array.shape), "dtype": str(array.dtype)} for array in arrays]
+
+
 def finish(  # noqa: PLR0913 - most are keywords
     result: Result,
     *,
@@ -349,7 +368,7 @@ def finish(  # noqa: PLR0913 - most are keywords
     """Write the result, the run and the report, and print the summary."""
     from mlusim.analysis.table import rows, to_json
 
-    result.made_by = made_by()
+    result.made_by = made_by() | result.made_by
     written: dict[str, Any] = dict(more or {})
     lines = []
     files: list[Path] = []
@@ -365,8 +384,8 @@ def finish(  # noqa: PLR0913 - most are keywords
         written["run"] = str(result.save(saved))
         lines.append(f"wrote {saved}: the run")
     if operations is not None:
-        written["operations"] = str(result.log.to_csv(operations))
-        lines.append(f"wrote {operations}: {result.log.count} operations")
+        written["csv"] = str(_write_csv(result, operations))
+        lines.append(f"wrote {operations}: {result.log.count} operations, and {operations.name}.json: their provenance")
     if report is not None:
         from mlusim.analysis.pictures import write_report
 

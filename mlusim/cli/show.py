@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -92,9 +93,30 @@ def print_wrapped(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON: exact numbers, no NaN; a list of numbers on one line."""
-    text = json.dumps(value, indent=2, allow_nan=False)
+    """Print a value as JSON: exact numbers, no NaN; a list of numbers on one line; no folders of this machine."""
+    text = json.dumps(_without_folders(value, _local_folders()), indent=2, allow_nan=False)
     click.echo(_NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text))
+
+
+def _local_folders() -> list[str]:
+    """Return the folders of this machine that a command's output may name: its own, and those of its words."""
+    from mlusim.analysis.provenance import folders_in
+
+    context = click.get_current_context(silent=True)
+    words = context.find_root().obj if context is not None else None
+    return sorted({f"{Path.cwd()}/", *folders_in(words or ())} - {"//"}, key=len, reverse=True)
+
+
+def _without_folders(value: Any, folders: Sequence[str]) -> Any:
+    """Return JSON types with files of these folders by their names in it."""
+    if isinstance(value, Mapping):
+        return {key: _without_folders(item, folders) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_folders(item, folders) for item in value]
+    if isinstance(value, str) and "/" in value:
+        for folder in folders:
+            value = value.replace(folder, "")
+    return value
 
 
 def print_summary(result: Result, rows: Iterable[Row]) -> None:

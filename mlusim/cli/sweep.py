@@ -13,7 +13,7 @@ from mlusim.cli import show
 from mlusim.cli.entries import flag, options_of
 from mlusim.cli.kernel_arguments import argument_options, is_kernel, named, settings_of, with_compile_options
 from mlusim.cli.options import COMPILE_OPTIONS, SectionedCommand
-from mlusim.cli.provenance import provenance
+from mlusim.cli.provenance import made_by
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 from mlusim.cli.sweep_options import SECTIONS, axis_options, run_options, several_options
 from mlusim.cli.sweep_table import print_sweep
@@ -233,14 +233,18 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     as_json: bool,
     quiet: bool,
 ) -> None:
-    from mlusim.cli.files import check_file
+    from mlusim.cli.files import check_csv, check_file
     from mlusim.explore.axes import axes_of
     from mlusim.explore.runner import Runner
     from mlusim.explore.store import Store
     from mlusim.explore.sweeping import merge_files, run_axes
     from mlusim.explore.table import check_table
+    from mlusim.files import beside
 
-    target = check_table(check_file("--out", output)) if output is not None else None
+    target = None
+    if output is not None:
+        check = check_csv if output.lower().endswith(".csv") else check_file
+        target = check_table(check("--out", output))
     if not no_db:
         check_file("--db", db)
     varied: dict[str, Any] = dict(_pairs("--vary", vary))
@@ -269,18 +273,17 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     with Runner(workers, _client(dask, workers)) as runner, Store(None if no_db else db) as store:
         merge_files(store, merge)
         found = run_axes(axes, store, runner, retry=retry, progress=not quiet, shard=shard)
+    found.made_by = made_by()
     for line in found.damaged:
         click.echo(f"warning: {line}", err=True)
-    written = [target] if target is not None else []
+    written = []
     if target is not None:
-        found.save(target)
+        written.append(found.save(target))
+        written += [beside(target)] if target.suffix.lower() == ".csv" else []
     if draw is not None and found.done:
         written.append(draw(found))
     if as_json:
-        show.print_json(
-            {"operator": axes.operator, "axes": found.axes, "counts": found.counts, "rows": found.rows}
-            | {"written": [str(path) for path in written], "provenance": provenance(axes.boards)}
-        )
+        show.print_json(found.to_json() | {"written": [str(path) for path in written]})
     elif not quiet:
         print_sweep(found, None if no_db else db, full=full)
         for path in written:

@@ -12,7 +12,7 @@ from mlusim.cli import show
 from mlusim.cli.entries import flag, options_of
 from mlusim.cli.kernel_search import make_tune
 from mlusim.cli.options import ELEMENT_TYPE, NEW_FILE, SHAPE, STEADY, board_names, complete_from, make_full_option
-from mlusim.cli.provenance import provenance
+from mlusim.cli.provenance import print_json, provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, qu
     from mlusim.units import PS_PER_US
 
     if as_json:
-        show.print_json({**found.to_json(), "provenance": provenance([found.board])})
+        print_json("tune", found.to_json(), provenance([found.board]))
         return
     if quiet:
         show.print_exact(found.command)

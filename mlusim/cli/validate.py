@@ -8,6 +8,7 @@ import click
 
 from mlusim.cli import show
 from mlusim.cli.options import NEW_FILE, complete_from, full_option, output_options
+from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
 
         save_accuracy(plot, [(one.row.name, one.error, one.left_out_error, one.row.use) for one in outcomes])
     if as_json:
-        show.print_json(report.to_json(outcomes))
+        from mlusim.hardware import board
+
+        boards = {one.board: board(one.board) for one in (outcome.row for outcome in outcomes)}
+        print_json("validation", report.to_json(outcomes), provenance_without_runs(boards.values()))
     elif not quiet:
         _print(outcomes, report.accuracy(outcomes), full=full)
 

@@ -126,7 +126,7 @@ class Axes:
                     record = changed_board(base, nram, cores, changed)
                 except BoardError as error:
                     for point in self._on_board(shape, dtype, base, nram, columns):
-                        yield Outcome(IMPOSSIBLE, str(error), dict(point.columns), 0.0)
+                        yield Outcome(IMPOSSIBLE, str(error), dict(point.columns))
                     continue
                 on_board = {
                     "cores": record.cores,

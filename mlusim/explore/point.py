@@ -114,11 +114,11 @@ class Point:
         text = json.dumps([_FORMAT, value], sort_keys=True, separators=(",", ":"), default=repr)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def outcome(self, status: str, message: str, figures: Mapping[str, Any], host_s: float = 0.0) -> Outcome:
+    def outcome(self, status: str, message: str, figures: Mapping[str, Any]) -> Outcome:
         """Return the outcome as a row."""
         if self.nram_is_swept:
             message = message.replace(MORE_NRAM, "raise nram_bytes, the option --nram")
-        return Outcome(status, message, {**self.columns, **figures}, host_s)
+        return Outcome(status, message, {**self.columns, **figures})
 
 
 def plain(value: Any) -> Any:
@@ -232,6 +232,7 @@ def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str
     core_time_ps = metrics.core_time_ps
     bus, least = metrics.bus_bytes, sum(metrics.compulsory_bytes.values())
     return {
+        "tensors": " ".join(f"{one.name}={one.dtype}:{','.join(map(str, one.shape))}" for one in log.tensors),
         "time_us": metrics.time_ps / PS_PER_US,
         "time_ps": metrics.time_ps,
         "cycles": metrics.cycles,

@@ -127,8 +127,8 @@ class Search:
         done = self._store.read(self._store.known(keys))
         fresh = [(key, item[1].payload(here=self._runner.local)) for key, item in keys.items() if key not in done]
         self._bar.more(len(fresh))
-        for key, (status, message, figures, host_s) in self._runner.run(fresh):
-            done[key] = keys[key][1].outcome(status, message, figures, host_s)
+        for key, (status, message, figures, _) in self._runner.run(fresh):
+            done[key] = keys[key][1].outcome(status, message, figures)
             self._store.add(key, done[key])
             self._bar.step()
         # In the order of the strategies, independent of completion order.

@@ -3,6 +3,9 @@
 Two sweeps may use a file at the same time; the second to finish a point writes the same row again. Each row has a
 checksum: damaged rows count as missing, are reported, and are computed again. If the file itself is damaged, its good
 rows are copied to a new file, and the old one is renamed to `NAME.damaged`.
+
+The rows of equal points are equal on every machine. The bytes of the file are not: SQLite's pages depend on the order
+in which points finish, and on its version.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from mlusim.inputs import as_path
 DONE, IMPOSSIBLE, FAILED, DIED = "done", "impossible", "failed", "died"
 
 _APPLICATION = 0x6D6C7573  # "mlus": what `file` and SQLite call application_id
-_SCHEMA = 2
+_SCHEMA = 3
 _WAIT_S = 60.0
 _RETRY_S = 0.02
 _CORRUPT = ("malformed", "not a database", "corrupt")
@@ -31,15 +34,14 @@ _WRITE_VERSIONS = (b"\x01", b"\x02")  # SQLite's file format, offset 18
 _JOURNALS = ("-wal", "-shm")
 _KEY_PREFIX = 12
 _MAX_NAMED = 5
-_SELECT = "SELECT key, status, message, row, host_s, checksum FROM points"
-_INSERT = "INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?, ?)"
+_SELECT = "SELECT key, status, message, row, checksum FROM points"
+_INSERT = "INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?, ?)"
 _TABLES = """\
 CREATE TABLE points (
     key TEXT PRIMARY KEY,       -- sha256 of all that decides the point
     status TEXT NOT NULL,       -- done, impossible, failed, died
     message TEXT NOT NULL,      -- why, where it is not done
     row TEXT NOT NULL,          -- JSON: what was requested, and the figures
-    host_s REAL NOT NULL,       -- seconds that it took to simulate
     checksum TEXT NOT NULL      -- sha256 of the other columns
 ) WITHOUT ROWID;
 """
@@ -53,13 +55,11 @@ class Outcome(NamedTuple):
             process died, or this machine ran out of memory.
         message: the reason.
         row: the request and, if done, the figures: columns of the table.
-        host_s: seconds of host time.
     """
 
     status: str
     message: str
     row: dict[str, Any]
-    host_s: float
 
 
 class Store:
@@ -180,7 +180,7 @@ class Store:
     def add(self, key: str, outcome: Outcome) -> None:
         """Write one point atomically. A finished point is never replaced by an unfinished one."""
         row = json.dumps(outcome.row, separators=(",", ":"))
-        values = (key, outcome.status, outcome.message, row, float(outcome.host_s))
+        values = (key, outcome.status, outcome.message, row)
         base = self._base
         try:
             base.execute("BEGIN IMMEDIATE")
@@ -222,8 +222,8 @@ class Store:
             if text not in self.damaged:
                 self.damaged.append(text)
             return None
-        _, status, message, text, host_s, _ = row
-        return Outcome(status.decode(), message.decode(), json.loads(text), host_s)
+        _, status, message, text, _ = row
+        return Outcome(status.decode(), message.decode(), json.loads(text))
 
     def _input_error(self, error: sqlite3.DatabaseError) -> InputError:
         text = str(error)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+FORMAT = "mlusim-sweep/1"
 _KEY_DIGITS = 8  # of a key, in hexadecimal: enough to share points out evenly
 
 
@@ -37,23 +38,36 @@ class Sweep:
     Attributes:
         rows: the request, `status`, `message`, and the figures of finished points.
         axes: columns of the axes with several values.
+        operator: the operator or kernel; empty for the points of a file.
+        boards: the boards as named, before `nram_bytes`, `cores` and `vary`, whose values are columns; none for the
+            points of a file.
+        made_by: command, date and seed, as in `Result.made_by`.
         found: number of points that were finished before, in the file.
         damaged: descriptions of damage to the file, as lines of text.
-        host_s: seconds of host time of all points, summed over processes.
+        host_s: seconds of host time of the points that ran, summed over processes.
     """
 
     def __init__(
-        self, outcomes: Iterable[Outcome], axes: Sequence[str] = (), *, found: int = 0, damaged: Sequence[str] = ()
+        self,
+        outcomes: Iterable[Outcome],
+        grid: Axes | None = None,
+        *,
+        found: int = 0,
+        host_s: float = 0.0,
+        damaged: Sequence[str] = (),
     ) -> None:
         outcomes = list(outcomes)
         # Nothing specific to this machine: equal points give equal tables anywhere.
         self.rows: list[dict[str, Any]] = [
             {**each.row, "status": each.status, "message": each.message} for each in outcomes
         ]
-        self.axes = list(axes)
+        self.axes = [] if grid is None else grid.columns()
+        self.operator = "" if grid is None else grid.operator
+        self.boards = () if grid is None else tuple(grid.boards)
+        self.made_by: dict[str, Any] = {} if grid is None else {"seed": grid.seed}
         self.found = found
         self.damaged = list(damaged)
-        self.host_s = sum(each.host_s for each in outcomes)
+        self.host_s = host_s
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -72,16 +86,38 @@ class Sweep:
     def table(self) -> DataFrame:
         """Return a pandas DataFrame with a column per parameter and figure; names end with the unit.
 
+        Its `attrs` have the provenance.
+
         Raises `InputError` if pandas is not installed.
         """
-        return data_frame(self.rows)
+        return data_frame(self.rows, self._about())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sweep as JSON types: what was swept, the number of points by status, provenance, and the rows."""
+        return {**self._about(), "rows": self.rows}
+
+    def _about(self) -> dict[str, Any]:
+        """Return everything but the rows."""
+        from mlusim.analysis.provenance import MODEL, provenance_of_runs
+
+        return {
+            "format": FORMAT,
+            "model": MODEL,
+            "operator": self.operator,
+            "axes": self.axes,
+            "counts": self.counts,
+            "provenance": provenance_of_runs(self.boards, self.made_by),
+        }
 
     def save(self, path: str | Path) -> Path:
-        """Write the table as `.parquet`, `.csv` or `.json`, by the path's suffix.
+        """Write the table as `.parquet`, `.csv` or `.json`, by the path's suffix, with its provenance.
+
+        The provenance is in the JSON, in the metadata of the Parquet file (pandas: `read_parquet(path).attrs`), and
+        beside a CSV file, in `NAME.csv.json`.
 
         Raises `InputError` for another suffix, if pyarrow is missing for Parquet, and if the file cannot be written.
         """
-        return write_table(self.rows, as_path(path))
+        return write_table(self.rows, as_path(path), self._about())
 
     def plot(
         self,
@@ -248,6 +284,7 @@ def run_axes(
     pending = {key: point for key, point in wanted.items() if key not in known}
     fresh = list(pending)
     finished = 0
+    total_s = 0.0
     counts: Counter[str] = Counter()
 
     def payloads() -> Iterable[tuple[str, dict[str, Any]]]:
@@ -261,19 +298,24 @@ def run_axes(
     with Bar("sweeping", len(fresh), shown=progress) as bar:
         try:
             for key, (status, message, figures, host_s) in runner.run(payloads()):
-                store.add(key, pending[key].outcome(status, message, figures, host_s))
+                store.add(key, pending[key].outcome(status, message, figures))
                 counts[status] += 1
                 finished += 1
+                total_s += host_s
                 bar.step(_state(counts))
         except KeyboardInterrupt as stop:
             raise SweepInterrupt(_interrupted(len(known) + finished, len(wanted), store)) from stop
     outcomes = store.read(wanted)
     rows = [outcomes[key] if refused is None else refused for key, refused in grid]
-    return Sweep(rows, axes.columns(), found=len(known), damaged=store.damaged)
+    return Sweep(rows, axes, found=len(known), host_s=total_s, damaged=store.damaged)
 
 
 def read_sweep(db: str | Path) -> Sweep:
-    """Read all points of a file. Raises `InputError` for a file that is missing or not a sweep's."""
+    """Read all points of a file, in the order of their keys. Raises `InputError` for a missing or another file.
+
+    A file of points has no boards beyond their names, no seed and no command; to write a table with its provenance,
+    repeat the sweep on the file, which simulates nothing.
+    """
     with Store(as_file(db)) as store:
         found = Sweep(store.all(), damaged=store.damaged)
     _warn(found)

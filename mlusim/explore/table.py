@@ -1,15 +1,15 @@
-"""Rows as a table: Parquet, CSV, JSON, or a DataFrame."""
+"""Rows as a table: Parquet, CSV, JSON, or a DataFrame; with what the table is about, such as where it comes from."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mlusim.errors import InputError
-from mlusim.files import atomic_write
+from mlusim.files import atomic_write, beside
 from mlusim.inputs import as_path
 from mlusim.version import __version__
 
@@ -20,6 +20,7 @@ Rows = Sequence[dict[str, Any]]
 
 SUFFIXES = (".parquet", ".csv", ".json")
 _LAST = ("status", "message")
+_ATTRS = "PANDAS_ATTRS"  # key of a Parquet file's metadata that `pandas.read_parquet` returns as `attrs`
 
 
 def columns_of(rows: Rows) -> list[str]:
@@ -32,15 +33,17 @@ def columns_of(rows: Rows) -> list[str]:
     return [*(name for name in longest if name not in _LAST), *(name for name in _LAST if name in longest)]
 
 
-def data_frame(rows: Rows) -> DataFrame:
-    """Return a pandas DataFrame; raises `InputError` if pandas is not installed."""
+def data_frame(rows: Rows, about: Mapping[str, Any]) -> DataFrame:
+    """Return a pandas DataFrame, with `about` as its `attrs`; raises `InputError` if pandas is not installed."""
     try:
         import pandas as pd
     except ImportError:
         raise InputError("a table needs pandas: pip install pandas; `rows` has the same as dicts") from None
     frame = pd.DataFrame(list(rows), columns=columns_of(rows))
     # Otherwise, gaps would turn columns of integers into floats.
-    return frame.convert_dtypes()
+    frame = frame.convert_dtypes()
+    frame.attrs.update(about)
+    return frame
 
 
 def check_table(text: str | Path) -> Path:
@@ -58,18 +61,28 @@ def check_table(text: str | Path) -> Path:
     return path
 
 
-def write_table(rows: Rows, path: Path) -> Path:
-    """Write the rows in the format of the path's suffix, atomically. Raises `InputError`."""
+def write_table(rows: Rows, path: Path, about: Mapping[str, Any]) -> Path:
+    """Write the rows in the format of the path's suffix, atomically; `about` goes into the file, or beside a CSV.
+
+    Raises `InputError`.
+    """
     check_table(path)
     try:
         with atomic_write(path) as stream:
-            _WRITERS[path.suffix.lower()](rows, stream)
+            _WRITERS[path.suffix.lower()](rows, stream, about)
+        if path.suffix.lower() == ".csv":
+            with atomic_write(beside(path)) as stream:
+                stream.write(_json(about))
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
     return path
 
 
-def _write_parquet(rows: Rows, stream: BinaryIO) -> None:
+def _json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1) + "\n").encode()
+
+
+def _write_parquet(rows: Rows, stream: BinaryIO, about: Mapping[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -80,12 +93,14 @@ def _write_parquet(rows: Rows, stream: BinaryIO) -> None:
         if len(kinds) > 1:
             whole = kinds <= {int, float}
             columns[name] = [None if value is None else float(value) if whole else str(value) for value in values]
-    pq.write_table(pa.table(columns).replace_schema_metadata({"mlusim": __version__}), stream)
+    metadata = {_ATTRS: json.dumps(about), "mlusim": __version__}
+    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), stream)
 
 
-def _write_csv(rows: Rows, stream: BinaryIO) -> None:
+def _write_csv(rows: Rows, stream: BinaryIO, about: Mapping[str, Any]) -> None:
     import io
 
+    del about  # beside the table
     text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
     writer = csv.DictWriter(text, columns_of(rows), restval="", lineterminator="\n")
     writer.writeheader()
@@ -94,8 +109,8 @@ def _write_csv(rows: Rows, stream: BinaryIO) -> None:
     text.detach()
 
 
-def _write_json(rows: Rows, stream: BinaryIO) -> None:
-    stream.write((json.dumps(list(rows), indent=1) + "\n").encode())
+def _write_json(rows: Rows, stream: BinaryIO, about: Mapping[str, Any]) -> None:
+    stream.write(_json({**about, "rows": list(rows)}))
 
 
 _WRITERS = {".parquet": _write_parquet, ".csv": _write_csv, ".json": _write_json}

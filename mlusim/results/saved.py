@@ -273,10 +273,16 @@ def _run_of(head: dict[str, Any], array: Callable[[str], Array]) -> Saved:
         log=log,
         theory_ops=None if head["theory_ops"] is None else int(head["theory_ops"]),
         stopped=str(head["stopped"]),
-        made_by=dict(head.get("made_by", {})),
+        made_by=_made_by(head),
         sources=sources,
         output=output,
     )
+
+
+def _made_by(head: dict[str, Any]) -> dict[str, Any]:
+    """Return the origin of a run; of another version's, that version too."""
+    other = {} if head["mlusim"] == __version__ else {"mlusim": str(head["mlusim"])}
+    return {**head.get("made_by", {}), **other}
 
 
 def _board_of(values: dict[str, Any]) -> Board:

@@ -97,7 +97,7 @@ def retime(
             f"{result.operator} would be split in another way on {target.name}: {difference}. Run it there, or time "
             "the recorded split all the same with keep_split=True (--keep-split)"
         )
-    return Result(
+    retimed = Result(
         operator=result.operator,
         output=None,
         board=target,
@@ -107,6 +107,9 @@ def retime(
         request=result.request,
         sources=result.sources,
     )
+    if "seed" in result.made_by:  # its tensors are those of the recorded run
+        retimed.made_by["seed"] = result.made_by["seed"]
+    return retimed
 
 
 def _replayed(log: Log, old: Board, board: Board, *, barriers: bool, progress: bool) -> Log:

@@ -12,6 +12,7 @@ from loky.process_executor import ProcessPoolExecutor
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.known import BEYOND, MEASURED, coverage
 from mlusim.analysis.metrics import measure
+from mlusim.analysis.provenance import MODEL
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import Row
 from mlusim.hardware.calibrated import rows as fitted_rows
@@ -152,12 +153,15 @@ def _dominant(device: Device) -> tuple[str, float]:
 def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return rows and figures as JSON types; errors are relative, positive if the model is too slow."""
     return {
-        "model": "simulated by mlusim, not measured",
+        "model": MODEL,
         "rows": [
             {
                 "id": outcome.row.name,
                 "board": board(outcome.row.board).name,
                 "kernel": outcome.row.kernel,
+                "dtype": outcome.row.dtype,
+                "shape": outcome.row.shape,
+                "launch": outcome.row.launch,
                 "kind": outcome.row.kind,
                 "use": outcome.row.use,
                 "why": outcome.row.why,

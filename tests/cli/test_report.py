@@ -41,7 +41,7 @@ def test_several_runs_get_a_page_each_and_an_index(runs, tmp_path):
     done = call("report", runs / "documented.zip", runs / "pingpong.zip", "--out", tmp_path, "--json")
     assert done.exit_code == 0, done.output
     names = ["index.html", "documented.html", "pingpong.html", "plotly.min.js"]
-    assert json.loads(done.output)["files"] == [str(tmp_path / name) for name in names]
+    assert json.loads(done.output)["files"] == [f"{tmp_path.name}/{name}" for name in names]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     index = (tmp_path / "index.html").read_text()
     links = re.findall(r'<a href="([^"]*)">', index)

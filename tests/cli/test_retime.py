@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import mlusim
+from mlusim.analysis.provenance import provenance
 from mlusim.cli.program import program
 from mlusim.retiming.retime import planned
 
@@ -43,7 +44,7 @@ def test_a_run_and_the_demo_are_saved(run, tmp_path):
     assert f"wrote {demo}: the run" in printed("demo", "--save-run", demo)
     assert mlusim.load(demo).plan.operator == "tin_shift_forward"
     answer = json.loads(printed("demo", "--save-run", demo, "--json"))
-    assert answer["run"] == str(demo)
+    assert answer["run"] == "demo.zip"
 
 
 def test_where_a_run_cannot_be_saved_is_said_before_it_runs(tmp_path):
@@ -70,8 +71,9 @@ def test_a_parameter_with_a_unit_and_a_number_of_any_kind(run):
     assert answer["time_ps"] == again.time_ps
     assert answer["board"]["name"] == "mine"
     assert answer["retimed"] == {
-        "run": str(run),
+        "run": "cast.zip",
         "recorded_board": "mlu370-x4",
+        "recorded_provenance": json.loads(json.dumps(provenance(recorded))),
         "recorded_time_ps": recorded.time_ps,
         "parameters": parameters,
         "other_split": planned(recorded, recorded.board.replace(**parameters))[1] or None,

@@ -88,9 +88,13 @@ def test_explain_and_dry_run(folder):
     assert "io_efficiency" in explained
     data = json.loads(succeed(*RUN, "--dry-run", "--json"))
     wanted = mlusim.ops.plan_tin_shift((2, 4, 6, 10), 3)
+    provenance = data.pop("provenance")
+    assert provenance["boards"].keys() == {"mlu370-x4"}
     assert data == {
+        "format": "mlusim-plan/1",
         "operator": "tin_shift_forward",
         "board": "mlu370-x4",
+        "inputs": [{"shape": [2, 4, 6, 10], "dtype": "float32"}, {"shape": [2, 3], "dtype": "int32"}],
         "plan": json.loads(json.dumps(wanted.to_json())),
     }
     assert data["plan"]["tier"] == 1

@@ -16,23 +16,23 @@ from hypothesis import strategies as st
 from mlusim.errors import InputError
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome, Store
 
-ONE = Outcome(DONE, "", {"time_us": 1.5, "shape": "2x8"}, 0.25)
+ONE = Outcome(DONE, "", {"time_us": 1.5, "shape": "2x8"})
 
 
 def test_points_come_back_as_they_were(tmp_path):
     path = tmp_path / "points.sqlite"
     with Store(path) as store:
         store.add("a", ONE)
-        store.add("b", Outcome(IMPOSSIBLE, "does not fit", {}, 0.0))
+        store.add("b", Outcome(IMPOSSIBLE, "does not fit", {}))
     with Store(path) as store:
-        assert store.read(["a", "b", "c"]) == {"a": ONE, "b": Outcome(IMPOSSIBLE, "does not fit", {}, 0.0)}
-        assert store.all() == [ONE, Outcome(IMPOSSIBLE, "does not fit", {}, 0.0)]
+        assert store.read(["a", "b", "c"]) == {"a": ONE, "b": Outcome(IMPOSSIBLE, "does not fit", {})}
+        assert store.all() == [ONE, Outcome(IMPOSSIBLE, "does not fit", {})]
 
 
 def test_what_need_not_run_again():
     with Store(None) as store:
         for status in (DONE, IMPOSSIBLE, FAILED, DIED):
-            store.add(status, Outcome(status, "", {}, 0.0))
+            store.add(status, Outcome(status, "", {}))
         keys = [DONE, IMPOSSIBLE, FAILED, DIED, "never"]
         assert store.known(keys) == {DONE, IMPOSSIBLE, FAILED}
         assert store.known(keys, retry=True) == {DONE, IMPOSSIBLE}
@@ -40,9 +40,9 @@ def test_what_need_not_run_again():
 
 def test_what_is_done_stays_done_and_what_is_not_is_replaced():
     with Store(None) as store:
-        store.add("a", Outcome(DIED, "killed", {}, 0.0))
+        store.add("a", Outcome(DIED, "killed", {}))
         store.add("a", ONE)
-        store.add("a", Outcome(FAILED, "late", {}, 0.0))
+        store.add("a", Outcome(FAILED, "late", {}))
         assert store.read(["a"]) == {"a": ONE}
 
 
@@ -89,14 +89,14 @@ def test_a_file_of_another_format(tmp_path):
     with sqlite3.connect(path) as base:
         base.execute("pragma user_version = 7")
     base.close()
-    with pytest.raises(InputError, match=r"has points in format 7, and this mlusim writes format 2: name another file"):
+    with pytest.raises(InputError, match=r"has points in format 7, and this mlusim writes format 3: name another file"):
         Store(path)
 
 
 def filled(path, count=200):
     """A file of points, and what is in it by key."""
     wanted = {
-        hashlib.sha256(str(number).encode()).hexdigest(): Outcome(DONE, "x" * 50, {"number": number}, number / 8)
+        hashlib.sha256(str(number).encode()).hexdigest(): Outcome(DONE, "x" * 50, {"number": number})
         for number in range(count)
     }
     with Store(path) as store:

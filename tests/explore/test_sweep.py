@@ -280,10 +280,15 @@ def test_failed_points_run_again_on_request(tmp_path, kernels):
 def test_tables_by_suffix(tmp_path):
     found = here("tin_shift", shape=[SHAPE, (2, 3)], dtype="float16", strategy="tight")
     found.save(tmp_path / "table.json")
-    assert json.loads((tmp_path / "table.json").read_text()) == found.rows
+    assert json.loads((tmp_path / "table.json").read_text()) == found.to_json()
+    assert found.to_json()["rows"] == found.rows
     import csv
 
     found.save(tmp_path / "table.csv")
+    about = json.loads((tmp_path / "table.csv.json").read_text())
+    assert about | {"rows": found.rows} == found.to_json()
+    assert about["provenance"]["boards"]["mlu370-x4"]["clock_hz"] == 1_000_000_000
+    assert found.rows[0]["tensors"].startswith("input=float16:")
     done, refused = csv.DictReader((tmp_path / "table.csv").read_text().splitlines())
     assert float(done["time_us"]) == found.rows[0]["time_us"]
     assert int(done["bus_read_bytes"]) == found.rows[0]["bus_read_bytes"]
@@ -292,7 +297,7 @@ def test_tables_by_suffix(tmp_path):
         found.save(tmp_path / "table.txt")
     with pytest.raises(InputError, match=r"name a file in a directory that there is$"):
         found.save(tmp_path / "gone" / "table.csv")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv", "table.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.csv", "table.csv.json", "table.json"]
 
 
 def test_a_table_goes_through_parquet(tmp_path):
@@ -305,6 +310,7 @@ def test_a_table_goes_through_parquet(tmp_path):
     assert table["time_ps"].dtype == "Int64"
     back = pandas.read_parquet(found.save(tmp_path / "table.parquet"))
     assert back.columns.tolist() == table.columns.tolist()
+    assert back.attrs | {"rows": found.rows} == table.attrs | {"rows": found.rows} == found.to_json()
     assert back["strategy"].tolist() == ["tight", "batched"] * 2
     assert back["time_us"].dropna().tolist() == table["time_us"].dropna().tolist()
 

@@ -83,7 +83,7 @@ def test_python_and_the_command_line_have_the_same_points(folder):
 
 def test_tables_pictures_and_json(folder):
     text = succeed(*TIN_SHIFT, "--cores", "4..16*2", "-o", "t.csv", "--plot", "time,copies", "--no-db")
-    assert text.endswith("3 points: 3 done\nwrote t.csv\nwrote t.png\n")
+    assert text.endswith("3 points: 3 done\nwrote t.csv\nwrote t.csv.json\nwrote t.png\n")
     assert [row["cores"] for row in csv.DictReader(Path("t.csv").read_text().splitlines())] == ["4", "8", "16"]
     found = json.loads(
         succeed(*TIN_SHIFT, "--cores", "4,8", "--no-db", "--json", "--against", "cores", "--picture", "p.svg")
@@ -92,7 +92,7 @@ def test_tables_pictures_and_json(folder):
     assert found["counts"]["done"] == 2
     assert [row["cores"] for row in found["rows"]] == [4, 8]
     assert found["written"] == ["p.svg"]
-    assert names(folder) == ["p.svg", "t.csv", "t.png"]
+    assert names(folder) == ["p.svg", "t.csv", "t.csv.json", "t.png"]
     assert succeed(*TIN_SHIFT, "--no-db", "--quiet") == ""
 
 
