@@ -17,6 +17,7 @@ from mlusim.bangc.image import RUN_COUNT_WORD
 from mlusim.bangc.lines import raise_at
 from mlusim.cores.scalar import access
 from mlusim.errors import AccessError
+from mlusim.memory.layout import layout_of
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 
@@ -92,7 +93,7 @@ async def _group(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> N
 class _Shape:
     """Accesses of one instruction in at most two loops, without their start address."""
 
-    __slots__ = ("below", "dtype", "extents", "line", "name", "reach", "strides", "total", "write")
+    __slots__ = ("below", "dtype", "layout", "line", "name", "reach", "total", "write")
 
     def __init__(self, bridge: Bridge, function: str, pc: int, loops: Loops, meta: int) -> None:
         size, self.write = meta & 0xFF, bool(meta >> 8 & 1)
@@ -102,10 +103,11 @@ class _Shape:
         self.below = -sum(min((count - 1) * stride, 0) for count, stride in loops)
         self.reach = self.below + size + sum(max((count - 1) * stride, 0) for count, stride in loops)
         # Count each byte once: a stride of 0 repeats the same element.
-        self.extents: tuple[int, ...] = tuple(1 if stride == 0 else count for count, stride in loops)
-        self.strides: tuple[int, ...] = tuple(stride for _, stride in loops)
+        extents: tuple[int, ...] = tuple(1 if stride == 0 else count for count, stride in loops)
+        strides: tuple[int, ...] = tuple(stride for _, stride in loops)
         if self.dtype.itemsize != size:
-            self.extents, self.strides = (*self.extents, size), (*self.strides, 1)
+            extents, strides = (*extents, size), (*strides, 1)
+        self.layout = layout_of(extents, strides, self.dtype)
         name = "store" if self.write else "load"
         self.name = name if self.total == 1 else f"{name}_array"
 
@@ -120,7 +122,7 @@ def _one(bridge: Bridge, function: str, pc: int, address: int, loops: Loops, met
     if known is None:
         known = bridge.scalar_shapes[key] = _Shape(bridge, function, pc, loops, meta)
     allocation, offset = _inside(bridge, known.line, address - known.below, known.reach, write=known.write)
-    view = View(allocation, offset + known.below, known.extents, known.strides, known.dtype)
+    view = View.laid_out(allocation, offset + known.below, known.layout)
     if seen and not known.write and allocation.is_poisoned:
         bridge.issuer.log.seen.add(bridge.issuer.log.count)
     return access(bridge.issuer, known.line, known.name, view, known.total, write=known.write)

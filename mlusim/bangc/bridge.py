@@ -39,6 +39,7 @@ from mlusim.units import group_digits
 
 if TYPE_CHECKING:
     from mlusim.bangc.module import Module
+    from mlusim.cores.byte_copies import ByteForm
     from mlusim.cores.core import Core
 
 _UINT8 = np.dtype(np.uint8)
@@ -67,6 +68,8 @@ class GdramMap:
         self.bases = [entry[0] for entry in found]
         self.allocations = [entry[3] for entry in found]
         self.address = {entry[3].identity: entry[0] for entry in found}
+        # The number of the latest launch, and its arguments in the layout that the entry reads.
+        self.packed = -1, b""
         self.ranges = (Range * max(len(found), 1))(*[Range(base, size, flags) for base, size, flags, _ in found])
 
 
@@ -97,6 +100,8 @@ class Bridge:
         self._literals: dict[int, str] = {}
         self._views: dict[tuple[int, int, Any], View] = {}
         self._pointers: dict[int, Pointer] = {}
+        # Forms of copies, by the arguments of `__memcpy` behind its pointers.
+        self.byte_forms: dict[tuple[Any, ...], ByteForm] = {}
         # Cached shapes of loops of plain accesses, by instruction.
         self.scalar_shapes: dict[Any, Any] = {}
         # Calls by the head of their record, and calls that can be repeated unchanged, by the whole record.
@@ -220,6 +225,8 @@ class Bridge:
 
     def in_absent_memory(self, address: int) -> bool:
         """Whether an address lies in an array of a memory that the memory core lacks."""
+        if not self._absent:
+            return False
         found = any(0 <= address - self.bases[kind] < ARENA_BYTES for kind in self._absent)
         self.is_astray |= found
         return found
@@ -270,6 +277,11 @@ class Bridge:
         """Return an address as a pointer to bytes."""
         known = self._pointers.get(address)
         if known is None:
+            # Inlined for performance: the first part of `locate`.
+            gdram = self.gdram
+            number = bisect_right(gdram.bases, address) - 1
+            if number >= 0 and address - gdram.bases[number] < gdram.allocations[number].nbytes:
+                return Pointer(gdram.allocations[number], address - gdram.bases[number], _UINT8)
             allocation, offset = self.locate(address)
             known = Pointer(allocation, offset, _UINT8)
             if allocation.memory.kind is not MemoryKind.GDRAM:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Awaitable
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,7 +63,7 @@ class Site:
         self.issue = partial(_prepare, self, intrinsic) if self.repeats else intrinsic.handler
         self.line = line
         self.codes = _codes(words)
-        self._struct = _layout(self.codes)
+        self._struct = _layout(tuple(self.codes))
         self.record = slice(HEAD.start, _VALUES_BYTE + _WORD_BYTES * len(self.codes))
 
     def values(self, record: Any) -> list[Any]:
@@ -85,10 +85,11 @@ def _prepare(
 
 def _codes(words: Any) -> list[int]:
     count = words[COUNT_WORD]
-    return list((ctypes.c_uint64 * count).from_address(words[CODES_WORD])) if count else []
+    return list(struct.unpack(f"<{count}Q", ctypes.string_at(words[CODES_WORD], 8 * count)))
 
 
-def _layout(codes: list[int]) -> struct.Struct:
+@lru_cache(maxsize=1024)
+def _layout(codes: tuple[int, ...]) -> struct.Struct:
     kinds = [
         "Q" if code >= POINTER else {_SIGNED: "q", _FLOAT: "d", _BFLOAT: "d"}.get(code >> 8, "Q") for code in codes
     ]
@@ -97,7 +98,7 @@ def _layout(codes: list[int]) -> struct.Struct:
 
 def call_of(words: Any) -> tuple[int, int, list[Any]]:
     """Return the parts of a call record: address of the file's name, line, values."""
-    values = _layout(_codes(words)).unpack_from(words.cast("B"), _VALUES_BYTE)
+    values = _layout(tuple(_codes(words))).unpack_from(words.cast("B"), _VALUES_BYTE)
     return words[FILE_WORD], words[LINE_WORD], list(values)
 
 

@@ -23,6 +23,7 @@ from mlusim.bangc.host_calls import HOST_CALLS
 from mlusim.bangc.image import KINDS
 from mlusim.bangc.lines import raise_at
 from mlusim.cores import copies, locks, syncs
+from mlusim.cores.byte_copies import ByteForm, byte_form
 from mlusim.cores.ordering import ALL_PIPES, COMPUTE_PIPES, IO_PIPE, MOVE_PIPE
 from mlusim.cores.scalar import access
 from mlusim.errors import AccessError, CopyError, KernelError, OperandError
@@ -96,16 +97,17 @@ _DIRECTIONS = (
 )
 _COPIES = {number: Direction[name] for number, name in enumerate(_DIRECTIONS) if name in Direction.__members__}
 _NUMBERS = {kind: number for number, kind in enumerate((*KINDS, MemoryKind.GDRAM))}
-_CONTIGUOUS, _LANES = 4, 64
+_LANES = 64
 _WITH_CLUSTER = (5, 8, 13)
 _SIGN = 1 << 63
 
 
-def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, int, Direction, tuple[int, ...]]:
-    """Return pointers, size, direction and strides of a copy."""
-    if len(values) == _CONTIGUOUS and values[3] in _COPIES and values[2].__class__ is int and values[2] < _SIGN:
-        dst, src, size, number = values
-        return bridge.pointer(dst), bridge.pointer(src), size, _COPIES[number], ()
+def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, ByteForm]:
+    """Return pointers and form of a copy."""
+    key = tuple(values[2:])
+    form = bridge.byte_forms.get(key)
+    if form is not None:
+        return bridge.pointer(values[0]), bridge.pointer(values[1]), form
     # Floats become integers, as in C.
     dst, src, size, number, *strides = map(int, values)
     direction = _COPIES.get(number)
@@ -120,8 +122,9 @@ def _copy(bridge: Bridge, values: list[Any]) -> tuple[Pointer, Pointer, int, Dir
     _check_lanes(bridge, direction, strides)
     if len(values) in _WITH_CLUSTER:
         target = bridge.remote(dst, strides.pop())
-        return target, bridge.pointer(src), size, direction, tuple(strides)
-    return bridge.pointer(dst), bridge.pointer(src), size, direction, tuple(strides)
+        return target, bridge.pointer(src), byte_form(bridge.issuer, size, direction, tuple(strides))
+    form = bridge.byte_forms[key] = byte_form(bridge.issuer, size, direction, tuple(strides))
+    return bridge.pointer(dst), bridge.pointer(src), form
 
 
 def _check_lanes(bridge: Bridge, direction: Direction, strides: list[int]) -> None:
@@ -138,13 +141,13 @@ def _check_lanes(bridge: Bridge, direction: Direction, strides: list[int]) -> No
 @_intrinsic("__memcpy", 4, 5, 7, 8, 12, 13)
 def _memcpy(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> Awaitable[None]:
     del codes
-    return copies.copy_and_wait(bridge.issuer, line, *_copy(bridge, values))
+    return copies.copy_bytes(bridge.issuer, line, *_copy(bridge, values), blocking=True)
 
 
 @_intrinsic("__memcpy_async", 4, 5, 7, 8, 12, 13)
 def _memcpy_async(bridge: Bridge, line: int, codes: list[int], values: list[Any]) -> None:
     del codes
-    copies.copy_async(bridge.issuer, line, *_copy(bridge, values))
+    copies.copy_bytes(bridge.issuer, line, *_copy(bridge, values), blocking=False)
 
 
 @_intrinsic("__memcpy_nram_to_nram", 3, 6)

@@ -56,7 +56,11 @@ async def run(core: Core, module: Module, point: EntryPoint, arguments: tuple[An
     """Run one task: the C++ runs from one call of the simulator to the next."""
     gdram = gdram_map(core.issuer.chip)
     image = module.image(core)
-    blob = pack(point, arguments, gdram)
+    # The tasks of a launch have the same arguments.
+    launch = core.issuer.task.job.launch.index
+    if gdram.packed[0] != launch:
+        gdram.packed = launch, pack(point, arguments, gdram)
+    blob = gdram.packed[1]
     await execute(core, module, point.name, image, gdram, point.function, point.body, blob)
 
 

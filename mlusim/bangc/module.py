@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,9 +166,7 @@ class Module:
 
         Inlined code of a header whose path begins with an entry of `avoided` is attributed to the calling line.
         """
-        table = line_table(self.binary)
-        found = table.find_outside(address, avoided) or table.find(address)
-        return (*found, "") if found is not None and found[0] else None
+        return _line_of(self.binary, address, avoided)
 
     def image(self, core: Core) -> Image:
         """Return the image of a core of a device."""
@@ -241,6 +240,13 @@ class Module:
         made = Module(self.path, self.board, options=self.options, sources=self.sources, instantiate=(name,))
         self._instantiated[wanted] = made
         return made
+
+
+@lru_cache(maxsize=4096)
+def _line_of(binary: Path, address: int, avoided: tuple[str, ...]) -> tuple[str, int, str] | None:
+    table = line_table(binary)
+    found = table.find_outside(address, avoided) or table.find(address)
+    return (*found, "") if found is not None and found[0] else None
 
 
 def _declarations(words: set[str]) -> str:

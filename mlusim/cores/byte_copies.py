@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,30 +23,17 @@ _UINT8 = np.dtype(np.uint8)
 _WIDEST = 8
 
 
-def byte_copy(
-    issuer: Issuer,
-    dst: View | Pointer,
-    src: View | Pointer,
-    size: int,
-    direction: Direction | str | None,
-    strides: tuple[int, ...],
-) -> tuple[Pointer, Pointer, CopyGeometry, Any]:
-    """Check a copy in the byte form; returns its pointers, its geometry, and its effect (None without data).
+def byte_form(issuer: Issuer, size: int, direction: Direction | str | None, strides: tuple[int, ...] = ()) -> ByteForm:
+    """Return the cached form of copies with one size, direction and strides.
 
     Args:
         issuer: issuer of the copying task.
-        dst, src: pointers, or views that stand for the address of their first byte.
         size: bytes of a segment.
         direction: the `mluMemcpyDirection_t`, or its name.
         strides: as in `mlusim.memory.copy.pointer_copy_shape`.
 
-    Raises `CopyError` and `AccessError` as `mlusim.cores.copies.copy_and_wait`.
+    Raises `CopyError` for numbers that are not integers, and without a direction.
     """
-    if dst.__class__ is not Pointer or src.__class__ is not Pointer:
-        dst = dst.pointer if isinstance(dst, View) else dst
-        src = src.pointer if isinstance(src, View) else src
-        if not isinstance(dst, Pointer) or not isinstance(src, Pointer):
-            raise CopyError(f"memcpy copies between views or pointers of the device, not {dst!r} and {src!r}")
     if direction is None:
         raise CopyError(
             "memcpy between pointers, or of a size, needs its direction: "
@@ -55,45 +41,80 @@ def byte_copy(
         )
     if direction.__class__ is not Direction:
         direction = direction_of(direction)
-    if size.__class__ is not int or strides:
-        for number in (size, *strides):
-            if number.__class__ is not int and not isinstance(number, int | np.integer):
-                raise CopyError(f"memcpy with {number!r:.60}: sizes and strides are integers, in bytes")
-    # Everything that depends on sizes, memories and phases is cached. Bounds and overlap are checked for each copy.
-    to, origin = dst.allocation, src.allocation
-    key = (
-        direction,
-        size,
-        strides,
-        to.memory,
-        origin.memory,
-        (to.address + dst.offset) % issuer.dram_unit_bytes,
-        (origin.address + src.offset) % issuer.dram_unit_bytes,
-    )
-    cached = None if direction is Direction.SRAM2SRAM else issuer.copy_geometries.get(key)
-    if cached is None:
-        shape = pointer_copy_shape(dst, src, size, direction, strides, issuer.board.arch, issuer.dram_unit_bytes)
+    for number in (size, *strides):
+        if number.__class__ is not int and not isinstance(number, int | np.integer):
+            raise CopyError(f"memcpy with {number!r:.60}: sizes and strides are integers, in bytes")
+    key = (direction, size, strides)
+    form: ByteForm | None = issuer.copy_geometries.get(key)
+    if form is None:
+        form = issuer.copy_geometries[key] = ByteForm(direction, size, strides)
+    return form
+
+
+def as_pointers(dst: View | Pointer, src: View | Pointer) -> tuple[Pointer, Pointer]:
+    """Return pointers as they are, and views as pointers to their first byte. Raises `CopyError` for other objects."""
+    if dst.__class__ is not Pointer or src.__class__ is not Pointer:
+        dst = dst.pointer if isinstance(dst, View) else dst
+        src = src.pointer if isinstance(src, View) else src
+        if not isinstance(dst, Pointer) or not isinstance(src, Pointer):
+            raise CopyError(f"memcpy copies between views or pointers of the device, not {dst!r} and {src!r}")
+    return dst, src
+
+
+class ByteForm:
+    """Copies with one size, direction and strides; what depends on their memories and phases is cached here."""
+
+    __slots__ = ("_cached", "direction", "size", "strides")
+
+    def __init__(self, direction: Direction, size: int, strides: tuple[int, ...]) -> None:
+        self.direction = direction
+        self.size = size
+        self.strides = strides
+        self._cached: dict[Any, tuple[CopyGeometry, _Side, _Side]] = {}
+
+    def copy(self, issuer: Issuer, dst: Pointer, src: Pointer) -> tuple[CopyGeometry, Any]:
+        """Check a copy between two pointers; returns its geometry, and its effect (None without data).
+
+        Raises `CopyError` and `AccessError` as `mlusim.cores.copies.copy_and_wait`.
+        """
+        to, origin = dst.allocation, src.allocation
+        to_offset, from_offset = dst.offset, src.offset
+        unit_bytes = issuer.dram_unit_bytes
+        phases = (to.address + to_offset) % unit_bytes * unit_bytes + (origin.address + from_offset) % unit_bytes
+        key = (phases, to.memory, origin.memory)
+        cached = self._cached.get(key)
+        if cached is None:
+            cached = self._cached_for(issuer, dst, src)
+            if self.direction is not Direction.SRAM2SRAM:
+                self._cached[key] = cached
+        geometry, written, read = cached
+        # Bounds and overlap are checked for each copy.
+        if not 0 <= to_offset + written.low <= to_offset + written.high <= to.nbytes:
+            check_inside(dst, self.size, written.loops, "writes")
+        if not 0 <= from_offset + read.low <= from_offset + read.high <= origin.nbytes:
+            check_inside(src, self.size, read.loops, "reads")
+        if to is origin:
+            check_apart(
+                View(to, to_offset, written.extents, written.steps, _UINT8),
+                View(origin, from_offset, read.extents, read.steps, _UINT8),
+            )
+        log = issuer.log
+        log.byte_copies.append(log.records.count)
+        if not issuer.has_data:
+            return geometry, None
+        if geometry.is_large:
+            return geometry, large_copy_effect(issuer, dst, src, written.array(dst), read.array(src))
+        return geometry, copy_effect(written.array(dst), read.array(src))
+
+    def _cached_for(self, issuer: Issuer, dst: Pointer, src: Pointer) -> tuple[CopyGeometry, _Side, _Side]:
+        size, strides = self.size, self.strides
+        shape = pointer_copy_shape(dst, src, size, self.direction, strides, issuer.board.arch, issuer.dram_unit_bytes)
         # The board copies bytes; on the host, elements as wide as phases and strides allow copy faster.
-        width = math.gcd(_WIDEST, size, *strides, to.address + dst.offset, origin.address + src.offset)
-        sides = [_Side(size, width, loops) for loops in (shape.dst_loops, shape.src_loops)]
-        boxes = (issuer.log.box(side.extents, side.steps, 1) for side in sides)
-        cached = issuer.copy_geometries[key] = (copy_geometry(issuer, dst, src, shape, *boxes), *sides)
-    geometry, written, read = cached
-    if not 0 <= dst.offset + written.low <= dst.offset + written.high <= to.nbytes:
-        check_inside(dst, size, written.loops, "writes")
-    if not 0 <= src.offset + read.low <= src.offset + read.high <= origin.nbytes:
-        check_inside(src, size, read.loops, "reads")
-    if to is origin:
-        check_apart(
-            View(to, dst.offset, written.extents, written.steps, _UINT8),
-            View(origin, src.offset, read.extents, read.steps, _UINT8),
-        )
-    issuer.log.byte_copies.append(issuer.log.count)
-    effect: Any = None
-    if issuer.has_data:
-        effect_of = partial(large_copy_effect, issuer, dst, src) if geometry.is_large else copy_effect
-        effect = effect_of(written.array(dst), read.array(src))
-    return dst, src, geometry, effect
+        addresses = [pointer.allocation.address + pointer.offset for pointer in (dst, src)]
+        width = math.gcd(_WIDEST, size, *strides, *addresses)
+        written, read = (_Side(size, width, loops) for loops in (shape.dst_loops, shape.src_loops))
+        boxes = (issuer.log.box(side.extents, side.steps, 1) for side in (written, read))
+        return copy_geometry(issuer, dst, src, shape, *boxes), written, read
 
 
 class _Side:

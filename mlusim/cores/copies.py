@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.byte_copies import byte_copy
+from mlusim.cores.byte_copies import ByteForm, as_pointers, byte_form
 from mlusim.cores.copy_effect import large_copy_effect
 from mlusim.cores.copy_geometry import CopyGeometry, copy_geometry
 from mlusim.cores.endless import check_end
@@ -74,6 +74,17 @@ def copy_async(
     _copy(issuer, line, dst, src, size, direction, strides, ASYNCHRONOUS)
 
 
+def copy_bytes(issuer: Issuer, line: int, dst: Pointer, src: Pointer, form: ByteForm, *, blocking: bool) -> Waiting:
+    """Copy between pointers in a cached form (`byte_form`); the result is to be awaited if `blocking`."""
+    task = issuer.task
+    task.operations += 1
+    if task.operations > issuer.next_check or task.unawaited >= 0:
+        check_end(issuer)
+    geometry, effect = form.copy(issuer, dst, src)
+    _check_and_issue(issuer, line, dst, src, geometry, effect, BLOCKING if blocking else ASYNCHRONOUS)
+    return issuer.blocked
+
+
 def move(issuer: Issuer, line: int, dst: View, src: View) -> None:
     """An asynchronous move within NRAM, on the Move pipe. Raises `CopyError` for other memories."""
     for view in (dst, src):
@@ -102,9 +113,25 @@ def _copy(  # noqa: PLR0913 - the arguments of `__memcpy`
         check_end(issuer)
     has_size = size.__class__ is not int or size
     if direction is not None or has_size or dst.__class__ is not View or src.__class__ is not View:
-        dst, src, geometry, effect = byte_copy(issuer, dst, src, size, direction, strides)
+        dst, src = as_pointers(dst, src)
+        geometry, effect = byte_form(issuer, size, direction, strides).copy(issuer, dst, src)
     else:
         geometry, effect = _view_copy(issuer, dst, src)
+    _check_and_issue(issuer, line, dst, src, geometry, effect, blocking, by_move_pipe=by_move_pipe)
+
+
+def _check_and_issue(
+    issuer: Issuer,
+    line: int,
+    dst: View | Pointer,
+    src: View | Pointer,
+    geometry: CopyGeometry,
+    effect: Any,
+    blocking: int,
+    *,
+    by_move_pipe: bool = False,
+) -> None:
+    """Check the memories of a copy, and issue it to its pipe or to the compute stream."""
     dst_allocation, src_allocation = dst.allocation, src.allocation
     if dst_allocation.freed or src_allocation.freed or dst_allocation.read_only:
         check_usable(src_allocation, write=False)

@@ -33,7 +33,13 @@ def large_copy_effect(issuer: Issuer, dst: View | Pointer, src: View | Pointer, 
     if deferred is not None and near.flags.c_contiguous:
         first = pointer.allocation.address + pointer.offset
         if from_nram:
-            return DeferredStore(deferred, first, first + near.nbytes, to, origin.reshape(to.shape))
+            return DeferredStore(
+                deferred,
+                first,
+                first + near.nbytes,
+                to,
+                origin if origin.shape == to.shape else origin.reshape(to.shape),
+            )
         if src.allocation.read_only and first not in deferred.written_early:
             return DeferredLoad(deferred, first, first + near.nbytes, origin)
     return copy_effect(to, origin)

@@ -45,7 +45,8 @@ def done_unmoved(
         least = _MIN_REPEATED_BYTES if first in deferred.written_early else LEAST_BYTES
         if instruction.name in _FILLS and result.nbytes >= least:
             value = getattr(effect, "keywords", {}).get("value", 0)
-            deferred.put(first, last, _constant(result.size, result.dtype, _bytes_of(value, result.dtype)))
+            bytes_of = _bytes_of_int if value.__class__ is int else _bytes_of
+            deferred.put(first, last, _constant(result.size, result.dtype, bytes_of(value, result.dtype)))
         else:
             deferred.forget(first, last)
             effect()
@@ -83,6 +84,9 @@ def _constant(count: int, dtype: np.dtype[Any], element: bytes) -> np.ndarray[An
 def _bytes_of(value: Any, dtype: np.dtype[Any]) -> bytes:
     with np.errstate(all="ignore"):
         return np.asarray(value).astype(dtype).tobytes()
+
+
+_bytes_of_int = lru_cache(maxsize=256)(_bytes_of)
 
 
 def _span(view: View) -> tuple[int, int]:

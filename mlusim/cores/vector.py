@@ -84,9 +84,14 @@ def prepared(
         return None
     operands, attributes = bind(instruction, arguments, {})
     cached = _cached_call(issuer, instruction, operands, attributes)
+    # The same operands are the same bytes, so the effect is the same object.
+    effect = None
+    if issuer.has_data and not (cached.has_numbers or instruction.remarks):
+        arrays = (view.typed() for view in operands if isinstance(view, View))
+        effect = partial(instruction.compute, *arrays, **attributes)
 
     def repeat() -> None:
-        _issue(issuer, line, cached, operands)
+        _issue(issuer, line, cached, operands, effect=effect)
 
     return repeat
 
@@ -145,13 +150,21 @@ def _cached_call(
 
 
 def _issue(
-    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Value], counts: list[int] | None = None
+    issuer: Issuer,
+    line: int,
+    cached: VectorCall,
+    operands: Sequence[Value],
+    counts: list[int] | None = None,
+    *,
+    effect: Callable[[], Any] | None = None,
 ) -> int:
-    """Issue a call that is checked except for the addresses of its operands; returns its record."""
+    """Issue a call that is checked except for the addresses of its operands; returns its record.
+
+    `effect` is the prepared effect of a repeated call.
+    """
     views: Any = [value for value in operands if isinstance(value, View)] if cached.has_numbers else operands
     cached.check(issuer, operands, views)
-    effect = None
-    if issuer.has_data:
+    if effect is None and issuer.has_data:
         # The views are checked and have bytes, so a cached array is up to date.
         if cached.has_numbers:
             arrays = [

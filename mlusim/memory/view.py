@@ -66,6 +66,16 @@ class View(NoNumbers):
         """A C-contiguous view at byte `offset` of an allocation."""
         return cls(allocation, offset, tuple(shape), contiguous_strides(tuple(shape), dtype.itemsize), dtype)
 
+    @classmethod
+    def laid_out(cls, allocation: Allocation, offset: int, layout: Layout) -> View:
+        """A view with a known layout."""
+        view = _new(cls)
+        view.allocation = allocation
+        view.offset = offset
+        view.layout = layout
+        view.elements = None
+        return view
+
     @property
     def memory(self) -> MemoryKind:
         """Kind of memory that contains it."""
