@@ -26,9 +26,9 @@ from mlusim.errors import InputError, OperationLimitError, PlanError
 from mlusim.hardware import Board
 from mlusim.hardware import board as board_of
 from mlusim.hardware.presets import preset_names
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
+from mlusim.ops.call import Call, run
 from mlusim.ops.commands import COMMANDS, Command
-from mlusim.ops.common import Call, run
 from mlusim.planning.plan import Plan
 from mlusim.units import PS_PER_US
 
@@ -106,7 +106,7 @@ def regret(name: str, rng: random.Random) -> tuple[float, float, str] | None:
     room = usable if rng.random() < 3 / 5 else int(math.exp(rng.uniform(math.log(1 << 13), math.log(usable))))
     shape, dtype, given = call_of(name, rng)
     options = command.options(given)
-    arrays = command.example(Draw(rng.randrange(1 << 30), data=False), shape, dtype_of(dtype), options)
+    arrays = command.example(RandomTensors(rng.randrange(1 << 30), data=False), shape, dtype_of(dtype), options)
     mine = planned(command, options, arrays, board, "auto", room)
     if mine is None:
         return None

@@ -18,7 +18,7 @@ from mlusim.explore import sweep
 from mlusim.explore.axes import axes_of
 from mlusim.explore.point import Point, prepare_point
 from mlusim.explore.runner import core_count
-from mlusim.ops.common import run
+from mlusim.ops.call import run
 
 SHAPE = (2, 8, 64, 196)
 MOST_MS = 2.0

@@ -59,16 +59,16 @@ def known() -> str:
 
 def strategies(operator: str) -> str:
     """Strategies of an operator, the default first."""
-    from mlusim.cli.entries import ENTRIES
+    from mlusim.cli.operators import ENTRIES
 
     return table(("strategy", ""), [(f"`{name}`", about) for name, about in ENTRIES[operator].strategies.items()])
 
 
 def instructions() -> str:
     """Every vector and tensor instruction by group: method, BANG C's spellings, what it does, element types."""
-    from mlusim.cores.global_memory import ATOMICS, COMPARE_AND_SWAP
     from mlusim.cores.instructions.record import SERIES_2XX
     from mlusim.cores.instructions.table import INSTRUCTIONS
+    from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP
 
     groups: dict[str, list[tuple[str, ...]]] = {}
     for entry in INSTRUCTIONS.values():

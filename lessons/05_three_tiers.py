@@ -15,7 +15,7 @@
 import numpy as np
 
 from mlusim import board, ops
-from mlusim.analysis.records import Records
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.style import drawing
 from mlusim.analysis.tile_map import draw_tile_map
 from tools import Step, draw_causes, show, table

@@ -14,7 +14,7 @@ import numpy as np
 
 from mlusim import Board, Device
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.records import Records
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.spans import KINDS, LANES, Spans, spans
 from mlusim.analysis.style import CAUSE_COLOURS, drawing
 from mlusim.units import PS_PER_NS, PS_PER_US

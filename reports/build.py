@@ -20,13 +20,13 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import mlusim  # noqa: E402 - the package beside this directory
-from mlusim.analysis.floor import LOSSES  # noqa: E402
+from mlusim.analysis.lower_bound import LOSSES  # noqa: E402
 from mlusim.analysis.notebook import legend_picture, small_picture  # noqa: E402
 from mlusim.analysis.page.embed import plotly_bundle  # noqa: E402
 from mlusim.analysis.page.html import page  # noqa: E402
 from mlusim.analysis.page.pages import document  # noqa: E402
 from mlusim.analysis.page.parts import esc, table  # noqa: E402
-from mlusim.analysis.table import percent, us_text  # noqa: E402
+from mlusim.analysis.summary import percent, us_text  # noqa: E402
 from mlusim.units import short_bytes  # noqa: E402
 from mlusim.verifier.check import check_log  # noqa: E402
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import mlusim
-from mlusim.analysis.table import percent
+from mlusim.analysis.summary import percent
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:

@@ -195,16 +195,16 @@ def test_dollars_in_names_are_no_formulas(tmp_path):
 
 
 def test_a_tensor_that_never_fits_is_refused_before_it_takes_memory():
-    from mlusim.host.draw import Draw
+    from mlusim.host.random_tensors import RandomTensors
 
     boards = [mlusim.board("mlu270-s4"), mlusim.board("mlu370-x4")]
-    draw = Draw(0, boards=boards)
+    draw = RandomTensors(0, boards=boards)
     with pytest.raises(
         mlusim.AllocationError, match=r"float32 \[100000, 100000\] takes 40 000 000 000 B .* of GDRAM of"
     ):
         draw.elements((100_000, 100_000), np.dtype(np.float32))
     with pytest.raises(mlusim.AllocationError, match=r"never fits the .* of 64-bit addresses"):
-        Draw(0, data=False).elements((10**21,), np.dtype(np.int8))
+        RandomTensors(0, data=False).elements((10**21,), np.dtype(np.int8))
 
 
 class Named(np.ndarray):

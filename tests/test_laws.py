@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlusim.analysis.floor import floor_of
+from mlusim.analysis.log_columns import Records
+from mlusim.analysis.lower_bound import floor_of
 from mlusim.analysis.metrics import measure
-from mlusim.analysis.records import Records
 from mlusim.hardware import board
 from mlusim.host.device import Device
 from mlusim.units import PS_PER_S, ceil_ps

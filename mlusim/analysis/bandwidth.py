@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.log_columns import Integers, Records
 from mlusim.analysis.style import BLACK, GREY, READ, WRITE, legend_below, new_figure, nothing_ran, time_unit
 from mlusim.analysis.windows import pieces
 from mlusim.units import PS_PER_S

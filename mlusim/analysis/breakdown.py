@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mlusim.analysis.intervals import Integers, clip, gaps, intervals, lengths, no_intervals, union
-from mlusim.analysis.records import Flags, Records
+from mlusim.analysis.log_columns import Flags, Records
 from mlusim.log import BLOCKING, IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 
 CAUSES: dict[str, str] = {

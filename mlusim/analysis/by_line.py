@@ -12,7 +12,7 @@ import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import Integers, clip, intervals, no_intervals, union
-from mlusim.analysis.records import Records
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.windows import windows
 from mlusim.log import NONE
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.log_columns import Integers, Records
 from mlusim.analysis.totals import Totals
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS, peak_ops_per_cycle
 from mlusim.dtypes import dtype_of

@@ -11,9 +11,9 @@ import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.records import Records
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.style import BLACK, CAUSE_COLOURS, INK, PAPER, READ, WRITE, time_unit
-from mlusim.analysis.table import percent, us_text
+from mlusim.analysis.summary import percent, us_text
 from mlusim.units import PS_PER_S, format_bytes
 
 if TYPE_CHECKING:

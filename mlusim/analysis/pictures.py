@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from mlusim.analysis.bandwidth import draw_bandwidth
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.page.html import page
 from mlusim.analysis.provenance import provenance
-from mlusim.analysis.records import Records
 from mlusim.analysis.style import drawing, save_to
-from mlusim.analysis.table import percent, to_json, us_text
+from mlusim.analysis.summary import percent, to_json, us_text
 from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline import draw_timeline
 from mlusim.analysis.trace import stream_trace

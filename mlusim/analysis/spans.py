@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.intervals import intervals, no_intervals, union
-from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.log_columns import Integers, Records
 from mlusim.analysis.style import BLACK, GREEN, ORANGE, PURPLE, READ, SKY, WRITE, YELLOW
 from mlusim.analysis.windows import windows
 from mlusim.log import IO, MOVE, SCALAR, SYNC, TENSOR, VECTOR

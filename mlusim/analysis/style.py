@@ -24,7 +24,8 @@ ORANGE, SKY, YELLOW, BLACK = "#E69F00", "#56B4E9", "#F0E442", "#000000"
 GREY, PALE = "#8C8C8C", "#D9D9D9"
 PAPER, INK = "#FFFFFF", "#404040"
 
-# Causes of `breakdown`, and losses of `floor` in the colours of the causes they stem from; the same on every page.
+# Causes of `breakdown`, and losses of `lower_bound` in the colours of the causes that they stem from; the same
+# on every page.
 CAUSE_COLOURS: dict[str, str] = {
     "transfer": BLUE,
     "bandwidth_wait": VERMILION,

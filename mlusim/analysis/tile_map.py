@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.log_columns import Integers, Records
 from mlusim.analysis.style import core_colours, new_figure, nothing_ran
 from mlusim.analysis.tile_owner import Grid, Owners, grid_of, logged_owners, planned_owners
 from mlusim.log import NONE

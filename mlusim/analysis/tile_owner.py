@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.log_columns import Integers, Records
 from mlusim.analysis.windows import pieces
 from mlusim.log import NONE, Box
 from mlusim.planning.tiles import Tiles

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
+from mlusim.analysis.log_columns import DIRECTION_NAMES, Integers, Records
 from mlusim.analysis.spans import KINDS, LANES, Fractions, RunSpans, Spans, coverage, shares
 from mlusim.analysis.style import BLACK, INK, PAPER, legend_below, new_figure, nothing_ran, time_unit
 

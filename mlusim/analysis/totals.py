@@ -14,7 +14,7 @@ import numpy as np
 
 from mlusim.analysis.breakdown import where_time_went
 from mlusim.analysis.intervals import clip, intervals, lengths, union
-from mlusim.analysis.records import DIRECTION_NAMES, Integers, Records
+from mlusim.analysis.log_columns import DIRECTION_NAMES, Integers, Records
 from mlusim.analysis.windows import pieces, windows
 from mlusim.log import PIPES, SCALAR, SYNC
 from mlusim.memory.kinds import MemoryKind

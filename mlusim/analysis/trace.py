@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
+from mlusim.analysis.log_columns import DIRECTION_NAMES, Records
 from mlusim.analysis.provenance import MODEL, provenance
-from mlusim.analysis.records import DIRECTION_NAMES, Records
 from mlusim.analysis.windows import pieces
 from mlusim.files import atomic_write
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.log_columns import Integers, Records
 from mlusim.log import BLOCKING
 
 PIECE = 1 << 18

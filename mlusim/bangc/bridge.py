@@ -15,6 +15,7 @@ import numpy as np
 
 from mlusim.bangc.calls import HEAD, POINTER, Site, answer, dtype_of_code, text_at
 from mlusim.bangc.faults import LIBRARIES
+from mlusim.bangc.fixed_addresses import place
 from mlusim.bangc.image import (
     ARENA_BYTES,
     FILE_WORD,
@@ -28,7 +29,6 @@ from mlusim.bangc.image import (
     Room,
 )
 from mlusim.bangc.intrinsics import intrinsics
-from mlusim.bangc.placing import place
 from mlusim.errors import AccessError, AllocationError, CopyError, KernelError, MlusimError, OperandError
 from mlusim.log import Remark
 from mlusim.memory.allocation import POISON, Allocation, Memory

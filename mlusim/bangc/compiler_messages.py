@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mlusim.bangc.entries import MAIN
 from mlusim.bangc.intrinsics import intrinsics
-from mlusim.bangc.second_look import OWN
+from mlusim.bangc.undeclared_names import OWN
 
 _MOST_LINES = 40
 _CALL = re.compile(r"error: no matching function for call to (?:\u2018|')(\w+)(?:\((.*)\))?(?:\u2019|')")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mlusim.cores import syncs, vector
-from mlusim.cores.global_memory import ATOMICS, COMPARE_AND_SWAP, atomic, set_memory
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.ordering import COMPUTE_PIPES
 from mlusim.cores.row_copies import copy_loop
-from mlusim.cores.rows import Loop
+from mlusim.cores.row_loop import Loop
+from mlusim.cores.sets_and_atomics import ATOMICS, COMPARE_AND_SWAP, atomic, set_memory
 from mlusim.errors import AccessError, OperandError
 from mlusim.memory.addresses import Indices
 from mlusim.memory.loops import AddressInstructions

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from mlusim.bangc.second_look import OWN
 from mlusim.bangc.source import Source, Token, quoted, spaced, split_at_commas
+from mlusim.bangc.undeclared_names import OWN
 
 ENTRY_WORD = "__mlusim_entry"
 MAIN = "mlusim_main"

@@ -1,7 +1,7 @@
 """Vector and tensor instructions as C calls: pointers become views, numbers attributes.
 
-The argument lists are those of `mlusim.cores.instructions.c_forms`. The interpretation of a list of types and numbers
-is cached; a call then only has to look up its addresses.
+The argument lists are those of `mlusim.cores.instructions.c_signatures`. The interpretation of a list of types and
+numbers is cached; a call then only has to look up its addresses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from mlusim.cores import vector
-from mlusim.cores.instructions.c_forms import Form, forms_of
+from mlusim.cores.instructions.c_signatures import Form, forms_of
 from mlusim.cores.instructions.conversion import ROUNDINGS
 from mlusim.cores.instructions.int4 import int4_intrinsics
 from mlusim.cores.instructions.table import BY_INTRINSIC

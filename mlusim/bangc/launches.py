@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mlusim.bangc.entries import Entry
-from mlusim.bangc.second_look import OWN
 from mlusim.bangc.source import Source, Token, quoted
+from mlusim.bangc.undeclared_names import OWN
 
 _OPENING, _CLOSING = "([{", ")]}"
 _JOINTS = ("::", ".", "->")

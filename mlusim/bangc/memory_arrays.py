@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mlusim.bangc.second_look import OWN
 from mlusim.bangc.source import Source, Token, joined, quoted, split_at_commas, without_attributes
+from mlusim.bangc.undeclared_names import OWN
 
 # Added to a memory's number: the array may be another file's, as in `runtime.cpp`.
 _EXTERN = 8

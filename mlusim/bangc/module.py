@@ -14,9 +14,9 @@ from mlusim.bangc.debug_lines import line_table
 from mlusim.bangc.entries import Entry
 from mlusim.bangc.entry_points import EntryPoint, entry_point
 from mlusim.bangc.image import KINDS, SRAM, Image, Room, Runtime, load_runtime
-from mlusim.bangc.known_names import is_unknown, why_missing
 from mlusim.bangc.rewriting import Names, Rewritten, rewrite
-from mlusim.bangc.second_look import SecondLook
+from mlusim.bangc.undeclared_names import SecondLook
+from mlusim.bangc.unknown_names import is_unknown, why_missing
 from mlusim.errors import CompileError, InputError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from mlusim.bangc.entries import ENTRY_WORD, Entry, entry_of, name_entries, registrations, rewrite_main
 from mlusim.bangc.launches import rewrite_launch
 from mlusim.bangc.memory_arrays import SPACES, MemoryArrays
-from mlusim.bangc.second_look import OWN, SecondLook
 from mlusim.bangc.source import Source, Token, joined, source_of
 from mlusim.bangc.toolchain import DECLARATIONS
+from mlusim.bangc.undeclared_names import OWN, SecondLook
 
 _ASSEMBLY = ("__asm__", "asm", "__asm")
 _NAMESPACE, _CLASS, _CODE = "namespace", "class", "code"

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlusim.bangc import intrinsics
 from mlusim.bangc.module import compile as compile_file
-from mlusim.bangc.second_look import is_of_library
+from mlusim.bangc.undeclared_names import is_of_library
 from mlusim.errors import CompileError, InputError
 from mlusim.hardware import Board
 from mlusim.inputs import as_path

@@ -16,7 +16,7 @@ from mlusim.hardware import Board
 from mlusim.host.device import Device
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.view import View
-from mlusim.ops.common import RunOptions
+from mlusim.ops.call import RunOptions
 from mlusim.ops.operator import apply_on_device
 
 Array = np.ndarray[Any, Any]

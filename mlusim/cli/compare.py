@@ -99,7 +99,7 @@ def _compare(
 ) -> None:
     from mlusim.explore.compare import compare as run_all
     from mlusim.explore.grid import boards_of
-    from mlusim.ops.common import run
+    from mlusim.ops.call import run
 
     boards = boards_of(device)
     record, _ = command.choose(own)

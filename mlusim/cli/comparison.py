@@ -65,7 +65,7 @@ def print_comparison(  # noqa: PLR0913 - most are keywords
 
 def _line(row: Row, first: Row, *, tiers: bool, full: bool) -> tuple[str, ...]:
     from mlusim.analysis.breakdown import CAUSES
-    from mlusim.analysis.table import percent, us_text
+    from mlusim.analysis.summary import percent, us_text
     from mlusim.units import short_bytes
 
     shares = sorted(row.where_time_went.items(), key=lambda item: -item[1])[: _CAUSES_SHOWN if full else 1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.entries import ENTRIES
+from mlusim.cli.operators import ENTRIES
 from mlusim.cli.options import (
     DIRECTORY,
     NEW_FILE,
@@ -82,7 +82,7 @@ def demo(  # noqa: PLR0913 - the options of the command
     """Shift the colours of a photograph in time, on a simulated board."""
     from mlusim.cli.files import check_file, check_output, write_array
     from mlusim.cli.run import finish
-    from mlusim.ops.common import run
+    from mlusim.ops.call import run
 
     target = check_output("--out", out) if out is not None else None
     check_directory("--report", report)
@@ -120,8 +120,8 @@ def demo(  # noqa: PLR0913 - the options of the command
         more={"plan": call.plan.to_json()} if explain else None,
     )
     if report is not None and result.output is not None:
-        from mlusim.analysis.film import draw_film
-        from mlusim.analysis.table import us_text
+        from mlusim.analysis.demo_picture import draw_film
+        from mlusim.analysis.summary import us_text
 
         film = Path(report) / "film.png"
         draw_film(
@@ -142,7 +142,7 @@ def make_clips() -> tuple[Array, Array]:
     """
     import numpy as np
 
-    from mlusim.analysis.film import photograph
+    from mlusim.analysis.demo_picture import photograph
 
     photo = photograph()
     half = _WINDOW // 2

@@ -64,7 +64,7 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
 def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:
     from mlusim.analysis.breakdown import CAUSES
     from mlusim.analysis.page.difference import figure_cells
-    from mlusim.analysis.table import percent, us_text
+    from mlusim.analysis.summary import percent, us_text
 
     before, after = found.before, found.after
     change = f" ({100 * (after.time_ps / before.time_ps - 1):+.1f} %)" if before.time_ps else ""

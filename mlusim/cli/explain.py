@@ -46,8 +46,8 @@ def explain(*, run: str, full: bool, as_json: bool, quiet: bool) -> None:
 
 def _print(found: Explanation, *, full: bool) -> None:
     from mlusim.analysis.breakdown import CAUSES
-    from mlusim.analysis.floor import LOSSES
-    from mlusim.analysis.table import percent, us_text
+    from mlusim.analysis.lower_bound import LOSSES
+    from mlusim.analysis.summary import percent, us_text
 
     result = found.result
     show.print_text(f"{result.operator} on {result.board.name}: {us_text(result.time_ps)}")

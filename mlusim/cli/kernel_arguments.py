@@ -146,7 +146,7 @@ def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
 
 def _setting(name: str, text: str, default: Any) -> list[Any]:
     """Parse values of a setting, of its default's type."""
-    from mlusim.explore.values import numbers
+    from mlusim.explore.axis_values import numbers
 
     if isinstance(default, bool):
         words = {"true": True, "false": False, "1": True, "0": False}

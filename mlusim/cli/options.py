@@ -118,7 +118,7 @@ class Size(ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the number of bytes."""
-        from mlusim.explore.values import numbers
+        from mlusim.explore.axis_values import numbers
 
         if not isinstance(value, str):
             return int(value)

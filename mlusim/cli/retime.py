@@ -103,7 +103,7 @@ def retime(
 
 def _change(text: str) -> tuple[str, Any]:
     """Parse `name=value`. Raises `InputError`; the board checks whether the name exists."""
-    from mlusim.explore.values import numbers
+    from mlusim.explore.axis_values import numbers
     from mlusim.hardware import Board
 
     name, equals, value = (part.strip() for part in text.partition("="))
@@ -119,7 +119,7 @@ def _change(text: str) -> tuple[str, Any]:
 
 
 def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: str) -> str:
-    from mlusim.analysis.table import us_text
+    from mlusim.analysis.summary import us_text
 
     board = result.board.name
     if parameters:

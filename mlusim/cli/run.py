@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.entries import ENTRIES, flag, options_of, summaries
 from mlusim.cli.kernel import make_run
 from mlusim.cli.kernel_arguments import METAVAR, is_kernel
 from mlusim.cli.kernel_completion import complete_kernel
+from mlusim.cli.operators import ENTRIES, flag, options_of, summaries
 from mlusim.cli.options import (
     ELEMENT_TYPE,
     FILE,
@@ -167,9 +167,9 @@ def read_inputs(
                 f"{flags[next(iter(files))]} and --shape: inputs come from files or are random, not both; drop --shape"
             )
         from mlusim.dtypes import FLOAT32
-        from mlusim.host.draw import Draw
+        from mlusim.host.random_tensors import RandomTensors
 
-        draw = Draw(options["seed"] or 0, data=data, boards=boards)
+        draw = RandomTensors(options["seed"] or 0, data=data, boards=boards)
         return command.example(draw, options["shape"], options["random_dtype"] or FLOAT32, options)
     missing = [flags[name] for name in flags if name not in files]
     if missing:
@@ -313,7 +313,7 @@ def _run(  # noqa: PLR0913 - the options of the command
             content = {"operator": record.name, "board": device.name, "inputs": inputs_json(arrays)}
             print_json("plan", content | {"plan": call.plan.to_json()}, provenance([device]))
         return
-    from mlusim.ops.common import run as run_call
+    from mlusim.ops.call import run as run_call
     from mlusim.ops.sensitivity import sensitivity as sensitivity_of
 
     result = run_call(call, data=not no_data, progress=not quiet, check=check or None, steady=steady)
@@ -334,7 +334,7 @@ def _run(  # noqa: PLR0913 - the options of the command
 
 def _write_csv(result: Result, path: Path) -> Path:
     """Write the operations, and beside them the summary, which says where they come from; return the path."""
-    from mlusim.analysis.table import to_json
+    from mlusim.analysis.summary import to_json
     from mlusim.cli.files import write_bytes
     from mlusim.cli.paths import is_through
     from mlusim.files import beside
@@ -366,7 +366,7 @@ def finish(  # noqa: PLR0913 - most are keywords
     more: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the result, the run and the report, and print the summary."""
-    from mlusim.analysis.table import rows, to_json
+    from mlusim.analysis.summary import rows, to_json
 
     result.made_by = made_by() | result.made_by
     written: dict[str, Any] = dict(more or {})

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def run_of(text: str) -> Result:
     """Return a saved run, or the timing-only run of `mlusim run` with these arguments. Raises `InputError`."""
     from mlusim.analysis.provenance import without_folders
-    from mlusim.cli.entries import ENTRIES
     from mlusim.cli.kernel_arguments import is_kernel
+    from mlusim.cli.operators import ENTRIES
     from mlusim.cli.run import run
     from mlusim.results.result import load
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from mlusim.analysis.table import Row
+    from mlusim.analysis.summary import Row
     from mlusim.results.result import Result
 
 # A list of numbers over several lines. JSON strings contain no line breaks.

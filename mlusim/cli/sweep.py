@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.entries import flag, options_of
 from mlusim.cli.kernel_arguments import argument_options, is_kernel, named, settings_of, with_compile_options
+from mlusim.cli.operators import flag, options_of
 from mlusim.cli.options import COMPILE_OPTIONS, SectionedCommand
 from mlusim.cli.provenance import made_by
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone

@@ -39,7 +39,7 @@ class Several(ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a list of values."""
-        from mlusim.explore.values import numbers, shapes
+        from mlusim.explore.axis_values import numbers, shapes
 
         if not isinstance(value, str):
             return value
@@ -64,7 +64,7 @@ class Values(ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return a list of the numbers."""
-        from mlusim.explore.values import numbers
+        from mlusim.explore.axis_values import numbers
 
         del param, ctx
         return numbers(self.parameter, value) if isinstance(value, str) else value

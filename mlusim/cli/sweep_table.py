@@ -31,7 +31,7 @@ def print_sweep(found: Sweep, db: str | None, *, full: bool) -> None:
 
 
 def _print_rows(found: Sweep, *, full: bool) -> None:
-    from mlusim.explore.values import text_of
+    from mlusim.explore.axis_values import text_of
 
     rows = found.rows
     axes = found.axes or ["device", "shape"]
@@ -56,7 +56,7 @@ def _print_rows(found: Sweep, *, full: bool) -> None:
 
 def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
     """Return the columns of figures: header, and the text of a completed row."""
-    from mlusim.analysis.table import percent, us_text
+    from mlusim.analysis.summary import percent, us_text
 
     found: dict[str, Callable[[Row], str]] = {}
     if operators:

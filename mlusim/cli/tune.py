@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlusim.cli import show
-from mlusim.cli.entries import flag, options_of
 from mlusim.cli.kernel_search import make_tune
+from mlusim.cli.operators import flag, options_of
 from mlusim.cli.options import ELEMENT_TYPE, NEW_FILE, SHAPE, STEADY, board_names, complete_from, make_full_option
 from mlusim.cli.provenance import print_json, provenance
 from mlusim.cli.run import OperatorCommand, OperatorGroup, help_if_alone
@@ -164,7 +164,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
 
 def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
     """Print the result of tuning: a table and the best command, or JSON."""
-    from mlusim.analysis.table import us_text
+    from mlusim.analysis.summary import us_text
     from mlusim.units import PS_PER_US
 
     if as_json:
@@ -219,7 +219,7 @@ def _plan_columns(*, full: bool) -> list[str]:
 
 
 def _plan_cells(row: Mapping[str, Any], *, full: bool) -> list[str]:
-    from mlusim.explore.values import text_of
+    from mlusim.explore.axis_values import text_of
     from mlusim.units import short_bytes
 
     return [
@@ -231,7 +231,7 @@ def _plan_cells(row: Mapping[str, Any], *, full: bool) -> list[str]:
 
 
 def _slower(part: float | None) -> str:
-    from mlusim.analysis.table import percent
+    from mlusim.analysis.summary import percent
 
     if not part:
         return "equal" if part is not None else ""

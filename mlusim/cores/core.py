@@ -23,7 +23,7 @@ from mlusim.errors import KernelError, OperandError
 if TYPE_CHECKING:
     import numpy as np
 
-    from mlusim.cores.rows import Rows
+    from mlusim.cores.row_loop import Rows
     from mlusim.cores.task import Task
     from mlusim.hardware import Board
     from mlusim.memory.addresses import Addresses, Indices

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.cores.row_copies import check_index, copy_loop, log_addresses
-from mlusim.cores.rows import (
+from mlusim.cores.row_loop import (
     Loop,
     Rows,
     check_apart,

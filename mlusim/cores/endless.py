@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mlusim.cores.global_memory import ATOMIC_NAMES
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.errors import OperationLimitError
 from mlusim.log import SYNC
 from mlusim.memory.kinds import MemoryKind

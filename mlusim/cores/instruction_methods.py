@@ -14,10 +14,10 @@ from functools import partial
 from sys import _getframe
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cores.global_memory import atomic, set_memory
 from mlusim.cores.instructions.conversion import conversion
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.scalar import check_view
+from mlusim.cores.sets_and_atomics import atomic, set_memory
 from mlusim.cores.vector import call
 from mlusim.errors import OperandError, UnknownNameError, nearest
 

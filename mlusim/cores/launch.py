@@ -18,8 +18,8 @@ import numpy as np
 
 from mlusim.cores.barrier import Barrier
 from mlusim.cores.core import Core
-from mlusim.cores.forgotten import check_calls
 from mlusim.cores.task import Task
+from mlusim.cores.unawaited import check_calls
 from mlusim.errors import LaunchError
 from mlusim.inputs import as_tuple, shown
 from mlusim.log import LaunchRecord

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.cores.rows import check_apart
+from mlusim.cores.row_loop import check_apart
 from mlusim.cores.scalar import check_view
 from mlusim.cores.vector import issue_counted, wait_for_register
 from mlusim.dtypes import is_integer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlusim.cores.pipe import Transfer
-from mlusim.cores.rows import Loop, check_apart, check_rows, move_rows, row_bytes_of, rows_shape
+from mlusim.cores.row_loop import Loop, check_apart, check_rows, move_rows, row_bytes_of, rows_shape
 from mlusim.cores.scalar import check_view
 from mlusim.dtypes import is_integer
 from mlusim.errors import AccessError, CopyError, OperandError

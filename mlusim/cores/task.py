@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlusim.cores.forgotten import forgotten, unstarted
 from mlusim.cores.ordering import ALL_PIPES
 from mlusim.cores.pipe import Transfer
 from mlusim.cores.scratch import Scratch
 from mlusim.cores.source_line import awaiting_line, close_task, kernel_line
+from mlusim.cores.unawaited import forgotten, unstarted
 from mlusim.cores.waiting import SUSPEND, Waiting
 from mlusim.errors import AwaitError, KernelError, MlusimError, OperationLimitError
 from mlusim.log import IO, MOVE, NONE, VECTOR, TaskRecord

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mlusim.cores.deferred_vector import done_unmoved, settle_operands
 from mlusim.cores.pipe import DmaPipe
-from mlusim.cores.unmoved import done_unmoved, settle_operands
 from mlusim.memory.allocation import Memory
 from mlusim.memory.deferred import Deferred, Piece
 from mlusim.memory.kinds import MemoryKind

@@ -9,14 +9,14 @@ from typing import Any
 
 from mlusim.dtypes import FLOAT32
 from mlusim.errors import InputError
+from mlusim.explore.axis_values import numbers, shapes
 from mlusim.explore.grid import Axes, board_parameter, boards_of, dtypes_of, several
 from mlusim.explore.sources import UserKernel, kernel_of
-from mlusim.explore.values import numbers, shapes
 from mlusim.host.arguments import assign, parse_argument
 from mlusim.host.steady.steady import check_steady
 from mlusim.inputs import as_count, as_shape, check_operations
+from mlusim.ops.call import check_choice
 from mlusim.ops.commands import Command, command_of
-from mlusim.ops.common import check_choice
 
 _LAUNCH = ("dim", "kind", "theory_ops")
 

@@ -18,16 +18,16 @@ from mlusim.explore.kernel_call import KernelCall, absolute, contents
 from mlusim.explore.sources import UserKernel, described, importable_from, model_hash, where_in
 from mlusim.explore.store import DIED, DONE, FAILED, IMPOSSIBLE, Outcome
 from mlusim.hardware import Board
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.commands import command_of
 from mlusim.planning.split import MORE_NRAM
 from mlusim.units import PS_PER_US
 
 if TYPE_CHECKING:
-    from mlusim.analysis.floor import Floor
+    from mlusim.analysis.lower_bound import Floor
     from mlusim.analysis.metrics import Metrics
     from mlusim.log import Log
-    from mlusim.ops.common import Call
+    from mlusim.ops.call import Call
     from mlusim.planning.plan import Plan
     from mlusim.results.result import Result
 
@@ -169,7 +169,7 @@ def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]
 def _prepare(payload: dict[str, Any], board: Board) -> Call:
     command = command_of(payload["operator"])
     options = {name: _tupled(value) for name, value in payload["options"].items()}
-    draw = Draw(payload["seed"], data=payload["data"], boards=[board])
+    draw = RandomTensors(payload["seed"], data=payload["data"], boards=[board])
     arrays = command.example(draw, tuple(payload["shape"]), dtype_of(payload["dtype"]), options)
     return command.prepare(options, arrays, board, payload["strategy"], payload["nram_limit_bytes"])
 
@@ -179,7 +179,7 @@ def _tupled(value: Any) -> Any:
 
 
 def _run_operator(payload: dict[str, Any], board: Board) -> dict[str, Any]:
-    from mlusim.ops.common import run
+    from mlusim.ops.call import run
 
     call = _prepare(payload, board)
     steady = bool(payload.get("steady"))

@@ -35,8 +35,8 @@ Function = Callable[..., Any]
 MODEL = (
     *("units.py", "dtypes.py", "hardware", "log.py", "records.py", "memory", "cores"),
     *("planning", "kernels", "host", "ops", "bangc", "inputs.py"),
-    *(f"analysis/{name}.py" for name in ("breakdown", "extrapolation", "floor", "intervals")),
-    *(f"analysis/{name}.py" for name in ("metrics", "records", "totals", "windows")),
+    *(f"analysis/{name}.py" for name in ("breakdown", "extrapolation", "intervals", "lower_bound")),
+    *(f"analysis/{name}.py" for name in ("log_columns", "metrics", "totals", "windows")),
     *("explore/grid.py", "explore/kernel_call.py", "explore/point.py"),
 )
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -70,7 +70,7 @@ class Tuning:
 
     def run(self, *, data: bool = True, progress: bool = False) -> Result:
         """Run the best plan again on the same random inputs, for a complete result."""
-        from mlusim.ops.common import run
+        from mlusim.ops.call import run
 
         point = replace(self._best, data=data)
         if point.kernel is not None:

@@ -24,7 +24,7 @@ from mlusim.dtypes import ALL, dtype_name, dtype_of
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
 from mlusim.host.array_files import read_array
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_array, as_count, as_shape
 
 if TYPE_CHECKING:
@@ -265,11 +265,11 @@ def read_inputs(
         arguments: from `assign`.
         seed: seed of the random elements.
         data: False: random inputs have a shape but no elements.
-        boards: the boards that will hold the tensors, as for `Draw`.
+        boards: the boards that will hold the tensors, as for `RandomTensors`.
 
     Raises `InputError` for a file that cannot be read.
     """
-    draw = Draw(seed, data=data, boards=boards)
+    draw = RandomTensors(seed, data=data, boards=boards)
 
     def read(name: str, value: Any) -> Any:
         match value:

@@ -33,7 +33,7 @@ from mlusim.memory.allocation import check_usable
 from mlusim.memory.view import Pointer, View
 from mlusim.records import longest_run_ps
 from mlusim.units import PS_PER_HOUR
-from mlusim.verifier.switch import note_device
+from mlusim.verifier.check_by_default import note_device
 
 if TYPE_CHECKING:
     import os

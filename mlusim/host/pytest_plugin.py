@@ -93,7 +93,7 @@ def _mlusim_check(request: pytest.FixtureRequest) -> Iterator[None]:
     if not request.config.getoption("--mlusim-check"):
         yield
         return
-    from mlusim.verifier.switch import checked
+    from mlusim.verifier.check_by_default import checked
 
     with checked():
         yield
@@ -106,7 +106,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     chosen = dict(marker.kwargs) if marker is not None else {}
     if not item.config.getoption("--mlusim-devices") or not chosen.pop("verify", True):
         return (yield)
-    from mlusim.verifier.switch import watched
+    from mlusim.verifier.check_by_default import watched
 
     with watched() as devices:
         outcome = yield

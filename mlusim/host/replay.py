@@ -20,10 +20,10 @@ import numpy as np
 from mlusim.cores import copies, counted, row_copies, scalar, syncs, vector
 from mlusim.cores.chip import sram_name
 from mlusim.cores.core import Core
-from mlusim.cores.global_memory import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.issuer import Issuer
 from mlusim.cores.locks import LOCK_NAMES, SHIFT, change
-from mlusim.cores.rows import Loop
+from mlusim.cores.row_loop import Loop
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES, reissue
 from mlusim.cores.waiting import Waiting
 from mlusim.errors import KernelError
 from mlusim.host.device import Device

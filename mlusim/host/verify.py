@@ -19,10 +19,10 @@ from mlusim.inputs import as_array, check_operations
 from mlusim.log import Log
 from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
-from mlusim.results.moment import Repeat
+from mlusim.results.memory_state import Repeat
 from mlusim.verifier.check import check_log, with_findings
-from mlusim.verifier.compare import differs
 from mlusim.verifier.findings import Finding
+from mlusim.verifier.reference import differs
 from mlusim.verifier.report import Report
 
 Array = np.ndarray[Any, Any]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mlusim.hardware import Board
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
-from mlusim.planning.flat import FlatParameters
+from mlusim.planning.elementwise import ElementwiseParameters
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.tiles import Tile
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 async def copy_tiles(core: Core, x: View, out: View, plan: Plan) -> None:
     """Load and store tile by tile; overlapped, the next load is issued behind the store of the previous tile.
 
-    x and out are contiguous tensors in GDRAM with equally many bytes. The plan is that of `planning.flat.plan_flat`
-    with no passes, for elements of the width of `out`.
+    x and out are contiguous tensors in GDRAM with equally many bytes. The plan is that of
+    `planning.elementwise.plan_elementwise` with no passes, for elements of the width of `out`.
     """
     if core.is_memory_core:
         return
     target = out.reshape(-1)
     # The copy is bytewise: x may have another element type, and rank 0.
     source = View.of(x.allocation, target.shape, out.dtype, x.offset)
-    settings = plan.parameters_as(FlatParameters)
+    settings = plan.parameters_as(ElementwiseParameters)
     count = 2 if settings.overlapped else 1
     buffers = [core.nram.alloc(settings.elements, out.dtype, f"tile {buffer}") for buffer in range(count)]
 

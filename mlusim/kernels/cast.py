@@ -3,7 +3,7 @@
   cast_tiles   (x, out, plan): a conversion in one or two steps
 
 Casts to the same element type are bitwise copies: `mlusim.kernels.bitcast.copy_tiles`. x and out are contiguous tensors
-in GDRAM with equally many elements; the plan is that of `planning.flat.plan_flat`.
+in GDRAM with equally many elements; the plan is that of `planning.elementwise.plan_elementwise`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from mlusim.dtypes import BOOL, FLOAT32, Dtype, bounds, is_complex, is_integer
 from mlusim.kernels.pipeline import run_stages
 from mlusim.memory.view import View
-from mlusim.planning.flat import FlatParameters
+from mlusim.planning.elementwise import ElementwiseParameters
 from mlusim.planning.plan import Plan
 from mlusim.planning.tiles import Tile
 from mlusim.units import round_up
@@ -48,7 +48,7 @@ async def cast_tiles(core: Core, x: View, out: View, plan: Plan, saturate: bool 
     if core.is_memory_core:
         return
     source, target = x.reshape(-1), out.reshape(-1)
-    settings = plan.parameters_as(FlatParameters)
+    settings = plan.parameters_as(ElementwiseParameters)
     buffers = 2 if settings.overlapped else 1
     elements, block = settings.elements, settings.block
     inputs = [core.nram.alloc(elements, x.dtype, f"input {buffer}") for buffer in range(buffers)]

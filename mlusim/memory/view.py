@@ -21,7 +21,7 @@ from mlusim.errors import AccessError
 from mlusim.memory.allocation import Allocation
 from mlusim.memory.kinds import MemoryKind
 from mlusim.memory.layout import Layout, contiguous_strides, layout_of
-from mlusim.memory.no_numbers import NoNumbers
+from mlusim.memory.not_numeric import NotNumeric
 
 # Unsigned types for copying elements uninterpreted, by element size.
 _RAW: dict[int, np.dtype[Any]] = {
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 Key = SupportsIndex | slice | EllipsisType
 
 
-class View(NoNumbers):
+class View(NotNumeric):
     """A typed, strided window on one allocation.
 
     Attributes:

@@ -16,11 +16,11 @@ from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.kernels.bitcast import copy_tiles, plan_view
 from mlusim.memory.view import View
+from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.cast import DTYPE
-from mlusim.ops.common import Call, Input, RunOptions
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
 from mlusim.ops.schema import Tensor, TensorSchema, one_tensor
-from mlusim.planning.flat import plan_flat
+from mlusim.planning.elementwise import plan_elementwise
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
 
@@ -99,7 +99,7 @@ def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object) -> Plan:
     shape, target = _infer(x, dtype=dtype)
     if strategy == "view":
         return plan_view(on, shape, target.itemsize, "bitcast_convert")
-    found = plan_flat(on, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
+    found = plan_elementwise(on, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
     return replace(found, strategy="copy")
 
 

@@ -15,10 +15,10 @@ from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.kernels.bitcast import copy_tiles
 from mlusim.kernels.cast import cast_tiles, clamps
-from mlusim.ops.common import Call, Input, RunOptions
+from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.operator import Operator, apply, plan
 from mlusim.ops.schema import Attribute, Tensor, TensorSchema, one_tensor
-from mlusim.planning.flat import STRATEGIES, plan_flat
+from mlusim.planning.elementwise import STRATEGIES, plan_elementwise
 from mlusim.planning.plan import Plan
 from mlusim.results.result import Result
 
@@ -49,7 +49,7 @@ def cast(
             the largest finite value of their sign, and NaN stays NaN: the default of ONNX Cast. It costs up to two
             vector instructions.
         device: a preset's name, a TOML file, or a board.
-        strategy: "auto", "pingpong" or "serial" (`planning.flat.STRATEGIES`).
+        strategy: "auto", "pingpong" or "serial" (`planning.elementwise.STRATEGIES`).
         options: see `RunOptions`.
 
     Returns the result; its output has x's shape.
@@ -105,7 +105,7 @@ def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object, saturate: bool 
             f"cast: saturate=True from bfloat16 on {on.name}: the vector unit of arch {on.arch} does not compute on "
             "bfloat16; cast it to float32, and that with saturate=True"
         )
-    return plan_flat(on, math.prod(x.shape), x.dtype.itemsize, target.itemsize, passes, strategy, "cast")
+    return plan_elementwise(on, math.prod(x.shape), x.dtype.itemsize, target.itemsize, passes, strategy, "cast")
 
 
 def _call(chosen: Plan, x: Input, *, dtype: object, saturate: bool = False) -> Call:

@@ -12,8 +12,8 @@ from typing import Any
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError, nearest
 from mlusim.hardware import Board
-from mlusim.host.draw import Draw
-from mlusim.ops.common import Call, Input
+from mlusim.host.random_tensors import RandomTensors
+from mlusim.ops.call import Call, Input
 from mlusim.ops.operator import Operator, tensor_of
 from mlusim.ops.registry import OPERATORS
 from mlusim.ops.schema import Array, Attribute, Options, TensorSchema
@@ -96,7 +96,7 @@ class Command:
         attributes = {one.name: options[one.name] for one in chosen.attributes if options[one.name] is not None}
         return chosen, chosen.complete(attributes)
 
-    def example(self, draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+    def example(self, draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
         """Return inputs of a shape and element type, for the given options."""
         operator, attributes = self.choose(options)
         return operator.example(draw, shape, dtype, {**options, **attributes})

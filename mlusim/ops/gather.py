@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError
 from mlusim.hardware import Board
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.gather import kernel_of
-from mlusim.ops.common import Call, Input, RunOptions
+from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.indices import MODES, check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
 from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, extent
@@ -166,14 +166,14 @@ def _functions(operator: str, lookups_of: Callable[..., Lookups]) -> dict[str, A
     return {"infer": infer, "check": check, "plan": split_up, "call": call}
 
 
-def example_along(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+def example_along(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     """Draw x and an index along an axis."""
     index_shape = shape if options["index_shape"] is None else options["index_shape"]
     index = draw.integers(0, extent(shape, options["axis"]), index_shape)
     return [draw.elements(shape, dtype), index]
 
 
-def example_nd(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+def example_nd(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     """Draw x and an index of tuples."""
     index_shape = options["index_shape"]
     aligned = options["mode"] == "aligned"

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import Dtype
 from mlusim.errors import InputError
 from mlusim.hardware import Board
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.index_select import STRATEGIES, index_select_tiles, plan_index_select
 from mlusim.ops.axes import normal_axis
-from mlusim.ops.common import Call, Input, RunOptions
+from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.indices import check_index_type
 from mlusim.ops.operator import Operator, apply, tensor_of
 from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, extent
@@ -85,7 +85,7 @@ def _call(plan: Plan, x: Input, index: Input, *, axis: int) -> Call:
     return Call(kernel=index_select_tiles, plan=plan, inputs=(x, index), output_dtype=tensor_of(x).dtype)
 
 
-def _example(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     most = extent(shape, options["axis"])
     return [draw.elements(shape, dtype), draw.integers(0, most, (options["count"] or most,))]
 

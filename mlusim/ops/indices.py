@@ -10,7 +10,7 @@ import numpy as np
 
 from mlusim.dtypes import INT32, INT64, dtype_name
 from mlusim.errors import InputError
-from mlusim.ops.common import Array, check_choice
+from mlusim.ops.call import Array, check_choice
 from mlusim.ops.schema import Tensor
 from mlusim.planning.lookup_geometry import Extents, Lookups
 

@@ -21,10 +21,10 @@ from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, PlanError, nearest
 from mlusim.hardware import Board, board
 from mlusim.host.device import Device
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_array, as_shape
 from mlusim.memory.view import View
-from mlusim.ops.common import Call, Input, RunOptions, check_choice, launch, run, verified
+from mlusim.ops.call import Call, Input, RunOptions, check_choice, launch, run, verified
 from mlusim.ops.schema import (
     Array,
     Attribute,
@@ -55,8 +55,8 @@ class Operator:
             split fits.
         call: call(plan, *inputs, **attributes) returns the `Call` that runs a plan, given one `Input` per tensor.
         check: check(*inputs, **attributes) raises `InputError` for values out of range; None if all values are valid.
-        example: example(draw, shape, dtype, options) returns random inputs from a `Draw`; `options` contains its
-            attributes and `example_attributes`.
+        example: example(draw, shape, dtype, options) returns random inputs; `draw` is a `RandomTensors`, and
+            `options` contains the operator's attributes and `example_attributes`.
         example_attributes: options of such inputs besides shape and element type.
         usage: arguments of an example command line.
         view: view(x, **attributes) returns the output as a view of the input's bytes, for an operator that moves none.
@@ -74,7 +74,7 @@ class Operator:
     plan: Callable[..., Plan]
     call: Callable[..., Call]
     check: Callable[..., None] | None = None
-    example: Callable[[Draw, tuple[int, ...], Dtype, Options], list[Array]]
+    example: Callable[[RandomTensors, tuple[int, ...], Dtype, Options], list[Array]]
     example_attributes: tuple[Attribute, ...] = ()
     usage: str
     view: Callable[..., View] | None = None
@@ -228,7 +228,7 @@ def plan(
         index_dtype: element type of its index; ignored by operators that support a single type.
         device: a preset's name, a TOML file, or a board.
         strategy: one of its strategies; None: its default.
-        nram_limit_bytes: as in `ops.common.RunOptions`.
+        nram_limit_bytes: as in `ops.call.RunOptions`.
         attributes: axes, modes etc., as in its function.
 
     Raises as the operator does.

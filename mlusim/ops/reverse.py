@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import INT32, INT64, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_shape
 from mlusim.kernels.reverse import reverse_tiles
 from mlusim.kernels.reverse_sequence import reverse_sequence_tiles
 from mlusim.ops.axes import normal_axes, normal_axis
-from mlusim.ops.common import Call, Input, RunOptions
+from mlusim.ops.call import Call, Input, RunOptions
 from mlusim.ops.operator import Operator, apply, plan
 from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema, extent, one_tensor
 from mlusim.planning.plan import Plan
@@ -203,7 +203,7 @@ def _sequence_axes(name: str, shape: tuple[int, ...], seq_axis: Any, batch_axis:
     return sequence, batch
 
 
-def _example_sequence(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+def _example_sequence(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     entries, most = (extent(shape, options[name]) for name in ("batch_axis", "seq_axis"))
     return [draw.elements(shape, dtype), draw.integers(0, most + 1, (entries,))]
 

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import Dtype, dtype_name
 from mlusim.errors import InputError
 from mlusim.hardware import Board
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.kernels.scatter import kernels_of
-from mlusim.ops.common import Call, Input, RunOptions, Workspace
+from mlusim.ops.call import Call, Input, RunOptions, Workspace
 from mlusim.ops.gather import AXES, AXIS, INDEX, INDEX_SHAPE, MODE, X, example_along, example_nd
 from mlusim.ops.indices import check_values, lookups_along, lookups_nd
 from mlusim.ops.operator import Operator, apply, plan, tensor_of
@@ -203,12 +203,12 @@ def _functions(operator: str, geometry_of: Callable[..., Lookups]) -> dict[str, 
     return {"infer": infer, "check": check, "plan": split_up, "call": call}
 
 
-def _example(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     x, index = example_along(draw, shape, dtype, options)
     return [x, index, draw.elements(index.shape, dtype)]
 
 
-def _example_nd(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+def _example_nd(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     x, index = example_nd(draw, shape, dtype, options)
     rest = () if options["mode"] == "aligned" else shape[index.shape[-1] :]
     return [x, index, draw.elements((*index.shape[:-1], *rest), dtype)]

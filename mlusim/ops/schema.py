@@ -14,7 +14,7 @@ import numpy as np
 
 from mlusim.dtypes import Dtype, dtype_of
 from mlusim.errors import InputError, nearest
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_tuple
 
 Array = np.ndarray[Any, Any]
@@ -118,7 +118,7 @@ def extent(shape: tuple[int, ...], axis: Any) -> int:
     return shape[axis] if isinstance(axis, int) and -len(shape) <= axis < len(shape) else 1
 
 
-def one_tensor(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+def one_tensor(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     """Return example inputs of an operator with one tensor."""
     del options
     return [draw.elements(shape, dtype)]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from mlusim.errors import BoardError
 from mlusim.hardware import Board
-from mlusim.ops.common import Call, run
+from mlusim.ops.call import Call, run
 
 _TIMING = ("_ps", "_cycles", "_bytes_per_s", "_efficiency", "_growth", "_bytes_per_cycle")
 _NEAR = 1e-6

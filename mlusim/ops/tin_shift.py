@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from mlusim.dtypes import FLOAT16, FLOAT32, INT32, Dtype, dtype_name, dtype_of
 from mlusim.errors import InputError
 from mlusim.hardware import Board
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.inputs import as_shape
 from mlusim.kernels.tin_shift import kernel_of
-from mlusim.ops.common import Call, Input, RunOptions, check_choice
+from mlusim.ops.call import Call, Input, RunOptions, check_choice
 from mlusim.ops.operator import Operator, apply, plan
 from mlusim.ops.schema import Array, Attribute, Options, Tensor, TensorSchema
 from mlusim.planning.plan import Plan
@@ -168,7 +168,7 @@ def _call(chosen: Plan, x: Input, shifts: Input, *, rule: str = "mluop") -> Call
     return Call(kernel=kernel_of(chosen), plan=chosen, inputs=(x, shifts), output_dtype=dtype, arguments=(sign,))
 
 
-def _example(draw: Draw, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
+def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
     if len(shape) != _RANK:
         raise InputError(f"--shape of rank {len(shape)}: tin_shift takes N,T,C,HW, such as 2,8,256,196")
     batch, time, channels, _ = shape

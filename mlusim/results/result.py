@@ -12,15 +12,15 @@ import numpy as np
 
 from mlusim.analysis.by_line import LineTime, time_by_line
 from mlusim.analysis.extrapolation import Extrapolation, extrapolation_of
-from mlusim.analysis.floor import Floor, floor_of
-from mlusim.analysis.known import Known, known_of
+from mlusim.analysis.known_error import Known, known_of
+from mlusim.analysis.log_columns import Records
+from mlusim.analysis.lower_bound import Floor, floor_of
 from mlusim.analysis.metrics import Metrics, measure
-from mlusim.analysis.records import Records
 from mlusim.errors import InputError
 from mlusim.hardware import Board
 from mlusim.log import Log
 from mlusim.results.figures import RunFigures
-from mlusim.results.moment import Moment, Repeat, moment_of
+from mlusim.results.memory_state import MemoryState, Repeat, memory_state_of
 from mlusim.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Result(RunFigures):
         self.made_by: dict[str, Any] = {}
         self.outputs: Mapping[str, np.ndarray[Any, Any]] = {}
 
-    def memory_at(self, time_ns: float, core: int = 0) -> Moment:
+    def memory_at(self, time_ns: float, core: int = 0) -> MemoryState:
         """Return the state of a core's memories at a time: buffers, their last writers, operations in flight.
 
         Args:
@@ -91,7 +91,7 @@ class Result(RunFigures):
         """
         if isinstance(time_ns, bool) or not isinstance(time_ns, int | float) or not abs(time_ns) < math.inf:
             raise InputError(f"time_ns={time_ns!r}: give nanoseconds of simulated time, a number")
-        return moment_of(self.log, self.board, round(time_ns * PS_PER_NS), core, self.repeat)
+        return memory_state_of(self.log, self.board, round(time_ns * PS_PER_NS), core, self.repeat)
 
     @cached_property
     def metrics(self) -> Metrics:

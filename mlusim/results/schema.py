@@ -21,7 +21,7 @@ from mlusim.log import NONE, PIPES, Log
 from mlusim.memory.kinds import Direction, MemoryKind
 from mlusim.planning.plan import Plan
 from mlusim.records import COLUMNS, longest_run_ps
-from mlusim.verifier.remarked import RULES
+from mlusim.verifier.remarks import RULES
 
 Array = np.ndarray[Any, Any]
 

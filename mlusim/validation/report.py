@@ -10,7 +10,7 @@ from typing import Any
 from loky.process_executor import ProcessPoolExecutor
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.known import BEYOND, MEASURED, coverage
+from mlusim.analysis.known_error import BEYOND, MEASURED, coverage
 from mlusim.analysis.metrics import measure
 from mlusim.analysis.provenance import MODEL
 from mlusim.hardware import board

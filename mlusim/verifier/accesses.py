@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.cores.global_memory import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, BLIND_ATOMICS, FETCHING
 from mlusim.log import NONE, Log
-from mlusim.verifier.boxes import Geometries, Geometry, Integers, geometry_of
-from mlusim.verifier.rows import first_rows, geometry_of_rows
+from mlusim.verifier.geometry import Geometries, Geometry, Integers, geometry_of
+from mlusim.verifier.row_geometry import first_rows, geometry_of_rows
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 

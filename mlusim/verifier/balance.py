@@ -11,8 +11,8 @@ import numpy as np
 from mlusim.hardware import Board
 from mlusim.log import IO, MOVE, SCALAR, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers, alike
-from mlusim.verifier.order import Order
+from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.happens_before import Order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Geometry, Integers, Loops, expand, nested, sorted_distinct
-from mlusim.verifier.ranges import least_by_cell, most_in_ranges
-from mlusim.verifier.rows import Rows
+from mlusim.verifier.geometry import Geometry, Integers, Loops, expand, nested, sorted_distinct
+from mlusim.verifier.range_extrema import least_by_cell, most_in_ranges
+from mlusim.verifier.row_geometry import Rows
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 

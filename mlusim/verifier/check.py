@@ -16,16 +16,16 @@ from mlusim.verifier.consequences import fold_consequences
 from mlusim.verifier.coverage import Coverage
 from mlusim.verifier.early_exit import find_swallowed, stop_finding
 from mlusim.verifier.findings import KINDS, Finding
+from mlusim.verifier.happens_before import Order
 from mlusim.verifier.hints import find_overlapping_copies, find_redundant, find_unawaited
 from mlusim.verifier.locks_left import find_locks_left
-from mlusim.verifier.memory import find_left, find_uninitialised, find_unused
-from mlusim.verifier.order import Order
-from mlusim.verifier.planned import nram_beyond_plan
+from mlusim.verifier.memory_needed import check_memory_needed
+from mlusim.verifier.plan_comparison import nram_beyond_plan
 from mlusim.verifier.races import Races
 from mlusim.verifier.releases import find_releases
-from mlusim.verifier.remarked import find_remarked
+from mlusim.verifier.remarks import find_remarks
 from mlusim.verifier.report import Report
-from mlusim.verifier.room import check_room
+from mlusim.verifier.uninitialised import find_left, find_uninitialised, find_unused
 
 
 def check_log(
@@ -56,7 +56,7 @@ def check_log(
 
     Not seen: accesses by host code; in a timing-only run, the rows accessed by an instruction with offsets in NRAM.
     """
-    check_room(len(log))
+    check_memory_needed(len(log))
     columns = log.records.columns_used()
     order = Order(log, columns)
     accesses = accesses_of(log, columns)
@@ -66,7 +66,7 @@ def check_log(
         found += prove(plan)
         rewrites = rewrites or plan.rewrites
     found += find_swallowed(log)
-    found += find_remarked(log)
+    found += find_remarks(log)
     races = Races(log, columns, accesses, space, order).find()
     found += races
     released = find_releases(log, accesses, order)

@@ -13,10 +13,10 @@ import numpy as np
 
 from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.cells import Cells
+from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, LANES, in_order
-from mlusim.verifier.order import Order
 from mlusim.verifier.overlaps import FEW_PAIRS, Pairs, chunks, disjoint, earlier_first, in_batches, touching
 
 # Windows are compared pair by pair up to this many pairs per access; beyond that, by kind of access.

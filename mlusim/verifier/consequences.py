@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from mlusim.verifier.findings import Finding
-from mlusim.verifier.order import BY_OFFSETS
+from mlusim.verifier.happens_before import BY_OFFSETS
 
 _CAUSES = ("race", "release", "task-race")
 # A wrong value may stop the run or change its control flow.

@@ -9,7 +9,7 @@ import numpy as np
 from mlusim.dtypes import dtype_of
 from mlusim.log import AllocationRecord
 from mlusim.units import group_digits
-from mlusim.verifier.boxes import Integers
+from mlusim.verifier.geometry import Integers
 
 
 def describe(allocation: AllocationRecord, starts: Integers, stops: Integers) -> str:

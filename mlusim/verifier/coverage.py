@@ -9,19 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.cores.global_memory import ATOMIC_NAMES
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import NONE, AllocationRecord, Log
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers, geometry_of
 from mlusim.verifier.cells import Cells, Flags
+from mlusim.verifier.condensed import accesses_from, in_short, join, repeats_of
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.geometry import Integers, geometry_of
+from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
-from mlusim.verifier.order import Order
 from mlusim.verifier.overwrites import Overwrites
-from mlusim.verifier.planned import (
+from mlusim.verifier.plan_comparison import (
     describe_tile,
     is_output,
     misplaced,
@@ -30,7 +31,6 @@ from mlusim.verifier.planned import (
     tile_text,
     tiles_as_accesses,
 )
-from mlusim.verifier.same_counts import accesses_from, in_short, join, repeats_of
 from mlusim.verifier.tensor_use import TensorUse, untouched
 
 # Kinds of accesses in the cells of a tensor.

@@ -22,7 +22,7 @@ from mlusim.errors import (
 )
 from mlusim.log import Log
 from mlusim.verifier.findings import Finding, site_of
-from mlusim.verifier.order import Order
+from mlusim.verifier.happens_before import Order
 from mlusim.verifier.races import job_of
 
 _PACKAGE = Path(__file__).resolve().parent.parent

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlusim.cores.global_memory import ATOMIC_NAMES, FETCHING
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers
+from mlusim.verifier.geometry import Integers
+from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import in_order
-from mlusim.verifier.order import Order
 
 # By task, the position of its last atomic that is known to have taken effect.
 Knowledge = dict[int, int]

@@ -9,7 +9,7 @@ import numpy as np
 from mlusim.cores.ordering import ALL_PIPES, IO_PIPE, MOVE_PIPE, TENSOR_PIPE, VECTOR_PIPE, Ordering, recorded_ordering
 from mlusim.log import IO, MOVE, PIPES, SCALAR, SYNC, TENSOR, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
-from mlusim.verifier.boxes import Integers, alike
+from mlusim.verifier.geometry import Integers, alike
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 

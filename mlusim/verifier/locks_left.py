@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mlusim.cores.locks import LOCK_NAMES, SHIFT
 from mlusim.log import Log
-from mlusim.verifier.boxes import Integers
 from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.geometry import Integers
 
 
 def find_locks_left(log: Log, columns: dict[str, Integers]) -> list[Finding]:

@@ -19,7 +19,7 @@ import numpy as np
 from mlusim.cores.syncs import BARRIERS
 from mlusim.log import Log
 from mlusim.verifier.findings import Finding, Site
-from mlusim.verifier.order import Order
+from mlusim.verifier.happens_before import Order
 from mlusim.verifier.remedies import FULL_SYNC, SYNC_PIPES
 
 # Steps of a task examined between the two operations of a race.

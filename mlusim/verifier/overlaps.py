@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers, alike, distinct, expand, overlap, shared
+from mlusim.verifier.geometry import Integers, alike, distinct, expand, overlap, shared
 
 Pairs = tuple[Integers, Integers]
 

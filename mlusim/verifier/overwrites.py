@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlusim.cores.global_memory import SET_NAMES
+from mlusim.cores.sets_and_atomics import SET_NAMES
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers
 from mlusim.verifier.cells import Cells, Flags
-from mlusim.verifier.order import Order
+from mlusim.verifier.geometry import Integers
+from mlusim.verifier.happens_before import Order
 
 # Instructions that fill memory with one value.
 FILLS = frozenset({*SET_NAMES, "write_zero", "write_value", "fill"})

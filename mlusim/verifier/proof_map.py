@@ -10,8 +10,8 @@ import numpy as np
 from mlusim.dtypes import dtype_of
 from mlusim.log import NONE, Log
 from mlusim.verifier.accesses import accesses_of
-from mlusim.verifier.boxes import Integers
 from mlusim.verifier.cells import Cells
+from mlusim.verifier.geometry import Integers
 
 NOBODY, AGAIN = -1, -2
 MOST_ROWS, MOST_COLUMNS = 480, 960

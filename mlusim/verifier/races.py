@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlusim.cores.global_memory import ATOMIC_NAMES
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES
 from mlusim.log import Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.geometry import Integers, alike
 from mlusim.verifier.handshakes import Handshakes
+from mlusim.verifier.happens_before import BY_OFFSETS, Order
 from mlusim.verifier.lanes import LANES, POSTED
 from mlusim.verifier.missing_syncs import Race, Span, fold_between, fold_races, fold_under_barriers
-from mlusim.verifier.order import BY_OFFSETS, Order
 from mlusim.verifier.overlaps import shared_bytes
 from mlusim.verifier.remedies import LANE_SYNCS
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from mlusim.log import IO, MOVE, NONE, Log
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, site_of
+from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES, MEMORY_CORE_IO
-from mlusim.verifier.order import Order
 from mlusim.verifier.remedies import LANE_SYNCS
 
 TRANSFERS = (IO, MOVE, MEMORY_CORE_IO)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.by_line import time_by_line
-from mlusim.analysis.floor import floor_of
+from mlusim.analysis.log_columns import Records
+from mlusim.analysis.lower_bound import floor_of
 from mlusim.analysis.metrics import measure
-from mlusim.analysis.records import Records
 from mlusim.hardware import board
 from mlusim.host.device import Device
 

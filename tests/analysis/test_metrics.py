@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.metrics import measure, peak_bytes, verdict
-from mlusim.analysis.records import Records
 from mlusim.errors import HangError
 from mlusim.hardware import board
 from mlusim.host.device import Device

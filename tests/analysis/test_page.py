@@ -14,7 +14,8 @@ import pytest
 
 import mlusim
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.floor import LOSSES
+from mlusim.analysis.log_columns import Records
+from mlusim.analysis.lower_bound import LOSSES
 from mlusim.analysis.page.cause_spans import LANE_NAMES, cause_spans
 from mlusim.analysis.page.html import page
 from mlusim.analysis.page.occupancy import occupancies
@@ -22,7 +23,6 @@ from mlusim.analysis.page.pages import index, write_pages
 from mlusim.analysis.page.source import source_blocks
 from mlusim.analysis.page.tensors import LDRAM, tensor_traffic
 from mlusim.analysis.page.tiles import tile_map
-from mlusim.analysis.records import Records
 from mlusim.analysis.style import CAUSE_COLOURS, LOSS_COLOURS
 from mlusim.errors import InputError
 from mlusim.memory.kinds import MemoryKind

@@ -12,8 +12,8 @@ import pytest
 
 import mlusim
 from mlusim.analysis import pictures, timeline
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.pictures import write_report
-from mlusim.analysis.records import Records
 from mlusim.analysis.style import drawing
 from mlusim.analysis.tile_map import draw_tile_map
 from mlusim.analysis.timeline import draw_timeline, draw_two_timelines
@@ -146,10 +146,10 @@ def test_empty_runs_and_small_boards_are_drawn_too(tmp_path):
 def test_only_pictures_import_matplotlib():
     code = (
         "import sys, numpy as np, mlusim\n"
-        "import mlusim.analysis.pictures, mlusim.analysis.table, mlusim.analysis.trace\n"
+        "import mlusim.analysis.pictures, mlusim.analysis.summary, mlusim.analysis.trace\n"
         "r = mlusim.ops.tin_shift_forward(np.ones((1, 2, 4, 3), np.float32), np.ones((1, 2), np.int32))\n"
-        "r.metrics, mlusim.analysis.table.render(mlusim.analysis.table.rows(r))\n"
-        "mlusim.analysis.table.to_json(r)\n"
+        "r.metrics, mlusim.analysis.summary.render(mlusim.analysis.summary.rows(r))\n"
+        "mlusim.analysis.summary.to_json(r)\n"
         "assert not [name for name in sys.modules if name.startswith('matplotlib')]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time
-from mlusim.analysis.records import Records
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.spans import KINDS, coverage, shares, spans
 from mlusim.hardware import board
 from mlusim.host.device import Device

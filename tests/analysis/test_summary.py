@@ -7,7 +7,7 @@ import pytest
 
 import mlusim
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.table import FORMAT, Row, percent, render, rows, to_json, us_text
+from mlusim.analysis.summary import FORMAT, Row, percent, render, rows, to_json, us_text
 from mlusim.planning.plan import Plan
 from mlusim.planning.tiles import Tiles
 from mlusim.results.result import Result

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlusim.analysis.records import Records
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.tile_owner import Grid, grid_of, logged_owners, planned_owners
 from mlusim.host.device import Device
 from mlusim.memory.kinds import Direction

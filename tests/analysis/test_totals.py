@@ -14,13 +14,13 @@ from mlusim import ops
 from mlusim import records as log_records
 from mlusim.analysis.bandwidth import bus_bytes_over_time
 from mlusim.analysis.by_line import time_by_line
-from mlusim.analysis.floor import mixed_ps
+from mlusim.analysis.log_columns import Records
+from mlusim.analysis.lower_bound import mixed_ps
 from mlusim.analysis.metrics import measure
 from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
 from mlusim.analysis.pictures import write_report
-from mlusim.analysis.records import Records
 from mlusim.analysis.spans import RunSpans, shares
-from mlusim.analysis.table import to_json
+from mlusim.analysis.summary import to_json
 from mlusim.analysis.tile_owner import Grid, logged_owners
 from mlusim.analysis.timeline import draw_two_timelines
 from mlusim.analysis.totals import Totals

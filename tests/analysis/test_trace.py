@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from mlusim.analysis.records import Records
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.trace import stream_trace
 
 

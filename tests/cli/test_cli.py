@@ -15,7 +15,7 @@ import pytest
 import mlusim
 from command_line import INPUTS, ROOT, RUN, call, expected, shifted, succeed
 from mlusim.cli import main
-from mlusim.cli.entries import ENTRIES
+from mlusim.cli.operators import ENTRIES
 from mlusim.hardware import presets
 
 
@@ -109,9 +109,7 @@ def test_devices_shows_one_with_the_source_of_every_parameter():
 
 def test_a_board_printed_as_toml_is_the_same_board(folder):
     Path("copy.toml").write_text(succeed("devices", "mlu370-x4", "--toml"))
-    (one,), (other,) = (
-        json.loads(succeed("devices", name, "--json"))["boards"] for name in ("copy.toml", "mlu370-x4")
-    )
+    (one,), (other,) = (json.loads(succeed("devices", name, "--json"))["boards"] for name in ("copy.toml", "mlu370-x4"))
     assert {key: one[key] for key in one if key != "sources"} == {key: other[key] for key in other if key != "sources"}
 
 

@@ -17,7 +17,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from mlusim.cli import main
-from mlusim.cli.entries import ENTRIES
+from mlusim.cli.operators import ENTRIES
 from mlusim.cli.shells import SHELLS
 from mlusim.hardware.presets import preset_names
 

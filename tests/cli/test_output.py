@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 import mlusim
 from mlusim.cli import main
-from mlusim.cli.entries import ENTRIES
 from mlusim.cli.files import write_bytes
+from mlusim.cli.operators import ENTRIES
 from mlusim.cli.program import FAILED, INTERRUPTED, USAGE
 from mlusim.files import atomic_write
 

@@ -121,7 +121,7 @@ def test_a_run_that_is_not_sound_prints_its_report_and_fails(folder, monkeypatch
         assert options["check"] is True
         raise mlusim.VerificationError("tin_shift: 1 error\n\nerror: race: two lines")
 
-    monkeypatch.setattr("mlusim.ops.common.run", unsound)
+    monkeypatch.setattr("mlusim.ops.call.run", unsound)
     result = call(*RUN, "--check")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "error: tin_shift: 1 error\n\nerror: race: two lines\n"

@@ -14,7 +14,7 @@ from mlusim.errors import BoardError, InputError
 from mlusim.explore import read_sweep
 from mlusim.explore.grid import changed_board
 from mlusim.explore.point import FIGURES, PLAN_FIGURES
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.commands import COMMANDS
 from sweeping_here import SHAPE, X4, here
 
@@ -24,7 +24,7 @@ def inputs(operator, shape, dtype="float32", *, seed=0, **options):
     command = COMMANDS[operator]
     # Example inputs depend on no attribute that has to be given.
     given = {one.name: "int8" for one in command.attributes if one.required and one.kind == "dtype"}
-    return command.example(Draw(seed), shape, dtype_of(dtype), command.options(given | options))
+    return command.example(RandomTensors(seed), shape, dtype_of(dtype), command.options(given | options))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

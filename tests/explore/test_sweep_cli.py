@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 import mlusim
 from mlusim.cli import main
-from mlusim.cli.entries import ENTRIES
+from mlusim.cli.operators import ENTRIES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIN_SHIFT = ("sweep", "tin_shift", "--shape", "2,4,8,49", "--workers", "0")

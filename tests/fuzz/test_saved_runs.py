@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlusim
-from mlusim.analysis.table import to_json
+from mlusim.analysis.summary import to_json
 from mlusim.log import PIPES
 from mlusim.memory.kinds import Direction
 from mlusim.results import schema

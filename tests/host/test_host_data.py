@@ -10,7 +10,7 @@ import pytest
 import mlusim
 from mlusim import Device, Output
 from mlusim.errors import VerificationError
-from mlusim.verifier.switch import watched
+from mlusim.verifier.check_by_default import watched
 
 X = np.arange(256, dtype=np.float32).reshape(4, 64)
 OUT = Output.like(X)

@@ -11,7 +11,7 @@ from mlusim import dtypes, ops
 from mlusim.errors import PlanError
 from mlusim.hardware import Board, board
 from mlusim.log import Log
-from mlusim.planning.flat import STRATEGIES, plan_flat
+from mlusim.planning.elementwise import STRATEGIES, plan_elementwise
 from mlusim.units import PS_PER_S
 
 NAMES = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
@@ -47,7 +47,7 @@ class TestPlan:
     @settings(deadline=None, max_examples=120)
     def test_every_plan_covers_its_output_and_fits(self, count, read, written, passes, name, nram_bytes, strategy):
         written = written if passes else read
-        plan = plan_flat(small(name, nram_bytes), count, read, written, passes, strategy, "cast")
+        plan = plan_elementwise(small(name, nram_bytes), count, read, written, passes, strategy, "cast")
         plan.check()
         assert plan.output_shape == (count,)
         if not count:

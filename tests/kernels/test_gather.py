@@ -162,7 +162,7 @@ def test_an_index_out_of_range_is_found_before_anything_runs(monkeypatch, strate
     def launched(*_, **__):
         pytest.fail("something was launched")
 
-    monkeypatch.setattr("mlusim.ops.common.Device", launched)
+    monkeypatch.setattr("mlusim.ops.call.Device", launched)
     x = np.zeros((3, 40), np.float32)
     index = np.zeros((3, 5), np.int32)
     index[place] = bad

@@ -277,7 +277,7 @@ class TestIndexErrors:
         def made(*_, **__):
             pytest.fail("a device was made, so something would have been launched")
 
-        monkeypatch.setattr("mlusim.ops.common.Device", made)
+        monkeypatch.setattr("mlusim.ops.call.Device", made)
 
     @pytest.mark.parametrize("strategy", ["auto", "slab", "rows", "bins"])
     @pytest.mark.parametrize("bad", [40, -41, 2**31 - 1, -(2**31)])

@@ -87,7 +87,7 @@ def run(x: np.ndarray[Any, Any], plan: list[Step], least: int, board: str) -> tu
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlusim.cores.copy_geometry.LEAST_BYTES", least)
         patch.setattr("mlusim.cores.copy_geometry.LEAST_SEGMENT_BYTES", 1)
-        patch.setattr("mlusim.cores.unmoved.LEAST_BYTES", least)
+        patch.setattr("mlusim.cores.deferred_vector.LEAST_BYTES", least)
         device = mlusim.Device(board)
         source = device.upload(x, "x")
         out = device.upload(np.zeros((COPIED + 2, ROWS, WIDTH), x.dtype), "out", writable=True)

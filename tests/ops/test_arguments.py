@@ -10,7 +10,7 @@ import pytest
 import mlusim
 from mlusim import cinn, ops
 from mlusim.errors import InputError, PlanError
-from mlusim.host.draw import Draw
+from mlusim.host.random_tensors import RandomTensors
 from mlusim.ops.commands import COMMANDS
 from mlusim.ops.registry import OPERATORS
 
@@ -37,7 +37,7 @@ def test_example_inputs_are_inputs(name):
     needed = {one.name: {"dtype": "int16", "integers": (0,)}[one.kind] for one in command.attributes if one.required}
     options = command.options(needed)
     shape = (2, 4, 8, 16) if name == "tin_shift" else (4, 2)
-    arrays = command.example(Draw(0), shape, np.dtype(np.float32), options)
+    arrays = command.example(RandomTensors(0), shape, np.dtype(np.float32), options)
     call = command.prepare(options, arrays, mlusim.board("mlu370-x4"), None)
     assert [given.name for given in call.inputs] == [tensor.flag_name for tensor in command.tensors]
 
@@ -131,7 +131,7 @@ def test_a_limit_below_one_buffer_is_refused_by_every_operator(operator, limit):
 
 def test_a_huge_axis_has_example_indices():
     (x, index) = COMMANDS["gather"].example(
-        Draw(0, data=False), (3_000_000_000,), np.dtype(np.int8), {"axis": 0, "index_shape": (10,)}
+        RandomTensors(0, data=False), (3_000_000_000,), np.dtype(np.int8), {"axis": 0, "index_shape": (10,)}
     )
     assert (x.shape, index.shape, index.dtype) == ((3_000_000_000,), (10,), np.int32)
     assert ops.gather(x, index, data=False).time_ps > 0

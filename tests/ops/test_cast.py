@@ -19,7 +19,7 @@ from mlusim import dtypes
 from mlusim.errors import InputError
 from mlusim.hardware import Board, board
 from mlusim.ops import cast, plan_cast
-from mlusim.planning.flat import STRATEGIES
+from mlusim.planning.elementwise import STRATEGIES
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(11)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlusim.hardware import board
-from mlusim.ops.common import Input
+from mlusim.ops.call import Input
 from mlusim.ops.sensitivity import movable, moved, sensitivity
 from mlusim.ops.tin_shift import FORWARD
 

@@ -9,7 +9,7 @@ import mlusim
 from mlusim import ops
 from mlusim.errors import PlanError
 from mlusim.hardware import board
-from mlusim.planning.flat import FlatParameters
+from mlusim.planning.elementwise import ElementwiseParameters
 from mlusim.planning.prediction import Grid
 from mlusim.planning.reverse import ReverseParameters
 from mlusim.planning.search import NEAR, Candidate, best, best_by_strategy, rooms, task_counts
@@ -53,9 +53,11 @@ def test_a_launch_ends_with_the_task_that_ends_last_not_with_the_busiest():
 
 def test_parameters_of_another_operator_are_refused():
     plan = mlusim.plan("cast", (64,), dtype="float16")
-    assert plan.parameters_as(FlatParameters).elements > 0
+    assert plan.parameters_as(ElementwiseParameters).elements > 0
     assert plan.named_parameters["overlapped"] is plan.parameters.overlapped
-    with pytest.raises(PlanError, match=r"a plan of cast has FlatParameters, and this kernel takes ReverseParameters"):
+    with pytest.raises(
+        PlanError, match=r"a plan of cast has ElementwiseParameters, and this kernel takes ReverseParameters"
+    ):
         plan.parameters_as(ReverseParameters)
 
 

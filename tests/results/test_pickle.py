@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.analysis.table import to_json
+from mlusim.analysis.summary import to_json
 from mlusim.hardware import presets
 
 

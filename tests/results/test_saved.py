@@ -20,7 +20,7 @@ import pytest
 import mlusim
 from mlusim import ops
 from mlusim.analysis.pictures import draw
-from mlusim.analysis.table import to_json
+from mlusim.analysis.summary import to_json
 from mlusim.explore.sources import function_of
 from mlusim.hardware import presets
 from mlusim.log import Log

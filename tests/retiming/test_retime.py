@@ -7,7 +7,7 @@ import pytest
 
 import mlusim
 from any_kernel import everything
-from mlusim.analysis.table import to_json
+from mlusim.analysis.summary import to_json
 from mlusim.retiming.retime import planned, retime
 from retimed_runs import FASTER, RUNS, changed, fresh, ran, same_log, same_run
 

@@ -10,8 +10,8 @@ import numpy as np
 import mlusim
 from mlusim import ops
 from mlusim.log import NONE
-from mlusim.ops.common import Input
-from mlusim.ops.common import run as run_call
+from mlusim.ops.call import Input
+from mlusim.ops.call import run as run_call
 from mlusim.ops.registry import OPERATORS
 from mlusim.records import COLUMNS
 from mlusim.results.saved import short_names

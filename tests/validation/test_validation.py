@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlusim.analysis.known import BEYOND, MEASURED, coverage, kind_of
+from mlusim.analysis.known_error import BEYOND, MEASURED, coverage, kind_of
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.metrics import measure
-from mlusim.analysis.records import Records
 from mlusim.hardware import board
 from mlusim.hardware.calibrated import fitted, rows
 from mlusim.host.device import Device

@@ -11,7 +11,7 @@ from mlusim import ops
 from mlusim.errors import PlanError
 from mlusim.hardware import Board, board
 from mlusim.ops.bitcast_convert import STRATEGIES as BITCAST
-from mlusim.planning import flat, gather, reverse, reverse_sequence, scatter, tin_shift
+from mlusim.planning import elementwise, gather, reverse, reverse_sequence, scatter, tin_shift
 
 RNG = np.random.default_rng(0)
 BOARDS = ("mlu270-s4", "mlu370-x4", "mlu590-h8")
@@ -48,9 +48,9 @@ CALLS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = {
         {"mode": "standard"},
         scatter.STRATEGIES,
     ),
-    "cast narrower": (ops.cast, (X, "float16"), {}, flat.STRATEGIES),
-    "cast wider": (ops.cast, (X.astype(np.float16), "float32"), {}, flat.STRATEGIES),
-    "cast in two steps": (ops.cast, (RNG.integers(-9, 9, (40, 75)), "float16"), {}, flat.STRATEGIES),
+    "cast narrower": (ops.cast, (X, "float16"), {}, elementwise.STRATEGIES),
+    "cast wider": (ops.cast, (X.astype(np.float16), "float32"), {}, elementwise.STRATEGIES),
+    "cast in two steps": (ops.cast, (RNG.integers(-9, 9, (40, 75)), "float16"), {}, elementwise.STRATEGIES),
     "bitcast_convert narrower": (ops.bitcast_convert, (X, "uint8"), {}, BITCAST),
 }
 CASES = [(name, strategy) for name, (*_, strategies) in CALLS.items() for strategy in strategies]

@@ -20,8 +20,8 @@ from mlusim.log import IO, MOVE, SCALAR, VECTOR
 from mlusim.records import COLUMNS
 from mlusim.verifier.accesses import accesses_of
 from mlusim.verifier.conflicts import Space, between_tasks, within_tasks
-from mlusim.verifier.memory import find_uninitialised
-from mlusim.verifier.order import Order
+from mlusim.verifier.happens_before import Order
+from mlusim.verifier.uninitialised import find_uninitialised
 
 CORES = 2
 CLUSTER = 5

@@ -13,7 +13,7 @@ import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES, layers
 from mlusim.analysis.intervals import Integers, clip, gaps, intervals, no_intervals, union
-from mlusim.analysis.records import DIRECTION_NAMES, Records
+from mlusim.analysis.log_columns import DIRECTION_NAMES, Records
 from mlusim.analysis.windows import how_many, windows
 from mlusim.log import IO, MOVE, NONE, SCALAR, SYNC, TENSOR, VECTOR
 

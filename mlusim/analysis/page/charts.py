@@ -14,12 +14,12 @@ import numpy as np
 
 from mlusim.analysis.bandwidth import bus_bytes_over_time, mean_bytes_per_s
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.floor import LOSSES, Floor
+from mlusim.analysis.log_columns import Records
+from mlusim.analysis.lower_bound import LOSSES, Floor
 from mlusim.analysis.metrics import Metrics
 from mlusim.analysis.page.occupancy import Occupancy
 from mlusim.analysis.page.roofline import Roofline
 from mlusim.analysis.page.tensors import TensorTraffic
-from mlusim.analysis.records import Records
 from mlusim.analysis.style import (
     BLACK,
     BUFFER_COLOURS,

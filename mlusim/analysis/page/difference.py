@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.notebook import share_bar, swatches
 from mlusim.analysis.page.footer import origin
 from mlusim.analysis.page.pages import document
 from mlusim.analysis.page.parts import esc, table
-from mlusim.analysis.records import Records
 from mlusim.analysis.style import drawing
-from mlusim.analysis.table import percent, us_text
+from mlusim.analysis.summary import percent, us_text
 from mlusim.analysis.timeline import draw_two_timelines
 from mlusim.errors import InputError
 from mlusim.files import atomic_write

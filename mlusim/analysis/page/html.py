@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.page import charts
 from mlusim.analysis.page.embed import asset, plotly_bundle, script_json
 from mlusim.analysis.page.footer import footer
 from mlusim.analysis.page.parts import esc, head
 from mlusim.analysis.page.sections import Sections
-from mlusim.analysis.records import Records
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:

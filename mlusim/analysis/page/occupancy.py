@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.log_columns import Integers, Records
 from mlusim.log import NONE, AllocationRecord
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import round_up

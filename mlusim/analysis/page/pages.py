@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from mlusim.analysis.floor import LOSSES
+from mlusim.analysis.lower_bound import LOSSES
 from mlusim.analysis.notebook import share_bar, swatches
 from mlusim.analysis.page.embed import plotly_bundle
 from mlusim.analysis.page.html import page
 from mlusim.analysis.page.parts import esc, head, table
-from mlusim.analysis.table import percent, us_text
+from mlusim.analysis.summary import percent, us_text
 from mlusim.errors import InputError
 from mlusim.files import atomic_write
 from mlusim.inputs import as_path, shown

@@ -12,7 +12,7 @@ from mlusim.analysis.page.embed import asset
 from mlusim.analysis.page.source import SourceBlock
 from mlusim.analysis.page.tensors import TensorTraffic
 from mlusim.analysis.style import CAUSE_COLOURS
-from mlusim.analysis.table import percent
+from mlusim.analysis.summary import percent
 from mlusim.units import group_digits
 
 if TYPE_CHECKING:

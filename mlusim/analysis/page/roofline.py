@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.metrics import ANY_SHAPE_BAR, NETWORK_BAR, Metrics
-from mlusim.analysis.records import Records
 from mlusim.analysis.style import BLACK, GREY, PURPLE, ROOF, ROOFS_TOGETHER
 from mlusim.units import GIB, KIB, PS_PER_S
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.floor import LOSSES, rests_on
+from mlusim.analysis.log_columns import Records
+from mlusim.analysis.lower_bound import LOSSES, rests_on
 from mlusim.analysis.page import charts
 from mlusim.analysis.page.cause_spans import CauseSpans, cause_spans
 from mlusim.analysis.page.occupancy import Occupancy, occupancies
@@ -16,9 +17,8 @@ from mlusim.analysis.page.source import source_blocks
 from mlusim.analysis.page.tensors import tensor_traffic
 from mlusim.analysis.page.tiles import tile_map
 from mlusim.analysis.page.timeline_data import tile_data, timeline_data
-from mlusim.analysis.records import Records
 from mlusim.analysis.style import core_colours
-from mlusim.analysis.table import figures, percent, split_rows, us_text
+from mlusim.analysis.summary import figures, percent, split_rows, us_text
 from mlusim.units import PS_PER_US, format_ns, group_digits, short_bytes
 
 if TYPE_CHECKING:

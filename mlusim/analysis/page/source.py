@@ -12,7 +12,7 @@ import numpy as np
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.by_line import LineTime
 from mlusim.analysis.intervals import Integers
-from mlusim.analysis.records import Records
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.windows import pieces
 
 # Up to this many consecutive lines without figures are shown; of longer runs only their ends.

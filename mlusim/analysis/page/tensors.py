@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.log_columns import Integers, Records
 from mlusim.analysis.windows import pieces
 from mlusim.log import NONE
 from mlusim.memory.kinds import MemoryKind

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mlusim.analysis.records import Integers, Records
+from mlusim.analysis.log_columns import Integers, Records
 from mlusim.analysis.tile_map import axis_label, core_of_task, output_allocation, verdict
 from mlusim.analysis.tile_owner import grid_of, logged_owners, planned_owners
 from mlusim.log import NONE

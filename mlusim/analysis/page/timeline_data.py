@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.page.cause_spans import LANE_NAMES, CauseSpans
 from mlusim.analysis.page.embed import pack
 from mlusim.analysis.page.tiles import TileMap
-from mlusim.analysis.records import Records
 from mlusim.analysis.style import CAUSE_COLOURS, time_unit
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from mlusim.host.steady.cuts import CuttingReplay, Skip
 from mlusim.host.steady.periods import Integers
+from mlusim.host.steady.skips import CuttingReplay, Skip
 from mlusim.log import NONE, AllocationRecord, LaunchRecord, Log, SkippedRecord, TaskRecord
 
 if TYPE_CHECKING:

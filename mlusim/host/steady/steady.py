@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from mlusim.cores.global_memory import ATOMIC_NAMES, SET_NAMES
 from mlusim.cores.locks import LOCK_NAMES
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, SET_NAMES
 from mlusim.errors import InputError
 from mlusim.host.device import Device
-from mlusim.host.steady.cuts import LEFT, MEASURED, WARM, CuttingReplay, UnsteadyError
 from mlusim.host.steady.expand import expand
 from mlusim.host.steady.periods import codes_of, repeated
+from mlusim.host.steady.skips import LEFT, MEASURED, WARM, CuttingReplay, UnsteadyError
 from mlusim.log import NONE, SCALAR, Log
 from mlusim.memory.kinds import Direction
 

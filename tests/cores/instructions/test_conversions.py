@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from instruction_oracle import rng, run
-from mlusim.cores.instructions.c_forms import form
+from mlusim.cores.instructions.c_signatures import form
 from mlusim.cores.instructions.conversion import ROUNDINGS, TYPE_WORDS
 from mlusim.cores.instructions.record import Extent
 from mlusim.cores.instructions.table import INSTRUCTIONS

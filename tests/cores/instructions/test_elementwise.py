@@ -11,7 +11,7 @@ import pytest
 
 from instruction_oracle import BITINDEX, EXACT, Array, close, rng, run, values
 from mlusim.cores.core import Core
-from mlusim.cores.instructions.c_forms import form, forms_of
+from mlusim.cores.instructions.c_signatures import form, forms_of
 from mlusim.cores.instructions.record import FLOATS
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.instructions.vector_library import vector_casts, vector_functions

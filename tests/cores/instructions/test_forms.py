@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlusim.cores.instructions.c_forms import Form, form, forms_of
+from mlusim.cores.instructions.c_signatures import Form, form, forms_of
 from mlusim.cores.instructions.record import Instruction, Match
 from mlusim.cores.instructions.table import BY_INTRINSIC, INSTRUCTIONS
 from mlusim.errors import OperandError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from instruction_oracle import close, rng, run, values
-from mlusim.cores.instructions.c_forms import forms_of
+from mlusim.cores.instructions.c_signatures import forms_of
 from mlusim.dtypes import is_float
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from instruction_oracle import run, values
-from mlusim.cores.instructions.c_forms import form, forms_of
+from mlusim.cores.instructions.c_signatures import form, forms_of
 from mlusim.dtypes import dtype_of
 
 

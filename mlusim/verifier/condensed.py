@@ -9,9 +9,9 @@ import numpy as np
 
 from mlusim.log import NONE
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Geometries, Geometry, Integers, distinct
+from mlusim.verifier.geometry import Geometries, Geometry, Integers, distinct
 from mlusim.verifier.overlaps import disjoint
-from mlusim.verifier.rows import runs_geometry
+from mlusim.verifier.row_geometry import runs_geometry
 
 
 def join(one: Accesses, other: Accesses) -> Accesses:

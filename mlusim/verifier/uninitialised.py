@@ -14,14 +14,14 @@ import numpy as np
 from mlusim.log import NONE, Log
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers, alike
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
-from mlusim.verifier.flow import Flow, Unwritten
+from mlusim.verifier.geometry import Integers, alike
+from mlusim.verifier.happens_before import Order
 from mlusim.verifier.lanes import LANES
-from mlusim.verifier.order import Order
-from mlusim.verifier.planned import is_output
+from mlusim.verifier.plan_comparison import is_output
+from mlusim.verifier.uninitialised_flow import Flow, Unwritten
 
 _NEVER = np.iinfo(np.int64).max
 # Accesses compared per batch.
@@ -31,7 +31,7 @@ _BATCH_ROWS = 1 << 18
 def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesses, order: Order) -> list[Finding]:
     """Find uninitialised bytes that flow into an output, a register or an address, one finding per reading line.
 
-    Reads without effect are not reported (`mlusim.verifier.flow`).
+    Reads without effect are not reported (`mlusim.verifier.uninitialised_flow`).
     """
     reads = _too_early(accesses, order, _candidates(log, columns, accesses))
     if not reads:

@@ -1,7 +1,7 @@
 """The bytes of an operand, and exact overlap tests between operands.
 
 A *geometry* is relative to an operand's first byte. A strided geometry is a run of bytes under nested loops; geometries
-given by row numbers are in `rows.py`.
+given by row numbers are in `row_geometry.py`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from mlusim.memory.view import View
 from mlusim.planning.plan import Plan
 from mlusim.planning.request import Request
 from mlusim.results.result import Result
-from mlusim.verifier.switch import is_checked
+from mlusim.verifier.check_by_default import is_checked
 
 Array = np.ndarray[Any, Any]
 

@@ -30,7 +30,7 @@ STRATEGIES: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlatParameters:
+class ElementwiseParameters:
     """Parameters of the elementwise kernels besides the tiles.
 
     Attributes:
@@ -51,7 +51,7 @@ class _Split:
     tiles: int
 
 
-def plan_flat(
+def plan_elementwise(
     board: Board, count: int, read_bytes: int, written_bytes: int, passes: int, strategy: str, operator: str
 ) -> Plan:
     """Plan an elementwise operator.
@@ -122,7 +122,7 @@ def plan_flat(
         itemsize=written_bytes,
         tiles=Tiles(in_runs(split.tiles, split.tasks), starts[:, None], stops[:, None], nram_bytes),
         nram_bytes=nram_bytes,
-        parameters=FlatParameters(overlapped=split.overlapped, elements=largest, block=block),
+        parameters=ElementwiseParameters(overlapped=split.overlapped, elements=largest, block=block),
         predicted_ps=candidate.predicted_ps,
     )
 

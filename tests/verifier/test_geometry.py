@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlusim.log import AllocationRecord, Box
-from mlusim.verifier.boxes import Geometry, geometry_of, overlap, shared, union
 from mlusim.verifier.coordinates import describe
-from mlusim.verifier.rows import geometry_of_rows
+from mlusim.verifier.geometry import Geometry, geometry_of, overlap, shared, union
+from mlusim.verifier.row_geometry import geometry_of_rows
 
 
 def bytes_of(box: Box, offset: int) -> set[int]:

@@ -23,7 +23,7 @@ def _refused(remedy: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-class NoNumbers:
+class NotNumeric:
     """A base class that rejects arithmetic, truth tests, comparison, assignment and conversion to an array.
 
     Otherwise each would raise an obscure error or, worse, succeed: every view is true, and no view equals a number.

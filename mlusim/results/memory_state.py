@@ -64,7 +64,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class MemoryState:
     """The state of a core at one time.
 
     Attributes:
@@ -132,7 +132,7 @@ class Moment:
         }
 
 
-def moment_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat: Repeat | None = None) -> Moment:
+def memory_state_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat: Repeat | None = None) -> MemoryState:
     """Return the state of a core at a time.
 
     Args:
@@ -183,7 +183,7 @@ def moment_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat: Repea
                 values=values.get(identity),
             )
         )
-    return Moment(
+    return MemoryState(
         time_ps=time_ps,
         cluster=cluster,
         core=number,

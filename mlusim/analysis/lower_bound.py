@@ -25,8 +25,8 @@ import numpy as np
 
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.intervals import Integers, gaps, intervals, union
+from mlusim.analysis.log_columns import Records
 from mlusim.analysis.metrics import Metrics
-from mlusim.analysis.records import Records
 from mlusim.analysis.windows import pieces, windows
 from mlusim.hardware import Board
 from mlusim.units import PS_PER_S, ceil_div

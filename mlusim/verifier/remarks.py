@@ -33,7 +33,7 @@ RULES = {
 }
 
 
-def find_remarked(log: Log) -> list[Finding]:
+def find_remarks(log: Log) -> list[Finding]:
     """Return a finding for each remark of the log."""
     return [
         Finding(

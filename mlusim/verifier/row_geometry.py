@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from mlusim.log import Box
-from mlusim.verifier.boxes import Geometry, Integers, distinct, geometry_of, union
+from mlusim.verifier.geometry import Geometry, Integers, distinct, geometry_of, union
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,24 +9,24 @@ import pytest
 
 import mlusim
 from mlusim.errors import InputError
-from mlusim.verifier import overwrites, room
+from mlusim.verifier import memory_needed, overwrites
 
 
 def test_a_check_that_does_not_fit_says_so_before_it_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "meminfo").write_text("MemTotal: 9000000 kB\nMemAvailable: 4194304 kB\n")
-    monkeypatch.setattr(room, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(room, "_GROUP", tmp_path)
-    room.check_room(7_000_000)
+    monkeypatch.setattr(memory_needed, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory_needed, "_GROUP", tmp_path)
+    memory_needed.check_memory_needed(7_000_000)
     with pytest.raises(InputError, match=r"about 5\.681 GiB of memory for 10 000 000 operations, and 4 GiB are free"):
-        room.check_room(10_000_000)
+        memory_needed.check_memory_needed(10_000_000)
     (tmp_path / "memory.max").write_text("1073741824\n")
     (tmp_path / "memory.current").write_text("536870912\n")
     with pytest.raises(InputError, match="512 MiB are free"):
-        room.check_room(7_000_000)
+        memory_needed.check_memory_needed(7_000_000)
     (tmp_path / "memory.max").write_text("max\n")
-    room.check_room(7_000_000)
+    memory_needed.check_memory_needed(7_000_000)
     (tmp_path / "meminfo").unlink()
-    room.check_room(10**9)
+    memory_needed.check_memory_needed(10**9)
 
 
 async def again(core, out, times):

@@ -11,9 +11,9 @@ from mlusim.memory.layout import contiguous_strides
 from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Geometries, Integers, geometry_of
 from mlusim.verifier.cells import Cells, Flags
 from mlusim.verifier.findings import Finding
+from mlusim.verifier.geometry import Geometries, Integers, geometry_of
 
 _RULE = "the run does what its plan says"
 

@@ -13,9 +13,9 @@ from mlusim.log import NONE, Log
 from mlusim.memory.view import View
 from mlusim.units import group_digits
 from mlusim.verifier.accesses import accesses_of
-from mlusim.verifier.boxes import union
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
+from mlusim.verifier.geometry import union
 from mlusim.verifier.producer import last_writer, producer_of
 
 Array = np.ndarray[Any, Any]

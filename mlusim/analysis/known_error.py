@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.analysis.floor import LOSSES, RESTS_ON, Floor
+from mlusim.analysis.log_columns import Records
+from mlusim.analysis.lower_bound import LOSSES, RESTS_ON, Floor
 from mlusim.analysis.metrics import Metrics
-from mlusim.analysis.records import Records
 from mlusim.analysis.windows import pieces
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS
 from mlusim.errors import BoardError

@@ -17,7 +17,7 @@ _ADDRESSES = (1 << 63) - 1
 Array = np.ndarray[Any, Any]
 
 
-class Draw:
+class RandomTensors:
     """Reproducible random numbers.
 
     Args:

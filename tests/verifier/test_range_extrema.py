@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlusim.verifier.ranges import least_by_cell, most_in_ranges
+from mlusim.verifier.range_extrema import least_by_cell, most_in_ranges
 
 CELLS = 21
 ranges = st.lists(

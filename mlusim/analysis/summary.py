@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.analysis.floor import LOSSES, rests_on
+from mlusim.analysis.lower_bound import LOSSES, rests_on
 from mlusim.analysis.provenance import MODEL, provenance
 from mlusim.hardware.describe import assumed_fields
 from mlusim.planning.plan_text import TIER_NAMES

@@ -149,5 +149,5 @@ def test_what_is_refused(run: Any, body: Any, error: Any, message: str) -> None:
     async def kernel(core: Core, x: View) -> None:
         await body(core, x, core.nram.alloc(8, "float32"))
 
-    with pytest.raises(error, match=rf"^task 0 .*, test_global_memory\.py:\d+, at .* ns: {message}"):
+    with pytest.raises(error, match=rf"^task 0 .*, test_sets_and_atomics\.py:\d+, at .* ns: {message}"):
         run(kernel, device.upload(np.zeros(8, np.float32), writable=True), device=device)

@@ -30,7 +30,7 @@ from mlusim.cores.syncs import BARRIERS
 from mlusim.log import NONE, SCALAR, SYNC, VECTOR, Log
 from mlusim.memory.kinds import DIRECTION_CODES, Direction
 from mlusim.verifier.accesses import Accesses
-from mlusim.verifier.boxes import Integers
+from mlusim.verifier.geometry import Integers
 from mlusim.verifier.lanes import ASYNCHRONOUS_LANES, POSTED, Flags, in_order, lanes_of, ordering_classes
 
 # Instructions whose offsets and masks are read at issue (`mlusim.cores.row_copies`).

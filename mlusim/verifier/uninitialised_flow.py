@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from mlusim.cores.global_memory import ATOMIC_NAMES, FETCHING
 from mlusim.cores.instructions.record import same_size
 from mlusim.cores.instructions.table import INSTRUCTIONS
+from mlusim.cores.sets_and_atomics import ATOMIC_NAMES, FETCHING
 from mlusim.cores.vector import STREAM_MOVE
 from mlusim.log import IO, MOVE, NONE, Box, Log
 from mlusim.verifier.accesses import BY_ROWS, COLLECT, COLLECT_BINS, Accesses
-from mlusim.verifier.boxes import Integers
-from mlusim.verifier.planned import is_output
+from mlusim.verifier.geometry import Integers
+from mlusim.verifier.plan_comparison import is_output
 
 Marks = np.ndarray[Any, np.dtype[np.int32]]
 

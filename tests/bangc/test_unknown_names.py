@@ -9,8 +9,8 @@ import pytest
 
 import mlusim
 from mlusim import Device, Output, bangc
-from mlusim.bangc.known_names import is_unknown, why_missing
-from mlusim.bangc.second_look import is_of_library
+from mlusim.bangc.undeclared_names import is_of_library
+from mlusim.bangc.unknown_names import is_unknown, why_missing
 from mlusim.errors import KernelError
 
 KERNEL = """

@@ -14,7 +14,7 @@ _MEMINFO = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
 
 
-def check_room(records: int) -> None:
+def check_memory_needed(records: int) -> None:
     """Raise `InputError` if checking this many records needs more memory than is free; does nothing if unknown."""
     needed = records * BYTES_PER_OPERATION
     free = free_bytes() if needed > _SMALL else None
