@@ -132,7 +132,7 @@ def _entry(module: Module, entry: str, device: Any, **options: Any) -> int:
     if options["dim"] is not None:
         launch["dim"] = options["dim"]
     if options["kind"]:
-        launch["kind"] = options["kind"].upper()
+        launch["kind"] = options["kind"]
     call = KernelCall(
         kernel=UserKernel(
             name=kernel.__name__,

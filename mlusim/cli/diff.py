@@ -14,7 +14,6 @@ from mlusim.cli.saved_or_run import run_of
 
 if TYPE_CHECKING:
     from mlusim.explore.diff import Difference, Suggestion
-    from mlusim.results.result import Result
 
 _HELP = """\
 Compare two runs: where the difference of their times comes from, by cause and by source line, and every figure.
@@ -68,8 +67,8 @@ def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:
 
     before, after = found.before, found.after
     change = f" ({100 * (after.time_ps / before.time_ps - 1):+.1f} %)" if before.time_ps else ""
-    show.print_text(f"A  {us_text(before.time_ps)}  {_name(before)}")
-    show.print_text(f"B  {us_text(after.time_ps)}  {_name(after)}")
+    for letter, result, name in zip("AB", (before, after), found.names, strict=True):
+        show.print_text(f"{letter}  {us_text(result.time_ps)}  {name}")
     show.print_text(f"\n{_signed(found.time_ps)} us{change}, per core on average:\n")
     causes = sorted((item for item in found.causes_ps.items() if item[1]), key=lambda item: -abs(item[1]))
     if causes:
@@ -95,11 +94,6 @@ def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:
         for idea in tries:
             saved = percent(1 - idea.time_ps / after.time_ps)
             show.print_text(f"  {us_text(idea.time_ps)} ({saved} less) if {idea.assumption}:\n      {idea.change}")
-
-
-def _name(result: Result) -> str:
-    strategy = f", strategy {result.strategy}" if result.strategy else ""
-    return f"{result.operator} on {result.board.name}{strategy}"
 
 
 def _where(line: object) -> str:

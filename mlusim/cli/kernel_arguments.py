@@ -12,9 +12,10 @@ from mlusim.cli.kernel_completion import setting_names
 from mlusim.cli.options import (
     COMPILE_OPTIONS,
     ELEMENT_TYPE,
-    INTEGERS,
+    GRID,
     OPERATIONS,
     SHAPE,
+    Kinds,
     SectionedCommand,
     compile_options,
     complete_assignment,
@@ -76,12 +77,13 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
         click.Option(
             ["--dim"],
             multiple=several,
-            type=INTEGERS,
+            type=GRID,
             metavar="GRID",
             help="Grid of the launch: 4,8,1. [default: a task for every core]",
         ),
         click.Option(
             ["--kind"],
+            type=Kinds(several=several),
             metavar="KINDS" if several else "KIND",
             help=f"BLOCK, UNION1, UNION2, ...{', separated by commas' if several else ''} [default: UNION1]",
         ),
@@ -116,7 +118,7 @@ def call_of(  # noqa: PLR0913 - the options of the command
         shape=shape,
         dtype=dtype or "float32",
         settings={name: found[0] for name, found in values.items()},
-        launch=launch | ({"kind": kind.upper()} if kind else {}),
+        launch=launch | ({"kind": kind} if kind else {}),
         seed=seed,
         theory_ops=theory_ops,
     )

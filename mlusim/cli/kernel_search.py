@@ -84,7 +84,7 @@ def _compare(
 
 
 def _calls(
-    kernel_name: str, *, settings: Sequence[str], dim: Sequence[tuple[int, ...]], kind: str | None, **own: Any
+    kernel_name: str, *, settings: Sequence[str], dim: Sequence[tuple[int, ...]], kind: list[str] | None, **own: Any
 ) -> list[tuple[str, KernelCall]]:
     """Return a call per combination of settings and launches, each with a label of its differences."""
     from dataclasses import replace
@@ -96,7 +96,7 @@ def _calls(
     axes: dict[str, list[Any]] = settings_of(kernel_of(kernel_name), settings)
     launches: dict[str, list[Any]] = {"dim": list(dim)} if dim else {}
     if kind:
-        launches["kind"] = kind.upper().split(",")
+        launches["kind"] = kind
     lists = [*axes.items(), *launches.items()]  # a setting may also be named dim or kind
     found = []
     for values in product(*(several for _, several in lists)):
@@ -143,7 +143,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
     seed: int,
     steady: bool,
     dim: Sequence[tuple[int, ...]],
-    kind: str | None,
+    kind: list[str] | None,
     theory_ops: int | None,
 ) -> None:
     from mlusim.cli.tune import print_tuning
@@ -158,7 +158,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
     if dim:
         options["dim"] = list(dim)
     if kind:
-        options["kind"] = kind.upper().split(",")
+        options["kind"] = kind
     if theory_ops is not None:
         options["theory_ops"] = theory_ops
     found = tune(

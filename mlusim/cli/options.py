@@ -23,6 +23,7 @@ else:
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 DEFAULT_DEVICE = "mlu370-x4"
+_AXES = 3  # of a grid
 _FULL = "All columns; a table that is wider than the terminal comes in parts."
 SAVE_RUN = "Write the whole run there: for `mlusim report`, `mlusim retime` and mlusim.load."
 
@@ -40,6 +41,43 @@ class Integers(ParamType):
             return tuple(int(part) for part in value.split(",")) if value.strip() else ()
         except ValueError:
             self.fail(f"{value!r} is not a list of integers such as 0,2", param, ctx)
+
+
+class Grid(Integers):
+    """The grid of a launch: `4,8,1` or `4`."""
+
+    name = "grid"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Return one to three extents; whether a board can launch them is for the launch to say."""
+        from mlusim.cores.launch import MAX_GRID
+
+        grid = super().convert(value, param, ctx)
+        if not 1 <= len(grid) <= _AXES or min(grid) < 1 or max(grid) > MAX_GRID:
+            self.fail(f"{value!r} is not a grid: one to three extents from 1 to {MAX_GRID}, such as 4,8,1", param, ctx)
+        return grid
+
+
+class Kinds(ParamType):
+    """Task types, separated by commas, or only one."""
+
+    name = "kind"
+
+    def __init__(self, *, several: bool) -> None:
+        self.several = several
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the task type, or a list of several."""
+        from mlusim.cores.launch import UNIONS
+
+        if not isinstance(value, str):
+            return value
+        known = ("BLOCK", *UNIONS)
+        kinds = [part.strip().upper() for part in value.split(",")] if self.several else [value.strip().upper()]
+        for kind in kinds:
+            if kind not in known:
+                self.fail(f"{kind!r} is not a task type; there are {', '.join(known)}", param, ctx)
+        return kinds if self.several else kinds[0]
 
 
 class Shape(ParamType):
@@ -171,6 +209,7 @@ class FileName(ParamType):
 
 
 SHAPE, INTEGERS, DEVICE, ELEMENT_TYPE, SIZE = Shape(), Integers(), DeviceName(), ElementType(), Size()
+GRID = Grid()
 OPERATIONS = Operations()
 FILE, DIRECTORY = FileName(), FileName("directory", writes=True)
 NEW_FILE = FileName(writes=True)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
@@ -132,7 +133,8 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
     match error:
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else command
-            found = f"{_one_line(error.format_message()).rstrip('.')}; see `{path} --help`", USAGE
+            text = f"{_one_line(error.format_message()).rstrip('.')}{_with_device(error)}"
+            found = f"{text}; see `{path} --help`", USAGE
         case click.ClickException():
             found = _one_line(error.format_message()), error.exit_code
         case VerificationError() | CompileError():
@@ -148,6 +150,17 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
             text = f"internal error: {type(error).__name__}: {_one_line(str(error))}. This is a defect of mlusim: "
             found = f"{text}please report it with what `mlusim --traceback ...` prints", FAILED
     return found
+
+
+def _with_device(error: click.UsageError) -> str:
+    """Return the remedy for a board that is named without its option; empty for other errors."""
+    from mlusim.cli.options import board_names
+
+    extra = re.search(r"unexpected extra arguments? \((.*)\)", error.format_message())
+    takes = error.ctx is not None and any("--device" in one.opts for one in error.ctx.command.params)
+    words = extra[1].split() if extra and takes else []
+    boards = [word for word in words if word.lower() in board_names() or word.endswith(".toml")]
+    return f"; a board is named by an option: --device {boards[0]}" if boards else ""
 
 
 def _one_line(text: str) -> str:

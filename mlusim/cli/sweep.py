@@ -161,7 +161,7 @@ def _sweep_kernel(
     element_type: Any,
     settings: Sequence[str],
     dim: Any,
-    kind: str | None,
+    kind: list[str] | None,
     theory_ops: int | None,
     **options: Any,
 ) -> None:
@@ -172,7 +172,7 @@ def _sweep_kernel(
     if dim:
         values["dim"] = list(dim)
     if kind:
-        values["kind"] = kind.upper().split(",")
+        values["kind"] = kind
     if theory_ops is not None:
         values["theory_ops"] = theory_ops
     own = kernel_of(kernel).settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -13,6 +14,8 @@ from mlusim.results.result import Result
 from mlusim.retiming.retime import retime
 
 OTHER = "no operation"
+# Options of `mlusim run` that say what runs, and how `Difference.names` writes them before their value.
+_OPTIONS = {"--set": "", "--arg": "", **{f"--{name}": f"{name} " for name in ("shape", "dtype", "dim", "kind", "seed")}}
 
 
 class LineChange(NamedTuple):
@@ -78,6 +81,22 @@ class Difference:
     lines: Sequence[LineChange]
     metrics: Sequence[MetricChange]
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """What each run is: kernel, board, strategy, and the options of its command that the other does not have."""
+        words = [_options(result) for result in (self.before, self.after)]
+        first, second = (
+            ", ".join(
+                (
+                    f"{result.operator} on {result.board.name}",
+                    *filter(None, [result.strategy and f"strategy {result.strategy}"]),
+                    *(word for word in own if word not in other),
+                )
+            )
+            for result, own, other in zip((self.before, self.after), words, reversed(words), strict=True)
+        )
+        return first, second
+
     def to_json(self) -> dict[str, Any]:
         """Return the difference as JSON types."""
         return {
@@ -89,6 +108,17 @@ class Difference:
             "lines": [line._asdict() for line in self.lines],
             "metrics": [one._asdict() for one in self.metrics],
         }
+
+
+def _options(result: Result) -> list[str]:
+    """Return the options of a run's command that say what runs."""
+    words = shlex.split(result.made_by.get("command") or "")
+    pairs = [word.partition("=")[::2] if word.startswith("--") and "=" in word else (word, "") for word in words]
+    found = []
+    for (option, value), (following, _) in zip(pairs, [*pairs[1:], ("", "")], strict=True):
+        if option in _OPTIONS:
+            found.append(f"{_OPTIONS[option]}{value or following}")
+    return found
 
 
 def diff(before: Result, after: Result) -> Difference:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlusim.dtypes import dtype_name, dtype_of
-from mlusim.errors import InputError
+from mlusim.errors import InputError, LaunchError
 from mlusim.explore.sources import VARIABLE, UserKernel, importable_from
 from mlusim.hardware import Board
 from mlusim.host.arguments import FileInput, InOut, Output, assign, parse_argument, read_inputs
@@ -126,7 +127,8 @@ class KernelCall:
             function, values, only = self._call(board, data=data)
             launch = {**self.launch, "theory_ops": self.theory_ops}
             more = {**launch, **options, **only}
-            return run_kernel(function, *values, device=board, data=data, progress=progress, **more)
+            with _refused_as_input():
+                return run_kernel(function, *values, device=board, data=data, progress=progress, **more)
 
     def verify(self, board: Board, *, reference: Reference = None, tolerance: float = 0.0, **options: Any) -> Report:
         """Verify the kernel on a temporary device; see `mlusim.verify`. Raises `InputError`."""
@@ -135,9 +137,9 @@ class KernelCall:
         with importable_from(self.kernel.file if self.kernel.text else ""):
             function, values, only = self._call(board)
             launch = {**self.launch, "theory_ops": self.theory_ops}
-            return verify(
-                function, *values, device=board, reference=reference, tolerance=tolerance, **launch, **options, **only
-            )
+            more = {**launch, **options, **only}
+            with _refused_as_input():
+                return verify(function, *values, device=board, reference=reference, tolerance=tolerance, **more)
 
     def _launched(self, device: Device) -> Result:
         if self.arguments or self.launch or self.shape is None:
@@ -148,6 +150,15 @@ class KernelCall:
         self.kernel.function(device, self.shape, self.dtype, **self.settings)
         device.synchronize()
         return device.result(self.kernel.name, theory_ops=self.theory_ops)
+
+
+@contextmanager
+def _refused_as_input() -> Iterator[None]:
+    """Convert `LaunchError` to `InputError`: kernel, arguments, grid and task type are all named by the user."""
+    try:
+        yield
+    except LaunchError as error:
+        raise InputError(error.message) from None
 
 
 def absolute(arguments: Sequence[str]) -> tuple[str, ...]:

@@ -155,3 +155,22 @@ def test_json_says_where_the_figures_come_from(home):
 def test_a_run_may_be_named_as_it_is_on_the_command_line(home, words):
     found = json.loads(call("diff", words, "k.py:add --shape 4096", "--json"))
     assert found["time_ps"] == 0
+
+
+def test_the_page_names_what_tells_the_runs_apart(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.py").write_text(
+        "async def move(core, x, out, tile=8):\n"
+        "    if core.task_id or core.is_memory_core:\n        return\n"
+        "    a = core.nram.alloc(tile, x.dtype)\n"
+        "    for n in range(0, x.size, tile):\n"
+        "        await core.memcpy(a, x[n : n + tile])\n        await core.memcpy(out[n : n + tile], a)\n"
+    )
+    long, short = "k.py:move --shape 64", "k.py:move --shape 64 --set=tile=16 --seed 3"
+    text = call("diff", long, short, "--report", "both")
+    assert "  move on mlu370-x4\n" in text
+    assert "  move on mlu370-x4, tile=16, seed 3\n" in text
+    page = (tmp_path / "both" / "diff.html").read_text()
+    assert "<title>move on mlu370-x4, and move on mlu370-x4, tile=16, seed 3: " in page
+    call("diff", long, long, "--report", "same")
+    assert "<title>move on mlu370-x4, twice: +0.00 us" in (tmp_path / "same" / "diff.html").read_text()

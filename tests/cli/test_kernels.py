@@ -247,3 +247,36 @@ def test_tune_with_nothing_to_vary_says_so(home):
     text = mlusim("tune", "k.py:add", "--shape", "4096")
     assert "1 plan ran" in text
     assert "Nothing was varied: give several values, such as --set NAME=4,8,16" in text
+
+
+WRONG = [
+    (("--kind", "union3"), "'UNION3' is not a task type; there are BLOCK, UNION1, UNION2, UNION4, UNION8, UNION16"),
+    (("--dim", "4,8,1,1"), "'4,8,1,1' is not a grid: one to three extents from 1 to 65535, such as 4,8,1"),
+    (("--dim", "0"), "'0' is not a grid: one to three extents from 1 to 65535, such as 4,8,1"),
+]
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "compare", "tune", "sweep"])
+@pytest.mark.parametrize(("words", "message"), WRONG)
+def test_a_wrong_launch_is_wrong_usage_in_every_command(home, command, words, message):
+    assert message in mlusim(command, "k.py:add", "--shape", "5000", *words, code=2)
+
+
+@pytest.mark.parametrize("command", ["run", "verify", "compare"])
+def test_a_launch_that_the_board_cannot_hold_is_wrong_input(home, command):
+    text = mlusim(command, "k.py:add", "--shape", "5000", "--dim", "6,1,1", code=2)
+    assert "add: dim.x = 6 for UNION1: it must be a multiple of 4 (4 cores x 1 clusters); try 8" in text
+
+
+def test_a_launch_that_the_board_cannot_hold_is_a_point_of_a_sweep(home):
+    words = ("sweep", "k.py:add", "--shape", "5000", "--dim", "6,1,1", "--no-db", "--workers", "0")
+    assert "the point is impossible: add: dim.x = 6" in mlusim(*words, code=1)
+    assert "1 done, 1 impossible" in mlusim(*words, "--dim", "8,1,1")
+
+
+def test_a_board_without_its_option(home):
+    mlusim("run", "k.py:add", "--shape", "5000", "--save-run", "r.zip", "-q")
+    for words in (("retime", "r.zip"), ("run", "k.py:add", "--shape", "5000"), ("run", "flip", "--shape", "4")):
+        text = mlusim(*words, "mlu590-h8", code=2)
+        assert "unexpected extra argument (mlu590-h8); a board is named by an option: --device mlu590-h8; see" in text
+    assert "--device" not in mlusim("retime", "r.zip", "again.zip", code=2)

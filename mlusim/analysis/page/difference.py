@@ -43,23 +43,22 @@ def difference_page(found: Any, tries: Sequence[Any]) -> str:
     runs.
     """
     runs = {"A": found.before, "B": found.after}
+    names = dict(zip(runs, found.names, strict=True))
     longest_ps = max(result.time_ps for result in runs.values())
     head = table(
-        ("", "run", "board", "strategy", "time", "where the time went, per core on average"),
+        ("", "run", "time", "where the time went, per core on average"),
         [
             (
                 name,
-                esc(result.operator),
-                esc(result.board.name),
-                esc(result.strategy),
+                esc(names[name]),
                 us_text(result.time_ps),
                 share_bar(result.metrics, longest_ps, 420, 18),
             )
             for name, result in runs.items()
         ],
-        (4,),
+        (2,),
     )
-    names = [name for name in CAUSES if any(result.metrics.where_time_went[name] for result in runs.values())]
+    shown = [name for name in CAUSES if any(result.metrics.where_time_went[name] for result in runs.values())]
     causes = [(esc(CAUSES[name]), f"{value / 1e6:+.2f}") for name, value in found.causes_ps.items() if value]
     lines = [
         (
@@ -74,13 +73,15 @@ def difference_page(found: Any, tries: Sequence[Any]) -> str:
     figures = [(esc(one.name), *map(esc, figure_cells(one))) for one in found.metrics]
     origins = "".join(f"<h3>{name}</h3>{origin(result)}" for name, result in runs.items())
     content = (
-        f"{head}{swatches(names)}<h2>Timelines, on one scale</h2>{_timelines(runs)}"
+        f"{head}{swatches(shown)}<h2>Timelines, on one scale</h2>{_timelines(runs, names)}"
         f"<h2>By cause</h2><p>{total} in all, per core on average.</p>{table(('cause', 'us'), causes, (1,))}"
         f"<h2>By source line</h2>{table(('line, A > B', 'source', 'us'), lines, (2,))}"
         f"<h2>By figure</h2>{table(('figure', 'A', 'B', 'B / A'), figures, (1, 2, 3))}{_tries(found.after, tries)}"
         f"<h2>Where the figures come from</h2>{origins}"
     )
-    return document(f"{found.before.operator} and {found.after.operator}: {total}", content)
+    first, second = found.names
+    title = f"{first}, twice" if first == second else f"{first}, and {second}"
+    return document(f"{title}: {total}", content)
 
 
 def figure_cells(one: Any) -> tuple[str, str, str]:
@@ -107,13 +108,10 @@ def _tries(result: Result, tries: Sequence[Any]) -> str:
     )
 
 
-def _timelines(runs: dict[str, Result]) -> str:
+def _timelines(runs: dict[str, Result], names: dict[str, str]) -> str:
     with drawing():
         figure = draw_two_timelines(
-            [
-                (Records(result.log, result.board), f"{name}: {result.operator} on {result.board.name}")
-                for name, result in runs.items()
-            ]
+            [(Records(result.log, result.board), f"{name}: {names[name]}") for name, result in runs.items()]
         )
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": "mlusim"})
