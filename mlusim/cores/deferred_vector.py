@@ -1,7 +1,8 @@
 """Vector instructions on deferred loads, whose bytes are still in the input (`mlusim.memory.deferred`).
 
-A mirror of such a tile is a reversed view of the input. A conversion reads the input directly. A fill cancels the
-deferred load and is itself deferred. For all other instructions the operands are written first.
+A mirror of such a tile is a reversed view of the input. A conversion is deferred like the load: the store converts from
+the input to the output. A fill cancels the deferred load and is itself deferred. For all other instructions the
+operands are written first.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mlusim.memory.deferred import LEAST_BYTES, Deferred
+from mlusim.memory.deferred import LEAST_BYTES, Conversion, Deferred
 from mlusim.memory.view import View
 
 if TYPE_CHECKING:
-    from mlusim.cores.instructions.record import Instruction
+    from mlusim.cores.vector_call import VectorCall
 
 
 # Instructions that set every element of their result to the same value: 0, or their `value`.
@@ -27,29 +28,32 @@ _MIN_REPEATED_BYTES = 1 << 18
 
 
 def done_unmoved(
-    deferred: Deferred, instruction: Instruction, operands: Sequence[Any], effect: Callable[[], Any]
+    deferred: Deferred, call: VectorCall, operands: Sequence[Any], effect: Callable[[], Any] | None
 ) -> bool:
     """Apply an instruction without writing its deferred operands, if possible.
 
     Args:
         deferred: deferred loads of the core's NRAM.
-        instruction: its entry in the table.
+        call: the instruction and its attributes.
         operands: the result, then the sources.
-        effect: `instruction.compute` on the arrays of the operands, attributes included.
+        effect: its computation, if that is not `call.compute` on the arrays of the operands.
 
     Returns false, without any effect, if it is not possible.
     """
-    result = operands[0]
+    instruction, result = call.instruction, operands[0]
     if len(operands) == 1:
         first, last = _span(result)
         least = _MIN_REPEATED_BYTES if first in deferred.written_early else LEAST_BYTES
         if instruction.name in _FILLS and result.nbytes >= least:
-            value = getattr(effect, "keywords", {}).get("value", 0)
+            value = call.attributes.get("value", 0)
             bytes_of = _bytes_of_int if value.__class__ is int else _bytes_of
             deferred.put(first, last, _constant(result.size, result.dtype, bytes_of(value, result.dtype)))
         else:
             deferred.forget(first, last)
-            effect()
+            if effect is None:
+                call.compute(result.elements)
+            else:
+                effect()
         return True
     source = operands[1]
     if len(operands) > 2 or result.nbytes < LEAST_BYTES or not isinstance(source, View):
@@ -61,9 +65,12 @@ def done_unmoved(
         deferred.put(*_span(result), deferred_source[..., ::-1])
         return True
     if instruction.name == "convert" and deferred_source.flags.c_contiguous:
-        deferred.forget(*_span(result))
-        attributes = getattr(effect, "keywords", {})
-        instruction.compute(result.typed(), deferred_source, **attributes)
+        first, last = _span(result)
+        if first in deferred.written_early:
+            deferred.forget(first, last)
+            call.compute(result.elements, deferred_source)
+        else:
+            deferred.put(first, last, deferred_source, Conversion(call.compute, result.dtype))
         return True
     return False
 

@@ -18,6 +18,7 @@ from mlusim.memory.view import View
 
 if TYPE_CHECKING:
     from mlusim.cores.task import Task
+    from mlusim.cores.vector_call import VectorCall
 
 Operand = tuple[int, int, int]
 
@@ -32,6 +33,7 @@ class Issuer:
         has_data: whether memories have bytes.
         dry: instructions are recorded but take no time, and nothing is waited for (`mlusim.host.steady`).
         blocked: the awaitable that a blocking copy returns.
+        repeated: the vector instruction that a source line has issued last (`mlusim.cores.vector`).
     """
 
     __slots__ = (
@@ -45,6 +47,7 @@ class Issuer:
         "issue_ps",
         "log",
         "next_check",
+        "repeated",
         "task",
         "unit",
     )
@@ -63,6 +66,7 @@ class Issuer:
         self.issue_ps = chip.board.cycles_ps(chip.board.issue_cycles)
         self.dram_unit_bytes = chip.board.dram_unit_bytes
         self.copy_geometries = unit.copy_geometries
+        self.repeated: dict[int, VectorCall] = {}
 
     def begin(self) -> None:
         """Count an instruction and charge its issue."""

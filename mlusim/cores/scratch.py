@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -75,6 +76,7 @@ class Scratch:
         )
         self._owned.append(allocation)
         view = View.of(allocation, extents, element)
+        view.rows = {}
         if allocation.buffer is not None:
             # Slices derive their arrays from this one, which costs less than creating them.
             view.typed()
@@ -108,7 +110,7 @@ class Scratch:
         return bool(task.pending_io or task.pending_move or task.unit.late_effects)
 
     def _allocate(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str) -> Allocation:
-        nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize if shape else dtype.itemsize
+        nbytes = math.prod(shape) * dtype.itemsize
         if not self._in_flight():
             memory.settle()
         try:

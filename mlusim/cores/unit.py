@@ -14,11 +14,12 @@ from mlusim.memory.kinds import MemoryKind
 
 if TYPE_CHECKING:
     from mlusim.cores.chip import Chip, Cluster
-    from mlusim.cores.instructions.record import Instruction
     from mlusim.cores.task import Task
+    from mlusim.cores.vector_call import VectorCall
 
-# End time, effect on memory, instruction (or None) and operands.
-Effect = tuple[int, "Callable[[], Any]", "Instruction | None", Sequence[Any]]
+# End time, effect on memory, call of the table (or None) and operands. An effect of None is the call's computation on
+# the arrays of its operands, which are views: one object fewer for each instruction in flight.
+Effect = tuple[int, "Callable[[], Any] | None", "VectorCall | None", Sequence[Any]]
 
 
 class Unit:
@@ -126,19 +127,21 @@ class Unit:
             self.chip.quiet.run(self._act_until, now)
 
     def _act_until(self, now: int) -> None:
-        effects, pieces = self.effects, self.pieces
+        effects, pieces, deferred = self.effects, self.pieces, self.deferred
         while effects and effects[0][0] <= now:
-            _, effect, instruction, operands = effects.popleft()
+            _, effect, call, operands = effects.popleft()
             # An instruction with one operand may be a fill.
-            deferred = self.deferred
             if deferred is not None and (pieces or len(operands) == 1):
-                if instruction is None:
+                if call is None:
                     deferred.settle()
-                elif done_unmoved(deferred, instruction, operands, effect):
+                elif done_unmoved(deferred, call, operands, effect):
                     continue
                 else:
                     settle_operands(deferred, operands)
-            effect()
+            if effect is not None:
+                effect()
+            elif call is not None:
+                call.compute(*[view.elements for view in operands])
 
     def settle(self) -> None:
         """Write deferred loads to the NRAM."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from mlusim.cores.endless import check_end
 from mlusim.cores.instructions.limits import (
+    ALIGNED_ADDRESS_BYTES,
     Value,
     bind,
     check_all_aligned,
@@ -58,11 +59,16 @@ def call(
 
     If the result is left out and the instruction supports a register result, returns an awaitable for it.
     """
+    repeated = issuer.repeated.get(line)
+    if repeated is not None and repeated.instruction is instruction and _issue_again(issuer, line, repeated, arguments):
+        return None
     if not (named or instruction.counts):
         # Calls with the same key are already bound and checked, except for the addresses of operands.
         cached = issuer.chip.vector_calls.get(call_key(instruction, arguments))
         if cached is not None:
             _issue(issuer, line, cached, arguments[: len(instruction.operands)])
+            if cached.is_plain:
+                issuer.repeated[line] = cached
             return None
     if instruction.to_register and len(arguments) == len(instruction.operands) - 1 and not named:
         return issue_to_register(issuer, line, instruction, arguments)
@@ -84,14 +90,9 @@ def prepared(
         return None
     operands, attributes = bind(instruction, arguments, {})
     cached = _cached_call(issuer, instruction, operands, attributes)
-    # The same operands are the same bytes, so the effect is the same object.
-    effect = None
-    if issuer.has_data and not (cached.has_numbers or instruction.remarks):
-        arrays = (view.typed() for view in operands if isinstance(view, View))
-        effect = partial(instruction.compute, *arrays, **attributes)
 
     def repeat() -> None:
-        _issue(issuer, line, cached, operands, effect=effect)
+        _issue(issuer, line, cached, operands)
 
     return repeat
 
@@ -150,37 +151,70 @@ def _cached_call(
 
 
 def _issue(
+    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Value], counts: list[int] | None = None
+) -> int:
+    """Issue a call that is checked except for the addresses of its operands; returns its record."""
+    views: Any = [value for value in operands if isinstance(value, View)] if cached.has_numbers else operands
+    cached.check(issuer, operands, views)
+    effect = None
+    if issuer.has_data:
+        # The views are checked and have bytes, so a cached array is up to date.
+        for view in views:
+            if view.elements is None:
+                view.typed()
+        if cached.has_numbers or cached.instruction.remarks or counts is not None:
+            effect = _effect(issuer, line, cached, operands, counts)
+    addresses: list[int] = []
+    for view in views[:3]:
+        addresses += (view.allocation.identity, view.offset)
+    record = _add(issuer, line, cached, addresses, effect, operands)
+    if cached.more_boxes:
+        issuer.log.more_operands[record] = [
+            (view.allocation.identity, view.offset, box) for view, box in zip(views[3:], cached.more_boxes, strict=True)
+        ]
+    return record
+
+
+def _issue_again(issuer: Issuer, line: int, cached: VectorCall, views: Sequence[Any]) -> bool:
+    """Issue a plain call that its line has issued before; returns false, without effect, if anything is different.
+
+    Optimised: most instructions of a loop pass here, with one pass over their operands and without a lookup by layouts.
+    `call` does the same in general.
+    """
+    if len(views) != len(cached.layouts):
+        return False
+    nram, has_data, aligned, apart = issuer.unit.nram, issuer.has_data, cached.aligned, cached.apart
+    first, start = None, 0
+    addresses: list[int] = []
+    for view, layout in zip(views, cached.layouts):  # noqa: B905 - equal lengths, checked above
+        if view.__class__ is not View or view.layout is not layout:
+            return False
+        allocation, offset = view.allocation, view.offset
+        if allocation.memory is not nram or allocation.freed:
+            return False
+        if first is None:
+            first, start = allocation, offset
+        elif allocation is first and (apart or offset != start):
+            return False
+        if aligned and (allocation.address + offset) % ALIGNED_ADDRESS_BYTES:
+            return False
+        if has_data and view.elements is None:
+            view.typed()
+        addresses += (allocation.identity, offset)
+    _add(issuer, line, cached, addresses, None, views)
+    return True
+
+
+def _add(
     issuer: Issuer,
     line: int,
     cached: VectorCall,
+    addresses: list[int],
+    effect: Callable[[], Any] | None,
     operands: Sequence[Value],
-    counts: list[int] | None = None,
-    *,
-    effect: Callable[[], Any] | None = None,
 ) -> int:
-    """Issue a call that is checked except for the addresses of its operands; returns its record.
-
-    `effect` is the prepared effect of a repeated call.
-    """
-    views: Any = [value for value in operands if isinstance(value, View)] if cached.has_numbers else operands
-    cached.check(issuer, operands, views)
-    if effect is None and issuer.has_data:
-        # The views are checked and have bytes, so a cached array is up to date.
-        if cached.has_numbers:
-            arrays = [
-                value.typed() if value.__class__ is View else _number(issuer, cached, operands, value)
-                for value in operands
-            ]
-        else:
-            arrays = [view.typed() if view.elements is None else view.elements for view in views]
-        effect = partial(cached.instruction.compute, *arrays)
-        if cached.attributes:
-            effect = partial(effect, **cached.attributes)
-        if counts is not None:
-            effect = partial(_count, counts, effect)
-        elif cached.instruction.remarks:
-            effect = partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
-    log, unit, task = issuer.log, issuer.unit, issuer.task
+    """Append a call to the compute pipe; returns its record. `effect` and `operands` as in `Unit.effects`."""
+    unit, task = issuer.unit, issuer.task
     # `Issuer.begin`, inlined for performance.
     task.operations += 1
     if task.operations > issuer.next_check or task.unawaited >= 0:
@@ -190,22 +224,28 @@ def _issue(
     if unit.vector_free_ps > start_ps:
         start_ps = unit.vector_free_ps
         waited_for = unit.vector_record
-    end_ps = start_ps + cached.duration_ps
-    operand_addresses: list[int] = []
-    for view in views[:3]:
-        operand_addresses += (view.allocation.identity, view.offset)
-    record = log.records.add(
-        cached.code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *operand_addresses
+    unit.vector_free_ps = end_ps = start_ps + cached.duration_ps
+    unit.vector_record = record = issuer.log.records.add(
+        cached.code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *addresses
     )
-    if cached.more_boxes:
-        log.more_operands[record] = [
-            (view.allocation.identity, view.offset, box) for view, box in zip(views[3:], cached.more_boxes, strict=True)
-        ]
-    unit.vector_free_ps = end_ps
-    unit.vector_record = record
-    if effect is not None:
-        unit.effects.append((end_ps, effect, cached.instruction, operands))
+    if issuer.has_data:
+        unit.effects.append((end_ps, effect, cached, operands))
     return record
+
+
+def _effect(
+    issuer: Issuer, line: int, cached: VectorCall, operands: Sequence[Value], counts: list[int] | None
+) -> Callable[[], Any]:
+    """Return the effect of a call that does more than compute on the arrays of its views."""
+    arrays = [
+        value.elements if isinstance(value, View) else _number(issuer, cached, operands, value) for value in operands
+    ]
+    effect = partial(cached.compute, *arrays)
+    if counts is not None:
+        return partial(_count, counts, effect)
+    if cached.instruction.remarks:
+        return partial(_note, issuer, line, cached.instruction.name, issuer.task.now_ps, effect)
+    return effect
 
 
 def issue_to_register(issuer: Issuer, line: int, instruction: Instruction, sources: Sequence[Any]) -> Waiting:

@@ -7,7 +7,8 @@ layouts, and attributes by value. The addresses of operands differ between calls
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -41,22 +42,31 @@ class VectorCall:
 
     Attributes:
         instruction, attributes: the call.
+        compute: the computation with these attributes, on the arrays of the operands.
         duration_ps: time on the compute pipe.
         code: number of its instruction in the log.
         more_boxes: boxes of the views beyond the first three, which are stored outside the records.
+        layouts: those of its views.
         has_numbers: whether an operand is a number.
+        is_plain: whether all there is to it is up to three views in NRAM: no numbers, attributes, remarks or counts.
+        aligned: whether addresses must be aligned.
+        apart: whether no source may begin where the result begins.
         numbers: cached integer operands, in the element type.
     """
 
     __slots__ = (
-        "_apart",
         "_fast",
         "_multiple",
+        "aligned",
+        "apart",
         "attributes",
         "code",
+        "compute",
         "duration_ps",
         "has_numbers",
         "instruction",
+        "is_plain",
+        "layouts",
         "more_boxes",
         "numbers",
     )
@@ -70,6 +80,9 @@ class VectorCall:
         check_geometry(instruction, operands, attributes)
         self.instruction = instruction
         self.attributes = attributes
+        self.compute: Callable[..., Any] = (
+            partial(instruction.compute, **attributes) if attributes else instruction.compute
+        )
         count = instruction.count([view.dtype for view in views], attributes)
         self.duration_ps, widest, size, boxes, count = geometry_of(issuer, instruction, views, count)
         recorded = (*boxes, NONE, NONE)[:_RECORDED]
@@ -77,6 +90,7 @@ class VectorCall:
         code = (log.op(instruction.name), VECTOR, NONE, count, widest, 0, 0, self.duration_ps, size, *recorded)
         self.code = log.records.instruction(*code)
         self.more_boxes = boxes[_RECORDED:]
+        self.layouts = tuple(view.layout for view in views)
         self.has_numbers = len(views) < len(operands)
         self.numbers: dict[int, Any] = {}
         self._multiple = instruction.multiple_2xx if issuer.board.needs_aligned_vectors else 0
@@ -84,7 +98,11 @@ class VectorCall:
         self._fast = all(operand.memory == "nram" for operand in instruction.operands) and not (
             self._multiple and (instruction.sides_2xx or any(view.nbytes % self._multiple for view in views))
         )
-        self._apart = instruction.overlap is not Overlap.SAME
+        self.apart = instruction.overlap is not Overlap.SAME
+        self.aligned = self._multiple > 0
+        self.is_plain = self._fast and not (
+            attributes or self.has_numbers or self.more_boxes or instruction.remarks or instruction.counts
+        )
 
     def check(self, issuer: Issuer, operands: Sequence[Value], views: Sequence[View]) -> None:
         """Raise `OperandError` or `AllocationError` if the addresses of operands are not allowed.
@@ -100,7 +118,7 @@ class VectorCall:
             allocation = view.allocation
             if allocation is first:
                 # An operand that begins at the result is aligned like the result.
-                if self._apart or view.offset != start:
+                if self.apart or view.offset != start:
                     valid = False
             elif (
                 allocation.memory is not nram

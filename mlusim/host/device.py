@@ -26,6 +26,7 @@ from mlusim.cores.source_line import close_forgotten
 from mlusim.dtypes import dtype_name, dtype_of
 from mlusim.errors import NOTED, AllocationError, HangError, InputError, LaunchError, MlusimError, SimulatedTimeError
 from mlusim.hardware import Board, board
+from mlusim.host.garbage import fewer_collections
 from mlusim.host.watchdog import Watchdog
 from mlusim.inputs import as_array, as_count, as_shape, check_operations, check_seconds, shown
 from mlusim.log import Log
@@ -322,7 +323,7 @@ class Device:
         self._chip.noted.clear()
         token = NOTED.set(self._chip.noted)
         try:
-            with self._watch:
+            with self._watch, fewer_collections():
                 self._chip.place_all()
                 try:
                     while True:

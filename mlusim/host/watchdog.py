@@ -82,7 +82,8 @@ class Watchdog:
             self._thread.join()
 
     def _run(self, runner: int) -> None:
-        stalls = list(_stall_errors(self._stall_s))
+        # The errors to raise, made when the run stalls: classes cost as much as a small run.
+        stalls: list[type[BaseException]] = []
         progress: tuple[int, int] = (-1, -1)
         quiet_s = 0.0
         periods = 0
@@ -94,6 +95,7 @@ class Watchdog:
                 quiet_s = quiet_s + _PERIOD_S if now == progress and not _in_debugger(runner) else 0.0
                 progress = now
                 if quiet_s >= self._stall_s:
+                    stalls = stalls or list(_stall_errors(self._stall_s))
                     stall = stalls.pop(0) if len(stalls) > 1 else stalls[0]
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(runner), ctypes.py_object(stall))
                     quiet_s = 0.0

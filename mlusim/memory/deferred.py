@@ -11,7 +11,9 @@ Only host time depends on this. Simulated times, records and all visible bytes a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,12 +28,23 @@ LEAST_BYTES = 16_384
 LEAST_SEGMENT_BYTES = 256
 
 
+class Conversion(NamedTuple):
+    """A conversion of elements: `compute(result, source)` writes to a contiguous result of type `dtype`."""
+
+    compute: Callable[[Array, Array], Any]
+    dtype: np.dtype[Any]
+
+
 class Piece(NamedTuple):
-    """Bytes [first, last) of a memory that are still to be written: the elements of `source` in C order."""
+    """Bytes [first, last) of a memory that are still to be written: the elements of `source` in C order.
+
+    If there is a conversion, `source` is contiguous, and the bytes are those of its converted elements.
+    """
 
     first: int
     last: int
     source: Array
+    conversion: Conversion | None = None
 
     def part(self, first: int, last: int) -> Piece | None:
         """Return bytes [first, last) as a piece if both bounds fall between rows of the source, else None."""
@@ -39,7 +52,27 @@ class Piece(NamedTuple):
         row_bytes = (self.last - self.first) // rows
         start, left = divmod(first - self.first, row_bytes)
         stop, over = divmod(last - self.first, row_bytes)
-        return None if left or over else Piece(first, last, self.source[start:stop])
+        return None if left or over else Piece(first, last, self.source[start:stop], self.conversion)
+
+    def as_dtype(self, dtype: np.dtype[Any], *, contiguous: bool) -> Piece | None:
+        """Return the piece for a target of another dtype, contiguous or not; None if its elements do not match."""
+        if self.conversion is not None:
+            return self if contiguous and dtype.itemsize == self.conversion.dtype.itemsize else None
+        source = _as_dtype(self.source, dtype)
+        return None if source is None else self._replace(source=source)
+
+    def write(self, target: Array) -> None:
+        """Write the elements to an array of as many elements, possibly of another shape (see `as_dtype`)."""
+        source = self.source
+        if self.conversion is not None:
+            self.conversion.compute(target.view(self.conversion.dtype).reshape(source.shape), source)
+            return
+        if target.shape != source.shape:
+            if target.flags.c_contiguous:
+                target = target.reshape(source.shape)
+            else:
+                source = source.reshape(target.shape)
+        target[...] = source
 
 
 class Deferred:
@@ -59,16 +92,16 @@ class Deferred:
         self.pieces: list[Piece] = []
         self.written_early: set[int] = set()
 
-    def put(self, first: int, last: int, source: Array) -> None:
+    def put(self, first: int, last: int, source: Array, conversion: Conversion | None = None) -> None:
         """Defer a load of bytes [first, last) from `source`, of rank 1 or more, which must not change meanwhile."""
         if self.pieces:
             self.forget(first, last)
-        self.pieces.append(Piece(first, last, source))
+        self.pieces.append(Piece(first, last, source, conversion))
 
     def find(self, first: int, last: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
         """Return the source of exactly bytes [first, last), not copied, with this shape and dtype, or None."""
         for piece in self.pieces:
-            if piece.first == first and piece.last == last:
+            if piece.first == first and piece.last == last and piece.conversion is None:
                 source = _as_dtype(piece.source, dtype)
                 return None if source is None else _without_copy(source, shape)
         return None
@@ -76,27 +109,29 @@ class Deferred:
     def store(self, first: int, last: int, target: Array, held: Array) -> None:
         """Store `held`, the array on [first, last), in `target`, each row from its source or from memory."""
         row_bytes = (last - first) // len(target)
-        parts = []
+        contiguous = target.flags.c_contiguous
+        parts: list[Piece] = []
         for piece in self.pieces:
             low, high = max(piece.first, first), min(piece.last, last)
             if low < high:
                 part = piece.part(low, high)
                 by_rows = (low - first) % row_bytes == 0 == (high - first) % row_bytes
-                source = _as_dtype(part.source, target.dtype) if part is not None and by_rows else None
-                if source is None:
+                if part is not None:
+                    part = part.as_dtype(target.dtype, contiguous=contiguous)
+                if part is None or not by_rows:
                     self.settle(first, last)
                     target[...] = held
                     return
                 if low == first and high == last:
-                    _assign(target, source)
+                    part.write(target)
                     return
-                parts.append((low, high, source))
+                parts.append(part)
         done = 0
-        for low, high, source in sorted(parts, key=_low):
-            start, stop = (low - first) // row_bytes, (high - first) // row_bytes
+        for part in sorted(parts, key=attrgetter("first")):
+            start, stop = (part.first - first) // row_bytes, (part.last - first) // row_bytes
             if done < start:
                 target[done:start] = held[done:start]
-            _assign(target[start:stop], source)
+            part.write(target[start:stop])
             done = stop
         if done < len(target):
             target[done:] = held[done:]
@@ -156,9 +191,8 @@ class Deferred:
         self.written_early.clear()
 
     def _write(self, piece: Piece) -> None:
-        source = piece.source
         content = self._memory.held_bytes(piece.first, piece.last)
-        content.view(source.dtype).reshape(source.shape)[...] = source
+        piece.write(content if piece.conversion is not None else content.view(piece.source.dtype))
 
 
 class DeferredLoad:
@@ -239,17 +273,3 @@ def _is_reshaped(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple
             return False
         left //= extent
     return True
-
-
-def _assign(target: Array, source: Array) -> None:
-    """Copy elements in C order to an array of the same size, possibly of another shape."""
-    if target.shape != source.shape:
-        if target.flags.c_contiguous:
-            target = target.reshape(source.shape)
-        else:
-            source = source.reshape(target.shape)
-    target[...] = source
-
-
-def _low(part: tuple[int, int, Array]) -> int:
-    return part[0]

@@ -32,6 +32,9 @@ _RAW: dict[int, np.dtype[Any]] = {
     16: np.dtype("V16"),
 }
 
+# Rows that a buffer caches: kernels use the same few buffers in turn.
+_ROWS = 16
+
 Array = np.ndarray[Any, Any]
 Key = SupportsIndex | slice | EllipsisType
 
@@ -44,9 +47,10 @@ class View(NotNumeric):
         offset: byte offset of its first element in the allocation.
         layout: shape, strides and dtype.
         elements: cached result of `typed`, or None. Internal.
+        rows: cached rows of an on-chip buffer, by index, or None. Internal.
     """
 
-    __slots__ = ("allocation", "elements", "layout", "offset")
+    __slots__ = ("allocation", "elements", "layout", "offset", "rows")
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class View(NotNumeric):
         self.offset = offset
         self.layout = layout_of(shape, strides, dtype)
         self.elements: Array | None = None
+        self.rows: dict[Any, View] | None = None
 
     @classmethod
     def of(cls, allocation: Allocation, shape: Sequence[int], dtype: np.dtype[Any], offset: int = 0) -> View:
@@ -154,7 +159,11 @@ class View(NotNumeric):
         layout, offset = self.layout, self.offset
         shape, strides = layout.shape, layout.strides
         part = None
+        rows: dict[Any, View] | None = None
         if key.__class__ is int:
+            rows = self.rows
+            if rows is not None and key in rows:
+                return rows[key]
             if shape and 0 <= key < shape[0]:
                 offset += key * strides[0]
                 part = layout.row
@@ -189,6 +198,9 @@ class View(NotNumeric):
         array = self.elements
         # Cheaper than creating an array, except for a single element, which would be a scalar.
         view.elements = array[key] if array is not None and part.shape else None
+        view.rows = None
+        if rows is not None and len(rows) < _ROWS:
+            rows[key] = view
         return view
 
     def _sliced(self, key: Key | tuple[Key, ...]) -> tuple[int, Layout]:
@@ -253,6 +265,7 @@ class View(NotNumeric):
         # If the array is cached, derive that of the new view from it.
         array = self.elements
         view.elements = array.reshape(wanted) if array is not None and wanted else None
+        view.rows = None
         return view
 
     def view(self, dtype: object) -> View:
