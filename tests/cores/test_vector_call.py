@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlusim.cores import vector
 from mlusim.cores.core import Core
 from mlusim.cores.instructions.elementwise import binary
 from mlusim.cores.instructions.table import INSTRUCTIONS
 from mlusim.cores.vector_call import VectorCall
-from mlusim.errors import OperandError
+from mlusim.errors import AccessError, MlusimError, OperandError
 from mlusim.host.device import Device
+from mlusim.memory.view import View
 
 
 def refuses(check: Any, *arguments: Any) -> str:
@@ -114,3 +116,70 @@ def test_computing_in_place_gives_what_the_plain_way_gives(operation: Any, dtype
     binary(operation)(ours, ours, b)
     plain(theirs, theirs, b)
     assert ours.tobytes() == theirs.tobytes()
+
+
+@given(
+    board=st.sampled_from(["mlu270-s4", "mlu370-x4"]),
+    calls=st.lists(
+        st.tuples(
+            st.sampled_from(["add", "square", "add_number", "write_zero"]),
+            *[st.tuples(st.integers(0, 3), st.integers(0, 4), st.booleans())] * 3,
+        ),
+        min_size=2,
+        max_size=12,
+    ),
+)
+def test_a_line_that_repeats_a_call_issues_what_the_plain_way_issues(board: str, calls: list[Any]) -> None:
+    def run() -> tuple[Any, ...]:
+        seen: list[Any] = []
+
+        async def kernel(core: Core) -> None:
+            held = core.nram.alloc((4, 128), "float32")
+            core.fill(held.reshape(-1), 3.0)
+            with core.nram.scope():
+                freed = core.nram.alloc((4, 128), "float32")
+            for name, *where in calls:
+                buffer = freed if where[0][:2] == (3, 4) else held
+                views = [
+                    buffer[row] if whole else buffer[row][8 * eighth : 8 * eighth + 64] for row, eighth, whole in where
+                ]
+                operands: list[Any] = views
+                if name == "add_number":
+                    operands = [*views[:2], 2.0]
+                count = {"square": 2, "write_zero": 1}.get(name, 3)
+                getattr(core, name.removesuffix("_number"))(*operands[:count])
+            await core.sync()
+            seen.append(core.peek(held).tobytes())
+
+        device = Device(board)
+        device.launch(kernel, dim=1, kind="BLOCK")
+        error = ""
+        try:
+            device.synchronize()
+        except MlusimError as raised:
+            error = str(raised)
+        return device.log.table().tolist(), seen, error
+
+    ours = run()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vector, "_issue_again", lambda *_: False)
+        assert run() == ours
+
+
+def test_rows_of_a_buffer_are_the_same_views_and_slices_of_others_are_new() -> None:
+    async def kernel(core: Core, x: View) -> None:
+        held = core.nram.alloc((40, 32), "float32")
+        assert held[3] is held[3]
+        for key in (True, 40, -1, 1.0):
+            with pytest.raises(AccessError):
+                held[key]
+        first = [held[row] for row in range(40)]
+        assert [view.offset for view in first] == [row * 128 for row in range(40)]
+        assert x[0] is not x[0]
+        core.fill(held[1], 5.0)
+        await core.sync()
+        assert (core.peek(held)[1] == 5).all()
+
+    device = Device("mlu370-x4")
+    device.launch(kernel, device.upload(np.zeros((2, 2), np.float32)), dim=1, kind="BLOCK")
+    device.synchronize()
