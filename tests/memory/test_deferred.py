@@ -20,7 +20,22 @@ from mlusim.memory.view import View
 ROWS, WIDTH, COPIED = 24, 16, 8
 Step = tuple[str, int, int, int]
 
-STEPS = ("load", "load_part", "store", "store_flat", "mirror", "mirror_all", "convert", "zero", "add", "move", "peek")
+STEPS = (
+    "load",
+    "load_part",
+    "store",
+    "store_flat",
+    "mirror",
+    "mirror_all",
+    "convert",
+    "convert_up",
+    "store_half",
+    "store_half_in_columns",
+    "zero",
+    "add",
+    "move",
+    "peek",
+)
 steps = st.lists(
     st.tuples(
         st.sampled_from((*STEPS, "fresh", "sync")), st.integers(0, ROWS - 1), st.integers(1, ROWS), st.integers(0, 7)
@@ -54,6 +69,13 @@ async def program(core: Core, x: View, out: View, seen: list[bytes], plan: list[
             case "convert":
                 core.convert(half[first:last], rows)
                 core.convert(spare[first:last], half[first:last])
+            case "convert_up":
+                core.convert(half[first:last], rows, "up")
+            case "store_half":
+                target = out[other % COPIED].reshape(-1).view("float16")
+                await core.memcpy(target[first * WIDTH : last * WIDTH], half[first:last].reshape(-1))
+            case "store_half_in_columns":
+                await core.memcpy(out[other % COPIED].view("float16")[first:last, :WIDTH], half[first:last])
             case "zero":
                 core.write_zero(rows)
             case "add":
