@@ -323,7 +323,7 @@ class Device:
         self._chip.noted.clear()
         token = NOTED.set(self._chip.noted)
         try:
-            with self._watch, fewer_collections():
+            with self._watch, fewer_collections:
                 self._chip.place_all()
                 try:
                     while True:

@@ -8,36 +8,37 @@ hundred vector instructions exceed.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from threading import Lock
 
 # New objects between two collections while kernels run, about 10 MB of them.
 _YOUNG_OBJECTS = 50_000
 
-_lock = Lock()
-# Number of runs in progress, in all threads, and the thresholds before the first of these.
-_runs = 0
-_before = gc.get_threshold()
 
+class FewerCollections:
+    """A context that raises the collector's first threshold, unless it is off or already higher.
 
-@contextmanager
-def fewer_collections() -> Iterator[None]:
-    """Raise the collector's first threshold within the context, unless it is off or already higher.
-
-    Thresholds belong to the process. Contexts may overlap in several threads: the last to exit restores the thresholds.
+    Thresholds belong to the process, so all runs share one instance. Contexts may overlap in several threads: the last
+    to exit restores the thresholds.
     """
-    global _runs, _before  # noqa: PLW0603 - a property of the process
-    with _lock:
-        if not _runs:
-            _before = gc.get_threshold()
-            if 0 < _before[0] < _YOUNG_OBJECTS:
-                gc.set_threshold(_YOUNG_OBJECTS, *_before[1:])
-        _runs += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _runs -= 1
-            if not _runs:
-                gc.set_threshold(*_before)
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._runs = 0
+        self._before = gc.get_threshold()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._runs:
+                self._before = gc.get_threshold()
+                if 0 < self._before[0] < _YOUNG_OBJECTS:
+                    gc.set_threshold(_YOUNG_OBJECTS, *self._before[1:])
+            self._runs += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._runs -= 1
+            if not self._runs:
+                gc.set_threshold(*self._before)
+
+
+fewer_collections = FewerCollections()

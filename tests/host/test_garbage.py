@@ -41,17 +41,17 @@ def test_a_run_restores_the_thresholds_also_after_an_error() -> None:
 @pytest.mark.parametrize("first", [0, 1_000_000])
 def test_a_collector_that_is_off_or_rarer_stays_so(first: int) -> None:
     gc.set_threshold(first, 10, 10)
-    with fewer_collections():
+    with fewer_collections:
         assert gc.get_threshold() == (first, 10, 10)
     assert gc.get_threshold() == (first, 10, 10)
 
 
 def test_the_last_of_overlapping_runs_restores() -> None:
     gc.set_threshold(700, 10, 10)
-    one, other = fewer_collections(), fewer_collections()
-    one.__enter__()
-    other.__enter__()
-    one.__exit__(None, None, None)
+    # Two threads that leave in the order in which they came.
+    fewer_collections.__enter__()
+    fewer_collections.__enter__()
+    fewer_collections.__exit__()
     assert gc.get_threshold()[0] > 700
-    other.__exit__(None, None, None)
+    fewer_collections.__exit__()
     assert gc.get_threshold() == (700, 10, 10)
