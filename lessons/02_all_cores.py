@@ -29,8 +29,9 @@ async def add(core, a, b, out):
 # %%
 steps = {}
 for tasks in (1, 4, 8, 16, 32):
-    steps[f"{tasks} tasks"] = run(add, a, b, out=(a.shape, a.dtype), dim=tasks, kind="BLOCK")
-    assert np.array_equal(steps[f"{tasks} tasks"].output, a + b)
+    name = "1 task" if tasks == 1 else f"{tasks} tasks"
+    steps[name] = run(add, a, b, out=(a.shape, a.dtype), dim=tasks, kind="BLOCK")
+    assert np.array_equal(steps[name].output, a + b)
 table(steps)
 times = [step.result.time_ps for step in steps.values()]
 assert times == sorted(times, reverse=True)

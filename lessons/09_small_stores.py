@@ -7,7 +7,7 @@
 # %%
 import numpy as np
 
-from mlusim.analysis.style import BLUE, VERMILION, drawing
+from mlusim.analysis.style import SERIES_COLOURS, drawing
 from tools import run, show
 
 ROWS = 512
@@ -51,14 +51,16 @@ with drawing():
 
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    left.plot(widths, efficiency, "o-", color=BLUE)
+    left.plot(widths, efficiency, "o-", color=SERIES_COLOURS[0])
     left.set_ylim(0, 1.05)
+    left.set_ylabel("bytes stored / bytes on the bus")
     left.set_title("Useful part of the bus traffic")
-    right.plot(widths, bandwidth, "o-", color=VERMILION)
+    right.plot(widths, bandwidth, "o-", color=SERIES_COLOURS[1])
     right.set_ylim(0)
-    right.set_title("Useful GB/s of 32 cores")
+    right.set_ylabel("bytes stored per time [GB/s]")
+    right.set_title("Useful bandwidth of 32 cores")
     for axes in (left, right):
-        axes.set_xlabel("bytes of each store")
+        axes.set_xlabel("size of each store [B]")
         axes.set_xticks((0, 64, 128, 192, 256))
         axes.grid(visible=True)
 show(figure, "09_stores")

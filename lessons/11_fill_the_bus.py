@@ -8,7 +8,7 @@
 import numpy as np
 
 from mlusim import board
-from mlusim.analysis.style import BLUE, GREEN, VERMILION, drawing
+from mlusim.analysis.style import SERIES_COLOURS, drawing
 from tools import run, show
 
 
@@ -47,11 +47,11 @@ with drawing():
 
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     axes = figure.subplots()
-    for (name, (counts, rates)), colour in zip(found.items(), (BLUE, VERMILION, GREEN), strict=True):
+    for (name, (counts, rates)), colour in zip(found.items(), SERIES_COLOURS, strict=False):
         axes.plot(counts, rates, "o-", color=colour, label=name)
         axes.axhline(board(name).dram_bandwidth_bytes_per_s / 1e9, color=colour, linestyle=":", linewidth=1)
     axes.set_xlabel("cores at work")
-    axes.set_ylabel("GB/s, both directions")
+    axes.set_ylabel("read and written [GB/s]")
     axes.set_title("A copy by more and more cores; dotted: the DRAM's data sheet")
     axes.grid(visible=True)
     axes.legend(loc="lower right")

@@ -119,8 +119,9 @@ def draw_pipes(steps: Mapping[str, Step], title: str, *, until_us: float | None 
         rows = [(name, step, task) for name, step in steps.items() for task in _tasks(step.result, units)]
         every = [(name, step, task, *_spans(step, task)) for name, step, task in rows]
         every = [row for row in every if len(row[4])]
-        figure = Figure(figsize=(_WIDTH_IN, 1.3 + 0.85 * len(every)), layout="constrained")
-        axes = figure.subplots(len(every), 1, sharex=True, squeeze=False)[:, 0]
+        heights = [0.3 + 0.24 * len(np.unique(row[4].lane)) for row in every]  # room for the name of each lane
+        figure = Figure(figsize=(_WIDTH_IN, 1.3 + 1.1 * sum(heights)), layout="constrained")
+        axes = figure.subplots(len(every), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         end_us = until_us or max(step.result.time_us for _, step, *_ in every)
         used: set[int] = set()
         for one, (name, step, task, records, mine) in zip(axes, every, strict=True):

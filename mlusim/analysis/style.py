@@ -56,6 +56,8 @@ LOSS_COLOURS: dict[str, str] = {
 MUTED = ("#332288", "#88CCEE", "#44AA99", "#DDCC77", "#CC6677", "#117733", "#AA4499", "#BBBBBB")
 READ, REQUESTED, BUS, WRITE, FLOOR, ROOF = MUTED[0], MUTED[1], MUTED[2], MUTED[4], MUTED[5], MUTED[6]
 ROOFS_TOGETHER = "#999933"
+# Lines of boards, strategies and settings, in sweeps and lessons: Paul Tol's bright scheme, and brown.
+SERIES_COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#CCBB44", "#66CCEE", "#885533")
 # Buffers are plain categories: Paul Tol's light scheme, used by no other series.
 BUFFER_COLOURS = ("#77AADD", "#EEDD88", "#44BB99", "#FFAABB", "#AAAA00", "#99DDFF", "#EE8866", "#DDDDDD")
 

@@ -11,21 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mlusim.analysis.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    drawing,
-    legend_below,
-    new_figure,
-    save,
-)
+from mlusim.analysis.style import GREY, INK, SERIES_COLOURS, drawing, legend_below, new_figure, save
 from mlusim.analysis.sweep_scale import Scale, axis_words, is_number, spelled
 from mlusim.errors import InputError
 from mlusim.planning.plan_text import TIER_NAMES
@@ -36,9 +22,8 @@ if TYPE_CHECKING:
 
 Rows = Sequence[dict[str, Any]]
 
-_COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 _DASHES: tuple[Any, ...] = ("-", "--", ":", "-.")
-MAX_LINES = len(_COLOURS) * len(_DASHES)
+MAX_LINES = len(SERIES_COLOURS) * len(_DASHES)
 _COINCIDENCE = 0.01
 _MARKERS = {1: "o", 2: "s", 3: "^", 0: "D"}
 _BANDS = {1: "#F7F7F7", 2: "#E4EEF6", 3: "#FBEBDD", 0: "#EEEEEE"}
@@ -357,8 +342,8 @@ def _about(rows: Rows, axes: Sequence[str]) -> str:
 
 
 def _colour(number: int) -> str:
-    return _COLOURS[number % len(_COLOURS)]
+    return SERIES_COLOURS[number % len(SERIES_COLOURS)]
 
 
 def _dash(number: int) -> Any:
-    return _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    return _DASHES[number // len(SERIES_COLOURS) % len(_DASHES)]

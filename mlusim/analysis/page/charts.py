@@ -194,7 +194,10 @@ def per_core(records: Records, metrics: Metrics, floor: Floor) -> Figure:
         xaxis=axis("core", dtick=records.board.cores_per_cluster),
         yaxis=axis("time [us]", gridcolor="#E5E5E5"),
         showlegend=False,
-        shapes=[line | {"line": {"color": FLOOR, "width": 2, "dash": "dot"}}],
+        shapes=[  # on paper, since it crosses bars of every colour
+            line | {"line": {"color": "#FFFFFF", "width": 4}},
+            line | {"line": {"color": FLOOR, "width": 2, "dash": "dot"}},
+        ],
         annotations=[
             {"xref": "paper", "x": 1, "xanchor": "right", "y": at, "yanchor": "bottom", "showarrow": False}
             | {"text": f"lower bound, {at:.2f} us", "bgcolor": "rgba(255,255,255,0.8)"}
@@ -247,10 +250,11 @@ def occupancy(one: Occupancy, time_ps: int) -> Figure:
 def roofline(one: Roofline) -> Figure:
     """Roofs and the run, on logarithmic axes."""
     traces: list[dict[str, Any]] = []
+    bars = iter(("dot", "dashdot"))
     for roof in one.roofs:
         # At small sizes the total time is the fixed time: a dashed line leaves the line beneath it visible.
-        dash = "dash" if roof.is_bar or roof.colour == ROOF else "solid"
-        look = {"color": roof.colour, "width": 1 if roof.is_bar else 2, "dash": dash}
+        dash = next(bars) if roof.is_bar else "dash" if roof.colour == ROOF else "solid"
+        look = {"color": roof.colour, "width": 1.5 if roof.is_bar else 2, "dash": dash}
         traces.append(
             {"type": "scatter", "name": roof.name, "x": short(roof.x), "y": short(roof.y), "mode": "lines"}
             | {"line": look, "hovertemplate": f"{roof.name}: %{{y:.4g}} {one.y_label}<extra></extra>"}
@@ -264,7 +268,7 @@ def roofline(one: Roofline) -> Figure:
     return figure(
         traces,
         440,
-        xaxis=axis(one.x_label, type="log", gridcolor="#E5E5E5", exponentformat="SI"),
+        xaxis=axis(one.x_label, type="log", gridcolor="#E5E5E5", exponentformat="SI", dtick=1),
         yaxis=axis(one.y_label, type="log", gridcolor="#E5E5E5", exponentformat="none", dtick=1),
     )
 

@@ -22,7 +22,7 @@
   // ---- charts follow the theme: paper, ink and what is as dark as the paper; every other colour means the same in both
   const DARK = {
     "#ffffff": "#16181b", "rgba(255,255,255,0.8)": "rgba(22,24,27,0.8)", "#e5e5e5": "#3a3f45",
-    "#202020": "#e6e6e6", "#404040": "#d0d0d0", "#000000": "#f2f2f2", "#332288": "#9a8fe0",
+    "#202020": "#e6e6e6", "#404040": "#d0d0d0", "#000000": "#f2f2f2", "#332288": "#9a8fe0", "#117733": "#2fae5f",
   };
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const drawn = new Map();
@@ -41,7 +41,9 @@
   const enlarged = (layout) => {
     const font = (some) => some && Object.assign({}, some, some.size && { size: some.size * LARGER });
     const { t, b } = layout.margin;
-    return Object.assign({}, layout, {
+    const axes = Object.entries(layout).filter(([key, axis]) => /^[xy]axis/.test(key) && axis.tickfont);
+    const letters = axes.map(([key, axis]) => [key, Object.assign({}, axis, { tickfont: font(axis.tickfont) })]);
+    return Object.assign({}, layout, Object.fromEntries(letters), {
       height: layout.height * LARGER, font: font(layout.font),
       margin: Object.assign({}, layout.margin, { t: t * LARGER, b: b * LARGER }),
       annotations: (layout.annotations || []).map((one) => Object.assign({}, one, { font: font(one.font) })),
@@ -275,8 +277,12 @@
         type: "heatmap", z, text, x0: low / unit + step / 2, dx: step, y0: 0, dy: 1, zmin: -0.5, zmax: count - 0.5,
         colorscale: scale, showscale: false, hovertemplate: "%{text}<extra></extra>", hoverongaps: false,
       };
+      const size = lanes.length > 90 ? 10 : 12;
       const tight = choice.value === "pipes" && lanes.length > 90;
-      const named = names.map((_, index) => index).filter((index) => !tight || time.lanes[lanes[index]][1] === 0);
+      const candidates = names.map((_, index) => index).filter((index) => !tight || time.lanes[lanes[index]][1] === 0);
+      // Names stay a letter's height apart.
+      const apart = z.length * px / candidates.length, every = Math.max(Math.ceil(size * 1.05 / apart), 1);
+      const named = candidates.filter((_, place) => place % every === 0);
       react("timeline-chart", [trace], Object.assign({}, page.look, {
         height: Math.max(z.length * px, 60) + 92,
         dragmode: "zoom",
@@ -285,7 +291,7 @@
           zeroline: false, showgrid: false },
         yaxis: { tickvals: named.map((index) => ticks[index]), ticktext: named.map((index) => names[index]),
           range: [z.length - 0.5, -0.5], fixedrange: true, showgrid: false, zeroline: false, automargin: true,
-          tickfont: { size: lanes.length > 90 ? 10 : 12 } },
+          tickfont: { size } },
       }));
     };
     const go = (low, high) => {
