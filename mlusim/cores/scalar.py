@@ -60,10 +60,10 @@ def check_view(name: str, value: object) -> None:
 
 def read(issuer: Issuer, line: int, name: str, source: View, value: Callable[[], Any]) -> Waiting:
     """Issue scalar loads of every element of a view; `value` reads them once they are complete."""
-    record, end_ps, stops = _access(issuer, line, name, source, source.size, write=False)
+    record, end_ps, stops = _access(issuer, line, name, source, source.layout.size, write=False)
     task = issuer.task
     task.unawaited = record
-    if source.memory is not MemoryKind.NRAM:
+    if source.allocation.memory is not issuer.unit.nram:
         return Waiting(task, stops=stops, finish=value)
 
     def finish() -> Any:
@@ -166,9 +166,9 @@ def _write_later(issuer: Issuer, target: View, end_ps: int, effect: Callable[[],
 
 def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write: bool) -> tuple[int, int, bool]:
     """Log scalar accesses to a view; returns their record, their end and whether the kernel must suspend for them."""
-    allocation, unit, task = view.allocation, issuer.unit, issuer.task
+    allocation, unit, task, offset = view.allocation, issuer.unit, issuer.task, view.offset
     memory = allocation.memory.kind
-    phase = (allocation.address + view.offset) % issuer.dram_unit_bytes
+    phase = (allocation.address + offset) % issuer.dram_unit_bytes
     key = (op, allocation.memory, view.layout, phase, count, write)
     cached = unit.scalar_accesses.get(key)
     if cached is None:
@@ -192,15 +192,15 @@ def _access(issuer: Issuer, line: int, op: str, view: View, count: int, *, write
         # In order with earlier vector instructions (`mlusim.cores.ordering`).
         start_ps, waited_for = unit.vector_free_ps, unit.vector_record
     end_ps = start_ps + cost_ps
-    address = (allocation.identity, view.offset)
-    operands = (*address, NONE, NONE) if write else (NONE, NONE, *address)
-    record = issuer.log.records.add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, *operands)
+    add, identity = issuer.log.records.add, allocation.identity
     if write:
+        record = add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, identity, offset)
         if store_ordering(memory).posted:
             unit.stored_ps = end_ps
         else:
             task.now_ps = end_ps
         return record, end_ps, False
+    record = add(code, task.index, line, issue_ps, start_ps, end_ps, 0, waited_for, NONE, NONE, identity, offset)
     private = allocation.read_only or (memory is MemoryKind.NRAM and not task.pending_io + task.pending_move)
     if private:
         # No other core can change these bytes meanwhile, so there is no need to wait for the board's time.

@@ -51,8 +51,10 @@ class Waiting:
         if self._finish is None:
             # An iterator over a tuple costs a third of a generator.
             return iter(self._stops)  # type: ignore[return-value]
-        return self._finishing(self._finish)
+        return _finishing(self._stops, self._finish)
 
-    def _finishing(self, finish: Callable[[], Any]) -> Generator[Any, Any, Any]:
-        yield from self._stops
-        return finish()
+
+def _finishing(stops: tuple[_Suspend, ...], finish: Callable[[], Any]) -> Generator[Any, Any, Any]:
+    if stops:
+        yield SUSPEND
+    return finish()

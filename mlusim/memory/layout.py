@@ -9,10 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
+from struct import Struct
 from typing import Any
 
 import numpy as np
+
+# Codes of `struct` for element types of NumPy in the host's byte order.
+_STRUCT_CODES = {
+    np.dtype(name).str: code
+    for name, code in zip(
+        ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"), "bBhHiIqQefd", strict=True
+    )
+}
 
 
 class Layout:
@@ -26,6 +35,8 @@ class Layout:
         size: number of elements.
         nbytes: bytes of all elements.
         is_contiguous: whether elements follow each other in C order without gaps.
+        unpack: function (buffer, offset) to a tuple with one element as a Python number, or None for element types that
+            `struct` does not have.
         row: the layout without the first axis; for rank 0 the layout itself.
         parts: by count, the layout with that many elements along the first axis.
         cuts: by counts, the layout with those counts along the first axes; -1 drops an axis.
@@ -44,6 +55,7 @@ class Layout:
         "shape",
         "size",
         "strides",
+        "unpack",
     )
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -54,6 +66,7 @@ class Layout:
         self.size = math.prod(shape)
         self.nbytes = self.size * dtype.itemsize
         self.is_contiguous = is_contiguous(shape, strides, dtype.itemsize)
+        self.unpack = _unpack(dtype)
         self.row = layout_of(shape[1:], strides[1:], dtype) if shape else self
         self.parts: dict[int, Layout] = _Derived(self._part)
         self.cuts: dict[tuple[int, ...], Layout] = _Derived(self._cut)
@@ -71,6 +84,12 @@ class Layout:
 
     def _reshape(self, shape: tuple[int, ...]) -> Layout:
         return layout_of(shape, contiguous_strides(shape, self.itemsize), self.dtype)
+
+
+@cache
+def _unpack(dtype: np.dtype[Any]) -> Callable[[Any, int], tuple[Any, ...]] | None:
+    code = _STRUCT_CODES.get(dtype.str) if dtype.isbuiltin == 1 else None
+    return None if code is None else Struct(f"={code}").unpack_from
 
 
 class _Derived(dict[Any, Layout]):

@@ -330,6 +330,10 @@ class View(NotNumeric):
     def item(self) -> Any:
         """Return the only (or first) element as a Python number."""
         buffer: Any = self.allocation.bytes()
+        unpack = self.layout.unpack
+        # Optimised: half the cost of an array.
+        if unpack is not None:
+            return unpack(buffer, self.offset)[0]
         return np.ndarray((), self.layout.dtype, buffer, self.offset).item()
 
     def _make_array(self) -> Array:

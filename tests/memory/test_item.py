@@ -1,0 +1,25 @@
+"""`View.item` unpacks one element by `struct`: for every element type and address the number that NumPy gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mlusim
+from mlusim.dtypes import ALL, Dtype
+
+
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_an_element_is_numpys_number(dtype: Dtype) -> None:
+    device = mlusim.Device("mlu370-x4")
+    # All patterns of a byte, and NaN and infinity for floats.
+    content = np.random.default_rng(0).integers(0, 256, 64 * dtype.itemsize, np.uint8)
+    content[: 2 * dtype.itemsize] = 0xFF
+    if dtype == np.bool_:
+        content &= 1
+    values = content.view(dtype)
+    view = device.upload(values)
+    for position in range(len(values)):
+        ours, theirs = view[position].item(), values[position].item()
+        assert type(ours) is type(theirs)
+        assert repr(ours) == repr(theirs)
