@@ -88,6 +88,7 @@ class Flow:
         self._operands = tuple(columns[name].data for operand in _OPERAND_COLUMNS for name in operand)
         self._names = columns["op"].data
         self._pipes = columns["pipe"].data
+        self._calls = (self._names, self._pipes, *self._operands)
         # By allocation, how often its marks have changed; by call, these counts when it last changed nothing.
         self._changes: dict[int, int] = {}
         self._no_ops: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -161,14 +162,15 @@ class Flow:
         if record in self._log.more_operands or record in self._log.addresses:
             self._apply(record)
             return
-        operands = tuple(column[record] for column in self._operands)
-        call = (self._names[record], self._pipes[record], *operands)
-        allocs = operands[0:9:3]
-        before = tuple(self._changes.get(alloc, 0) for alloc in allocs)
+        # Optimised, as every operation on marked bytes passes here: list displays cost half of generators.
+        call = tuple([column[record] for column in self._calls])
+        dst, a, b = call[2], call[5], call[8]
+        changes = self._changes.get
+        before = (changes(dst, 0), changes(a, 0), changes(b, 0))
         if self._no_ops.get(call) == before:
             return
         self._apply(record)
-        if tuple(self._changes.get(alloc, 0) for alloc in allocs) == before:
+        if (changes(dst, 0), changes(a, 0), changes(b, 0)) == before:
             if len(self._no_ops) == _MAX_NO_OPS:
                 self._no_ops.clear()
             self._no_ops[call] = before
