@@ -97,7 +97,11 @@ def _compute_rows(metrics: Metrics) -> list[Row]:
     """Return the rows of compute efficiency and bottleneck; unknown if the operations are not declared."""
     if metrics.compute_efficiency is None:
         return [
-            Row("compute_efficiency", "unknown", "the kernel's operations are not declared: give theory_ops"),
+            Row(
+                "compute_efficiency",
+                "unknown",
+                "the kernel declares no operations: theory_ops, --theory-ops",
+            ),
             Row("bottleneck", "unknown", "without the compute efficiency"),
         ]
     compute = (

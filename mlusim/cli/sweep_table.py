@@ -49,7 +49,7 @@ def _print_rows(found: Sweep, *, full: bool) -> None:
             cells += [*("" for _ in columns), short]
         lines.append(cells)
     numbers = [n for n, axis in enumerate(axes) if any(isinstance(row.get(axis), int | float) for row in rows)]
-    show.print_columns(heads, lines, right=[*numbers, *range(len(axes), len(heads) - 1)], keys=len(axes))
+    show.print_columns(heads, lines, right=[*numbers, *range(len(axes), len(heads) - 1)], keys=len(axes), cut=not full)
     if not full:
         _print_cut(rows)
 
@@ -83,7 +83,7 @@ def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
 def _print_cut(rows: Sequence[Row]) -> None:
     """Print below the table the truncated reasons, and the number of rows omitted."""
     messages = dict.fromkeys(f"{row['status']}: {row['message']}" for row in rows if row["status"] != "done")
-    cut = [words for words in messages if len(words) > _WORDS_SHOWN]
+    cut = [words for words in messages if len(words) > show.LEAST_TEXT]  # a narrow terminal may have no room for more
     if cut:
         show.print_text("")
     for words in cut[:_REASONS_SHOWN]:

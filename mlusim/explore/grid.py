@@ -233,8 +233,13 @@ def boards_of(value: Any) -> list[Board]:
         if not isinstance(one, str | Path | Board):
             raise BoardError(f"{one!r} is not a board: name a preset or a TOML file, or pass a Board")
         record = board(one.strip() if isinstance(one, str) else one)
-        if record not in records:
-            records.append(record)
+        if record in records:
+            continue
+        if any(record.name == other.name for other in records):
+            raise InputError(
+                f"two different boards are called {record.name}: give one another name in its TOML file, name = ..."
+            )
+        records.append(record)
     return records
 
 

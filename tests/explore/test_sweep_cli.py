@@ -234,3 +234,20 @@ def test_the_bar_is_on_a_terminal_only(folder):
     assert "sweeping" in seen.decode()
     assert "/54" in seen.decode()
     assert "\x1b" not in out
+
+
+def test_two_boards_of_one_name_are_refused(folder):
+    Path("again.toml").write_text('name = "mlu370-x4"\nbase = "mlu370-x4"\nclock_hz = 900_000_000\n')
+    found = call(*TIN_SHIFT, "--device", "mlu370-x4,again.toml", "--no-db")
+    assert found.exit_code == 2
+    assert "two different boards are called mlu370-x4: give one another name in its TOML file" in found.stderr
+    assert succeed(*TIN_SHIFT, "--device", "mlu370-x4,MLU370-X4", "--no-db", "-q") == ""
+
+
+def test_a_reason_takes_one_line_of_the_table_and_is_whole_below(folder, monkeypatch):
+    monkeypatch.setattr("mlusim.cli.show._WIDTH", 80)
+    lines = call(*TIN_SHIFT, "--cores", "6,8", "--no-db").stdout.splitlines()
+    assert [line.split()[0] for line in lines[1:3]] == ["6", "8"]
+    assert lines[1].endswith("...")
+    assert all(len(line) <= 80 for line in lines[:3])
+    assert "impossible: mlu370-x4: 6 cores are not whole clusters of 4; take 4 or 8" in lines

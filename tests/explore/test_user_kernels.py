@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sqlite3
 import sys
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -241,6 +243,12 @@ def test_shards_are_all_points_once_and_merge_to_the_whole(tmp_path):
     merged = mlusim.sweep("flip", **given, db=tmp_path / "all.sqlite", merge=files)
     assert merged.found == len(whole)
     assert merged.rows == whole.rows
+    mlusim.sweep("flip", **given, db=tmp_path / "whole.sqlite")
+    texts = []
+    for name in ("whole", "all"):
+        with closing(sqlite3.connect(tmp_path / f"{name}.sqlite")) as base:
+            texts.append("\n".join(base.iterdump()))
+    assert texts[0] == texts[1], "equal points are equal rows, whatever ran them and when"
     with pytest.raises(InputError, match=r"^shard 4/3: parts are numbered from 1 to 3$"):
         mlusim.sweep("flip", **given, shard=(4, 3))
 
