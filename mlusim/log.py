@@ -23,7 +23,8 @@ from mlusim.inputs import as_path
 from mlusim.records import Integers, Records
 
 NONE = records.NONE
-_CSV_PIECE = 100_000
+# Records read at once, to save memory on long logs.
+_PIECE = 100_000
 
 NO_OPERAND = (NONE, NONE, NONE)
 
@@ -153,6 +154,7 @@ class Log:
         more_operands: operands beyond the three of a record, by record.
         host_waits: the number of launches so far, at each time the host waited for all of them.
         host_writes: allocations, other than inputs, that the host has written.
+        host_reads: allocations that a host program has copied back by CNRT.
         windows: by allocation, the parts (offset, box) that were passed to launches.
         released: by allocation, the number of records when it was freed.
         loops: the counted loops, by record.
@@ -180,6 +182,7 @@ class Log:
         self.more_operands: dict[int, list[tuple[int, int, int]]] = {}
         self.host_waits: list[int] = []
         self.host_writes: set[int] = set()
+        self.host_reads: set[int] = set()
         self.released: dict[int, int] = {}
         self.windows: dict[int, set[tuple[int, int]]] = {}
         self.swallowed: list[tuple[str, str]] = []
@@ -215,7 +218,35 @@ class Log:
     @property
     def tensors(self) -> list[AllocationRecord]:
         """The tensors of the host: inputs and outputs, without workspace."""
-        return [one for one in self.allocations if one.task == NONE and one.memory == "gdram" and not one.workspace]
+        return [self.allocations[identity] for identity, role in self.roles().items() if role != "workspace"]
+
+    def roles(self) -> dict[int, str]:
+        """Return what each allocation of the host is to the launches: `input`, `output` or `workspace`.
+
+        An input is memory that the host has written and no kernel writes. Memory of a program that allocates by CNRT
+        does not say what it is for: what the program copies back is an output, all else that kernels write is
+        workspace.
+        """
+        written = self._written_by_kernels()
+        roles = {}
+        for identity, record in enumerate(self.allocations):
+            if record.task != NONE or record.memory != "gdram":
+                continue
+            if record.read_only or (identity in self.host_writes and identity not in written):
+                roles[identity] = "input"
+            elif record.workspace and identity not in self.host_reads:
+                roles[identity] = "workspace"
+            else:
+                roles[identity] = "output"
+        return roles
+
+    def _written_by_kernels(self) -> set[int]:
+        """Return the allocations that records write, read in parts to save memory on long logs."""
+        written: set[int] = set()
+        for first in range(0, len(self), _PIECE):
+            part = slice(first, min(first + _PIECE, len(self)))
+            written.update(np.unique(self.records.column("dst_alloc", part)).tolist())
+        return written
 
     def op(self, name: str) -> int:
         """Return the index of an operation name in `ops`."""
@@ -308,8 +339,8 @@ class Log:
             with atomic_write(target) as stream:
                 text = TextIOWrapper(stream, encoding="utf-8", newline="")
                 writer = csv.writer(text, lineterminator="\n")
-                for first in range(0, max(self.count, 1), _CSV_PIECE):
-                    piece = self._worded(self.records.columns(first, min(first + _CSV_PIECE, self.count)))
+                for first in range(0, max(self.count, 1), _PIECE):
+                    piece = self._worded(self.records.columns(first, min(first + _PIECE, self.count)))
                     if not first:
                         writer.writerow(piece)
                     writer.writerows(zip(*(column.tolist() for column in piece.values()), strict=True))

@@ -50,7 +50,7 @@ def test_csv_has_the_same_columns_and_values_in_pieces(tmp_path: Path, monkeypat
     device = Device()
     device.launch(kernel, device.upload(np.zeros(32, np.float32), "x"), dim=1, kind="BLOCK")
     device.synchronize()
-    monkeypatch.setattr("mlusim.log._CSV_PIECE", 3)  # 7 records
+    monkeypatch.setattr("mlusim.log._PIECE", 3)  # 7 records
     path = device.log.to_csv(tmp_path / "operations.csv")
     expected = device.log.to_pandas()
     found = pandas.read_csv(path, keep_default_na=False)

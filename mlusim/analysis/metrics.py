@@ -15,7 +15,7 @@ from mlusim.analysis.totals import Totals
 from mlusim.cores.instructions.tensor import TENSOR_OPERATIONS, peak_ops_per_cycle
 from mlusim.dtypes import dtype_of
 from mlusim.hardware import Board
-from mlusim.log import NONE, AllocationRecord, Log
+from mlusim.log import NONE, Log
 from mlusim.memory.kinds import MemoryKind
 from mlusim.units import PS_PER_S, PS_PER_US, ps_to_cycles, round_up
 
@@ -106,27 +106,26 @@ def measure(
         board: the board's record.
         theory_ops: operations that the operator requires, independent of the kernel; 0 for pure data movement; None:
             unknown.
-        tensor_bytes: bytes of inputs (`read`) and outputs (`write`), each counted once; by default all GDRAM
-            allocations of the host.
+        tensor_bytes: bytes of inputs (`read`) and outputs (`write`), each counted once; by default those
+            of `Log.roles`.
 
-    The peak for compute_efficiency is T's vector peak: the half rate if the first output (the first host allocation
-    that kernels may write) is float16 or bfloat16, else the float rate. For a kernel that uses the tensor pipe it is
-    that pipe's peak.
+    The peak for compute_efficiency is T's vector peak: the half rate if the first output is float16 or bfloat16, else
+    the float rate. For a kernel that uses the tensor pipe it is that pipe's peak.
     """
     records = Records(log, board)
     time_ps = records.time_ps
     totals = Totals(records)
-    tensors = _host_tensors(log)
+    roles = log.roles()
     if tensor_bytes is None:
         tensor_bytes = {
-            "read": sum(record.nbytes for record in tensors if record.read_only),
-            "write": sum(record.nbytes for record in tensors if not record.read_only),
+            side: sum(log.allocations[identity].nbytes for identity, one in roles.items() if one == role)
+            for side, role in (("read", "input"), ("write", "output"))
         }
     theory_io_bytes = sum(tensor_bytes.values())
     bus = totals.bus_bytes
     compulsory = {direction: min(nbytes, bus[direction] or nbytes) for direction, nbytes in tensor_bytes.items()}
     peak_pipe = "tensor" if TENSOR_OPERATIONS.intersection(totals.operations) else "vector"
-    peak_ops = _tensor_peak(log, board) if peak_pipe == "tensor" else _vector_peak(log, board)
+    peak_ops = _tensor_peak(log, board) if peak_pipe == "tensor" else _vector_peak(log, board, roles)
     peak_io = board.dram_bandwidth_bytes_per_s
     # A value above 1 means that the run is incomplete and has not even accessed its output.
     io_efficiency = min(_efficiency(sum(compulsory.values()), time_ps, peak_io), 1.0)
@@ -207,17 +206,9 @@ def peak_bytes(log: Log, kind: MemoryKind, alignment_bytes: int) -> int:
     return peak
 
 
-def _host_tensors(log: Log) -> list[AllocationRecord]:
-    return [
-        record
-        for record in log.allocations
-        if record.task == NONE and record.memory == MemoryKind.GDRAM.value and not record.workspace
-    ]
-
-
-def _vector_peak(log: Log, board: Board) -> int:
+def _vector_peak(log: Log, board: Board, roles: Mapping[int, str]) -> int:
     """Return the operations per second of all cores' vector pipes, by T's definition."""
-    output = next((record.dtype for record in _host_tensors(log) if not record.read_only), "")
+    output = next((log.allocations[identity].dtype for identity, role in roles.items() if role == "output"), "")
     half = output in _HALF_TYPES
     per_cycle = board.vector_peak_ops_per_cycle_fp16 if half else board.vector_peak_ops_per_cycle_fp32
     return per_cycle * board.cores * board.clock_hz

@@ -28,8 +28,10 @@ def provenance(result: Result) -> dict[str, Any]:
     Command and date are set by the command line only, so that equal runs from Python give equal bytes.
     """
     tensors = [
-        {"name": one.name, "shape": list(one.shape), "dtype": one.dtype, "role": "input" if one.read_only else "output"}
-        for one in result.log.tensors
+        {"name": one.name, "shape": list(one.shape), "dtype": one.dtype, "role": role}
+        for identity, role in result.log.roles().items()
+        if role != "workspace"
+        for one in [result.log.allocations[identity]]
     ]
     return {
         "mlusim": __version__,

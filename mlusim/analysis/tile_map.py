@@ -26,11 +26,7 @@ _UNWRITTEN = "#FFFFFF"
 
 def output_allocation(records: Records, plan: Plan) -> int:
     """Return the index of the allocation that the plan's tiles cover; -1 if there is none."""
-    writable = [
-        identity
-        for identity, record in enumerate(records.log.allocations)
-        if record.task == NONE and record.memory == "gdram" and not (record.read_only or record.workspace)
-    ]
+    writable = [identity for identity, role in records.log.roles().items() if role == "output"]
     shaped = [identity for identity in writable if records.log.allocations[identity].shape == plan.output_shape]
     return next(iter(shaped + writable), NONE)
 

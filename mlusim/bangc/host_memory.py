@@ -142,6 +142,8 @@ class HostMemory:
             )
         if size:
             ctypes.memmove(dst, src, size)
+        if source is not None and target is None:
+            self.device.log.host_reads.add(source.allocation.identity)
         if target is not None:
             self.device.log.host_writes.add(target.allocation.identity)
         return 0

@@ -140,6 +140,8 @@ def cnrtMemcpy(dst: Any, src: Any, nbytes: int, direction: cnrtMemTransDir_t) ->
         _bytes_of(dst, nbytes)[:] = _bytes_of(src, nbytes)
     if isinstance(dst, DevicePointer):
         dst.device.log.host_writes.add(dst.allocation.identity)
+    elif isinstance(src, DevicePointer):
+        src.device.log.host_reads.add(src.allocation.identity)
     return cnrtRet_t.cnrtSuccess
 
 

@@ -148,7 +148,7 @@ def check_log(log: Log) -> None:
         ),
         "an allocation that its log names is not there": all(
             0 <= number < len(log.allocations)
-            for number in (*log.released, *log.windows, *log.host_writes, *log.of_file)
+            for number in (*log.released, *log.windows, *log.host_writes, *log.host_reads, *log.of_file)
         ),
         "a remark of its log has no line or task": all(
             0 <= one.line < len(log.lines) and NONE <= one.task < len(log.tasks) and one.kind in RULES

@@ -78,9 +78,8 @@ def balance_of(log: Log, accesses: Accesses, order: Order, board: Board) -> Bala
     records = log.tasks
     cores = [index for index, record in enumerate(records) if not record.is_memory_core]
     host = np.array([record.task < 0 for record in log.allocations], bool)
-    output = np.array(
-        [record.task < 0 and not (record.read_only or record.workspace) for record in log.allocations], bool
-    )
+    output = np.zeros(len(log.allocations), bool)
+    output[[identity for identity, role in log.roles().items() if role == "output"]] = True
     task = order.task[order.position[accesses.record]]
     touched = np.zeros(len(records), bool)
     touched[task[host[accesses.alloc]]] = True

@@ -58,6 +58,7 @@ class Coverage:
     def measure(self) -> tuple[list[TensorUse], list[Finding]]:
         """Return the use of each tensor, and the findings."""
         output, findings = planned_output(self.log, self.plan, self.planned)
+        roles = self.log.roles()
         uses = []
         for identity, allocation in enumerate(self.log.allocations):
             if allocation.task != NONE or not allocation.nbytes or not self.log.launches:
@@ -65,7 +66,10 @@ class Coverage:
             some = np.flatnonzero(self.accesses.alloc == identity)
             passed = identity in self.log.windows and is_output(allocation) and identity not in self.log.host_writes
             if not len(some) and identity != output and not passed:
-                use = untouched(allocation)
+                use = untouched(allocation, is_input=roles.get(identity) == "input")
+            elif roles.get(identity) == "input":
+                run = self.accesses.where(some)
+                use = _use_of_input(allocation, run, known=identity not in self.accesses.unknown)
             else:
                 use, more = self._tensor(identity, allocation, some, self.plan if identity == output else None)
                 findings += more
@@ -76,8 +80,6 @@ class Coverage:
         self, identity: int, allocation: AllocationRecord, some: Integers, plan: Plan | None
     ) -> tuple[TensorUse, list[Finding]]:
         run = self.accesses.where(some)
-        if allocation.read_only:
-            return _use_of_input(allocation, run, known=identity not in self.accesses.unknown), []
         joined, kind, repeated = self._join(identity, allocation, run, plan)
         cells = Cells(joined, allocation.nbytes)
         is_run = kind == _RUN
@@ -280,7 +282,7 @@ class Coverage:
 
 
 def _use_of_input(allocation: AllocationRecord, run: Accesses, *, known: bool) -> TensorUse:
-    """Return the use of a tensor that no kernel may write: only its reads are counted."""
+    """Return the use of an input: only its reads are counted."""
     run = in_short(run, allocation.nbytes)
     cells = Cells(run, allocation.nbytes)
     reads = cells.count(~run.write)

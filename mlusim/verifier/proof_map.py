@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlusim.dtypes import dtype_of
-from mlusim.log import NONE, Log
+from mlusim.log import Log
 from mlusim.verifier.accesses import accesses_of
 from mlusim.verifier.cells import Cells
 from mlusim.verifier.geometry import Integers
@@ -42,12 +42,13 @@ class ProofMap:
 
 
 def proof_maps(log: Log) -> list[ProofMap]:
-    """Return a map of each non-empty host tensor that kernels may write."""
+    """Return a map of each non-empty output."""
     accesses = accesses_of(log, log.columns())
     task = log.columns()["task"]
     maps = []
-    for identity, record in enumerate(log.allocations):
-        if record.task != NONE or record.read_only or record.workspace or not record.nbytes:
+    for identity, role in log.roles().items():
+        record = log.allocations[identity]
+        if role != "output" or not record.nbytes:
             continue
         some = accesses.where((accesses.alloc == identity) & accesses.write)
         cells = Cells(some, record.nbytes)

@@ -14,7 +14,7 @@ class TensorUse:
 
     Attributes:
         name, shape, dtype, nbytes: the tensor.
-        is_input: the host wrote its bytes, and no kernel may write them.
+        is_input: the host wrote its bytes, and no kernel does.
         bytes_read, bytes_written: by all operations together.
         least_reads, most_reads: minimum and maximum reads over all bytes.
         unread_bytes, unwritten_bytes: bytes never read, never written.
@@ -70,14 +70,14 @@ class TensorUse:
         return text + (f"; read back {self.times_read:.2f} times" if self.bytes_read else "")
 
 
-def untouched(allocation: AllocationRecord) -> TensorUse:
+def untouched(allocation: AllocationRecord, *, is_input: bool) -> TensorUse:
     """Return the use of a tensor that no operation accesses."""
     return TensorUse(
         name=allocation.name,
         shape=allocation.shape,
         dtype=allocation.dtype,
         nbytes=allocation.nbytes,
-        is_input=allocation.read_only,
+        is_input=is_input,
         bytes_read=0,
         bytes_written=0,
         least_reads=0,

@@ -141,6 +141,7 @@ def test_nobody_reads_a_column_of_a_long_log_as_a_whole(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(log_records.Records, "column", watched)
     monkeypatch.setattr("mlusim.analysis.windows.PIECE", 60)
+    monkeypatch.setattr("mlusim.log._PIECE", 60)
     result = DEVICE.result()
     str(result)
     to_json(result)

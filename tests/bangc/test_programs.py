@@ -32,6 +32,21 @@ def test_a_program_runs_as_on_a_host_with_a_board(capsys: pytest.CaptureFixture[
     device.verify().check()
 
 
+def test_memory_of_a_program_is_input_or_output_by_its_copies(capfd: pytest.CaptureFixture[str]) -> None:
+    device = Device()
+    run_program(bangc.compile(KERNELS / "program.mlu"), device)
+    assert device.log.roles() == {0: "input", 1: "input", 2: "output"}
+    result, report = device.result(), device.verify()
+    assert result.metrics.compulsory_bytes == {"read": 80_000, "write": 40_000}
+    assert result.io_efficiency == pytest.approx(120_000 / (result.time_ps * 1e-12) / 307.2e9)
+    assert [use.text() for use in report.tensors] == [
+        "read 1.00 times, each byte 1 to 1",
+        "read 1.00 times, each byte 1 to 1",
+        "every byte of 40 000 written exactly once",
+    ]
+    assert report.balance.mean_bytes == 40_000 / 8
+
+
 def test_a_file_without_main_is_no_program(basics: bangc.Module) -> None:
     with pytest.raises(InputError, match=r"basics\.mlu has no main: name a kernel with --entry"):
         run_program(basics, Device())

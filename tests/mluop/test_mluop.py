@@ -136,6 +136,18 @@ def test_profile_is_that_of_the_last_launch_alone(strategy):
     assert gap_ps == device.board.queued_kernel_gap_ps
 
 
+def test_tensors_of_a_program_are_inputs_and_outputs_by_what_kernels_write():
+    x, shifts = data()
+    device = mlusim.Device("mlu370-x4")
+    handle = created(device)
+    pointers = [on_device(device, array) for array in (x, shifts, x)]
+    descs = [descriptor(a.shape, DATA_TYPES[a.dtype.name]) for a in (x, shifts, x)]
+    call = (handle, descs[0], pointers[0], descs[1], pointers[1], descs[2], pointers[2])
+    assert mluOpTinShiftForward(*call) == MLUOP_STATUS_SUCCESS
+    assert list(device.log.roles().values()) == ["input", "input", "output"]
+    assert device.result().metrics.theory_io_bytes == 2 * x.nbytes + shifts.nbytes
+
+
 @pytest.mark.parametrize("shape", [(2, 5, 6, 7), (2, 16, 96, 784)])
 def test_a_timing_only_device_runs_a_host_program(shape):
     x, shifts = data(shape=shape)

@@ -62,7 +62,17 @@ def portable(lines: list[tuple[str, int, str]]) -> list[tuple[str, int, str]]:
 def same_log(one: Log, other: Log) -> None:
     np.testing.assert_array_equal(one.table(), other.table())
     assert portable(one.lines) == portable(other.lines)
-    for name in ("board", "ops", "tasks", "launches", "allocations", "boxes", "host_waits", "host_writes"):
+    for name in (
+        "board",
+        "ops",
+        "tasks",
+        "launches",
+        "allocations",
+        "boxes",
+        "host_waits",
+        "host_writes",
+        "host_reads",
+    ):
         assert getattr(one, name) == getattr(other, name), name
     assert one.more_operands == other.more_operands
     assert one.loops == other.loops
@@ -215,7 +225,7 @@ def test_every_board_comes_back(board, tmp_path):
 
 def test_everything_of_a_log_is_saved():
     kept = {"board", "records", "ops", "lines", "boxes", "tasks", "launches", "allocations"}
-    kept |= {"addresses", "more_operands", "host_waits", "host_writes", "loops", "byte_copies"}
+    kept |= {"addresses", "more_operands", "host_waits", "host_writes", "host_reads", "loops", "byte_copies"}
     kept |= {"released", "windows", "swallowed", "joined", "skipped", "unsteady", "remarks", "of_file", "seen"}
     # A field that is new in the log is new in `mlusim.results.saved`, and in `same_log` above.
     assert {name for name in vars(Log("board")) if not name.startswith("_")} == kept

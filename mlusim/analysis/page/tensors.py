@@ -9,7 +9,6 @@ import numpy as np
 from mlusim.analysis.log_columns import Integers, Records
 from mlusim.analysis.windows import pieces
 from mlusim.log import NONE
-from mlusim.memory.kinds import MemoryKind
 
 
 class TensorTraffic(NamedTuple):
@@ -17,8 +16,8 @@ class TensorTraffic(NamedTuple):
 
     Attributes:
         name, shape, dtype: the tensor.
-        is_input: kernels only read it.
-        compulsory_bytes: its size: an input read once, an output written once; 0 for LDRAM.
+        is_input: the host wrote it, and kernels only read it.
+        compulsory_bytes: its size: an input read once, an output written once; 0 for workspace and LDRAM.
         read_bytes, written_bytes: bytes requested by kernels.
         bus_read_bytes, bus_write_bytes: its bytes on the DRAM bus, including units read because they are partly
             written.
@@ -48,10 +47,13 @@ def tensor_traffic(records: Records) -> list[TensorTraffic]:
     sums = sum((_sums(part) for part in pieces(records)), np.zeros((len(log.allocations), 4), np.int64))
     found = []
     local = np.zeros(4, np.int64)
-    for record, moved in zip(log.allocations, sums, strict=True):
-        if record.task == NONE and record.memory == MemoryKind.GDRAM.value:
+    roles = log.roles()
+    for identity, (record, moved) in enumerate(zip(log.allocations, sums, strict=True)):
+        role = roles.get(identity)
+        if role is not None:
+            compulsory = 0 if role == "workspace" else record.nbytes
             found.append(
-                TensorTraffic(record.name, record.shape, record.dtype, record.read_only, record.nbytes, *moved.tolist())
+                TensorTraffic(record.name, record.shape, record.dtype, role == "input", compulsory, *moved.tolist())
             )
         else:
             local += moved
