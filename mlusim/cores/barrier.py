@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ class Barrier:
         self._latency_ps = latency_ps
         self.waiting: list[tuple[Task, int]] = []
         self._arrivals = 0
-        self._arrivals_of: Counter[int] = Counter()
+        self._arrivals_of: dict[int, int] = {}
         self._first = chip.barriers
         chip.barriers += 1 << 20
 
@@ -35,8 +34,9 @@ class Barrier:
 
     def number_of(self, task: Task) -> int:
         """As `number` for a barrier where no task waits: counts the rounds that this task has passed."""
-        self._arrivals_of[task.index] += 1
-        return self._first + self._arrivals_of[task.index] - 1
+        passed = self._arrivals_of.get(task.index, 0)
+        self._arrivals_of[task.index] = passed + 1
+        return self._first + passed
 
     def arrive(self, task: Task, record: int) -> None:
         """Register the arrival of a task whose pipes are drained; it resumes when all tasks have arrived."""

@@ -33,6 +33,7 @@ class Issuer:
         has_data: whether memories have bytes.
         dry: instructions are recorded but take no time, and nothing is waited for (`mlusim.host.steady`).
         blocked: the awaitable that a blocking copy returns.
+        sync_codes: numbers in the log of the syncs issued so far, by name and pipes.
         repeated: the vector instruction that a source line has issued last (`mlusim.cores.vector`).
     """
 
@@ -48,6 +49,7 @@ class Issuer:
         "log",
         "next_check",
         "repeated",
+        "sync_codes",
         "task",
         "unit",
     )
@@ -66,6 +68,7 @@ class Issuer:
         self.issue_ps = chip.board.cycles_ps(chip.board.issue_cycles)
         self.dram_unit_bytes = chip.board.dram_unit_bytes
         self.copy_geometries = unit.copy_geometries
+        self.sync_codes: dict[tuple[str, int], int] = {}
         self.repeated: dict[int, VectorCall] = {}
 
     def begin(self) -> None:

@@ -31,16 +31,26 @@ def sync(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) 
     task = issuer.task
     issuer.begin()
     now_ps = task.now_ps
-    record = issuer.record(name, SYNC, line, now_ps, now_ps, now_ps, detail=pipes)
+    record = issuer.log.records.add(_code(issuer, name, pipes), task.index, line, now_ps, now_ps, now_ps)
     waits = task.drain(pipes, record, task.resume)
     task.unawaited = record
     return task.suspending if waits else task.passing
 
 
+def _code(issuer: Issuer, name: str, pipes: int) -> int:
+    """Return the number of a sync's instruction in the log."""
+    code = issuer.sync_codes.get((name, pipes))
+    if code is None:
+        log = issuer.log
+        code = log.records.instruction(log.op(name), SYNC, NONE, 1, 0, 0, 0, 0, pipes, *_NO_BOXES)
+        issuer.sync_codes[name, pipes] = code
+    return code
+
+
 def prepared(issuer: Issuer, line: int, name: str = "sync", pipes: int = ALL_PIPES) -> Callable[[], Waiting | None]:
     """Return a `sync` for repeated calls, each of which returns None if there is nothing to wait for."""
     records, task = issuer.log.records, issuer.task
-    code = records.instruction(issuer.log.op(name), SYNC, NONE, 1, 0, 0, 0, 0, pipes, *_NO_BOXES)
+    code = _code(issuer, name, pipes)
 
     def issue() -> Waiting | None:
         issuer.begin()

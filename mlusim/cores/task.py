@@ -204,7 +204,8 @@ class Task:
                 self.now_ps = now
             self.resume()
         elif self._then is not None:
-            self._drained(transfer.record, now)
+            if not self._busy():
+                self._drained(transfer.record, now)
         elif self.pending_io < self.resumes_below:
             self.resumes_below = 0
             self.resume()
@@ -239,11 +240,9 @@ class Task:
 
     def _busy(self) -> bool:
         mask = self._sync_mask
-        return bool((self.pending_io and mask >> IO & 1) or (self.pending_move and mask >> MOVE & 1))
+        return (self.pending_io > 0 and mask >> IO & 1 == 1) or (self.pending_move > 0 and mask >> MOVE & 1 == 1)
 
     def _drained(self, last_record: int, now: int) -> None:
-        if self._busy():
-            return
         then, self._then = self._then, None
         self.now_ps = max(self.now_ps, now)
         self._settle(last_record)
