@@ -139,10 +139,10 @@ def bounds(dtype: Dtype) -> tuple[float, float]:
 def _lookup(value: object) -> Dtype | None:
     """Return the element type of a dtype, name or type; None if there is none."""
     if isinstance(value, np.dtype):
-        found = _BY_DTYPE.get(value)
-        if found is None and not value.isnative and value.newbyteorder("=") in _BY_DTYPE:
+        dtype = _BY_DTYPE.get(value)
+        if dtype is None and not value.isnative and value.newbyteorder("=") in _BY_DTYPE:
             raise _byte_order_error(value)
-        return found
+        return dtype
     if isinstance(value, str):
         return _named(value)
     return _BY_TYPE.get(value) if isinstance(value, type) else None
@@ -150,9 +150,9 @@ def _lookup(value: object) -> Dtype | None:
 
 def _named(name: str) -> Dtype | None:
     """Return the element type of a name or a code; None if there is none."""
-    found = _BY_NAME.get(name)
-    if found is not None:
-        return found
+    dtype = _BY_NAME.get(name)
+    if dtype is not None:
+        return dtype
     if name in _AMBIGUOUS:
         msg = f"dtype {name!r} is 32 bits wide on the board and 64 in NumPy: name the width, such as 'int32' or 'int64'"
         raise InputError(msg)

@@ -87,10 +87,10 @@ def _remove_stale(where: Path) -> None:
         return
     for folder in where.glob(f"{_FOLDER}*"):
         with suppress(OSError):
-            found = folder.lstat()
+            status = folder.lstat()
             # A folder that another process has just made may not be locked yet.
-            fresh = time.time() - found.st_mtime < _STALE_S
-            if fresh or not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            fresh = time.time() - status.st_mtime < _STALE_S
+            if fresh or not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
                 continue
             handle = _locked(folder)
             if handle is not None:

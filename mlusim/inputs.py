@@ -46,17 +46,17 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     values = as_tuple(shape)
     extents = values if isinstance(values, tuple) else (values,)
     try:
-        found = tuple(as_index(extent) for extent in extents)
+        integers = tuple(as_index(extent) for extent in extents)
     except TypeError:
         remedy = "give its .shape" if isinstance(shape, np.ndarray) else "give integers, such as (2, 8, 256, 196)"
         raise InputError(f"{what} {shown(shape)} is not a shape: {remedy}") from None
     if any(isinstance(extent, bool) for extent in extents):
         raise InputError(f"{what} {shown(shape)} is not a shape: its extents are integers, not truth values")
-    if min(found, default=0) < 0:
-        raise InputError(f"{what} {list(found)}: an extent is not negative")
-    if len(found) > MAX_RANK:
-        raise InputError(f"{what} has rank {len(found)}: NumPy arrays have at most {MAX_RANK} dimensions")
-    return found
+    if min(integers, default=0) < 0:
+        raise InputError(f"{what} {list(integers)}: an extent is not negative")
+    if len(integers) > MAX_RANK:
+        raise InputError(f"{what} has rank {len(integers)}: NumPy arrays have at most {MAX_RANK} dimensions")
+    return integers
 
 
 def as_array(what: str, value: Any) -> Array:
@@ -125,7 +125,7 @@ def as_texts(what: str, values: object) -> tuple[str, ...]:
     texts = (values,) if isinstance(values, str) else as_tuple(values)
     if not isinstance(texts, tuple):
         raise InputError(f"{what}={shown(values)}: give a list of texts")
-    return tuple(as_text(what, one) for one in texts)
+    return tuple(as_text(what, text) for text in texts)
 
 
 def as_path(path: object) -> Path:
@@ -158,7 +158,7 @@ def as_paths(paths: object) -> list[Path]:
     several = as_tuple(paths)
     if not isinstance(several, tuple):
         raise InputError(f"{shown(paths)} is not a list of paths: give texts such as 'run.zip', or Paths")
-    return [as_path(one) for one in several]
+    return [as_path(path) for path in several]
 
 
 def _reason(error: Exception) -> str:

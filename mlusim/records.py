@@ -261,11 +261,11 @@ class Records:
         rows = self._rows
         if name in INSTRUCTION:
             values = np.array(self._instructions, np.int64).reshape(-1, len(INSTRUCTION))
-            found: Integers = values[:, INSTRUCTION.index(name)][rows["instruction"][chosen]]
+            values_of: Integers = values[:, INSTRUCTION.index(name)][rows["instruction"][chosen]]
         else:
-            found = rows[name][chosen].astype(np.int64)
+            values_of = rows[name][chosen].astype(np.int64)
         self._let_go()
-        return found
+        return values_of
 
     def table(self) -> Integers:
         """Return all records as an int64 array of shape (records, columns)."""
@@ -285,9 +285,9 @@ class Records:
             if not np.array_equal(rows[name][: len(table)], column):
                 raise ValueError(f"{name} of a record is out of range")
         places = [COLUMNS.index(name) for name in INSTRUCTION]
-        found, code = np.unique(table[:, places], axis=0, return_inverse=True)
+        unique, code = np.unique(table[:, places], axis=0, return_inverse=True)
         rows["instruction"][: len(table)] = code.reshape(-1)
-        self._instructions = [tuple(values) for values in found.tolist()]
+        self._instructions = [tuple(values) for values in unique.tolist()]
         self._codes = {values: number for number, values in enumerate(self._instructions)}
         self._hold(rows)
         self.count = len(table)

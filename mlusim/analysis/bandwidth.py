@@ -64,12 +64,12 @@ def _transfers(records: Records, edges: Integers) -> tuple[Rates, Integers, Inte
     Times are picoseconds within `edges`; as floats they are exact below 2.5 hours, and for longer runs more precise
     than a bin.
     """
-    some = np.flatnonzero(records.bus_read_bytes + records.bus_write_bytes)
-    start = np.maximum(records.moving_ps[some], edges[0])
-    end = np.maximum(np.minimum(records.end_ps[some], edges[-1]), start + 1)
+    moving = np.flatnonzero(records.bus_read_bytes + records.bus_write_bytes)
+    start = np.maximum(records.moving_ps[moving], edges[0])
+    end = np.maximum(np.minimum(records.end_ps[moving], edges[-1]), start + 1)
     first = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, len(edges) - 2)
     last = np.clip(np.searchsorted(edges, end, side="left") - 1, first, len(edges) - 2)
-    columns = (records.bus_read_bytes[some], records.bus_write_bytes[some], start, end)
+    columns = (records.bus_read_bytes[moving], records.bus_write_bytes[moving], start, end)
     return np.array(columns, np.float64), first, last
 
 

@@ -56,8 +56,8 @@ def where_time_went(records: Records) -> Integers:
     causes = list(CAUSES)
     covered, before = no_intervals(), np.zeros(cores, np.int64)
     for layer in layers(records):
-        some = intervals(layer.track, layer.start_ps, layer.stop_ps)
-        cause, covered = layer.cause, union(covered, clip(some[some[:, 0] < cores], low, high))
+        spans = intervals(layer.track, layer.start_ps, layer.stop_ps)
+        cause, covered = layer.cause, union(covered, clip(spans[spans[:, 0] < cores], low, high))
         after = lengths(covered, cores)
         spent[:, causes.index(cause)] += after - before
         before = after
@@ -88,8 +88,8 @@ def layers(records: Records) -> list[Layer]:
     def layer(cause: str, chosen: Flags, from_ps: Integers, to_ps: Integers) -> Layer:
         return Layer(cause, unit[chosen], from_ps[chosen], to_ps[chosen], records.line[chosen])
 
-    def without_line(cause: str, some: Integers) -> Layer:
-        return Layer(cause, some[:, 0], some[:, 1], some[:, 2], np.full(len(some), NONE))
+    def without_line(cause: str, spans: Integers) -> Layer:
+        return Layer(cause, spans[:, 0], spans[:, 1], spans[:, 2], np.full(len(spans), NONE))
 
     tasks = intervals(records.task_unit, records.task_start_ps, records.task_end_ps)
     return [

@@ -56,8 +56,8 @@ def _spent(records: Records) -> Integers:
         start, stop = np.clip(layer.start_ps[of_cores], low, high), np.clip(layer.stop_ps[of_cores], low, high)
         own = _first_come(layer.start_ps[of_cores], track, start, stop, low, high)
         own_ps = stop - own - _overlap(covered, track, own, stop, low, high)
-        some = stop > own
-        np.add.at(spent[:, causes.index(layer.cause)], line[some], own_ps[some])
+        nonempty = stop > own
+        np.add.at(spent[:, causes.index(layer.cause)], line[nonempty], own_ps[nonempty])
         covered = union(covered, clip(intervals(track, start, stop), low, high))
     spent[NONE, causes.index("idle")] += cores * records.time_ps - int((covered[:, 2] - covered[:, 1]).sum())
     return spent

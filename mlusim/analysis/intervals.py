@@ -48,9 +48,9 @@ def lengths(disjoint: Integers, tracks: int) -> Integers:
     return total
 
 
-def clip(some: Integers, low: int, high: int) -> Integers:
+def clip(spans: Integers, low: int, high: int) -> Integers:
     """Return the parts of the intervals within [low, high)."""
-    return intervals(some[:, 0], np.maximum(some[:, 1], low), np.minimum(some[:, 2], high))
+    return intervals(spans[:, 0], np.maximum(spans[:, 1], low), np.minimum(spans[:, 2], high))
 
 
 def gaps(disjoint: Integers, tracks: int, low: int, high: int) -> Integers:

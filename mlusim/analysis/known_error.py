@@ -132,14 +132,14 @@ class Known:
         """Format as one sentence for a summary."""
         if self.half_width is None:
             return f"not measured: {self.why}"
-        low, high = (f"{round(100 * one(self.errors)):+d}" for one in (min, max))
+        low, high = (f"{round(100 * extreme(self.errors)):+d}" for extreme in (min, max))
         errors = f"{low} %" if low == high else f"{low} to {high} %"
         bounds = f"{self.low_ps / PS_PER_US:,.2f} to {self.high_ps / PS_PER_US:,.2f} us".replace(",", " ")
         band = f"{100 * PART:.0f} % band {bounds}"
         beyond = f"; not measured: {self.why}" if self.why else ""
         count = len(self.nearest)
-        some = f"{count} measurement{'s' if count != 1 else ''} of the kind {self.kind!r}"
-        return f"{band}; {some}, off by {errors} when left out of the fit{beyond}"
+        measurements = f"{count} measurement{'s' if count != 1 else ''} of the kind {self.kind!r}"
+        return f"{band}; {measurements}, off by {errors} when left out of the fit{beyond}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the known error as JSON types."""
@@ -159,13 +159,13 @@ def known_of(records: Records, metrics: Metrics, floor: Floor) -> Known:
     board = records.board
     kind = kind_of(records, metrics)
     size = sum(metrics.bus_bytes.values())
-    level, why, near = _neighbours(kind, board, size)
+    level, why, neighbours = _neighbours(kind, board, size)
     if level == NOT_MEASURED:
         return Known(kind, level, why, (), (), None, 0, 0)
     half = math.hypot(half_width(level), _DOUBT * assumed_part(board, metrics, floor))
-    errors = tuple((row.left_out if level == MEASURED else row.kind_in_family) / row.time_us - 1 for row in near)
+    errors = tuple((row.left_out if level == MEASURED else row.kind_in_family) / row.time_us - 1 for row in neighbours)
     factor = math.exp(half)
-    names = tuple(row.name for row in near)
+    names = tuple(row.name for row in neighbours)
     return Known(
         kind, level, why, names, errors, half, round(metrics.time_ps / factor), round(metrics.time_ps * factor)
     )

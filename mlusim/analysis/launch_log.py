@@ -53,33 +53,35 @@ def log_of_launch(log: Log, launch: int | range | None, operands: Sequence[Opera
     table[:, _TASK] = new_task[table[:, _TASK]]
     table[:, _WAITED_FOR] = new_record[table[:, _WAITED_FOR]]
 
-    one = Log(log.board)
+    part = Log(log.board)
     allocations = _Allocations(log, operands, new_task)
     for identity, offset in _OPERANDS:
         table[:, identity], table[:, offset] = allocations.of(table[:, identity], table[:, offset])
-    one.addresses = {int(new_record[old]): kept for old, kept in log.addresses.items() if new_record[old] != NONE}
-    for old, more in log.more_operands.items():
+    part.addresses = {
+        int(new_record[old]): address for old, address in log.addresses.items() if new_record[old] != NONE
+    }
+    for old, further in log.more_operands.items():
         if new_record[old] != NONE:
-            identity, offset, box = np.array(more, np.int64).T
+            identity, offset, box = np.array(further, np.int64).T
             moved = zip(*(column.tolist() for column in (*allocations.of(identity, offset), box)), strict=True)
-            one.more_operands[int(new_record[old])] = list(moved)
-    one.loops = {int(new_record[old]): loop for old, loop in log.loops.items() if new_record[old] != NONE}
-    one.byte_copies = [int(new_record[old]) for old in log.byte_copies if new_record[old] != NONE]
-    one.joined = {
+            part.more_operands[int(new_record[old])] = list(moved)
+    part.loops = {int(new_record[old]): loop for old, loop in log.loops.items() if new_record[old] != NONE}
+    part.byte_copies = [int(new_record[old]) for old in log.byte_copies if new_record[old] != NONE]
+    part.joined = {
         int(new_record[call]): int(new_record[copy]) for call, copy in log.joined.items() if new_record[call] != NONE
     }
-    one.seen = {int(new_record[old]) for old in log.seen if new_record[old] != NONE}
-    one.remarks = {
+    part.seen = {int(new_record[old]) for old in log.seen if new_record[old] != NONE}
+    part.remarks = {
         key: replace(remark, task=int(new_task[remark.task]))
         for key, remark in log.remarks.items()
         if new_task[remark.task] != NONE
     }
-    one.ops, one.lines, one.boxes = log.ops, log.lines, log.boxes
-    one.tasks = [replace(log.tasks[number], launch=log.tasks[number].launch - launches.start) for number in tasks]
-    one.launches = [log.launches[number] for number in launches]
-    one.allocations = allocations.records
-    one.records.put_table(table)
-    return one
+    part.ops, part.lines, part.boxes = log.ops, log.lines, log.boxes
+    part.tasks = [replace(log.tasks[number], launch=log.tasks[number].launch - launches.start) for number in tasks]
+    part.launches = [log.launches[number] for number in launches]
+    part.allocations = allocations.records
+    part.records.put_table(table)
+    return part
 
 
 def _renumbered(selected: Any, count: int) -> Integers:

@@ -169,12 +169,12 @@ def _dram_losses(records: Records, compulsory: int) -> dict[str, int]:
         strided_written += int(part.bus_write_bytes[strided].sum())
     best_read, best_write = 1 / board.dram_read_efficiency, 1 / board.dram_write_efficiency
     contiguous = bytes_read * (best_read - 1) + bytes_written * (best_write - 1)
-    more = strided_read * (1 / board.dram_strided_read_efficiency - best_read)
-    more += strided_written * (1 / board.dram_strided_write_efficiency - best_write)
+    extra_work = strided_read * (1 / board.dram_strided_read_efficiency - best_read)
+    extra_work += strided_written * (1 / board.dram_strided_write_efficiency - best_write)
     return {
         "extra_bytes": round(max(bytes_read + bytes_written - compulsory, 0) / peak),
         "contiguous": round(contiguous / peak),
-        "strided": round(more / peak),
+        "strided": round(extra_work / peak),
         "mixed": round(mixed_ps(records) * (1 - board.dram_mixed_efficiency)),
     }
 
@@ -192,7 +192,7 @@ def _mixed_ps(records: Records, mixing_ps: int) -> int:
     without = []
     for chosen, more_ps in ((moves, 0), (reads, mixing_ps), (moves & records.is_write, mixing_ps)):
         start = records.moving_ps[chosen]
-        some = union(intervals(np.zeros(len(start), np.int64), start, records.end_ps[chosen] + more_ps))
-        without.append(gaps(some, 1, low, high))
+        extended = union(intervals(np.zeros(len(start), np.int64), start, records.end_ps[chosen] + more_ps))
+        without.append(gaps(extended, 1, low, high))
     together = gaps(union(*without), 1, low, high)
     return int((together[:, 2] - together[:, 1]).sum())

@@ -140,7 +140,7 @@ def steps_html(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) 
     cell = f"{_CELL};font-variant-numeric:tabular-nums"
     top = "".join(f'<th style="{cell}">{_esc(head)}</th>' for head in heads)
     lines = "".join(
-        f"<tr>{''.join(f'<td style={chr(34)}{cell}{chr(34)}>{_esc(one)}</td>' for one in row)}</tr>" for row in rows
+        f"<tr>{''.join(f'<td style={chr(34)}{cell}{chr(34)}>{_esc(text)}</td>' for text in row)}</tr>" for row in rows
     )
     return _box(title, f"<table><tr>{top}</tr>{lines}</table>")
 

@@ -27,25 +27,27 @@ def draw_proof(maps: Sequence[ProofMap], title: str, about: str = "") -> Figure:
         nothing_ran(figure.subplots(), "no output: nothing to prove")
         return figure
     figure = new_figure(0.8 + 3.2 * len(maps), title, about)
-    for axes, one in zip(figure.subplots(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):
-        never, again = float((one.writer == -1).mean()), float((one.writer < -1).mean())
-        tasks = np.unique(one.writer[one.writer >= 0])
+    for axes, proof_map in zip(figure.subplots(len(maps), 1, squeeze=False)[:, 0], maps, strict=True):
+        never, rewritten = float((proof_map.writer == -1).mean()), float((proof_map.writer < -1).mean())
+        tasks = np.unique(proof_map.writer[proof_map.writer >= 0])
         colours = colormaps["viridis"].with_extremes(under=_NEVER, bad=BLACK)
         image = axes.imshow(
-            np.ma.masked_where(one.writer < -1, one.writer),
+            np.ma.masked_where(proof_map.writer < -1, proof_map.writer),
             cmap=colours,
             vmin=0,
-            vmax=max(int(one.writer.max()), 1),
+            vmax=max(int(proof_map.writer.max()), 1),
             aspect="auto",
-            extent=(0, one.extents[1], one.extents[0], 0),
+            extent=(0, proof_map.extents[1], proof_map.extents[0], 0),
         )
         faults = [
-            f"{100 * share:.1f} % {what}" for share, what in ((never, "never (red)"), (again, "twice (black)")) if share
+            f"{100 * share:.1f} % {what}"
+            for share, what in ((never, "never (red)"), (rewritten, "twice (black)"))
+            if share
         ]
         verdict = " and ".join(faults) or "every element once"
-        axes.set_title(f"{one.name}: written by {len(tasks)} tasks; {verdict}", fontsize=10)
-        axes.set_ylabel(_label(one, 0, one.split))
-        axes.set_xlabel(_label(one, one.split, len(one.shape)))
+        axes.set_title(f"{proof_map.name}: written by {len(tasks)} tasks; {verdict}", fontsize=10)
+        axes.set_ylabel(_label(proof_map, 0, proof_map.split))
+        axes.set_xlabel(_label(proof_map, proof_map.split, len(proof_map.shape)))
         bar: Any = figure.colorbar(image, ax=axes, pad=0.015, fraction=0.05, label="task")
         bar.ax.yaxis.set_major_locator(MaxNLocator(8, integer=True))
         for axis in (axes.xaxis, axes.yaxis):
@@ -53,7 +55,7 @@ def draw_proof(maps: Sequence[ProofMap], title: str, about: str = "") -> Figure:
     return figure
 
 
-def _label(one: ProofMap, first: int, last: int) -> str:
-    extents = " x ".join(str(extent) for extent in one.shape[first:last])
+def _label(proof_map: ProofMap, first: int, last: int) -> str:
+    extents = " x ".join(str(extent) for extent in proof_map.shape[first:last])
     axes = ", ".join(str(axis) for axis in range(first, last))
     return f"axes {axes} ({extents})" if extents else ""

@@ -28,10 +28,10 @@ def provenance(result: Result) -> dict[str, Any]:
     Command and date are set by the command line only, so that equal runs from Python give equal bytes.
     """
     tensors = [
-        {"name": one.name, "shape": list(one.shape), "dtype": one.dtype, "role": role}
+        {"name": tensor.name, "shape": list(tensor.shape), "dtype": tensor.dtype, "role": role}
         for identity, role in result.log.roles().items()
         if role != "workspace"
-        for one in [result.log.allocations[identity]]
+        for tensor in [result.log.allocations[identity]]
     ]
     return {
         "mlusim": __version__,
@@ -53,14 +53,14 @@ def provenance_of_runs(boards: Iterable[Board], made_by: Mapping[str, Any]) -> d
 def board_record(board: Board) -> dict[str, Any]:
     """Return all values of a board, the preset that it was edited from, and the fields that differ."""
     values = {item.name: getattr(board, item.name) for item in fields(board) if item.name != "sources"}
-    base = next((one for one in presets() if one.name == board.name), None)
+    base = next((preset for preset in presets() if preset.name == board.name), None)
     if base is not None:
         edited = _differences(board, base)
         return {**values, "edited_from": base.name if edited else None, "edited": edited}
     marked = {name for name, source in board.sources.items() if source.startswith(_EDITED)} - {"name"}
     # A preset that provides all values not set by the user; if several do, the nearest.
-    bases = [one for one in presets() if marked.issuperset(_differences(board, one))]
-    base = min(bases, key=lambda one: len(_differences(board, one)), default=None)
+    bases = [preset for preset in presets() if marked.issuperset(_differences(board, preset))]
+    base = min(bases, key=lambda preset: len(_differences(board, preset)), default=None)
     return {**values, "edited_from": None if base is None else base.name, "edited": sorted(marked)}
 
 

@@ -150,7 +150,7 @@ def coverage(row: Integers, start: Integers, end: Integers, rows: int, edges: In
     return np.clip(np.cumsum(covered, axis=1), 0.0, 1.0)
 
 
-def shares(some: Spans, row: Integers, rows: int, edges: Integers) -> Fractions:
+def shares(spans: Spans, row: Integers, rows: int, edges: Integers) -> Fractions:
     """(rows, bins, kinds) fraction of each time bin that a unit spent on each kind, in the order of `KINDS`.
 
     If several pipes are busy, transfers take precedence over compute, and work over waiting, so that the fractions of a
@@ -162,10 +162,10 @@ def shares(some: Spans, row: Integers, rows: int, edges: Integers) -> Fractions:
     before = np.zeros((rows, len(edges) - 1))
     for group in _PRECEDENCE:
         kinds = [names.index(name) for name in group]
-        chosen = np.isin(some.kind, kinds)
+        chosen = np.isin(spans.kind, kinds)
         if not chosen.any():
             continue
-        covered = union(covered, intervals(row[chosen], some.start_ps[chosen], some.end_ps[chosen]))
+        covered = union(covered, intervals(row[chosen], spans.start_ps[chosen], spans.end_ps[chosen]))
         after = coverage(covered[:, 0], covered[:, 1], covered[:, 2], rows, edges)
         share[:, :, kinds[0]] = np.maximum(after - before, 0.0)
         before = after

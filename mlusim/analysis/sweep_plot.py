@@ -138,11 +138,11 @@ def draw_sweep(rows: Rows, axes: Sequence[str], metrics: Sequence[str], column: 
     handles: list[Any] = []
     if len(lines) > 1:
         handles += [
-            Line2D([], [], color=_colour(n), linestyle=_dash(n), label=one.label) for n, one in enumerate(lines)
+            Line2D([], [], color=_colour(n), linestyle=_dash(n), label=line.label) for n, line in enumerate(lines)
         ]
     if covered:
         handles.append(Line2D([], [], color=INK, linewidth=5, label="wide: others coincide with it"))
-    tiers = sorted({tier for one in lines for _, tier, _ in one.points if tier is not None})
+    tiers = sorted({tier for line in lines for _, tier, _ in line.points if tier is not None})
     handles += [
         Line2D([], [], color=INK, linestyle="", marker=_MARKERS[tier], label=f"tier {tier}: {TIER_NAMES[tier]}")
         for tier in tiers
@@ -150,7 +150,7 @@ def draw_sweep(rows: Rows, axes: Sequence[str], metrics: Sequence[str], column: 
     if changes:
         label = "lines of that colour, several if black, change tier, from | to"
         handles.append(Line2D([], [], color=INK, linewidth=1, linestyle=(0, (2, 2)), label=label))
-    if any(one.refused for one in lines):
+    if any(line.refused for line in lines):
         handles.append(Line2D([], [], color=INK, linestyle="", marker="x", label="no result: does not fit, or failed"))
     if handles:
         legend_below(figure, handles, columns=4)
@@ -289,7 +289,7 @@ def _bands(axes: Axes, bands: list[tuple[float, float, int]], scale: Scale, *, n
     if not bands:
         return
     low, high = scale.limits
-    edges = [low, *(scale.between(one[1], two[0]) for one, two in pairwise(bands)), high]
+    edges = [low, *(scale.between(band[1], following[0]) for band, following in pairwise(bands)), high]
     for (_, _, tier), (left, right) in zip(bands, pairwise(edges), strict=True):
         axes.axvspan(left, right, color=_BANDS[tier], linewidth=0, zorder=0)
         if named:

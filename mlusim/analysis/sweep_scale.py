@@ -53,7 +53,9 @@ class Scale:
         if self.log and len(values) > _MANY:
             values = values[:: -(-len(values) // _MANY)]
         if len(values) <= _MANY or not self.numeric:
-            axes.set_xticks([self._positions[value] for value in values], [short(self._column, one) for one in values])
+            axes.set_xticks(
+                [self._positions[value] for value in values], [short(self._column, value) for value in values]
+            )
             axes.xaxis.set_minor_locator(NullLocator())
 
     def label(self, axes: Axes) -> None:

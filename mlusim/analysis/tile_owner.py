@@ -128,9 +128,9 @@ def logged_owners(grid: Grid, records: Records, output: int, itemsize: int) -> O
     addresses = records.log.addresses
     columns_of_parts = [np.empty((5, 0), np.int64)]
     for part in pieces(records):
-        some = part.dst_alloc == output
+        stores = part.dst_alloc == output
         columns = (part.number, part.end_ps, part.dst_box, part.dst_offset, part.task)
-        columns_of_parts.append(np.array([column[some] for column in columns]))
+        columns_of_parts.append(np.array([column[stores] for column in columns]))
     table = np.concatenate(columns_of_parts, axis=1)
     # Copies take effect when they complete, and tasks may run ahead of each other, so the log is not in that order.
     writes, _, boxes, offsets, task = table[:, np.argsort(table[1], kind="stable")]

@@ -123,8 +123,8 @@ def _overview(axes: Axes, run: RunSpans, shown: Integers, lanes: list[int], *, s
         top = np.searchsorted(shown, records.task_unit[inside]) * pitch
         # Grey paper for a task; white for a core without one.
         axes.add_collection(_boxes(left, right, top - 0.1, top + len(lanes) + 0.1, _TASK_PAPER))
-        for _, some in run.parts(shown):
-            _draw_spans(axes, some, np.searchsorted(shown, some.unit) * pitch + _place_of(lanes, some), begin, scale)
+        for _, spans in run.parts(shown):
+            _draw_spans(axes, spans, np.searchsorted(shown, spans.unit) * pitch + _place_of(lanes, spans), begin, scale)
     else:
         # Shares need several iterations per bin, or aliasing appears.
         summed = _summed(run, shown)
@@ -163,20 +163,20 @@ def _task_image(records: Records, shown: Integers, edges: Integers) -> Fractions
     return np.asarray(paper - at_work[:, :, None] * (paper - np.array(_rgb(_TASK_PAPER))))
 
 
-def _place_of(lanes: list[int], some: Spans) -> Integers:
+def _place_of(lanes: list[int], spans: Spans) -> Integers:
     """(spans,) the index of each span's lane among those shown."""
-    return np.array([lanes.index(lane) if lane in lanes else 0 for lane in range(max(LANES) + 1)])[some.lane]
+    return np.array([lanes.index(lane) if lane in lanes else 0 for lane in range(max(LANES) + 1)])[spans.lane]
 
 
 def _lane_image(run: RunSpans, shown: Integers, lanes: list[int], edges: Integers) -> Fractions:
     """(units * lanes, bins, 3): colours of the active kinds in each bin, weighted by their activity."""
     rows = len(shown) * len(lanes)
     busy = np.zeros((len(KINDS), rows, len(edges) - 1))
-    for _, some in run.parts(shown):
-        cell = np.searchsorted(shown, some.unit) * len(lanes) + _place_of(lanes, some)
-        for kind in np.unique(some.kind).tolist():
-            chosen = some.kind == kind
-            busy[kind] += coverage(cell[chosen], some.start_ps[chosen], some.end_ps[chosen], rows, edges)
+    for _, spans in run.parts(shown):
+        cell = np.searchsorted(shown, spans.unit) * len(lanes) + _place_of(lanes, spans)
+        for kind in np.unique(spans.kind).tolist():
+            chosen = spans.kind == kind
+            busy[kind] += coverage(cell[chosen], spans.start_ps[chosen], spans.end_ps[chosen], rows, edges)
     image = np.repeat(_task_image(run.records, shown, edges), len(lanes), axis=0)
     for (_, colour), part in zip(KINDS, busy, strict=True):
         image -= part[:, :, None] * (np.array(_rgb(_TASK_PAPER)) - np.array(_rgb(colour)))
@@ -185,7 +185,7 @@ def _lane_image(run: RunSpans, shown: Integers, lanes: list[int], edges: Integer
 
 def _share_image(run: RunSpans, shown: Integers, edges: Integers) -> Fractions:
     """(units * levels, bins, 3): stacked shares of each bin, transfers at the bottom."""
-    parts = (shares(some, np.searchsorted(shown, some.unit), len(shown), edges) for _, some in run.parts(shown))
+    parts = (shares(spans, np.searchsorted(shown, spans.unit), len(shown), edges) for _, spans in run.parts(shown))
     share = reduce(np.add, parts)
     working = [kind for kind in range(len(KINDS)) if kind not in (_START_UP, _WAITING)]
     order = [*working, _START_UP, _WAITING]
@@ -200,9 +200,9 @@ def _share_image(run: RunSpans, shown: Integers, edges: Integers) -> Fractions:
     return np.asarray(image.reshape(-1, len(edges) - 1, 3))
 
 
-def _draw_spans(axes: Axes, some: Spans, top: Any, begin: int, scale: int) -> None:
-    left, right = (some.start_ps - begin) / scale, (some.end_ps - begin) / scale
-    colours = np.array([_rgb(colour) for _, colour in KINDS])[some.kind]
+def _draw_spans(axes: Axes, spans: Spans, top: Any, begin: int, scale: int) -> None:
+    left, right = (spans.start_ps - begin) / scale, (spans.end_ps - begin) / scale
+    colours = np.array([_rgb(colour) for _, colour in KINDS])[spans.kind]
     axes.add_collection(_boxes(left, right, top + 0.06, top + 0.94, colours))
 
 

@@ -205,9 +205,9 @@ def _operations(records: Records) -> Iterator[str]:
             )
         ]
         for first in range(0, len(order), _BATCH_EVENTS):
-            some = [column[first : first + _BATCH_EVENTS].tolist() for column in columns]
+            batch = [column[first : first + _BATCH_EVENTS].tolist() for column in columns]
             for op, engine, pipe, start, end, task, line, count, nbytes, direction, latency, moving_alone in zip(
-                *some, strict=True
+                *batch, strict=True
             ):
                 process, thread = threads[engine]
                 about = f'"task":{task_ids[task]},"line":{lines[line]}'

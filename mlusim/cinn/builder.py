@@ -226,10 +226,10 @@ class NetBuilder:
             raise InputError(f"net {self.name!r} has no operator: add one, such as builder.flip(x, axis=0)")
         if outputs is None:
             taken = {variable for instruction in self._instructions for variable in instruction.inputs}
-            wanted = [instruction.output for instruction in self._instructions if instruction.output not in taken]
+            chosen = [instruction.output for instruction in self._instructions if instruction.output not in taken]
         else:
-            wanted = list(dict.fromkeys(self._variable("build", "outputs", value) for value in outputs))
-        return Program(self.name, board(target), tuple(self._inputs), tuple(self._instructions), tuple(wanted))
+            chosen = list(dict.fromkeys(self._variable("build", "outputs", value) for value in outputs))
+        return Program(self.name, board(target), tuple(self._inputs), tuple(self._instructions), tuple(chosen))
 
     def __str__(self) -> str:
         """Return the program, one line per variable."""

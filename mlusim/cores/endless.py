@@ -75,8 +75,8 @@ def _polls(chip: Chip, only_read: int) -> bool:
     tasks = [unit.task for unit in chip.units() if unit.task is not None]
     if len(polling) == 1 and not atomics.any():
         # If only this task can change the elements, other tasks do not matter even if they are still running.
-        allocations = [log.allocations[one] for one in np.unique(element[element >= 0]).tolist()]
-        private = all(one.read_only or one.memory == MemoryKind.NRAM.value for one in allocations)
+        allocations = [log.allocations[index] for index in np.unique(element[element >= 0]).tolist()]
+        private = all(allocation.read_only or allocation.memory == MemoryKind.NRAM.value for allocation in allocations)
         tasks = [task for task in tasks if task.index in polling] if private else tasks
     for task in tasks:
         # An atomic waits for all pending operations of its task, so after the first one only the next is pending.

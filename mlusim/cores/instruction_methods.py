@@ -83,13 +83,13 @@ class InstructionMethods:
 
         def __getattr__(self, name: str) -> Callable[..., Any]:
             """Return a conversion by BANG C's name, such as `float2half_rn`; for unknown names suggest the nearest."""
-            found = None if name.startswith("_") else conversion(name)
-            if found is None:
+            instruction = None if name.startswith("_") else conversion(name)
+            if instruction is None:
                 near = nearest(name, [known for known in dir(type(self)) if not known.startswith("_")])
                 raise UnknownNameError(
                     f"core.{name} is not an instruction of this core: {near}the glossary lists them all"
                 )
-            return partial(self._conversion, name, *found)
+            return partial(self._conversion, name, *instruction)
 
     def _conversion(
         self, name: str, source: Dtype, target: Dtype, rounding: str | None, dst: View, src: View, position: int = 0

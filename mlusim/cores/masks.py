@@ -110,8 +110,8 @@ def collect_bins(  # noqa: PLR0913 - most are keywords
         )
     if size < 1 or not 1 <= bins <= MAX_BINS:
         raise OperandError(f"collect_bins of {bins} bins of {size} rows: 1 to {MAX_BINS} bins, each of 1 or more")
-    for one, other in combinations(views, 2):
-        check_apart("collect_bins", one, other)
+    for first, second in combinations(views, 2):
+        check_apart("collect_bins", first, second)
     if not issuer.has_data and known is None:
         raise MissingDataError(
             "collect_bins in a timing-only run, which has no rows: name the addresses as `known`, or run with data"

@@ -35,7 +35,7 @@ class Scratch:
         self._owned: list[Allocation] = []
 
     def __repr__(self) -> str:
-        buffers = "".join(f", {one.name} {group_digits(one.nbytes)} B" for one in self._owned)
+        buffers = "".join(f", {buffer.name} {group_digits(buffer.nbytes)} B" for buffer in self._owned)
         used, usable = group_digits(self._memory.used_bytes), group_digits(self.usable_bytes)
         return f"<{self._memory.name}: {used} B of {usable} B in use{buffers}>"
 

@@ -209,7 +209,7 @@ def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: An
         known = tuple(record.strategies)
     if strategy is None:
         return [known[0]]
-    names = [part.strip() for one in several(strategy) for part in str(one).split(",")]
+    names = [part.strip() for value in several(strategy) for part in str(value).split(",")]
     if "all" in names:
         return list(known)
     for name in names:
@@ -218,36 +218,40 @@ def _strategies(command: Command, options: Mapping[str, list[Any]], strategy: An
 
 
 def _shapes(shape: Any) -> list[tuple[int, ...] | None]:
-    found: list[tuple[int, ...]] = []
-    for one in several(shape):
-        if isinstance(one, str):
-            found += shapes(one)
+    extents: list[tuple[int, ...]] = []
+    for value in several(shape):
+        if isinstance(value, str):
+            extents += shapes(value)
             continue
-        found.append(as_shape("shape", one))
-    return list(dict.fromkeys(found))
+        extents.append(as_shape("shape", value))
+    return list(dict.fromkeys(extents))
 
 
 def _whole(name: str, values: Any) -> list[int | None]:
-    found: list[int | None] = []
-    for one in several(values):
-        if isinstance(one, str):
-            found += [int(number) for number in numbers(name, one)]
+    limits: list[int | None] = []
+    for limit in several(values):
+        if isinstance(limit, str):
+            limits += [int(number) for number in numbers(name, limit)]
             continue
-        if one is not None and (isinstance(one, bool) or not hasattr(one, "__index__") or one < 1):
-            raise InputError(f"{name}: {one!r} is not a whole number above 0")
-        found.append(None if one is None else int(one))
-    for one in found:
-        if one is not None and one < 1:
-            raise InputError(f"{name}: {one} is not a whole number above 0")
-    return [*dict.fromkeys(found)]
+        if limit is not None and (isinstance(limit, bool) or not hasattr(limit, "__index__") or limit < 1):
+            raise InputError(f"{name}: {limit!r} is not a whole number above 0")
+        limits.append(None if limit is None else int(limit))
+    for limit in limits:
+        if limit is not None and limit < 1:
+            raise InputError(f"{name}: {limit} is not a whole number above 0")
+    return [*dict.fromkeys(limits)]
 
 
 def _board_values(parameter: str, values: Any) -> list[Any]:
     kind = board_parameter(parameter)
-    found: list[Any] = []
-    for one in several(values):
-        found += numbers(parameter, one, whole=kind is int) if isinstance(one, str) else [one]
-    for one in found:
-        if isinstance(one, bool) or not isinstance(one, int | float) or (kind is int and not isinstance(one, int)):
-            raise InputError(f"{parameter}: {one!r} is not a {'whole number' if kind is int else 'number'}")
-    return [*dict.fromkeys(found)]
+    parsed: list[Any] = []
+    for number in several(values):
+        parsed += numbers(parameter, number, whole=kind is int) if isinstance(number, str) else [number]
+    for number in parsed:
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int | float)
+            or (kind is int and not isinstance(number, int))
+        ):
+            raise InputError(f"{parameter}: {number!r} is not a {'whole number' if kind is int else 'number'}")
+    return [*dict.fromkeys(parsed)]

@@ -43,9 +43,9 @@ def numbers(name: str, text: str, *, whole: bool = True) -> list[int | float]:
     Raises `InputError` for anything but a number, a unit of another kind, a fraction where an integer is required, and
     a range that is empty or endless.
     """
-    found = [value for item in text.split(",") for value in _item(name, item.strip(), whole=whole)]
-    _check_count(name, text, len(found))
-    return found
+    values = [value for item in text.split(",") for value in _item(name, item.strip(), whole=whole)]
+    _check_count(name, text, len(values))
+    return values
 
 
 def shapes(text: str) -> list[tuple[int, ...]]:

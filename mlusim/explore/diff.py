@@ -106,7 +106,7 @@ class Difference:
             "time_ps": self.time_ps,
             "causes_ps": dict(self.causes_ps),
             "lines": [line._asdict() for line in self.lines],
-            "metrics": [one._asdict() for one in self.metrics],
+            "metrics": [metric._asdict() for metric in self.metrics],
         }
 
 
@@ -160,12 +160,12 @@ def _lines(before: Result, after: Result) -> list[LineChange]:
         (line, spent), (other_line, other_spent) = old.get(key, (0, 0)), new.get(key, (0, 0))
         file, function, text, _ = key
         changes.append(LineChange(file, function, text, line, other_line, other_spent - spent))
-    return sorted(changes, key=lambda one: (-abs(one.time_ps), one.file, one.before, one.after))
+    return sorted(changes, key=lambda change: (-abs(change.time_ps), change.file, change.before, change.after))
 
 
 def _by_line(result: Result) -> dict[tuple[str, str, str, int], tuple[int, int]]:
     """Map (file, function, text, number of equal lines before it) to line number and time."""
-    totals = {(one.file, one.line, one.function): int(one.spent_ps.sum()) for one in result.lines}
+    totals = {(line.file, line.line, line.function): int(line.spent_ps.sum()) for line in result.lines}
     lines: dict[tuple[str, str, str, int], tuple[int, int]] = {}
     for (file, line, function), spent in sorted(shares(totals, result).items()):
         text = source_text(result, file, line)
@@ -279,7 +279,7 @@ def what_to_try(result: Result, count: int = 3) -> list[Suggestion]:
             continue
         if retimed.time_ps < result.time_ps:
             suggestions.append(Suggestion(loss, remedy.change, remedy.assumption, retimed.time_ps))
-    return sorted(suggestions, key=lambda one: one.time_ps)[:count]
+    return sorted(suggestions, key=lambda suggestion: suggestion.time_ps)[:count]
 
 
 def _launched_once(result: Result) -> bool:

@@ -61,25 +61,25 @@ class Explanation:
             "io_efficiency": result.io_efficiency,
             "losses_ps": dict(self.losses_ps),
             "lines": [line._asdict() for line in self.lines],
-            "what_to_try": [{**one._asdict(), "prediction": True} for one in self.what_to_try],
+            "what_to_try": [{**suggestion._asdict(), "prediction": True} for suggestion in self.what_to_try],
         }
 
 
 def explain(result: Result) -> Explanation:
     """Explain the time of a run."""
     cores = result.board.cores
-    totals = {number: int(one.spent_ps.sum()) for number, one in enumerate(result.lines)}
+    totals = {number: int(line.spent_ps.sum()) for number, line in enumerate(result.lines)}
     times = shares(totals, result)
     lines = [
         LineTime(
-            PurePath(one.file).name,
-            one.line,
-            one.function,
-            source_text(result, one.file, one.line),
+            PurePath(line.file).name,
+            line.line,
+            line.function,
+            source_text(result, line.file, line.line),
             times[number],
-            {name: spent // cores for name, spent in zip(CAUSES, one.spent_ps.tolist(), strict=True) if spent},
+            {name: spent // cores for name, spent in zip(CAUSES, line.spent_ps.tolist(), strict=True) if spent},
         )
-        for number, one in enumerate(result.lines)
+        for number, line in enumerate(result.lines)
     ]
     return Explanation(
         result=result,

@@ -148,7 +148,9 @@ class _Walk:
             yield _join(name, self.of(value, name))
             if isinstance(value, types.ModuleType) and not installed(value.__name__):
                 used = sorted(attributes & vars(value).keys())
-                yield from (_join(one, self.of(vars(value)[one], f"{name}.{one}")) for one in used)
+                yield from (
+                    _join(attribute, self.of(vars(value)[attribute], f"{name}.{attribute}")) for attribute in used
+                )
         for name in sorted(imports):
             try:
                 module = importlib.import_module(name)
@@ -213,7 +215,9 @@ def _join(*parts: str | bytes) -> bytes:
 
 def _code(code: types.CodeType) -> bytes:
     """Hash bytecode, without file names and line numbers."""
-    constants = [_code(one) if isinstance(one, types.CodeType) else _constant(one) for one in code.co_consts]
+    constants = [
+        _code(constant) if isinstance(constant, types.CodeType) else _constant(constant) for constant in code.co_consts
+    ]
     shape = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
     names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     return _join("code", code.co_code, repr(shape), repr(names), getattr(code, "co_exceptiontable", b""), *constants)
@@ -236,7 +240,7 @@ def _lookups(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
     pending = [code]
     while pending:
         code = pending.pop()
-        pending += [one for one in code.co_consts if isinstance(one, types.CodeType)]
+        pending += [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
         for step in dis.get_instructions(code):
             if step.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
                 names.add(step.argval)

@@ -227,12 +227,12 @@ def several(value: Any) -> list[Any]:
 
 def boards_of(value: Any) -> list[Board]:
     """Return boards by name, file or record; a text may list several, separated by commas."""
-    texts = [part for one in several(value) for part in (one.split(",") if isinstance(one, str) else [one])]
+    texts = [part for item in several(value) for part in (item.split(",") if isinstance(item, str) else [item])]
     records: list[Board] = []
-    for one in texts:
-        if not isinstance(one, str | Path | Board):
-            raise BoardError(f"{one!r} is not a board: name a preset or a TOML file, or pass a Board")
-        record = board(one.strip() if isinstance(one, str) else one)
+    for item in texts:
+        if not isinstance(item, str | Path | Board):
+            raise BoardError(f"{item!r} is not a board: name a preset or a TOML file, or pass a Board")
+        record = board(item.strip() if isinstance(item, str) else item)
         if record in records:
             continue
         if any(record.name == other.name for other in records):
@@ -255,5 +255,5 @@ def board_parameter(name: str) -> type:
 
 def dtypes_of(value: Any) -> list[Any]:
     """Return the element types of an axis; a text may list several, separated by commas."""
-    texts = [part for one in several(value) for part in (one.split(",") if isinstance(one, str) else [one])]
+    texts = [part for item in several(value) for part in (item.split(",") if isinstance(item, str) else [item])]
     return several([dtype_of(part.strip() if isinstance(part, str) else part) for part in texts])

@@ -31,8 +31,8 @@ Array = np.ndarray[Any, Any]
 OF_A_RUN = frozenset(
     name
     for function in (run_kernel, verify, Device.launch)
-    for name, one in inspect.signature(function).parameters.items()
-    if one.kind is one.KEYWORD_ONLY
+    for name, parameter in inspect.signature(function).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
 )
 
 
@@ -74,23 +74,27 @@ class KernelCall:
         read = read_inputs(arguments, seed=self.seed, data=data, boards=[board] if board else [])
         parameters = list(inspect.signature(kernel.function).parameters.values())[1:]
         chosen = {**self.settings, **read}
-        return {one.name: chosen.get(one.name, one.default) for one in parameters if one.kind not in VARIABLE}
+        return {
+            parameter.name: chosen.get(parameter.name, parameter.default)
+            for parameter in parameters
+            if parameter.kind not in VARIABLE
+        }
 
     def tensors(self) -> list[dict[str, Any]]:
         """Name, shape, element type and role of each tensor among the arguments, for records of a run."""
         if self.kernel.launches:
             return []
         values = self.values(data=False)
-        shaped = {name: one.array if isinstance(one, InOut) else one for name, one in values.items()}
+        shaped = {name: value.array if isinstance(value, InOut) else value for name, value in values.items()}
         return [
             {
                 "name": name,
-                "shape": list(one.shape),
-                "dtype": dtype_name(dtype_of(one.dtype)),
+                "shape": list(value.shape),
+                "dtype": dtype_name(dtype_of(value.dtype)),
                 "role": "output" if isinstance(values[name], Output | InOut) else "input",
             }
-            for name, one in shaped.items()
-            if isinstance(one, Output | np.ndarray)
+            for name, value in shaped.items()
+            if isinstance(value, Output | np.ndarray)
         ]
 
     def _call(self, board: Board, *, data: bool = True) -> tuple[Any, list[Any], dict[str, Any]]:
@@ -165,10 +169,12 @@ def absolute(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments with absolute file paths, for another process."""
     absolute_arguments = []
     for text in arguments:
-        one = parse_argument(text)
-        if isinstance(one.value, FileInput):
-            path, key = split_key(one.value.path)
-            absolute_arguments.append(f"{f'{one.name}=' if one.name else ''}{path.resolve()}{f':{key}' if key else ''}")
+        argument = parse_argument(text)
+        if isinstance(argument.value, FileInput):
+            path, key = split_key(argument.value.path)
+            absolute_arguments.append(
+                f"{f'{argument.name}=' if argument.name else ''}{path.resolve()}{f':{key}' if key else ''}"
+            )
         else:
             absolute_arguments.append(text)
     return tuple(absolute_arguments)
@@ -176,21 +182,21 @@ def absolute(arguments: Sequence[str]) -> tuple[str, ...]:
 
 def without_folder(text: str) -> str:
     """An argument as text, its file, where it is one, without the folder that it is in: nothing of this machine."""
-    one = parse_argument(text)
-    if not isinstance(one.value, FileInput):
+    argument = parse_argument(text)
+    if not isinstance(argument.value, FileInput):
         return text
-    path, key = split_key(one.value.path)
-    return f"{f'{one.name}=' if one.name else ''}{path.name}{f':{key}' if key else ''}"
+    path, key = split_key(argument.value.path)
+    return f"{f'{argument.name}=' if argument.name else ''}{path.name}{f':{key}' if key else ''}"
 
 
 def contents(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with file names replaced by digests of the contents, for a sweep's key."""
     keyed = []
     for text in arguments:
-        one = parse_argument(text)
-        if isinstance(one.value, FileInput):
-            path, key = split_key(one.value.path)
-            keyed.append(f"{one.name}={_sha256(path)}:{key}")
+        argument = parse_argument(text)
+        if isinstance(argument.value, FileInput):
+            path, key = split_key(argument.value.path)
+            keyed.append(f"{argument.name}={_sha256(path)}:{key}")
         else:
             keyed.append(text)
     return keyed

@@ -232,7 +232,9 @@ def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str
     core_time_ps = metrics.core_time_ps
     bus, least = metrics.bus_bytes, sum(metrics.compulsory_bytes.values())
     return {
-        "tensors": " ".join(f"{one.name}={one.dtype}:{','.join(map(str, one.shape))}" for one in log.tensors),
+        "tensors": " ".join(
+            f"{tensor.name}={tensor.dtype}:{','.join(map(str, tensor.shape))}" for tensor in log.tensors
+        ),
         "time_us": metrics.time_ps / PS_PER_US,
         "time_ps": metrics.time_ps,
         "cycles": metrics.cycles,

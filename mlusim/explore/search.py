@@ -79,9 +79,9 @@ class Search:
         if self.tried and not self.at_floor:
             self._round([(_Line(self._fastest()[0].strategy), limit) for limit in self._around_the_best()])
 
-    def _round(self, wanted: list[tuple[_Line, int | None]]) -> None:
+    def _round(self, trials: list[tuple[_Line, int | None]]) -> None:
         points: list[tuple[_Line, Point, str]] = []
-        for line, limit in wanted:
+        for line, limit in trials:
             prepared = self._planned(line, limit)
             if prepared is not None:
                 points.append((line, *prepared))

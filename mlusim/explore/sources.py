@@ -89,10 +89,14 @@ class UserKernel:
     def types(self) -> dict[str, ParameterType]:
         """Declared types of its parameters, by name; for a Python kernel, those annotated as numbers."""
         declared = {}
-        for name, one in inspect.signature(self.function).parameters.items():
-            if isinstance(one.annotation, ParameterType):
-                declared[name] = one.annotation
-            elif isinstance(one.annotation, type | str) and one.annotation in _NUMBERS and one.default is one.empty:
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            if isinstance(parameter.annotation, ParameterType):
+                declared[name] = parameter.annotation
+            elif (
+                isinstance(parameter.annotation, type | str)
+                and parameter.annotation in _NUMBERS
+                and parameter.default is parameter.empty
+            ):
                 declared[name] = ParameterType(Role.NUMBER, None)
         return declared
 
@@ -136,9 +140,9 @@ def kernel_of(kernel: Function | str, version: str = "") -> UserKernel:
     else:
         raise InputError(f"{kernel!r} is neither the name of an operator nor a function")
     with importable_from(source["file"] if "text" in source else ""):
-        found = _described(function, name, version, **source)
-    _loaded[found.sha256] = function
-    return found
+        described = _described(function, name, version, **source)
+    _loaded[described.sha256] = function
+    return described
 
 
 def load(kernel: Mapping[str, Any]) -> Function:
@@ -295,7 +299,8 @@ def importable_from(path: Path | str) -> Iterator[None]:
     folders = [*{Path(path).parent: None, _package(Path(path))[1]: None}]
     names: set[str] = set()
     for folder in folders:
-        names |= {one.stem for one in folder.glob("*.py")} | {one.parent.name for one in folder.glob("*/__init__.py")}
+        names |= {module.stem for module in folder.glob("*.py")}
+        names |= {init.parent.name for init in folder.glob("*/__init__.py")}
     names -= {name for name in names if installed(name)} | {"__main__"}
     hidden = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] in names}
     sys.path.extend(map(str, folders))
@@ -342,9 +347,17 @@ def _described(function: Function, name: str, version: str, **source: str) -> Us
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         parameters = []
-    required = tuple(one.name for one in parameters if one.default is one.empty and one.kind not in VARIABLE)
-    settings = {one.name: one.default for one in parameters if one.default is not one.empty}
-    if not launches and all(one.kind in (one.KEYWORD_ONLY, one.VAR_KEYWORD) for one in parameters):
+    required = tuple(
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in VARIABLE
+    )
+    settings = {
+        parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty
+    }
+    if not launches and all(
+        parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD) for parameter in parameters
+    ):
         raise InputError(f"{name} takes no core, the first parameter of a kernel: write async def {name}(core, ...)")
     if launches and len(required) != 3:
         raise InputError(

@@ -117,9 +117,9 @@ class Store:
             base.execute("PRAGMA journal_mode = WAL")
             # Committed data survives this process, though not necessarily a power cut.
             base.execute("PRAGMA synchronous = NORMAL")
-            found = base.execute("PRAGMA quick_check(1)").fetchone()[0].decode(errors="replace")
-            if found != "ok":
-                raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: {found}")
+            verdict = base.execute("PRAGMA quick_check(1)").fetchone()[0].decode(errors="replace")
+            if verdict != "ok":
+                raise sqlite3.DatabaseError(f"{_CORRUPT[0]}: {verdict}")
             # A row with a damaged key is misplaced and may hide others, so check all of them.
             bad = [_name(row) for row in base.execute(_SELECT) if not _is_good(row)]
             if bad:
@@ -174,8 +174,8 @@ class Store:
 
     def all(self) -> list[Outcome]:
         """Return the outcomes of all points in the file, by key; damaged rows are omitted."""
-        found = (self._outcome(row) for row in self._rows(f"{_SELECT} ORDER BY key", ()))
-        return [outcome for outcome in found if outcome is not None]
+        outcomes = (self._outcome(row) for row in self._rows(f"{_SELECT} ORDER BY key", ()))
+        return [outcome for outcome in outcomes if outcome is not None]
 
     def add(self, key: str, outcome: Outcome) -> None:
         """Write one point atomically. A finished point is never replaced by an unfinished one."""
@@ -195,8 +195,8 @@ class Store:
     def merge(self, other: Store) -> int:
         """Add the points of another file; return how many were new. Damaged rows are omitted."""
         before = {row[0] for row in self._rows(_SELECT, ())}
-        found = other._rows(_SELECT, ())
-        good = {row[0]: outcome for row in found if (outcome := other._outcome(row)) is not None}
+        rows = other._rows(_SELECT, ())
+        good = {row[0]: outcome for row in rows if (outcome := other._outcome(row)) is not None}
         for key, outcome in good.items():
             self.add(key.decode(), outcome)
         return len(good.keys() - before)

@@ -241,9 +241,9 @@ def sweep(  # noqa: PLR0913 - what can be swept
     )
     with Runner(workers, client) as runner, Store(db) as store:
         merge_files(store, merge)
-        found = run_axes(axes, store, runner, retry=retry, progress=progress, shard=shard)
-    _warn(found)
-    return found
+        sweep = run_axes(axes, store, runner, retry=retry, progress=progress, shard=shard)
+    _warn(sweep)
+    return sweep
 
 
 def merge_files(store: Store, files: Iterable[str | Path]) -> None:
@@ -269,7 +269,7 @@ def run_axes(
     if axes.kernel is not None and store.path is not None:
         axes.kernel.check_reusable(store.path)
     grid: list[tuple[str, Outcome | None]] = []
-    wanted: dict[str, Point] = {}
+    by_key: dict[str, Point] = {}
     for point in axes.points():
         if isinstance(point, Outcome):
             if part == 0:
@@ -278,10 +278,10 @@ def run_axes(
             key = point.key()
             if int(key[:_KEY_DIGITS], 16) % parts != part:
                 continue
-            wanted[key] = point
+            by_key[key] = point
             grid.append((key, None))
-    known = store.known(wanted, retry=retry)
-    pending = {key: point for key, point in wanted.items() if key not in known}
+    known = store.known(by_key, retry=retry)
+    pending = {key: point for key, point in by_key.items() if key not in known}
     fresh = list(pending)
     finished = 0
     total_s = 0.0
@@ -304,8 +304,8 @@ def run_axes(
                 total_s += host_s
                 bar.step(_state(counts))
         except KeyboardInterrupt as stop:
-            raise SweepInterrupt(_interrupted(len(known) + finished, len(wanted), store)) from stop
-    outcomes = store.read(wanted)
+            raise SweepInterrupt(_interrupted(len(known) + finished, len(by_key), store)) from stop
+    outcomes = store.read(by_key)
     rows = [outcomes[key] if refused is None else refused for key, refused in grid]
     return Sweep(rows, axes, found=len(known), host_s=total_s, damaged=store.damaged)
 
@@ -317,9 +317,9 @@ def read_sweep(db: str | Path) -> Sweep:
     repeat the sweep on the file, which simulates nothing.
     """
     with Store(as_file(db)) as store:
-        found = Sweep(store.all(), damaged=store.damaged)
-    _warn(found)
-    return found
+        merged = Sweep(store.all(), damaged=store.damaged)
+    _warn(merged)
+    return merged
 
 
 def _warn(swept: Sweep) -> None:
@@ -334,7 +334,7 @@ def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     numbers = as_tuple(shard)
     if not isinstance(numbers, tuple) or len(numbers) != len(("part", "parts")):
         raise InputError(f"shard={shown(shard)}: give (part, parts), such as (1, 4)")
-    part, parts = (as_count("shard", one) for one in numbers)
+    part, parts = (as_count("shard", number) for number in numbers)
     if not 1 <= part <= parts:
         raise InputError(f"shard {part}/{parts}: parts are numbered from 1 to {parts}")
     return part - 1, parts

@@ -177,14 +177,14 @@ def tune(  # noqa: PLR0913 - most are keywords
 
 def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Runner, *, progress: bool) -> Tuning:
     """Run every combination of a kernel's settings and launches, and sort them by time."""
-    found = run_axes(axes, store, runner, progress=progress)
+    sweep = run_axes(axes, store, runner, progress=progress)
     tried = [
         (point, row)
-        for point, row in zip(axes.points(), found.rows, strict=True)
+        for point, row in zip(axes.points(), sweep.rows, strict=True)
         if isinstance(point, Point) and row["status"] == DONE
     ]
     if not tried:
-        raise MlusimError(f"{axes.operator}: no setting can run: {found.rows[0]['message']}")
+        raise MlusimError(f"{axes.operator}: no setting can run: {sweep.rows[0]['message']}")
     tried.sort(key=lambda item: item[1]["time_ps"])
     best_point, best = tried[0]
     board = best_point.board
@@ -194,14 +194,14 @@ def _tune_kernel(axes: Axes, kernel: Any, device: Any, store: Store, runner: Run
         operator=axes.operator,
         board=board,
         rows=[_judged(row, best) for _, row in tried],
-        refused=[(_settings(row, found.axes), None, row["message"]) for row in found.rows if row["status"] != DONE],
+        refused=[(_settings(row, sweep.axes), None, row["message"]) for row in sweep.rows if row["status"] != DONE],
         repeats=0,
         at_floor=False,
         command=_kernel_command(
             best_point, [name, *compiled], str(device) if isinstance(device, str | Path) else board.name
         ),
         call=_kernel_call(best_point, axes, device),
-        axes=tuple(found.axes),
+        axes=tuple(sweep.axes),
         _best=best_point,
     )
 
@@ -323,7 +323,11 @@ def _command(point: Point, axes: Axes, device: str) -> str:
 def _call(point: Point, device: Any) -> str:
     """Return the equivalent call of `mlusim.ops`, for arrays of that shape."""
     record, attributes = command_of(point.operator).choose(point.options)
-    quiet = {one.name for one in record.attributes if one.quiet and attributes[one.name] == one.default}
+    quiet = {
+        attribute.name
+        for attribute in record.attributes
+        if attribute.quiet and attributes[attribute.name] == attribute.default
+    }
     words = [
         *record.tensors,
         *(f"{name}={_literal(value)}" for name, value in attributes.items() if name not in quiet),

@@ -76,5 +76,5 @@ def rows() -> tuple[Row, ...]:
 
 @cache
 def _data() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
-    return found
+    data: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
+    return data

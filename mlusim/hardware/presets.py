@@ -407,11 +407,11 @@ def find_preset(name: str) -> Board:
 
     Raises `BoardError` with the nearest names and all presets.
     """
-    wanted = name.strip().lower()
-    wanted = ALIASES.get(wanted, wanted)
-    if wanted in preset_names():
-        return preset(wanted)
-    near = nearest(wanted, [*preset_names(), *ALIASES], most=3)
+    key = name.strip().lower()
+    key = ALIASES.get(key, key)
+    if key in preset_names():
+        return preset(key)
+    near = nearest(key, [*preset_names(), *ALIASES], most=3)
     raise BoardError(f"no board {name!r}; {near}presets: {', '.join(preset_names())}")
 
 

@@ -76,9 +76,9 @@ def board_from_toml(path: str | PathLike[str]) -> Board:
     inherited: dict[str, Any] = {} if base is None else {key: getattr(base, key) for key in _KINDS}
     missing = [key for key in _KINDS if key not in inherited and key not in table]
     if missing:
-        more = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""
+        others = f" and {len(missing) - _MAX_LISTED} more" if len(missing) > _MAX_LISTED else ""
         raise BoardError(
-            f"{file}: missing {', '.join(missing[:_MAX_LISTED])}{more}; give every parameter, or a preset as base"
+            f"{file}: missing {', '.join(missing[:_MAX_LISTED])}{others}; give every parameter, or a preset as base"
         )
     origins: dict[str, str] = {} if base is None else dict(base.sources)
     origins |= dict.fromkeys(table, f"user: {_printable(file.name)}") | sources

@@ -158,7 +158,7 @@ def _value(where: str, text: str) -> Any:
             kind, colon, rest = rest.partition(":")
         if not colon:
             raise InputError(f"{where}: write random:DTYPE:SHAPE, such as random:float32:1000")
-        known = [dtype_name(one) for one in ALL]
+        known = [dtype_name(dtype) for dtype in ALL]
         if kind not in known:
             raise InputError(f"{where}: {kind!r} is not an element type; {nearest(kind, known)}choose {FORMS}")
         return (RandomInput if drawn else Output)(parse_shape(where, rest), dtype_of(kind))
@@ -210,25 +210,24 @@ def assign(
     """
     named: dict[str, Any] = {}
     positional = []
-    for one in arguments:
+    for argument in arguments:
         # A C++ parameter `in` is called `in_` in Python.
-        name = f"{one.name}_" if iskeyword(one.name) else one.name
+        name = f"{argument.name}_" if iskeyword(argument.name) else argument.name
         if not name:
-            positional.append(one)
+            positional.append(argument)
         elif name in named:
-            raise InputError(f"--arg {one.text}: {one.name} is given twice")
+            raise InputError(f"--arg {argument.text}: {argument.name} is given twice")
         elif name in parameters or name in optional:
-            named[name] = one.value
+            named[name] = argument.value
         else:
             names = [*parameters, *optional]
             has = f"it has {', '.join(names)}" if names else "it has none"
-            raise InputError(
-                f"--arg {one.text}: {kernel} has no parameter {one.name!r}; {nearest(one.name, names)}{has}"
-            )
+            near = nearest(argument.name, names)
+            raise InputError(f"--arg {argument.text}: {kernel} has no parameter {argument.name!r}; {near}{has}")
     unassigned = [name for name in parameters if name not in named]
     if len(positional) > len(unassigned):
         raise InputError(f"--arg {positional[len(unassigned)].text}: {kernel} has no parameter left for it")
-    named |= {name: one.value for name, one in zip(unassigned, positional, strict=False)}
+    named |= {name: argument.value for name, argument in zip(unassigned, positional, strict=False)}
     missing = [name for name in parameters if name not in named]
     if missing and shape is None:
         raise InputError(

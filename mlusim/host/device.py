@@ -312,8 +312,8 @@ class Device:
             self._run()
         finally:
             self._running = False
-            for one in around:
-                self._note_host_data(one.find())
+            for watch in around:
+                self._note_host_data(watch.find())
         self._waiting = ""
         self.log.host_waits.append(len(self.log.launches))
 
@@ -415,7 +415,7 @@ class Device:
     def _note_host_data(self, findings: list[Finding]) -> None:
         noted = self._host_data
         assert noted is not None  # noqa: S101 - only then are there kernels to look around
-        noted += [one for one in findings if one not in noted]
+        noted += [finding for finding in findings if finding not in noted]
 
     def verify(self, *, name: str = "", rewrites: bool | tuple[str, ...] = (), left: bool = False) -> Report:
         """Verify everything that ran so far (see `mlusim.verifier`); `report.check()` raises if there are errors.

@@ -56,8 +56,8 @@ class HostData:
     """
 
     def __init__(self, kernel: Any, arguments: Mapping[str, Any]) -> None:
-        self._named = [one for one in _names(kernel, arguments) if one.line]
-        self._before = [_state(one.value()) for one in self._named]
+        self._named = [variable for variable in _names(kernel, arguments) if variable.line]
+        self._before = [_state(variable.value()) for variable in self._named]
         self._variables: Callable[[], _Variables] = getattr(kernel, "file_variables", dict)
         self._values = {key: now for key, (_, now) in self._variables().items()}
 
@@ -71,13 +71,13 @@ class HostData:
     def find(self) -> list[Finding]:
         """Return a finding per object that changed and is read, and per changed variable of a compiled kernel."""
         findings: dict[str, Finding] = {}
-        for one, before in zip(self._named, self._before, strict=True):
-            value = one.value()
-            if one.name not in findings and _state(value) != before and _holds_numbers(value):
-                findings[one.name] = Finding(
+        for variable, before in zip(self._named, self._before, strict=True):
+            value = variable.value()
+            if variable.name not in findings and _state(value) != before and _holds_numbers(value):
+                findings[variable.name] = Finding(
                     kind="host-data",
-                    title=f"tasks pass values through {one.name}, a Python {type(value).__name__} of the host",
-                    place=f"read at {one.file.rpartition('/')[2]}:{one.line}",
+                    title=f"tasks pass values through {variable.name}, a Python {type(value).__name__} of the host",
+                    place=f"read at {variable.file.rpartition('/')[2]}:{variable.line}",
                     rule="cores have GDRAM and SRAM in common, and nothing of the host's Python",
                     remedy="store the values to GDRAM or SRAM, and load them behind a barrier",
                 )
@@ -210,5 +210,9 @@ def parameter_names(kernel: Callable[..., Any], count: int) -> list[str]:
         parameters = list(inspect.signature(kernel).parameters.values())[1:]
     except (TypeError, ValueError):
         parameters = []
-    named = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    named = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
     return [*named[:count], *(f"argument {number}" for number in range(len(named), count))]

@@ -55,7 +55,11 @@ def verify_kernel(request: pytest.FixtureRequest) -> Callable[..., Report]:
     from mlusim.host.verify import verify
 
     strict = bool(request.config.getoption("--mlusim-hints"))
-    known = [name for name, one in inspect.signature(verify).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    known = [
+        name
+        for name, parameter in inspect.signature(verify).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    ]
 
     def run(kernel: Callable[..., Any], *arguments: Any, **options: Any) -> Report:
         __tracebackhide__ = True

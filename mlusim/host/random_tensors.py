@@ -30,7 +30,7 @@ class RandomTensors:
         # Two generators, so that indices and shifts do not depend on `data`.
         self._random, self._indices = (np.random.default_rng([seed, stream]) for stream in range(2))
         self._data = data
-        self._largest = max(boards, key=lambda one: one.gdram_bytes, default=None)
+        self._largest = max(boards, key=lambda board: board.gdram_bytes, default=None)
 
     def _check_size(self, shape: tuple[int, ...], dtype: Any) -> None:
         """Raise `AllocationError` for a tensor that cannot fit, `InputError` for an invalid shape."""

@@ -139,8 +139,8 @@ def launch(
     """Upload the arguments returned by `by_name` to a device and launch the kernel with them."""
     uploaded = upload(device, [*placed, *named], [*placed.values(), *named.values()])
     values = uploaded.arguments
-    more = dict(zip(named, values[len(placed) :], strict=True))
-    device.launch(kernel, *values[: len(placed)], dim=grid_of(dim), kind=kind, **more)
+    keywords = dict(zip(named, values[len(placed) :], strict=True))
+    device.launch(kernel, *values[: len(placed)], dim=grid_of(dim), kind=kind, **keywords)
     return uploaded
 
 
@@ -176,15 +176,23 @@ def upload(device: Device, names: Sequence[str], arguments: Sequence[Any]) -> Up
 def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str, Any], of: Kernel) -> None:
     """Raise `TypeError`, as Python functions do, for a parameter that the kernel does not have."""
     parameters = [*inspect.signature(kernel).parameters.values()][1:]
-    if any(one.kind is one.VAR_KEYWORD for one in parameters):
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return
-    known = [one.name for one in parameters if one.name not in names and one.kind is not one.POSITIONAL_ONLY]
+    known = [
+        parameter.name
+        for parameter in parameters
+        if parameter.name not in names and parameter.kind is not parameter.POSITIONAL_ONLY
+    ]
     name = getattr(kernel, "__name__", "the kernel")
     for setting in settings:
         if setting in names:
             raise TypeError(f"{name}: {setting} is given twice, in its place among the arguments and by name")
         if setting not in known:
-            own = [one for one, what in inspect.signature(of).parameters.items() if what.kind is what.KEYWORD_ONLY]
+            own = [
+                parameter
+                for parameter, details in inspect.signature(of).parameters.items()
+                if details.kind is details.KEYWORD_ONLY
+            ]
             has = f"{name} has {', '.join(known)}" if known else f"{name} has no parameter left"
             near = nearest(setting, [*known, *own])
             raise TypeError(

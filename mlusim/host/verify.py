@@ -127,7 +127,7 @@ def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> No
         raise InputError(f"plan={plan!r} is not a plan: make one with mlusim.plan(NAME, *shapes)")
     if planned and plan is None:
         raise InputError(f"planned={planned!r} names the output that a plan splits, and there is none: give plan= too")
-    named = isinstance(rewrites, tuple | list | set | frozenset) and all(isinstance(one, str) for one in rewrites)
+    named = isinstance(rewrites, tuple | list | set | frozenset) and all(isinstance(name, str) for name in rewrites)
     if not (named or isinstance(rewrites, bool)):
         raise InputError(f"rewrites={rewrites!r}: give a tuple of names of outputs, such as ('out',), or True for all")
     number = isinstance(tolerance, int | float | np.number)
@@ -152,7 +152,7 @@ def _against(
 ) -> list[Finding]:
     """Return the findings on outputs that differ from the reference."""
     findings = (
-        differs(log, views[name], results[name], wanted, tolerance, repeat) for name, wanted in expected.items()
+        differs(log, views[name], results[name], reference, tolerance, repeat) for name, reference in expected.items()
     )
     return [finding for finding in findings if finding is not None]
 
@@ -161,28 +161,30 @@ def _expected(reference: Reference, inputs: list[Array], outputs: list[str]) -> 
     """Return the expected outputs by name. Raises `InputError` for a failing reference or one for unknown outputs."""
     if reference is None:
         return {}
-    wanted: Any = reference
+    references: Any = reference
     if callable(reference):
         try:
-            wanted = reference(*inputs)
+            references = reference(*inputs)
         except Exception as error:  # noqa: BLE001 - whatever a function of the user raises
             raise InputError(_of_reference(reference, error)) from None
-    if isinstance(wanted, tuple) and len(outputs) > 1:
-        if len(wanted) != len(outputs):
-            raise InputError(f"a reference of {len(wanted)} arrays for {len(outputs)} outputs: {', '.join(outputs)}")
-        wanted = dict(zip(outputs, wanted, strict=True))
-    if not isinstance(wanted, Mapping):
-        wanted = as_array("the reference", wanted)
+    if isinstance(references, tuple) and len(outputs) > 1:
+        if len(references) != len(outputs):
+            raise InputError(
+                f"a reference of {len(references)} arrays for {len(outputs)} outputs: {', '.join(outputs)}"
+            )
+        references = dict(zip(outputs, references, strict=True))
+    if not isinstance(references, Mapping):
+        references = as_array("the reference", references)
         if len(outputs) != 1:
             raise InputError(
                 f"a reference of one array for {len(outputs)} outputs: give a tuple of arrays, {', '.join(outputs)}, "
                 "or a mapping by name; on the command line an .npz file of these names, or a function that returns one"
             )
-        wanted = {outputs[0]: wanted}
-    unknown = sorted(set(wanted) - set(outputs))
+        references = {outputs[0]: references}
+    unknown = sorted(set(references) - set(outputs))
     if unknown:
         raise InputError(f"the reference names {unknown}, which are not outputs: they are {sorted(outputs)}")
-    return {name: as_array(f"the reference of {name}", array) for name, array in wanted.items()}
+    return {name: as_array(f"the reference of {name}", array) for name, array in references.items()}
 
 
 def _of_reference(reference: Callable[..., Any], error: Exception) -> str:

@@ -108,5 +108,5 @@ async def gather_rows(core: Core, x: View, index: View, out: View, plan: Plan) -
 
 def _tuples(index: View, lookups: Lookups) -> View:
     """Return the index as tuples in its last axis; an index that repeats along shared axes has that shape already."""
-    wanted = (*lookups.positions, lookups.columns)
-    return index if index.shape == wanted or not lookups.columns else index.reshape(*wanted)
+    addresses = (*lookups.positions, lookups.columns)
+    return index if index.shape == addresses or not lookups.columns else index.reshape(*addresses)

@@ -157,10 +157,12 @@ class Memory:
                 f"{group_digits(self.total_bytes)} B"
             )
         position = 0
-        for one in self._live:
-            if one.address < address + capacity and address < one.address + one.capacity:
-                raise AllocationError(f"{name} at byte {group_digits(address)} of {self.name} overlaps {one.name}")
-            position += one.address < address
+        for neighbour in self._live:
+            if neighbour.address < address + capacity and address < neighbour.address + neighbour.capacity:
+                raise AllocationError(
+                    f"{name} at byte {group_digits(address)} of {self.name} overlaps {neighbour.name}"
+                )
+            position += neighbour.address < address
         allocation = Allocation(self, identity, address, nbytes, capacity, name)
         allocation.buffer = buffer
         self._placed.append(allocation)
@@ -227,9 +229,9 @@ class Memory:
 
     def held_bytes(self, first: int, last: int) -> Bytes:
         """Return bytes [first, last) of an on-chip memory, from an array placed there or from the memory's buffer."""
-        for one in self._placed:
-            if one.buffer is not None and one.address <= first and last <= one.address + one.nbytes:
-                return one.buffer[first - one.address : last - one.address]
+        for placed in self._placed:
+            if placed.buffer is not None and placed.address <= first and last <= placed.address + placed.nbytes:
+                return placed.buffer[first - placed.address : last - placed.address]
         if self._buffer is None:
             self._buffer = _buffer(self.usable_bytes)
         return self._buffer[first:last]
@@ -238,7 +240,7 @@ class Memory:
         """Return the range [first, last) of an on-chip memory that an array spans, or None if it lies elsewhere."""
         low, high = byte_bounds(array)
         own = [] if self._buffer is None else [(0, self._buffer)]
-        for address, buffer in [(one.address, one.buffer) for one in self._placed] + own:
+        for address, buffer in [(placed.address, placed.buffer) for placed in self._placed] + own:
             if buffer is not None:
                 begin = buffer.__array_interface__["data"][0]
                 if begin <= low and high <= begin + buffer.nbytes:

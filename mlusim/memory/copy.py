@@ -222,9 +222,9 @@ def _ascends(dst: View, src: View) -> bool:
 
 def _extent(view: View) -> tuple[int, int]:
     reach = [(count - 1) * stride for count, stride in zip(view.shape, view.strides, strict=True)]
-    return view.offset + sum(min(0, one) for one in reach), view.offset + sum(max(0, one) for one in reach) + (
-        view.itemsize
-    )
+    first = view.offset + sum(distance for distance in reach if distance < 0)
+    last = view.offset + sum(distance for distance in reach if distance > 0)
+    return first, last + view.itemsize
 
 
 class _Bytes:
@@ -358,14 +358,14 @@ def _check_limits(segment: int, dst_loops: Loops, src_loops: Loops, arch: int) -
 
 def _overlap(segment: int, outer: tuple[int, int], inner: tuple[int, int]) -> bool:
     """Whether any two of the segments that two loops write share a byte; each stride is at least `segment`."""
-    few, many = sorted((outer, inner))
-    if min(few[0], many[0]) == 1:
+    small, large = sorted((outer, inner))
+    if min(small[0], large[0]) == 1:
         return False
-    steps = np.arange(1, few[0], dtype=object if few[0] * few[1] >= 1 << 62 else np.int64) * few[1]
+    steps = np.arange(1, small[0], dtype=object if small[0] * small[1] >= 1 << 62 else np.int64) * small[1]
     # A step along one loop falls between two iterations of the other; the nearer of them decides.
-    nearest = steps // many[1]
-    below = (nearest < many[0]) & (steps - nearest * many[1] < segment)
-    above = (nearest + 1 < many[0]) & ((nearest + 1) * many[1] - steps < segment)
+    nearest = steps // large[1]
+    below = (nearest < large[0]) & (steps - nearest * large[1] < segment)
+    above = (nearest + 1 < large[0]) & ((nearest + 1) * large[1] - steps < segment)
     return bool(below.any() or above.any())
 
 

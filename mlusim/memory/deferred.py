@@ -242,10 +242,10 @@ def _as_dtype(source: Array, dtype: np.dtype[Any]) -> Array | None:
     if source.strides[-1] == source.itemsize:
         return source.view(dtype)
     # All elements are one repeated element.
-    one = source[:1].tobytes() * (dtype.itemsize // source.itemsize or 1)
-    if source.strides != (0,) or (dtype.itemsize < source.itemsize and len(set(one)) > 1):
+    element = source[:1].tobytes() * (dtype.itemsize // source.itemsize or 1)
+    if source.strides != (0,) or (dtype.itemsize < source.itemsize and len(set(element)) > 1):
         return None
-    return np.ndarray((source.nbytes // dtype.itemsize,), dtype, one, 0, (0,))
+    return np.ndarray((source.nbytes // dtype.itemsize,), dtype, element, 0, (0,))
 
 
 def _without_copy(source: Array, shape: tuple[int, ...]) -> Array | None:
@@ -256,7 +256,7 @@ def _without_copy(source: Array, shape: tuple[int, ...]) -> Array | None:
 
 
 @lru_cache(maxsize=1024)
-def _is_reshaped(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+def _is_reshaped(shape: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]) -> bool:
     """Whether an array can be reshaped without a copy, as NumPy decides it."""
     # Runs of elements with a constant stride: (count, stride).
     runs: list[tuple[int, int]] = []
@@ -266,7 +266,7 @@ def _is_reshaped(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple
         elif extent > 1:
             runs.append((extent, stride))
     left = 1
-    for extent in reversed(wanted):
+    for extent in reversed(target):
         if extent > 1 and left == 1 and runs:
             left, _ = runs.pop()
         if left % extent:

@@ -58,10 +58,10 @@ class LoadedLink(Link):
             rate = self._port_rates[port]
             if len(flows) * self._fastest <= rate and port not in self._full:
                 continue
-            wanted = 0.0
+            demand = 0.0
             for flow in flows:
-                wanted += flow.limit / flow.ratio
-            if wanted > rate:
+                demand += flow.limit / flow.ratio
+            if demand > rate:
                 self._full.add(port)
                 self._settle(rate, flows)
             elif port in self._full:

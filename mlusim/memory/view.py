@@ -249,22 +249,22 @@ class View(NotNumeric):
     def reshape(self, *shape: int | tuple[int, ...]) -> View:
         """Return the same elements in another shape; elements must be contiguous. One extent may be -1."""
         shape = _extents(shape)
-        wanted = list(shape)
+        target = list(shape)
         layout = self.layout
-        if -1 in wanted and wanted.count(-1) == 1:
-            known = -math.prod(wanted)
-            wanted[wanted.index(-1)] = layout.size // known if known else 0
-        if math.prod(wanted) != layout.size or min(wanted, default=0) < 0:
+        if -1 in target and target.count(-1) == 1:
+            known = -math.prod(target)
+            target[target.index(-1)] = layout.size // known if known else 0
+        if math.prod(target) != layout.size or min(target, default=0) < 0:
             raise AccessError(f"cannot reshape {self!r} of {self.size} elements to {list(shape)}")
         if not layout.is_contiguous:
             raise AccessError(f"cannot reshape {self!r}: its elements are not contiguous; copy it to a buffer first")
         view = _new(View)
         view.allocation = self.allocation
         view.offset = self.offset
-        view.layout = layout.reshaped[tuple(wanted)]
+        view.layout = layout.reshaped[tuple(target)]
         # If the array is cached, derive that of the new view from it.
         array = self.elements
-        view.elements = array.reshape(wanted) if array is not None and wanted else None
+        view.elements = array.reshape(target) if array is not None and target else None
         view.rows = None
         return view
 
@@ -304,10 +304,10 @@ class View(NotNumeric):
         if min(shape, default=0) < 0:
             raise AccessError(f"cannot broadcast {self!r} to {list(shape)}: an extent is not negative")
         strides = [0] * added
-        for extent, stride, wanted in zip(self.shape, self.strides, shape[added:], strict=True):
-            if extent not in (wanted, 1):
-                raise AccessError(f"cannot broadcast {self!r} to {list(shape)}: {extent} against {wanted}")
-            strides.append(stride if extent == wanted else 0)
+        for extent, stride, target in zip(self.shape, self.strides, shape[added:], strict=True):
+            if extent not in (target, 1):
+                raise AccessError(f"cannot broadcast {self!r} to {list(shape)}: {extent} against {target}")
+            strides.append(stride if extent == target else 0)
         return View(self.allocation, self.offset, shape, tuple(strides), self.dtype)
 
     def raw(self) -> Array:

@@ -52,7 +52,7 @@ class mluOpTensorDescriptor:
         """Whether elements are not contiguous. Strides of dimensions of extent 1 are ignored."""
         expected = contiguous_strides(self.dims, 1)
         strides = zip(self.dims, self.strides, expected, strict=True)
-        return any(extent != 1 and stride != wanted for extent, stride, wanted in strides)
+        return any(extent != 1 and stride != contiguous for extent, stride, contiguous in strides)
 
     def __repr__(self) -> str:
         return f"<descriptor of {self.dtype.name} {list(self.dims)}>"

@@ -99,8 +99,8 @@ def _plan(on: Board, strategy: str, x: Tensor, *, dtype: object) -> Plan:
     shape, target = _infer(x, dtype=dtype)
     if strategy == "view":
         return plan_view(on, shape, target.itemsize, "bitcast_convert")
-    found = plan_elementwise(on, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
-    return replace(found, strategy="copy")
+    plan = plan_elementwise(on, math.prod(shape), target.itemsize, target.itemsize, 0, "auto", "bitcast_convert")
+    return replace(plan, strategy="copy")
 
 
 def _call(chosen: Plan, x: Input, *, dtype: object) -> Call:

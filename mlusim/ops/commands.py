@@ -59,7 +59,7 @@ class Command:
 
         Attributes of operators behind a flag have no default here: they require their flag.
         """
-        by_name = {one.variant.name: one.variant for one in self.operators if one.variant}
+        by_name = {operator.variant.name: operator.variant for operator in self.operators if operator.variant}
         for operator in self.operators:
             for attribute in operator.attributes:
                 by_name[attribute.name] = replace(attribute, default=None) if operator.variant else attribute
@@ -72,7 +72,7 @@ class Command:
 
     def options(self, values: Options) -> dict[str, Any]:
         """Return all options by name, with defaults. Raises `InputError` for unknown and for missing options."""
-        known = {one.name: one for one in (*self.attributes, *self.example_attributes)}
+        known = {attribute.name: attribute for attribute in (*self.attributes, *self.example_attributes)}
         for name in values:
             if name not in known:
                 has = f"it has {', '.join(known)}" if known else "it has none"
@@ -84,7 +84,10 @@ class Command:
 
     def choose(self, options: Options) -> Chosen:
         """Return the selected operator and its attributes. Raises `InputError` for options of another operator."""
-        chosen = next((one for one in self.operators if one.variant and options[one.variant.name]), self.operators[0])
+        chosen = next(
+            (operator for operator in self.operators if operator.variant and options[operator.variant.name]),
+            self.operators[0],
+        )
         for operator in self.operators:
             for attribute in operator.attributes:
                 value = options[attribute.name]
@@ -93,7 +96,11 @@ class Command:
                     raise InputError(
                         f"{flag_of(attribute.name)} {value} without {flag}: only {operator.name} takes it; add {flag}"
                     )
-        attributes = {one.name: options[one.name] for one in chosen.attributes if options[one.name] is not None}
+        attributes = {
+            attribute.name: options[attribute.name]
+            for attribute in chosen.attributes
+            if options[attribute.name] is not None
+        }
         return chosen, chosen.complete(attributes)
 
     def example(self, draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:

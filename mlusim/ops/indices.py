@@ -140,12 +140,12 @@ def _aligned_problem(x: Tensor, index: Tensor, src: Tensor | None, axes: Extents
 
 def _standard_problem(x: Tensor, index: Tensor, src: Tensor | None) -> str | None:
     """Return why shapes do not fit mode standard; None if they do."""
-    wanted = (*index.shape[:-1], *x.shape[index.shape[-1] :])
-    if src is None or src.shape == wanted:
+    expected = (*index.shape[:-1], *x.shape[index.shape[-1] :])
+    if src is None or src.shape == expected:
         return None
     return (
         f"{x.name} has shape {list(x.shape)}, {index.name} {list(index.shape)}, {src.name} {list(src.shape)}: src has "
-        f"the shape of the index without its last axis, then that of x without the axes chosen on: {list(wanted)}"
+        f"the shape of the index without its last axis, then that of x without the axes chosen on: {list(expected)}"
     )
 
 

@@ -52,7 +52,7 @@ def sensitivity_of(board: Board, time_ps_on: Callable[[Board], int], *, part: fl
         changes = [time_ps_on(moved(board, field, 1 + sign * part)) / time_ps - 1 for sign in (-1, 1)]
         if any(changes):
             sensitivities.append(Sensitivity(field, board.sources[field], *changes))
-    return sorted(sensitivities, key=lambda one: -one.swing)
+    return sorted(sensitivities, key=lambda sensitivity: -sensitivity.swing)
 
 
 def movable(board: Board) -> list[str]:
@@ -69,15 +69,15 @@ def movable(board: Board) -> list[str]:
 def moved(board: Board, field: str, factor: float) -> Board:
     """Return the board with one parameter multiplied by `factor`, or by the nearest factor that the rules allow."""
     value = getattr(board, field)
-    wanted = value * factor
+    target = value * factor
     if isinstance(value, int):
-        return board.replace(**{field: round(wanted)})
+        return board.replace(**{field: round(target)})
     nearest = board
     allowed, step = 0.0, 1.0
     # Approach the allowed limit by bisection.
     while step > _NEAR and allowed < 1:
         try:
-            nearest = board.replace(**{field: value + (wanted - value) * (allowed + step)})
+            nearest = board.replace(**{field: value + (target - value) * (allowed + step)})
             allowed += step
         except BoardError:
             step /= 2

@@ -108,7 +108,7 @@ def plan_elementwise(
         tier=1 if each == 1 else 2,
         reason=(
             f"the {_n(share)} elements of a core {'fit' if each == 1 else 'are cut'} in {each} tile{'s'[: each > 1]}; "
-            f"{', '.join(f'{name} {one.predicted_ps / PS_PER_US:.2f} us' for name, one in fastest.items())} predicted"
+            f"{', '.join(f'{name} {fast.predicted_ps / PS_PER_US:.2f} us' for name, fast in fastest.items())} predicted"
         ),
         arithmetic=(
             f"{usable} B of NRAM // ({1 + split.overlapped} x {tile_bytes} B) = {_n(fitting)} elements",

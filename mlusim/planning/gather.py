@@ -195,7 +195,7 @@ def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) ->
     slab = math.prod(slab_box)
     buffers = _buffers(job, arithmetic, values, lookups_at_once)
     first = len(leading(lookups))
-    whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
+    is_whole = all(size == extent for size, extent in zip(sizes[first:], shape[first:], strict=True))
     tiles = count_boxes(shape, sizes)
 
     def details() -> tuple[str, ...]:
@@ -213,7 +213,7 @@ def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) ->
         tasks=min(board.cores, tiles),
         tiles=tiles,
         split=LookupSplit(
-            tier=1 if whole else 2,
+            tier=1 if is_whole else 2,
             sizes=sizes,
             nram_bytes=nram_bytes(board, [slab * itemsize, *buffers]),
             order=order,
@@ -297,9 +297,9 @@ def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     ):
         fits = room // (sum(each) + math.prod(row_sizes) * itemsize)
         chunks = count_boxes(lookups.row_shape, row_sizes)
-        wanted = max(board.cores // chunks, 1)
+        groups = max(board.cores // chunks, 1)
         position_sizes_to_try = (
-            {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, wanted)} if fits else set()
+            {sizes for room in rooms(fits) for sizes in spread(lookups.positions, room, groups)} if fits else set()
         )
         for position_sizes in sorted(position_sizes_to_try):
             yield _row_candidate(job, arithmetic, position_sizes, row_sizes)

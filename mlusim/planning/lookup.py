@@ -99,7 +99,11 @@ def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandi
     fastest = best_by_strategy(candidates)
     usable = group_digits(job.board.nram_usable_bytes)
     # Without lookups x is copied, whatever the strategy.
-    eligible = [one for one in fastest.values() if job.strategy in ("auto", one.strategy) or not job.lookups.columns]
+    eligible = [
+        candidate
+        for candidate in fastest.values()
+        if job.strategy in ("auto", candidate.strategy) or not job.lookups.columns
+    ]
     if not eligible:
         smallest = _n(job.lookups.slab_elements * job.itemsize)
         raise PlanError(

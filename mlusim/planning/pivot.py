@@ -102,14 +102,14 @@ def pivot_cuts(
             or (any_cut and outer > _MAX_TILES_PER_CORE * board.cores)
         ):
             continue
-        whole = whole_bytes // math.gcd(inner * itemsize, whole_bytes)
-        for multiple in sorted({whole if whole <= fitting else 1, 1} if whole < extent else {1}, reverse=True):
+        bus_rows = whole_bytes // math.gcd(inner * itemsize, whole_bytes)
+        for multiple in sorted({bus_rows if bus_rows <= fitting else 1, 1} if bus_rows < extent else {1}, reverse=True):
             blocks = ceil_div(extent, multiple)
             fewest = ceil_div(blocks, fitting // multiple)
-            wanted = {fewest, fewest + 1} | {ceil_div(board.cores * rounds, outer) for rounds in _ROUNDS}
+            counts = {fewest, fewest + 1} | {ceil_div(board.cores * rounds, outer) for rounds in _ROUNDS}
             # Clusters start one after another, so a small tensor may finish sooner on few cores.
-            wanted |= {ceil_div(count, outer) for count in FEW if count < board.cores}
-            for parts in sorted(wanted):
+            counts |= {ceil_div(count, outer) for count in FEW if count < board.cores}
+            for parts in sorted(counts):
                 rows = min(ceil_div(blocks, parts) * multiple, extent)
                 # Additional tiles do not pay off if they share bus units.
                 if fewest <= parts <= blocks and (not any_cut or rows * inner * itemsize >= whole_bytes):

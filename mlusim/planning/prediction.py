@@ -80,11 +80,11 @@ class Grid:
             dram_ps: lower bound set by the DRAM.
         """
         board = self.board
-        each, more = divmod(self.tiles, self.tasks)
+        quotient, remainder = divmod(self.tiles, self.tasks)
         # Tasks with one tile more come first; the others start later and may still end later.
         ends = [
             self.late_ps(last) + first_ps + (count - 1) * next_ps
-            for last, count in ((more, each + 1), (self.tasks, each))
+            for last, count in ((remainder, quotient + 1), (self.tasks, quotient))
             if last and count
         ]
         return board.kernel_start_ps + round(max(*ends, dram_ps)) + board.kernel_end_ps
@@ -173,7 +173,7 @@ def predict_serial_ps(
     first_ps = sum(map(grid.at_once_ps, at_first)) + issue_ps
     # With even arbitration, equal tasks stay in step.
     drifts = board.dram_share_spread > 0
-    a_round, a_tile = sum(rounds, Cost()), sum((*stages, *(one * times for one in rounds)), Cost())
+    a_round, a_tile = sum(rounds, Cost()), sum((*stages, *(per_round * times for per_round in rounds)), Cost())
     more_ps = 0.0
     if times > 1:
         again_ps = grid.out_of_step_ps(a_round.alone_ps, a_round) if drifts else sum(map(grid.in_step_ps, rounds))

@@ -202,13 +202,13 @@ def _candidates(
     board: Board, groups: tuple[Group, ...], itemsize: int, name: str, *, overlapped: bool
 ) -> list[_Candidate]:
     # Whole bus units and, for the vector unit of old boards, whole vectors.
-    whole = VECTOR_BYTES if board.needs_aligned_vectors else board.dram_unit_bytes
+    multiple = VECTOR_BYTES if board.needs_aligned_vectors else board.dram_unit_bytes
     extents = [group.extent for group in groups]
     candidates = []
     for pivot in range(len(groups)):
         method = method_of(groups, pivot, name)
         capacity = buffer_bytes(board, _buffers(method, overlapped=overlapped))
-        for cut in pivot_cuts(board, extents, itemsize, capacity, whole_bytes=whole):
+        for cut in pivot_cuts(board, extents, itemsize, capacity, whole_bytes=multiple):
             if cut.pivot == pivot:
                 cost = _tile_cost(board, groups, pivot, method, cut.rows, itemsize)
                 queued = not (overlapped or method.passes)

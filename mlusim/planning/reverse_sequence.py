@@ -155,7 +155,7 @@ def plan_reverse_sequence(
     start, stop = _boxes(layout, cut)
     buffers = _buffers(candidate.strategy, overlapped=split.overlapped)
     nram_bytes = buffers * round_up(cut.elements * itemsize, board.vector_alignment_bytes)
-    times = [f"{name} {one.predicted_ps / PS_PER_US:.2f} us" for name, one in fastest.items()]
+    times = [f"{name} {fast.predicted_ps / PS_PER_US:.2f} us" for name, fast in fastest.items()]
     return Plan(
         operator="reverse_sequence",
         strategy=candidate.strategy,

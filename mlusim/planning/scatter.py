@@ -212,9 +212,9 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
                 sizes = sizes_of_at_most(shared, shared_left), blocks(indexed, indexed_left)
                 if sizes in tried:
                     break
-                found = list(_slab_candidate(job, _sizes(job, *sizes)))
-                yield from found
-                if found:
+                candidates = list(_slab_candidate(job, _sizes(job, *sizes)))
+                yield from candidates
+                if candidates:
                     tried.add(sizes)
                     break
                 # Halve the box of x until a lookup fits beside it.
@@ -348,7 +348,7 @@ def _updates(
     selected = part * chunk.lookups_at_once * chunk.count * grid.each
     busiest = min(part * (1 + math.sqrt(2 * math.log(grid.tasks) / selected)), 1.0)
     most, mean = (updated(job, strategy, chunk, arithmetic, share, method) for share in (busiest, part))
-    return [one.with_dram_of(other) for one, other in zip(most, mean, strict=True)]
+    return [cost.with_dram_of(other) for cost, other in zip(most, mean, strict=True)]
 
 
 def _axes(job: Job) -> tuple[Extents, Extents]:

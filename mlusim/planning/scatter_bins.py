@@ -127,12 +127,12 @@ def bin_candidates(job: Job) -> list[LookupCandidate]:
     elements = math.prod(job.lookups.x_shape)
     max_size = int(board.nram_usable_bytes * _REGION_PART) // job.itemsize
     min_regions = ceil_div(elements, max(max_size, 1))
-    whole = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, job.itemsize)
+    multiple = board.dram_unit_bytes // math.gcd(board.dram_unit_bytes, job.itemsize)
     by_size: dict[int, LookupCandidate] = {}
     for parts in sorted({min_regions, *(round_up(min_regions, board.cores) * rounds for rounds in (1, 2, 3))}):
         # Regions begin on a bus unit if possible.
-        size = min(round_up(ceil_div(elements, parts), whole), elements)
-        size = size if size <= max_size else max_size // whole * whole or max_size
+        size = min(round_up(ceil_div(elements, parts), multiple), elements)
+        size = size if size <= max_size else max_size // multiple * multiple or max_size
         candidate = None
         while size and not candidate:
             candidate = by_size.get(size) or _candidate(job, size, ceil_div(elements, size))

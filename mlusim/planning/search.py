@@ -53,7 +53,9 @@ def best_by_strategy(candidates: Iterable[Candidate[Split]]) -> dict[str, Candid
     for candidate in candidates:
         groups.setdefault(candidate.strategy, []).append(candidate)
     winners = [best(group) for group in groups.values()]
-    return {one.strategy: one for one in sorted(winners, key=lambda candidate: candidate.predicted_ps)}
+    return {
+        candidate.strategy: candidate for candidate in sorted(winners, key=lambda candidate: candidate.predicted_ps)
+    }
 
 
 def rooms(nbytes: int) -> tuple[int, ...]:

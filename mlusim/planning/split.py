@@ -158,8 +158,8 @@ def in_runs(count: int, tasks: int) -> Integers:
 
 def run_lengths(count: int, tasks: int) -> Integers:
     """Return the length of each task's run in `in_runs`."""
-    each, more = divmod(count, tasks)
-    return np.where(np.arange(tasks) < more, each + 1, each)
+    quotient, remainder = divmod(count, tasks)
+    return np.where(np.arange(tasks) < remainder, quotient + 1, quotient)
 
 
 def cut(extent: int, size: int) -> Cuts:

@@ -166,8 +166,8 @@ def _deal(board: Board, sizes: Integers) -> _Launch:
 
 def _deal_with_floor(board: Board, sizes: Integers) -> _Launch:
     """Deal as mlu-ops does: dim.y = tasks // cores of a cluster, so 7 items run on 4 tasks; items are not sorted."""
-    wanted = min(len(sizes), board.cores)
-    dim = (board.cores_per_cluster, max(wanted // board.cores_per_cluster, 1), 1)
+    desired = min(len(sizes), board.cores)
+    dim = (board.cores_per_cluster, max(desired // board.cores_per_cluster, 1), 1)
     tasks = dim[0] * dim[1]
     dealing = f"dim.y = min({_n(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; {_n(tasks)} tasks in turn"
     return "UNION1", dim, np.arange(len(sizes)) % tasks, dealing

@@ -93,8 +93,8 @@ class MemoryState:
 
     def text(self) -> str:
         """Format for the terminal."""
-        who = f"task {self.task}" if self.task >= 0 else "no task"
-        lines = [f"{format_ns(self.time_ps)}, cluster {self.cluster} core {self.core}: {who}"]
+        owner = f"task {self.task}" if self.task >= 0 else "no task"
+        lines = [f"{format_ns(self.time_ps)}, cluster {self.cluster} core {self.core}: {owner}"]
         lines.append(f"  last     {self.last or 'nothing yet'}")
         lines += [f"  running  {step}" for step in self.running]
         for buffer in self.buffers:
@@ -114,8 +114,8 @@ class MemoryState:
     def to_json(self) -> dict[str, Any]:
         """Return the state as JSON types, without values."""
 
-        def step(one: Step | None) -> Any:
-            return None if one is None else {name: getattr(one, name) for name in Step.__slots__}
+        def step(operation: Step | None) -> Any:
+            return None if operation is None else {name: getattr(operation, name) for name in Step.__slots__}
 
         return {
             "time_ps": self.time_ps,
@@ -123,11 +123,11 @@ class MemoryState:
             "core": self.core,
             "task": self.task,
             "last": step(self.last),
-            "running": [step(one) for one in self.running],
+            "running": [step(operation) for operation in self.running],
             "buffers": [
-                {name: getattr(one, name) for name in ("name", "memory", "dtype", "shape", "nbytes")}
-                | {"written": step(one.written), "writing": [step(other) for other in one.writing]}
-                for one in self.buffers
+                {name: getattr(buffer, name) for name in ("name", "memory", "dtype", "shape", "nbytes")}
+                | {"written": step(buffer.written), "writing": [step(other) for other in buffer.writing]}
+                for buffer in self.buffers
             ],
         }
 
@@ -179,7 +179,9 @@ def memory_state_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat:
                 shape=record.shape,
                 nbytes=record.nbytes,
                 written=None if latest == NONE else _step(log, columns, latest),
-                writing=tuple(_step(log, columns, one) for one in np.flatnonzero(writers & begun & ~ended).tolist()),
+                writing=tuple(
+                    _step(log, columns, record) for record in np.flatnonzero(writers & begun & ~ended).tolist()
+                ),
                 values=values.get(identity),
             )
         )
@@ -189,7 +191,9 @@ def memory_state_of(log: Log, board: Board, time_ps: int, core: int = 0, repeat:
         core=number,
         task=log.tasks[active[-1]].task_id if active else NONE,
         buffers=tuple(buffers),
-        running=tuple(_step(log, columns, one) for one in np.flatnonzero(of_active_tasks & begun & ~ended).tolist()),
+        running=tuple(
+            _step(log, columns, record) for record in np.flatnonzero(of_active_tasks & begun & ~ended).tolist()
+        ),
         last=_step(log, columns, int(done[np.argmax(end[done])])) if len(done) else None,
     )
 

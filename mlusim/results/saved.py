@@ -342,8 +342,8 @@ def _log_values(log: Log, arrays: dict[str, Array]) -> dict[str, Any]:
     tables["loops"] = _table_values("loops", list(log.loops.values()), arrays)
     arrays["log/byte_copies"] = np.array(log.byte_copies, np.int64)
     arrays["log/joined"] = np.array(sorted(log.joined.items()), np.int64).reshape(-1, 2)
-    more = [(record, *operand) for record, operands in sorted(log.more_operands.items()) for operand in operands]
-    arrays["log/more_operands"] = np.array(more, np.int64).reshape(-1, 4)
+    further = [(record, *operand) for record, operands in sorted(log.more_operands.items()) for operand in operands]
+    arrays["log/more_operands"] = np.array(further, np.int64).reshape(-1, 4)
     return {
         "board": log.board,
         "columns": list(COLUMNS),

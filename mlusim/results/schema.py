@@ -132,10 +132,10 @@ def check_log(log: Log) -> None:
             for box in log.boxes
         ),
         "an allocation of its log is of no task, or has no size": all(
-            NONE <= one.task < len(log.tasks)
-            and len(one.shape) <= MAX_RANK
-            and min(one.nbytes, one.address, *one.shape) >= 0
-            for one in log.allocations
+            NONE <= allocation.task < len(log.tasks)
+            and len(allocation.shape) <= MAX_RANK
+            and min(allocation.nbytes, allocation.address, *allocation.shape) >= 0
+            for allocation in log.allocations
         ),
         "a record that its log names is not there": all(
             0 <= number < len(log)
@@ -151,8 +151,8 @@ def check_log(log: Log) -> None:
             for number in (*log.released, *log.windows, *log.host_writes, *log.host_reads, *log.of_file)
         ),
         "a remark of its log has no line or task": all(
-            0 <= one.line < len(log.lines) and NONE <= one.task < len(log.tasks) and one.kind in RULES
-            for one in log.remarks.values()
+            0 <= remark.line < len(log.lines) and NONE <= remark.task < len(log.tasks) and remark.kind in RULES
+            for remark in log.remarks.values()
         ),
         "a window of its log has no geometry": all(
             0 <= box < len(log.boxes) for parts in log.windows.values() for _, box in parts

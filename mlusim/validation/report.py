@@ -92,7 +92,7 @@ def _nbytes(row: Measurement) -> int:
 def _outcome(row: Measurement) -> Outcome:
     device = recreate(row)
     cause, share = _dominant(device)
-    prediction = next((one for one in fitted_rows() if one.name == row.name), None)
+    prediction = next((fitted for fitted in fitted_rows() if fitted.name == row.name), None)
     return Outcome(row, simulated_us(row, device), prediction, cause, share)
 
 

@@ -90,11 +90,13 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
     # These operations write their additional operands; all others read them.
     writes_extra_operands = {COLLECT_BINS, *FETCHING}
     writes = np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name in writes_extra_operands])
-    more = [
-        (record, *operand, int(writes[record]), 2) for record, some in log.more_operands.items() for operand in some
+    further = [
+        (record, *operand, int(writes[record]), 2)
+        for record, operands in log.more_operands.items()
+        for operand in operands
     ]
-    if more:
-        tables.append(np.array(more, np.int64).T)
+    if further:
+        tables.append(np.array(further, np.int64).T)
     record, alloc, offset, box, write, side = _in_log_order(tables)
     del tables
     geometries = Geometries()

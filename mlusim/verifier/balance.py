@@ -150,4 +150,4 @@ def traffic_of(log: Log, columns: dict[str, Integers]) -> list[LineTraffic]:
             strict=True,
         )
     ]
-    return sorted(lines, key=lambda one: (-one.bus_bytes, -one.bytes_requested))
+    return sorted(lines, key=lambda line: (-line.bus_bytes, -line.bytes_requested))

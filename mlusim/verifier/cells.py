@@ -37,12 +37,12 @@ def runs_of(accesses: Accesses) -> tuple[Integers, Integers, Integers]:
     by_geometry = np.flatnonzero(~single)
     by_geometry = by_geometry[np.argsort(accesses.geometry[by_geometry], kind="stable")]
     number = accesses.geometry[by_geometry]
-    for some in np.split(by_geometry, np.flatnonzero(number[1:] != number[:-1]) + 1) if len(number) else []:
-        starts, stops = accesses.geometries[int(accesses.geometry[some[0]])].segments()
-        offset = accesses.offset[some][:, None]
+    for group in np.split(by_geometry, np.flatnonzero(number[1:] != number[:-1]) + 1) if len(number) else []:
+        starts, stops = accesses.geometries[int(accesses.geometry[group[0]])].segments()
+        offset = accesses.offset[group][:, None]
         lows.append((offset + starts).reshape(-1))
         highs.append((offset + stops).reshape(-1))
-        rows.append(np.repeat(some, len(starts)))
+        rows.append(np.repeat(group, len(starts)))
     return np.concatenate(lows), np.concatenate(highs), np.concatenate(rows)
 
 
@@ -66,14 +66,16 @@ class Cells:
 
     def _grid(self) -> int:
         """Return the cell size in bytes if all cells are equal, else 0."""
-        some, nbytes = self._table, self._nbytes
-        if not len(some):
+        table, nbytes = self._table, self._nbytes
+        if not len(table):
             return nbytes
-        if int(some.low.min()) < 0 or int(some.high.max()) > nbytes:
+        if int(table.low.min()) < 0 or int(table.high.max()) > nbytes:
             return 0
-        numbers = np.flatnonzero(np.bincount(some.geometry, minlength=len(some.geometries))).tolist()
-        step = math.gcd(nbytes, int(np.gcd.reduce(some.offset)), *(some.geometries[number].grain for number in numbers))
-        most = max(_MAX_CELLS_PER_RUN * (int(some.geometries.counts[some.geometry].sum()) + 1), _SMALL_GRID)
+        numbers = np.flatnonzero(np.bincount(table.geometry, minlength=len(table.geometries))).tolist()
+        step = math.gcd(
+            nbytes, int(np.gcd.reduce(table.offset)), *(table.geometries[number].grain for number in numbers)
+        )
+        most = max(_MAX_CELLS_PER_RUN * (int(table.geometries.counts[table.geometry].sum()) + 1), _SMALL_GRID)
         return step if nbytes // step <= most else 0
 
     def __len__(self) -> int:
@@ -131,40 +133,40 @@ class Cells:
 
     def _count_on_grid(self, values: Any) -> Integers:
         """`count` for equal cells: +weight at starts and -weight at ends of segments, then a prefix sum in place."""
-        some, step = self._table, self._step
+        table, step = self._table, self._step
         rows = np.flatnonzero(values)
         if not len(rows):
             return np.zeros(len(self), np.int64)
         large = values.dtype != bool and int(np.abs(values[rows]).max()) * len(rows) >= 1 << 31
         steps = np.zeros(len(self) + 1, np.int64 if large else np.int32)
         ones: list[tuple[Rows, Integers]] = []
-        rows = rows[np.argsort(some.geometry[rows], kind="stable")]
-        number = some.geometry[rows]
+        rows = rows[np.argsort(table.geometry[rows], kind="stable")]
+        number = table.geometry[rows]
         for same_geometry in np.split(rows, np.flatnonzero(number[1:] != number[:-1]) + 1) if len(rows) else []:
-            geometry = some.geometries[int(some.geometry[same_geometry[0]])]
-            offsets = some.offset[same_geometry] // step
+            geometry = table.geometries[int(table.geometry[same_geometry[0]])]
+            offsets = table.offset[same_geometry] // step
             weights = values[same_geometry].astype(steps.dtype)
             if isinstance(geometry, Rows) and geometry.disjoint:
                 if geometry.row_bytes == step and values.dtype == bool:
                     ones.append((geometry, offsets))
                     continue
-                for offset, one in zip(offsets.tolist(), weights.tolist(), strict=True):
+                for offset, weight in zip(offsets.tolist(), weights.tolist(), strict=True):
                     at: Any = _row_cells(geometry, offset, step)
                     # With repeated indices the assignment counts once, as equal rows of one operation should.
-                    steps[at] += one
-                    steps[at + geometry.row_bytes // step] -= one
+                    steps[at] += weight
+                    steps[at + geometry.row_bytes // step] -= weight
                 continue
             if geometry.count <= _MAX_BATCHED_SEGMENTS:
                 starts, stops = (part // step for part in geometry.segments())
                 for at, sign in ((starts, 1), (stops, -1)):
                     np.add.at(steps, offsets[:, None] + at, (sign * weights)[:, None])
                 continue
-            for offset, one in zip(offsets.tolist(), weights.tolist(), strict=True):
+            for offset, weight in zip(offsets.tolist(), weights.tolist(), strict=True):
                 for at, sign in _edges(geometry, step):
                     if isinstance(at, tuple):
-                        _strided(steps, offset + at[0], geometry.loops, step)[...] += sign * one
+                        _strided(steps, offset + at[0], geometry.loops, step)[...] += sign * weight
                     else:
-                        steps[at + offset] += sign * one
+                        steps[at + offset] += sign * weight
         np.cumsum(steps, out=steps)
         _count_cells(steps, ones, step)
         return steps[:-1]  # type: ignore[return-value]
@@ -207,9 +209,9 @@ class Cells:
         """Yield first cells, end cells and accesses of the runs of `rows`, in batches."""
         table = self._table
         parts = np.cumsum(table.geometries.counts[table.geometry[rows]]) // _BATCH_RUNS
-        for some in np.split(rows, np.flatnonzero(parts[1:] != parts[:-1]) + 1) if len(rows) else []:
-            low, high, row = runs_of(table.where(some))
-            yield self._cell(low), self._cell(high), some[row]
+        for group in np.split(rows, np.flatnonzero(parts[1:] != parts[:-1]) + 1) if len(rows) else []:
+            low, high, row = runs_of(table.where(group))
+            yield self._cell(low), self._cell(high), group[row]
 
     def _cell(self, byte: Integers) -> Integers:
         """Return the cells that begin at the given bytes."""
@@ -254,11 +256,11 @@ def _count_cells(counts: Any, accesses: list[tuple[Rows, Integers]], step: int) 
     each = [(rows, offset) for rows, offsets in accesses for offset in offsets.tolist()]
     most = np.iinfo(np.uint8).max
     for begin in range(0, len(each), most):
-        some = np.zeros(len(counts), np.uint8)
+        partial = np.zeros(len(counts), np.uint8)
         for rows, offset in each[begin : begin + most]:
             # With repeated indices the assignment counts once.
-            some[_row_cells(rows, offset, step)] += np.uint8(1)
-        np.add(counts, some, out=counts)
+            partial[_row_cells(rows, offset, step)] += np.uint8(1)
+        np.add(counts, partial, out=counts)
 
 
 def _strided(cells: Any, first: int, loops: Loops, step: int) -> Any:

@@ -61,35 +61,35 @@ def check_log(
     order = Order(log, columns)
     accesses = accesses_of(log, columns)
     space = Space(log)
-    found = [] if stopped is None else [stop_finding(stopped, log, order)]
+    findings = [] if stopped is None else [stop_finding(stopped, log, order)]
     if plan is not None:
-        found += prove(plan)
+        findings += prove(plan)
         rewrites = rewrites or plan.rewrites
-    found += find_swallowed(log)
-    found += find_remarks(log)
+    findings += find_swallowed(log)
+    findings += find_remarks(log)
     races = Races(log, columns, accesses, space, order).find()
-    found += races
+    findings += races
     released = find_releases(log, accesses, order)
-    found += released
-    found += find_uninitialised(log, columns, accesses, order)
+    findings += released
+    findings += find_uninitialised(log, columns, accesses, order)
     uses, wrong = Coverage(log, accesses, order, plan, rewrites, planned).measure()
     if plan is not None:
         wrong += nram_beyond_plan(log, plan)
     if stopped is None:
-        found += wrong
-        found += find_locks_left(log, columns)
-        found += find_unused(log, accesses)
-        found += find_overlapping_copies(log, columns)
-        found += find_unawaited(log, order)
+        findings += wrong
+        findings += find_locks_left(log, columns)
+        findings += find_unused(log, accesses)
+        findings += find_overlapping_copies(log, columns)
+        findings += find_unawaited(log, order)
         # If the rows accessed are unknown, so is what a sync protects.
         if not (races or released or accesses.unknown):
-            found += find_redundant(log, columns, accesses, space, order)
+            findings += find_redundant(log, columns, accesses, space, order)
     if left:
-        found += find_left(log)
+        findings += find_left(log)
     return Report(
         name=name or ", ".join(dict.fromkeys(launch.kernel for launch in log.launches)) or "nothing",
         board=board.name,
-        findings=tuple(sort_findings(found)),
+        findings=tuple(sort_findings(findings)),
         tensors=tuple(uses),
         balance=balance_of(log, accesses, order, board) if log.tasks else None,
         traffic=tuple(traffic_of(log, columns)),
@@ -101,10 +101,10 @@ def check_log(
     )
 
 
-def with_findings(report: Report, more: Sequence[Finding]) -> Report:
+def with_findings(report: Report, findings: Sequence[Finding]) -> Report:
     """Add findings that the log does not show. If tasks share values through the host, no sync counts as redundant."""
-    findings = [*more, *report.findings]
-    if any(finding.kind == "host-data" for finding in more):
+    findings = [*findings, *report.findings]
+    if any(finding.kind == "host-data" for finding in findings):
         findings = [finding for finding in findings if finding.kind != "redundant-sync"]
     return replace(report, findings=tuple(sort_findings(findings)))
 

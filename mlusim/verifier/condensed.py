@@ -48,15 +48,15 @@ def in_short(run: Accesses, nbytes: int) -> Accesses:
     return join(parts[0], parts[1])
 
 
-def _partition(some: Accesses, nbytes: int) -> bool:
+def _partition(accesses: Accesses, nbytes: int) -> bool:
     """Return whether accesses cover every byte of a tensor exactly once."""
-    sizes = np.zeros(len(some.geometries), np.int64)
-    for number in distinct(some.geometry).tolist():
-        geometry = some.geometries[number]
+    sizes = np.zeros(len(accesses.geometries), np.int64)
+    for number in distinct(accesses.geometry).tolist():
+        geometry = accesses.geometries[number]
         if not geometry.strided or geometry.touched_bytes > geometry.run * geometry.count:
             return False
         sizes[number] = geometry.run * geometry.count
-    return int(sizes[some.geometry].sum()) == nbytes and disjoint(some)
+    return int(sizes[accesses.geometry].sum()) == nbytes and disjoint(accesses)
 
 
 def repeats_of(run: Accesses) -> tuple[Accesses, Integers]:

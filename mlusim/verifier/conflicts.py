@@ -68,46 +68,48 @@ def within_tasks(order: Order, accesses: Accesses, space: Space) -> Iterator[Pai
 
 def _within(order: Order, accesses: Accesses, space: Space, writable: Integers) -> Iterator[Pairs]:
     """`within_tasks` for all rows of some tasks, in program order."""
-    some = accesses.where(writable)
-    position = order.position[some.record]
-    lane, done = order.lanes_of(some), order.done[position]
+    selected = accesses.where(writable)
+    position = order.position[selected.record]
+    lane, done = order.lanes_of(selected), order.done[position]
     pending = np.flatnonzero(np.isin(lane, list(ASYNCHRONOUS_LANES)) & (done > position))
     if not len(pending):
         return
     # Each window ends where the access completes: few accesses if syncs are near, all later ones if there are none.
     first = np.searchsorted(position, position[pending], side="right")
     last = np.searchsorted(position, done[pending], side="right")
-    pairs = _by_window(order, some, space, (pending, first, last))
-    if int((last - first).sum()) > _MAX_PAIRS_PER_ACCESS * len(some) + FEW_PAIRS:
-        pairs = _by_kind(order, some, space)
+    pairs = _by_window(order, selected, space, (pending, first, last))
+    if int((last - first).sum()) > _MAX_PAIRS_PER_ACCESS * len(selected) + FEW_PAIRS:
+        pairs = _by_kind(order, selected, space)
     for a, b in pairs:
         yield writable[a], writable[b]
 
 
 def _by_window(
-    order: Order, some: Accesses, space: Space, windows: tuple[Integers, Integers, Integers]
+    order: Order, accesses: Accesses, space: Space, windows: tuple[Integers, Integers, Integers]
 ) -> Iterator[Pairs]:
     """`within_tasks` for rows in program order: pair each row of `windows` with all of its window [first, last)."""
     rows, first, last = windows
-    lane = order.lanes_of(some)
+    lane = order.lanes_of(accesses)
     unordered = np.array([[not in_order(one, other) for other in range(len(LANES))] for one in range(len(LANES))])
-    number, address = space.number[some.alloc], space.address[some.alloc]
-    low, high = some.low + address, some.high + address
-    for one, following in chunks(first, last):
-        a, b = rows[one], following
-        meet = (number[a] == number[b]) & (some.write[a] | some.write[b]) & unordered[lane[a], lane[b]]
+    number, address = space.number[accesses.alloc], space.address[accesses.alloc]
+    low, high = accesses.low + address, accesses.high + address
+    for part, following in chunks(first, last):
+        a, b = rows[part], following
+        meet = (number[a] == number[b]) & (accesses.write[a] | accesses.write[b]) & unordered[lane[a], lane[b]]
         meet &= (low[a] < high[b]) & (low[b] < high[a])
         a, b = a[meet], b[meet]
-        for exact in in_batches(some, a, b, address[a] - address[b]):
+        for exact in in_batches(accesses, a, b, address[a] - address[b]):
             yield a[exact], b[exact]
 
 
-def _by_kind(order: Order, some: Accesses, space: Space) -> Iterator[Pairs]:
+def _by_kind(order: Order, accesses: Accesses, space: Space) -> Iterator[Pairs]:
     """`within_tasks` for rows in program order: pair each row with the first of each kind of later access."""
-    position = order.position[some.record]
-    lane, done = order.lanes_of(some), order.done[position]
+    position = order.position[accesses.record]
+    lane, done = order.lanes_of(accesses), order.done[position]
     line = order.line[position]
-    first, kind, times = alike(order.task[position], lane, line, some.alloc, some.offset, some.geometry, some.write)
+    first, kind, times = alike(
+        order.task[position], lane, line, accesses.alloc, accesses.offset, accesses.geometry, accesses.write
+    )
     by_kind = np.argsort(kind, kind="stable")
     ends = np.cumsum(times)
     rows_of = [by_kind[end - count : end] for end, count in zip(ends.tolist(), times.tolist(), strict=True)]
@@ -115,7 +117,7 @@ def _by_kind(order: Order, some: Accesses, space: Space) -> Iterator[Pairs]:
     last_position = position[[rows[-1] for rows in rows_of]]
     last_done = np.maximum.reduceat(done[by_kind], ends - times)
     for one, other in _overlapping(
-        order.task[position][first], some.where(first), space, (begins, last_position, last_done)
+        order.task[position][first], accesses.where(first), space, (begins, last_position, last_done)
     ):
         for earlier, later in ((one, other), (other, one)):
             lanes = lane[first[earlier]], lane[first[later]]
@@ -155,8 +157,8 @@ def _overlapping(
     in_time = np.searchsorted(begin[by_begin], until, side="right") - np.arange(1, len(low) + 1)
     ordered, count = (by_low, in_space) if in_space.sum() <= in_time.sum() else (by_begin, in_time)
     following = np.arange(1, len(low) + 1)
-    for one, index in chunks(following, following + count):
-        a, b = ordered[one], ordered[index]
+    for part, index in chunks(following, following + count):
+        a, b = ordered[part], ordered[index]
         meet = (memory[a] == memory[b]) & (kinds.write[a] | kinds.write[b])
         meet &= (low[a] < high[b]) & (low[b] < high[a])
         meet &= ((begin[a] < last[b]) & (begin[b] <= done[a])) | ((begin[b] < last[a]) & (begin[a] <= done[b]))
@@ -197,8 +199,8 @@ def _in_allocation(order: Order, accesses: Accesses, rows: Integers) -> Iterator
         if len(members) and accesses.write[rows[members]].any():
             yield from _across_groups(order, accesses, rows[members], task[members], group[members])
     if len(order.groups) < len(order.log.tasks):
-        for some in np.unique(group).tolist():
-            members = np.flatnonzero(group == some)
+        for label in np.unique(group).tolist():
+            members = np.flatnonzero(group == label)
             if (task[members] != task[members[0]]).any() and accesses.write[rows[members]].any():
                 yield from _within_group(order, accesses, rows[members], task[members], segment[members])
 
@@ -209,27 +211,27 @@ def _across_groups(
     """Yield pairs of tasks that never meet at a barrier, in the cells that more than one group accesses."""
     if (group == group[0]).all():
         return
-    some = accesses.where(rows)
-    if disjoint(some):
+    chosen = accesses.where(rows)
+    if disjoint(chosen):
         return
-    cells = Cells(some, int(some.high.max()))
+    cells = Cells(chosen, int(chosen.high.max()))
     several = cells.count() > 1
     if not several.any():
         return
-    contested = cells.mixed(group, several & (cells.count(some.write) > 0))
+    contested = cells.mixed(group, several & (cells.count(chosen.write) > 0))
     selected = np.flatnonzero(cells.touching(contested))
-    selected = selected[np.argsort(some.low[selected], kind="stable")]
+    selected = selected[np.argsort(chosen.low[selected], kind="stable")]
     if not len(selected):
         return
-    low, high = some.low[selected], some.high[selected]
+    low, high = chosen.low[selected], chosen.high[selected]
     last = np.searchsorted(low, high, side="left")
-    for one, index in chunks(np.arange(1, len(selected) + 1), last):
-        a, b = selected[one], selected[index]
-        meet = (group[a] != group[b]) & (some.write[a] | some.write[b])
+    for part, index in chunks(np.arange(1, len(selected) + 1), last):
+        a, b = selected[part], selected[index]
+        meet = (group[a] != group[b]) & (chosen.write[a] | chosen.write[b])
         launch, other = order.launch[task[a]], order.launch[task[b]]
         meet &= (launch == other) | ~order.launches_in_order[launch, other]
         a, b = a[meet], b[meet]
-        exact = touching(some, a, b)
+        exact = touching(chosen, a, b)
         yield earlier_first(rows[a[exact]], rows[b[exact]])
 
 
@@ -237,22 +239,26 @@ def _within_group(
     order: Order, accesses: Accesses, rows: Integers, task: Integers, segment: Integers
 ) -> Iterator[Pairs]:
     """Yield pairs of tasks that meet at barriers, in segments that no barrier orders."""
-    some = accesses.where(rows)
+    chosen = accesses.where(rows)
     tasks = np.unique(task).tolist()
-    of_task = {one: np.flatnonzero(task == one) for one in tasks}
-    for position, one in enumerate(tasks):
-        own = of_task[one]
+    of_task = {owner: np.flatnonzero(task == owner) for owner in tasks}
+    for position, owner in enumerate(tasks):
+        own = of_task[owner]
         for other in tasks[position + 1 :]:
             others = of_task[other]
             others = others[np.argsort(segment[others], kind="stable")]
             # Segments of the other task that end before mine begins, and the first that begins after mine ends.
-            ends = order.clock_of(one, other)[segment[own]]
-            begins = np.searchsorted(order.clock_of(other, one), segment[own], side="right")
+            ends = order.clock_of(owner, other)[segment[own]]
+            begins = np.searchsorted(order.clock_of(other, owner), segment[own], side="right")
             first = np.searchsorted(segment[others], ends, side="left")
             last = np.searchsorted(segment[others], begins, side="left")
             for row, index in chunks(first, last):
                 a, b = own[row], others[index]
-                meet = (some.write[a] | some.write[b]) & (some.low[a] < some.high[b]) & (some.low[b] < some.high[a])
+                meet = (
+                    (chosen.write[a] | chosen.write[b])
+                    & (chosen.low[a] < chosen.high[b])
+                    & (chosen.low[b] < chosen.high[a])
+                )
                 a, b = a[meet], b[meet]
-                exact = touching(some, a, b)
+                exact = touching(chosen, a, b)
                 yield earlier_first(rows[a[exact]], rows[b[exact]])

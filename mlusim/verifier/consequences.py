@@ -13,17 +13,19 @@ _CAUSES = ("race", "release", "task-race")
 _BAD_VALUES = ("race", "task-race", "uninitialised")
 
 
-def fold_consequences(found: Iterable[Finding]) -> list[Finding]:
+def fold_consequences(findings: Iterable[Finding]) -> list[Finding]:
     """Fold consequences into the finding of their cause.
 
     Fixing the cause shows whether the consequence had another reason, too. Findings without a cause stay as they are.
     """
-    findings = list(found)
+    findings = list(findings)
     number = 0
     while number < len(findings):
         consequence = findings[number]
         explains = _EXPLAINS.get(consequence.kind, _nothing)
-        chosen = next((at for at, one in enumerate(findings) if at != number and explains(one, consequence)), None)
+        chosen = next(
+            (at for at, finding in enumerate(findings) if at != number and explains(finding, consequence)), None
+        )
         if chosen is None:
             number += 1
             continue
@@ -83,7 +85,7 @@ def _never_written(cause: Finding, gap: Finding) -> bool:
 def _written_again(cause: Finding, again: Finding) -> bool:
     """Return whether the same lines race."""
     races = (cause, *cause.folded) if cause.kind == "task-race" else ()
-    return any(_lines(one) == _lines(again) for one in races)
+    return any(_lines(race) == _lines(again) for race in races)
 
 
 # By kind of consequence, a predicate: whether a cause explains it.

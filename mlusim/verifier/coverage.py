@@ -63,23 +63,23 @@ class Coverage:
         for identity, allocation in enumerate(self.log.allocations):
             if allocation.task != NONE or not allocation.nbytes or not self.log.launches:
                 continue
-            some = np.flatnonzero(self.accesses.alloc == identity)
+            rows = np.flatnonzero(self.accesses.alloc == identity)
             passed = identity in self.log.windows and is_output(allocation) and identity not in self.log.host_writes
-            if not len(some) and identity != output and not passed:
+            if not len(rows) and identity != output and not passed:
                 use = untouched(allocation, is_input=roles.get(identity) == "input")
             elif roles.get(identity) == "input":
-                run = self.accesses.where(some)
+                run = self.accesses.where(rows)
                 use = _use_of_input(allocation, run, known=identity not in self.accesses.unknown)
             else:
-                use, more = self._tensor(identity, allocation, some, self.plan if identity == output else None)
+                use, more = self._tensor(identity, allocation, rows, self.plan if identity == output else None)
                 findings += more
             uses.append(use)
         return uses, findings
 
     def _tensor(
-        self, identity: int, allocation: AllocationRecord, some: Integers, plan: Plan | None
+        self, identity: int, allocation: AllocationRecord, rows: Integers, plan: Plan | None
     ) -> tuple[TensorUse, list[Finding]]:
-        run = self.accesses.where(some)
+        run = self.accesses.where(rows)
         joined, kind, repeated = self._join(identity, allocation, run, plan)
         cells = Cells(joined, allocation.nbytes)
         is_run = kind == _RUN
@@ -95,7 +95,7 @@ class Coverage:
             rewrites = 1 + overwrites.count(cells, joined, np.flatnonzero(is_run), several) + more
         # Launches are not expected to write parts that were not passed to them.
         windowed = (kind == _WINDOW).any()
-        wanted = cells.count(kind == _WINDOW) > 0 if windowed else np.ones(len(cells), bool)
+        expected = cells.count(kind == _WINDOW) > 0 if windowed else np.ones(len(cells), bool)
         use = TensorUse(
             name=allocation.name,
             shape=allocation.shape,
@@ -107,19 +107,19 @@ class Coverage:
             least_reads=int(reads.min()),
             most_reads=int(reads.max()),
             unread_bytes=cells.total(reads == 0),
-            unwritten_bytes=cells.total((writes == 0) & wanted),
+            unwritten_bytes=cells.total((writes == 0) & expected),
             rewritten_bytes=cells.total(rewrites > 1),
             updated_bytes=cells.total(several & (rewrites <= 1)),
-            expected_bytes=cells.total(wanted),
+            expected_bytes=cells.total(expected),
             known=identity not in self.accesses.unknown,
         )
         findings: list[Finding] = []
         if allocation.workspace or identity in self.accesses.unknown:
             return use, findings
         if use.unwritten_bytes and identity not in self.log.host_writes:
-            findings.append(self._never(allocation, cells, (writes == 0) & wanted, some, plan))
+            findings.append(self._never(allocation, cells, (writes == 0) & expected, rows, plan))
         if use.rewritten_bytes and not allowed:
-            findings.append(self._again(allocation, cells, rewrites, some, plan))
+            findings.append(self._again(allocation, cells, rewrites, rows, plan))
         if plan is not None and (kind == _TILE).any():
             findings += self._against_plan(allocation, cells, joined, kind, plan)
         return use, findings
@@ -186,8 +186,8 @@ class Coverage:
         if len(launches) < 2 or writes.max() < 2:
             return writes
         most = np.zeros_like(writes)
-        for one in launches:
-            np.maximum(most, cells.count(launch == one), out=most)
+        for index in launches:
+            np.maximum(most, cells.count(launch == index), out=most)
         return most
 
     def _site(self, row: int, role: str, plan: Plan | None, byte: int) -> Site:
@@ -196,11 +196,11 @@ class Coverage:
         return replace(site, tile=tile_text(plan, byte))
 
     def _never(
-        self, allocation: AllocationRecord, cells: Cells, bad: Flags, some: Integers, plan: Plan | None
+        self, allocation: AllocationRecord, cells: Cells, bad: Flags, rows: Integers, plan: Plan | None
     ) -> Finding:
         starts, stops = cells.runs(bad)
         nbytes = int((stops - starts).sum())
-        written = some[self.accesses.write[some]]
+        written = rows[self.accesses.write[rows]]
         sites: tuple[Site, ...] = ()
         if len(written):
             # Report the operation that wrote closest to the gap.
@@ -225,23 +225,23 @@ class Coverage:
         )
 
     def _again(
-        self, allocation: AllocationRecord, cells: Cells, writes: Integers, some: Integers, plan: Plan | None
+        self, allocation: AllocationRecord, cells: Cells, writes: Integers, rows: Integers, plan: Plan | None
     ) -> Finding:
         bad = writes > 1
         starts, stops = cells.runs(bad)
         cell = int(np.flatnonzero(bad)[0])
         runs = np.flatnonzero((cells.first <= cell) & (cell < cells.last))
-        touching = np.unique(cells.row[runs[cells.row[runs] < len(some)]])
-        who = [row for row in some[touching] if self.accesses.write[row]]
+        touching = np.unique(cells.row[runs[cells.row[runs] < len(rows)]])
+        writers = [row for row in rows[touching] if self.accesses.write[row]]
         byte = int(starts[0])
-        sites = tuple(self._site(int(row), "writes", plan, byte) for row in who[:2])
+        sites = tuple(self._site(int(row), "writes", plan, byte) for row in writers[:2])
         names = sorted({site.task for site in sites})
-        by = f"one {sites[0].operation} of {names[0]}" if len(who) == 1 else " and ".join(names)
+        by = f"one {sites[0].operation} of {names[0]}" if len(writers) == 1 else " and ".join(names)
         return Finding(
             kind="written-again",
             title=f"{format_bytes(int((stops - starts).sum()))} of {allocation.name} are written "
             f"{'twice' if writes.max() == 2 else f'up to {int(writes.max())} times'}, first by "
-            f"{by}{' both times' if len(names) == 1 and len(who) > 1 else ''}",
+            f"{by}{' both times' if len(names) == 1 and len(writers) > 1 else ''}",
             where=describe(allocation, starts, stops),
             nbytes=int((stops - starts).sum()),
             sites=sites,
@@ -258,7 +258,7 @@ class Coverage:
         is_run = kind == _RUN
         task[is_run] = self.order.task[self.order.position[joined.record[is_run]]]
         writes = is_run & joined.write
-        bad, wanted, actual = misplaced(cells, self.log, task, kind == _TILE, writes)
+        bad, planned, actual = misplaced(cells, self.log, task, kind == _TILE, writes)
         if not bad.any():
             return []
         starts, stops = cells.runs(bad)
@@ -270,13 +270,13 @@ class Coverage:
         return [
             Finding(
                 kind="not-planned",
-                title=f"{who} writes what the plan gives to task {int(wanted[cell])}",
+                title=f"{who} writes what the plan gives to task {int(planned[cell])}",
                 where=describe(allocation, starts, stops),
                 nbytes=int((stops - starts).sum()),
                 sites=(site,),
                 rule=f"the plan of {plan.operator} gives {describe_tile(plan, int(starts[0]))}",
                 remedy="follow plan.tiles_of(core.task_id), or verify without a plan",
-                fields={"task": self.log.tasks[int(actual[cell])].task_id, "planned_task": int(wanted[cell])},
+                fields={"task": self.log.tasks[int(actual[cell])].task_id, "planned_task": int(planned[cell])},
             )
         ]
 

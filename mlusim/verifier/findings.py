@@ -164,14 +164,14 @@ class Finding:
             lines.append(f"  bytes  {self.where}")
         if self.times > 1:
             lines.append(f"  times  {group_digits(self.times)}; shown is the first")
-        for one in self.folded:
-            kind = "" if one.kind == self.kind else f"{one.kind}: "
-            origin = "; ".join(filter(None, (" and ".join(site.place for site in one.sites), one.place)))
-            lines.append(f"  also   {kind}{one.title}{': ' if origin else ''}{origin}")
+        for finding in self.folded:
+            kind = "" if finding.kind == self.kind else f"{finding.kind}: "
+            origin = "; ".join(filter(None, (" and ".join(site.place for site in finding.sites), finding.place)))
+            lines.append(f"  also   {kind}{finding.title}{': ' if origin else ''}{origin}")
         for name, text in (("rule", self.rule), ("remedy", self.remedy)):
             if text:
-                first, *more = text.split("\n")
-                lines += [f"  {name:<6} {first}", *(f"         {line}" for line in more)]
+                first, *continuation = text.split("\n")
+                lines += [f"  {name:<6} {first}", *(f"         {line}" for line in continuation)]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class Finding:
             "rule": self.rule,
             "remedy": self.remedy,
             "times": self.times,
-            "folded": [one.to_json() for one in self.folded],
+            "folded": [finding.to_json() for finding in self.folded],
             **self.fields,
         }
 

@@ -229,8 +229,8 @@ def _strided_overlap(delta: int, run: int, loops: Loops, other_run: int, other_l
     side backward makes every term positive, and merges loops of equal stride.
     """
     terms: dict[int, int] = {}
-    for sign, some in ((1, loops), (-1, other_loops)):
-        for count, stride in some:
+    for sign, nest in ((1, loops), (-1, other_loops)):
+        for count, stride in nest:
             terms[stride] = terms.get(stride, 0) + count - 1
             if sign < 0:
                 delta -= (count - 1) * stride

@@ -78,10 +78,10 @@ class Order:
         barriers = [log.ops.index(name) for name in BARRIERS if name in log.ops]
         self.is_barrier: Flags = np.isin(op, barriers) & union[launch_of_task[self.task]] if len(task) else self.is_sync
         classes, kind = ordering_classes(log, columns)
-        self.lane = lanes_of(log, columns, np.array([one.posted for one in classes], bool)[kind])[self.record]
+        self.lane = lanes_of(log, columns, np.array([entry.posted for entry in classes], bool)[kind])[self.record]
         kind = kind[self.record]
-        self.blocks: Flags = np.array([one.blocks for one in classes], bool)[kind] & ~self.is_sync
-        self._waits_for: Integers = np.array([one.waits_for for one in classes], np.int64)[kind]
+        self.blocks: Flags = np.array([entry.blocks for entry in classes], bool)[kind] & ~self.is_sync
+        self._waits_for: Integers = np.array([entry.waits_for for entry in classes], np.int64)[kind]
         self.awaited: Flags = self.is_sync | self.blocks
         self.done, self.waiter = self._done()
 
@@ -187,9 +187,9 @@ class Order:
         for task in range(tasks):
             members.setdefault(find(task), []).append(task)
         group, number = np.empty(tasks, np.int64), np.empty(tasks, np.int64)
-        for index, some in enumerate(members.values()):
-            group[some] = index
-            number[some] = np.arange(len(some))
+        for index, members_of_group in enumerate(members.values()):
+            group[members_of_group] = index
+            number[members_of_group] = np.arange(len(members_of_group))
         return group, number, list(members.values())
 
     @property
@@ -212,9 +212,9 @@ class Order:
         order = np.lexsort((self.record[positions], number))
         positions, number = positions[order], number[order]
         starts = np.flatnonzero(np.concatenate(([True], number[1:] != number[:-1])))
-        some = np.split(positions, starts[1:])
-        last = np.array([self.record[part[-1]] for part in some])
-        return [(int(number[starts[index]]), some[index]) for index in np.argsort(last, kind="stable")]
+        groups = np.split(positions, starts[1:])
+        last = np.array([self.record[part[-1]] for part in groups])
+        return [(int(number[starts[index]]), groups[index]) for index in np.argsort(last, kind="stable")]
 
     @cached_property
     def clocks(self) -> list[Integers]:
@@ -223,9 +223,9 @@ class Order:
         clocks = []
         base: Integers = np.zeros(len(self.log.tasks), np.int64)
         lengths = np.diff(self.segment_row)
-        for some in groups:
-            base[some] = np.cumsum(lengths[some]) - lengths[some]
-            clocks.append(np.zeros((int(lengths[some].sum()), len(some)), np.int64))
+        for members_of_group in groups:
+            base[members_of_group] = np.cumsum(lengths[members_of_group]) - lengths[members_of_group]
+            clocks.append(np.zeros((int(lengths[members_of_group].sum()), len(members_of_group)), np.int64))
         self._base = base
         for _, positions in self.rounds:
             tasks = self.task[positions]
@@ -281,8 +281,8 @@ class Order:
         sets: list[list[int]] = []
         ordered = self.launches_in_order
         for launch in range(len(self.log.launches)):
-            joined = [some for some in sets if not ordered[launch, some].all()]
-            for some in joined:
-                sets.remove(some)
-            sets.append(sorted([launch, *(other for some in joined for other in some)]))
+            joined = [members for members in sets if not ordered[launch, members].all()]
+            for members in joined:
+                sets.remove(members)
+            sets.append(sorted([launch, *(other for members in joined for other in members)]))
         return sets

@@ -127,13 +127,13 @@ def _groups_of_lines(columns: dict[str, Integers], order: Order) -> Iterator[lis
     together: list[set[int]] = []
     for _, positions in order.rounds:
         met = {int(line) for line in columns["line"][order.record[positions]]}
-        joined = [some for some in together if some & met]
-        for some in joined:
-            together.remove(some)
-            met |= some
+        joined = [group for group in together if group & met]
+        for group in joined:
+            together.remove(group)
+            met |= group
         together.append(met)
     for line in lines:
-        group = next((some for some in together if line in some), {line})
+        group = next((members for members in together if line in members), {line})
         if line == min(group):
             yield sorted(group)
 
@@ -145,10 +145,10 @@ def _needed(log: Log, columns: dict[str, Integers], accesses: Accesses, space: S
         < _FIRST_OPERATIONS // max(1, len(log.tasks))
     )
     for rows in (early, slice(None)):
-        some = accesses.where(rows)
-        if len(in_flight(log, some, order)):
+        chosen = accesses.where(rows)
+        if len(in_flight(log, chosen, order)):
             return True
         for join in (within_tasks, between_tasks):
-            if any(len(a) for a, _ in join(order, some, space)):
+            if any(len(a) for a, _ in join(order, chosen, space)):
                 return True
     return False

@@ -44,13 +44,13 @@ def ordering_classes(log: Log, columns: dict[str, Integers]) -> tuple[list[Order
     first, kind, _ = alike(pipe, detail * (pipe != SYNC), writes_off_chip, on_nram, queued)
     classes = [
         recorded_ordering(
-            int(pipe[one]),
-            int(detail[one]),
-            writes_off_chip=bool(writes_off_chip[one]),
-            on_nram=bool(on_nram[one]),
-            queued=bool(queued[one]),
+            int(pipe[index]),
+            int(detail[index]),
+            writes_off_chip=bool(writes_off_chip[index]),
+            on_nram=bool(on_nram[index]),
+            queued=bool(queued[index]),
         )
-        for one in first.tolist()
+        for index in first.tolist()
     ]
     return classes, kind
 

@@ -68,7 +68,7 @@ def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Find
             break
         # Prefer the sync that fixes the most races, then the one that waits for less, then that of the earliest race.
         (point, _), together = min(
-            fixed_by.items(), key=lambda one: (-len(one[1]), one[0][1] == FULL_SYNC, one[1][0], one[0])
+            fixed_by.items(), key=lambda item: (-len(item[1]), item[0][1] == FULL_SYNC, item[1][0], item[0])
         )
         main, *others = (races[number].finding for number in together)
         shared = set.intersection(*(remaining.pop(number) for number in together))
@@ -76,29 +76,29 @@ def fold_races(log: Log, order: Order, races: Sequence[Race]) -> list[tuple[Find
     return [result[number] for number in sorted(result)]
 
 
-def fold_between(found: Sequence[tuple[Span, Finding]]) -> list[Finding]:
+def fold_between(findings: Sequence[tuple[Span, Finding]]) -> list[Finding]:
     """Return one finding per barrier missing between tasks, in the order of the first race of each.
 
     A barrier just before the end of a span fixes all spans with the same key that begin before it and end no earlier.
     Races at the same two lines, in either order, and races of two tasks at one of these lines belong to the same
     finding.
     """
-    remaining = sorted(found, key=lambda one: (str(one[0].key), one[0].end, -one[0].begin))
+    remaining = sorted(findings, key=lambda item: (str(item[0].key), item[0].end, -item[0].begin))
     together: list[list[Finding]] = []
     while remaining:
         main = remaining[0][0]
-        fixed = [one for one in remaining if one[0].key == main.key and one[0].begin < main.end <= one[0].end]
-        remaining = [one for one in remaining if one not in fixed]
+        fixed = [item for item in remaining if item[0].key == main.key and item[0].begin < main.end <= item[0].end]
+        remaining = [item for item in remaining if item not in fixed]
         together.append([finding for _, finding in fixed])
-    position = {id(finding): number for number, (_, finding) in enumerate(found)}
+    position = {id(finding): number for number, (_, finding) in enumerate(findings)}
     by_lines: list[tuple[set[tuple[str, int]], list[Finding]]] = []
-    for findings in sorted(together, key=lambda some: position[id(some[0])]):
-        lines = {(site.file, site.line) for site in findings[0].sites}
-        same_lines = next((some for others, some in by_lines if lines <= others or others <= lines), None)
+    for group in sorted(together, key=lambda races: position[id(races[0])]):
+        lines = {(site.file, site.line) for site in group[0].sites}
+        same_lines = next((races for others, races in by_lines if lines <= others or others <= lines), None)
         if same_lines is None:
-            by_lines.append((lines, findings))
+            by_lines.append((lines, group))
         else:
-            same_lines += findings
+            same_lines += group
     return [replace(main, folded=tuple(others)) if others else main for _, (main, *others) in by_lines]
 
 
@@ -112,12 +112,14 @@ def fold_under_barriers(within: Sequence[tuple[Finding, set[Point]]], between: S
     alone: list[Finding] = []
     under: list[tuple[Finding, ...]] = [()] * len(between)
     for finding, points in within:
-        number = next((number for number, one in enumerate(between) if _barrier_mends(one, points)), None)
+        number = next((number for number, race in enumerate(between) if _barrier_mends(race, points)), None)
         if number is None:
             alone.append(finding)
         else:
             under[number] += (replace(finding, folded=()), *finding.folded)
-    return alone + [replace(one, folded=(*one.folded, *under[number])) for number, one in enumerate(between)]
+    return alone + [
+        replace(finding, folded=(*finding.folded, *under[number])) for number, finding in enumerate(between)
+    ]
 
 
 def _barrier_mends(finding: Finding, points: set[Point]) -> bool:

@@ -28,8 +28,8 @@ def in_batches(accesses: Accesses, a: Integers, b: Integers, delta: Integers) ->
     yield np.flatnonzero(certain)
     uncertain = np.flatnonzero(~certain)
     for begin in range(0, len(uncertain), _BATCH):
-        some = uncertain[begin : begin + _BATCH]
-        yield some[touching(accesses, a[some], b[some], delta[some])]
+        batch = uncertain[begin : begin + _BATCH]
+        yield batch[touching(accesses, a[batch], b[batch], delta[batch])]
 
 
 def touching(accesses: Accesses, a: Integers, b: Integers, delta: Any = 0) -> Integers:
@@ -66,12 +66,12 @@ def disjoint(accesses: Accesses) -> bool:
     """
     if any(not accesses.geometries[number].strided for number in distinct(accesses.geometry).tolist()):
         return False
-    some = accesses.where(np.argsort(accesses.low, kind="stable"))
-    following = np.arange(1, len(some) + 1)
-    last = np.searchsorted(some.low, some.high, side="left")
+    ordered = accesses.where(np.argsort(accesses.low, kind="stable"))
+    following = np.arange(1, len(ordered) + 1)
+    last = np.searchsorted(ordered.low, ordered.high, side="left")
     if int(np.maximum(last - following, 0).sum()) > FEW_PAIRS:
         return False
-    return not any(len(touching(some, a, b)) for a, b in chunks(following, last))
+    return not any(len(touching(ordered, a, b)) for a, b in chunks(following, last))
 
 
 def _exactly(accesses: Accesses, one: Integers, other: Integers, delta: Integers) -> Integers:
@@ -85,9 +85,9 @@ def _exactly(accesses: Accesses, one: Integers, other: Integers, delta: Integers
 
 def shared_bytes(accesses: Accesses, a: int, b: int, delta: int = 0) -> Pairs:
     """Return the runs of bytes that two rows share, as offsets in the allocation of `a`; `delta` as in `touching`."""
-    one, offset = accesses.of(a)
+    geometry, offset = accesses.of(a)
     other, other_offset = accesses.of(b)
-    return shared(one, offset, other, other_offset - delta)
+    return shared(geometry, offset, other, other_offset - delta)
 
 
 def chunks(first: Integers, last: Integers) -> Iterator[Pairs]:

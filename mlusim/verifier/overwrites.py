@@ -60,7 +60,11 @@ class Overwrites:
                     continue
                 before = np.where(among[touched], pending[touched], NONE)
                 record = int(joined.record[row])
-                lost = [one for one in np.unique(before).tolist() if one != NONE and not self._may_replace(one, record)]
+                lost = [
+                    writer
+                    for writer in np.unique(before).tolist()
+                    if writer != NONE and not self._may_replace(writer, record)
+                ]
                 if lost:
                     lost_writes[touched] += np.isin(before, lost)
                 pending[touched] = record

@@ -165,17 +165,17 @@ def misplaced(
     cluster_of = np.array([record.cluster for record in log.tasks], np.int64)
     task_ids = np.array([record.task_id for record in log.tasks], np.int64)
     by_memory_core = np.array([record.is_memory_core for record in log.tasks], bool)
-    wanted = cells.count(np.where(planned, task, 0))
+    planned_writes = cells.count(np.where(planned, task, 0))
     actual = cells.count(np.where(writes, task, 0))
     cluster_of_task = np.full(max(int(task[planned].max(initial=0)), int(task_ids.max(initial=0))) + 1, NONE, np.int64)
     cluster_of_task[task_ids[~by_memory_core]] = cluster_of[~by_memory_core]
     writer = np.where(once, actual, 0)
     same = np.where(
         by_memory_core[writer],
-        cluster_of_task[np.where(once, wanted, 0)] == cluster_of[writer],
-        wanted == task_ids[writer],
+        cluster_of_task[np.where(once, planned_writes, 0)] == cluster_of[writer],
+        planned_writes == task_ids[writer],
     )
-    return once & ~same, wanted, actual
+    return once & ~same, planned_writes, actual
 
 
 def nram_beyond_plan(log: Log, plan: Plan) -> list[Finding]:
@@ -183,7 +183,7 @@ def nram_beyond_plan(log: Log, plan: Plan) -> list[Finding]:
     peaks = nram_peaks(log)
     if not peaks:
         return []
-    task = max(peaks, key=lambda one: peaks[one])
+    task = max(peaks, key=lambda number: peaks[number])
     if peaks[task] <= plan.nram_bytes:
         return []
     return [

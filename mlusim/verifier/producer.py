@@ -74,7 +74,7 @@ def _source_byte(log: Log, columns: dict[str, Integers], record: int, side: str,
         return None
     if pipe == VECTOR and not elementwise(name) and not is_copy(name, pipe):
         return None
-    dst, src = (log.boxes[int(columns[f"{one}_box"][record])] for one in ("dst", side))
+    dst, src = (log.boxes[int(columns[f"{operand}_box"][record])] for operand in ("dst", side))
     starts = int(columns["dst_offset"][record]) + element_starts(dst)
     containing = np.flatnonzero((starts <= byte) & (byte < starts + dst.itemsize))
     if not len(containing):

@@ -50,9 +50,9 @@ def proof_maps(log: Log) -> list[ProofMap]:
         record = log.allocations[identity]
         if role != "output" or not record.nbytes:
             continue
-        some = accesses.where((accesses.alloc == identity) & accesses.write)
-        cells = Cells(some, record.nbytes)
-        times, total = cells.count(), cells.count(task[some.record])
+        writes = accesses.where((accesses.alloc == identity) & accesses.write)
+        cells = Cells(writes, record.nbytes)
+        times, total = cells.count(), cells.count(task[writes.record])
         writer = np.where(times == 1, total, np.where(times == 0, NOBODY, AGAIN))
         shape = record.shape or (1,)
         split = _split(shape)

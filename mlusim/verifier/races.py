@@ -202,11 +202,11 @@ class Races:
         first, second = self._sites(a, b, ("writes" if writes[0] else "reads", "writes" if writes[1] else "reads"))
         where, nbytes = self._where(a, b)
         name = self.log.allocations[int(self.accesses.alloc[a])].name
-        who, other = _name(first), _name(second)
+        first_name, second_name = _name(first), _name(second)
         title = {
-            (True, False): f"{other} reads {name} before {who} is known to have written it",
-            (False, True): f"{other} writes {name} while {who} may still read it",
-            (True, True): f"{who} and {other} write the same bytes of {name}",
+            (True, False): f"{second_name} reads {name} before {first_name} is known to have written it",
+            (False, True): f"{second_name} writes {name} while {first_name} may still read it",
+            (True, True): f"{first_name} and {second_name} write the same bytes of {name}",
         }[writes]
         sync, rule, remedy = self._order_them(a, b, first, second)
         return Finding(
@@ -275,7 +275,7 @@ def _name(site: Site) -> str:
 
 
 def _collect(pairs: object) -> tuple[Integers, Integers]:
-    some = list(pairs)  # type: ignore[call-overload]
-    if not some:
+    batches = list(pairs)  # type: ignore[call-overload]
+    if not batches:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    return np.concatenate([a for a, _ in some]), np.concatenate([b for _, b in some])
+    return np.concatenate([a for a, _ in batches]), np.concatenate([b for _, b in batches])

@@ -16,10 +16,10 @@ def least_by_cell(first: Integers, last: Integers, value: Integers, cells: int) 
     longest, each range passes its value on to its halves.
     """
     least = np.full(cells, _NEVER)
-    for level, some in _by_level(first, last):
+    for level, rows in _by_level(first, last):
         width = 1 << level
-        np.minimum.at(least, first[some], value[some])
-        np.minimum.at(least, last[some] - width, value[some])
+        np.minimum.at(least, first[rows], value[rows])
+        np.minimum.at(least, last[rows] - width, value[rows])
         if level:
             half = width // 2
             np.minimum(least[half:], least[:-half].copy(), out=least[half:])
@@ -30,13 +30,13 @@ def most_in_ranges(values: Integers, first: Integers, last: Integers) -> Integer
     """Return the largest of `values` in each non-empty range [first, last)."""
     result = np.empty(len(first), np.int64)
     most = values
-    for level, some in reversed(list(_by_level(first, last))):
+    for level, rows in reversed(list(_by_level(first, last))):
         # Here `most[i]` is the largest of `values[i : i + width]`.
         width = 1 << level
         if level:
             half = width // 2
             most = np.maximum(most[:-half], most[half:])
-        result[some] = np.maximum(most[first[some]], most[last[some] - width])
+        result[rows] = np.maximum(most[first[rows]], most[last[rows] - width])
     return result
 
 
@@ -45,4 +45,4 @@ def _by_level(first: Integers, last: Integers) -> list[tuple[int, Integers]]:
     if not len(first):
         return []
     level = np.frexp((last - first).astype(np.float64))[1] - 1
-    return [(one, np.flatnonzero(level == one)) for one in range(int(level.max()), -1, -1)]
+    return [(number, np.flatnonzero(level == number)) for number in range(int(level.max()), -1, -1)]

@@ -76,10 +76,10 @@ def _unequal(result: Array, expected: Array, tolerance: float) -> Array:
         unequal: Array = np.asarray(result.reshape(result.shape or (1,)).copy().view(raw)) != np.asarray(
             expected.reshape(expected.shape or (1,)).copy().view(raw)
         )
-        one, other = result.reshape(unequal.shape), expected.reshape(unequal.shape)
-        unequal &= ~((one != one) & (other != other))  # noqa: PLR0124 - NaN alone is not itself
+        actual, reference = result.reshape(unequal.shape), expected.reshape(unequal.shape)
+        unequal &= ~((actual != actual) & (reference != reference))  # noqa: PLR0124 - NaN alone is not itself
         if tolerance:
-            unequal &= ~(np.abs(one - other) <= tolerance * np.abs(other))
+            unequal &= ~(np.abs(actual - reference) <= tolerance * np.abs(reference))
     return unequal
 
 

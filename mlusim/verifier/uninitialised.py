@@ -53,8 +53,8 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
             continue
         ends = [record] if reached[number] in (NONE, record) else [record, reached[number]]
         sites = tuple(
-            site_of(log, one, role, LANES[int(order.lane[order.position[one]])])
-            for one, role in zip(ends, ("reads", "passes"), strict=False)
+            site_of(log, end, role, LANES[int(order.lane[order.position[end]])])
+            for end, role in zip(ends, ("reads", "passes"), strict=False)
         )
         findings[key_of] = (
             Finding(
@@ -83,37 +83,37 @@ def _candidates(log: Log, columns: dict[str, Integers], accesses: Accesses) -> I
     """Return accesses to allocations that are read but not initialised before the run; of equal accesses the first."""
     known = np.array([record.read_only for record in log.allocations], bool)
     known[[*log.host_writes, *accesses.unknown]] = True
-    some = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
+    rows = np.flatnonzero(~known[accesses.alloc]) if len(accesses) else np.empty(0, np.int64)
     if log.seen:
-        some = some[accesses.write[some] | ~np.isin(accesses.record[some], np.array(sorted(log.seen), np.int64))]
+        rows = rows[accesses.write[rows] | ~np.isin(accesses.record[rows], np.array(sorted(log.seen), np.int64))]
     read = np.zeros(len(log.allocations), bool)
-    read[accesses.alloc[some[~accesses.write[some]]]] = True
-    some = some[read[accesses.alloc[some]]]
+    read[accesses.alloc[rows[~accesses.write[rows]]]] = True
+    rows = rows[read[accesses.alloc[rows]]]
     # Bytes stay initialised, so the first of equal accesses decides. In batches, to save memory on long logs.
-    parts = [some[begin : begin + _BATCH_ROWS] for begin in range(0, len(some), _BATCH_ROWS)]
-    first = np.concatenate([some[:0], *(_first_of_equal(columns, accesses, part) for part in parts)])
+    parts = [rows[begin : begin + _BATCH_ROWS] for begin in range(0, len(rows), _BATCH_ROWS)]
+    first = np.concatenate([rows[:0], *(_first_of_equal(columns, accesses, part) for part in parts)])
     return np.sort(_first_of_equal(columns, accesses, first))
 
 
 def _first_of_equal(columns: dict[str, Integers], accesses: Accesses, rows: Integers) -> Integers:
     """Return the first of all accesses to the same bytes by the same line (reads) or by any line (writes)."""
     line = np.where(accesses.write[rows], NONE, columns["line"][accesses.record[rows]])
-    some = (column[rows] for column in (accesses.alloc, accesses.offset, accesses.geometry, accesses.write))
-    return rows[alike(*some, line)[0]]
+    keys = (column[rows] for column in (accesses.alloc, accesses.offset, accesses.geometry, accesses.write))
+    return rows[alike(*keys, line)[0]]
 
 
 def _too_early(accesses: Accesses, order: Order, rows: Integers) -> list[tuple[int, Integers, Integers, bool]]:
     """Return reads of uninitialised bytes: row, byte ranges, and whether some of the bytes were initialised."""
     if not len(rows):
         return []
-    some = accesses.where(rows)
-    doubtful = _not_filled_first(some)
-    by_alloc = np.flatnonzero(doubtful[some.alloc])
-    by_alloc = by_alloc[np.argsort(some.alloc[by_alloc], kind="stable")]
-    alloc = some.alloc[by_alloc]
+    chosen = accesses.where(rows)
+    doubtful = _not_filled_first(chosen)
+    by_alloc = np.flatnonzero(doubtful[chosen.alloc])
+    by_alloc = by_alloc[np.argsort(chosen.alloc[by_alloc], kind="stable")]
+    alloc = chosen.alloc[by_alloc]
     result = []
     for members in np.split(by_alloc, np.flatnonzero(alloc[1:] != alloc[:-1]) + 1) if len(by_alloc) else []:
-        early = _of_allocation(some.where(members), order)
+        early = _of_allocation(chosen.where(members), order)
         result += [(int(rows[members[row]]), starts, stops, partly) for row, starts, stops, partly in early]
     return sorted(result, key=lambda early: early[0])
 
@@ -136,14 +136,14 @@ def _not_filled_first(accesses: Accesses) -> Flags:
     return doubtful
 
 
-def _of_allocation(some: Accesses, order: Order) -> list[tuple[int, Integers, Integers, bool]]:
-    cells = Cells(some, int(some.high.max()))
-    earliest = cells.first_of(some.record, among=some.write)
-    late = np.flatnonzero(~some.write & (cells.most(earliest, ~some.write) >= some.record))
+def _of_allocation(accesses: Accesses, order: Order) -> list[tuple[int, Integers, Integers, bool]]:
+    cells = Cells(accesses, int(accesses.high.max()))
+    earliest = cells.first_of(accesses.record, among=accesses.write)
+    late = np.flatnonzero(~accesses.write & (cells.most(earliest, ~accesses.write) >= accesses.record))
     result = []
     for index in late.tolist():
         touched = np.arange(len(cells))[cells.of(index)]
-        record = int(some.record[index])
+        record = int(accesses.record[index])
         # If nothing orders the write and the read, it is a race and reported as one: the run's order is accidental.
         position = int(order.position[record])
         times = earliest[touched]
@@ -179,11 +179,11 @@ def find_unused(log: Log, accesses: Accesses) -> list[Finding]:
         if (name, memory, by) in in_use:
             continue
         record = log.allocations[identities[0]]
-        who = f"task {log.tasks[record.task].task_id} allocates" if by == "task" else "the host gives"
+        owner = f"task {log.tasks[record.task].task_id} allocates" if by == "task" else "the host gives"
         findings.append(
             Finding(
                 kind="unused",
-                title=f"{who} {name}, {format_bytes(record.nbytes)} of {memory.upper()}, and no operation touches it",
+                title=f"{owner} {name}, {format_bytes(record.nbytes)} of {memory.upper()}, and no operation touches it",
                 remedy="drop it" + (", or make the tiles larger" if by == "task" else " from the kernel's arguments"),
                 nbytes=record.nbytes,
                 times=len(identities),
@@ -199,11 +199,11 @@ def find_left(log: Log) -> list[Finding]:
         return []
     count = "1 allocation" if len(left) == 1 else f"{len(left)} allocations"
     names = ", ".join(f"{record.name} ({format_bytes(record.nbytes)})" for record in left[:4])
-    more = f" and {len(left) - 4} more" if len(left) > 4 else ""
+    others = f" and {len(left) - 4} more" if len(left) > 4 else ""
     return [
         Finding(
             kind="left",
-            title=f"{count} of GDRAM not given back: {names}{more}",
+            title=f"{count} of GDRAM not given back: {names}{others}",
             remedy="device.free(view), or cnrtFree, for each when it is done with",
             nbytes=sum(record.nbytes for record in left),
         )

@@ -129,7 +129,7 @@ class Flow:
         """Return the records before which the host may have read the outputs."""
         launch = np.array([task.launch for task in self._log.tasks], np.int64)[self._columns["task"]]
         later = [np.flatnonzero(launch >= count) for count in self._log.host_waits]
-        return [int(some[0]) for some in later if len(some)]
+        return [int(uses[0]) for uses in later if len(uses)]
 
     def _marks_of(self, alloc: int, record: int) -> Marks:
         """Return the marks of an allocation, and schedule its operations after `record`."""
@@ -182,24 +182,24 @@ class Flow:
         numbers = [column[record] for column in self._operands]
         dst, *sources = (tuple(numbers[first : first + 3]) for first in (0, 3, 6))
         sources = [operand for operand in sources if operand[0] != NONE]
-        more = log.more_operands.get(record, [])
+        further = log.more_operands.get(record, [])
         if name in BY_ROWS:
             # Row numbers and masks are read to compute addresses.
-            self._count(record, [*sources[1:], *more])
+            self._count(record, [*sources[1:], *further])
             self._rows(record, dst, sources[0])
             return
         if name in (COLLECT, COLLECT_BINS):
             self._count(record, [*sources[:1], *sources[1:]] if name == COLLECT_BINS else sources[1:])
         if dst[0] == NONE:
             # The result goes to a register: a scalar load, a sum, a maximum, or a count returned by an instruction.
-            self._count(record, [*sources, *more])
+            self._count(record, [*sources, *further])
             return
         if name in ATOMIC_NAMES:
-            self._atomic(record, name, dst, sources, more)
+            self._atomic(record, name, dst, sources, further)
             return
-        marks = [self._elements(operand) for operand in ([*sources, *more] if name != COLLECT_BINS else sources)]
-        marked = [one for one in marks if one is not None and one.any()]
-        targets = [dst, *(more if name == COLLECT_BINS else ())]
+        marks = [self._elements(operand) for operand in ([*sources, *further] if name != COLLECT_BINS else sources)]
+        marked = [mark for mark in marks if mark is not None and mark.any()]
+        targets = [dst, *(further if name == COLLECT_BINS else ())]
         for target in targets:
             box = log.boxes[target[2]]
             size = int(np.prod(box.shape, dtype=np.int64))
@@ -207,20 +207,20 @@ class Flow:
             if marked:
                 copies = is_copy(name, pipe) and len(sources) == 1
                 by_element = elementwise(name) or copies
-                if by_element and all(one.size == size for one in marked):
-                    result = np.maximum.reduce([one.reshape(-1) for one in marked]).reshape(box.shape)
+                if by_element and all(mark.size == size for mark in marked):
+                    result = np.maximum.reduce([mark.reshape(-1) for mark in marked]).reshape(box.shape)
                 elif copies:
                     result = self._reshaped(sources[0], box)
                 elif name == "transpose" and marked[0].ndim == 2 and marked[0].shape[::-1] == box.shape:
                     result = marked[0].T
                 elif _by_channel(name, marked[0], box):
                     result = np.broadcast_to(marked[0].reshape(-1, box.shape[-1]).max(axis=0), box.shape)
-                elif name.startswith("cycle_") and all(size % one.size == 0 for one in marked):
-                    result = np.maximum.reduce([np.resize(one, size) for one in marked]).reshape(box.shape)
+                elif name.startswith("cycle_") and all(size % mark.size == 0 for mark in marked):
+                    result = np.maximum.reduce([np.resize(mark, size) for mark in marked]).reshape(box.shape)
                 elif name == "mirror" and marked[0].shape == box.shape:
                     result = marked[0][..., ::-1]
                 else:
-                    result = max(int(one.max()) for one in marked)
+                    result = max(int(mark.max()) for mark in marked)
             self._assign(record, target, result)
 
     def _atomic(
@@ -229,20 +229,20 @@ class Flow:
         name: str,
         dst: tuple[int, ...],
         sources: Iterable[tuple[int, ...]],
-        more: Iterable[tuple[int, ...]],
+        further: Iterable[tuple[int, ...]],
     ) -> None:
         """Combine the marks of target and operands elementwise; the old value's marks go to the result, if fetched."""
         box = self._log.boxes[dst[2]]
         size = int(np.prod(box.shape, dtype=np.int64))
         old_marks = self._elements(dst)
-        operands = [one for one in map(self._elements, sources) if one is not None]
+        operands = [operand for operand in map(self._elements, sources) if operand is not None]
         combined = operands if name.endswith("_exch") or old_marks is None else [old_marks, *operands]
         before = np.zeros(size, np.int32) if old_marks is None else old_marks.reshape(-1).copy()
         result: Any = 0
         if combined:
-            result = np.maximum.reduce([one.reshape(-1) for one in combined]).reshape(box.shape)
+            result = np.maximum.reduce([operand.reshape(-1) for operand in combined]).reshape(box.shape)
         self._assign(record, dst, result)
-        for old in more if name in FETCHING else ():
+        for old in further if name in FETCHING else ():
             self._assign(record, old, before.reshape(self._log.boxes[old[2]].shape))
 
     def _reshaped(self, source: tuple[int, ...], box: Box) -> Any:

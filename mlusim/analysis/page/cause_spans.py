@@ -108,7 +108,7 @@ def _joined(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
     names = ("length_ps", "cause", "label", "line", "nbytes", "times")
     merged = any(part.merged for _, part in parts)
     return CauseSpans(
-        lanes=[Lane(*divmod(one, kinds)) for one in rows.tolist()],
+        lanes=[Lane(*divmod(row, kinds)) for row in rows.tolist()],
         lane=lane[order],
         start_ps=start[order],
         **{name: column(name)[order] for name in names},
@@ -126,17 +126,17 @@ def _spans(records: Records, most: int) -> CauseSpans:
     low, high = records.start_of_run_ps, records.end_of_run_ps
     begins = start >= low  # operations that began before this window count in another one
     start, stop = np.clip(start, low, high), np.clip(stop, low, high)
-    kept = stop > start
-    unit, kind, start, stop, cause, record = (part[kept] for part in (unit, kind, start, stop, cause, record))
+    nonempty = stop > start
+    unit, kind, start, stop, cause, record = (part[nonempty] for part in (unit, kind, start, stop, cause, record))
     row = unit * len(LANE_NAMES) + kind
     rows, lane = np.unique(row, return_inverse=True)
     order = np.lexsort((start, lane))
     lane, start, stop, cause, record = (part[order] for part in (lane, start, stop, cause, record))
     known = record != NONE
-    counts = known & begins[kept][order]
+    counts = known & begins[nonempty][order]
     label = np.where(known, _labels(records)[record], NONE)
     found = CauseSpans(
-        lanes=[Lane(*divmod(one, len(LANE_NAMES))) for one in rows.tolist()],
+        lanes=[Lane(*divmod(row, len(LANE_NAMES))) for row in rows.tolist()],
         lane=lane,
         start_ps=start - low,
         length_ps=stop - start,
@@ -164,21 +164,21 @@ def _strips(records: Records) -> list[_Piece]:
         return [_strip(no_intervals(), 0)]
     covered, found = no_intervals(), []
     for layer in layers(records):
-        some = clip(union(intervals(layer.track, layer.start_ps, layer.stop_ps)), low, high)
-        some = some[np.isin(some[:, 0], shown)]
+        spans = clip(union(intervals(layer.track, layer.start_ps, layer.stop_ps)), low, high)
+        spans = spans[np.isin(spans[:, 0], shown)]
         # The difference of `some` and `covered`: the complement of (complement of `some`, or `covered`).
-        own = gaps(union(gaps(some, records.units, low, high), covered), records.units, low, high)
+        own = gaps(union(gaps(spans, records.units, low, high), covered), records.units, low, high)
         found.append(_strip(own, causes.index(layer.cause)))
-        covered = union(covered, some)
+        covered = union(covered, spans)
     rest = gaps(covered, records.units, low, high)
     found.append(_strip(rest[np.isin(rest[:, 0], shown)], causes.index("idle")))
     return found
 
 
-def _strip(some: Integers, cause: int) -> _Piece:
-    count = len(some)
+def _strip(spans: Integers, cause: int) -> _Piece:
+    count = len(spans)
     of_no_record = np.full(count, NONE, np.int64)
-    return _Piece(some[:, 0], np.zeros(count, np.int64), some[:, 1], some[:, 2], np.full(count, cause), of_no_record)
+    return _Piece(spans[:, 0], np.zeros(count, np.int64), spans[:, 1], spans[:, 2], np.full(count, cause), of_no_record)
 
 
 def _pipes(records: Records) -> list[_Piece]:

@@ -55,9 +55,9 @@ def text(name: str) -> str:
     return html.escape(name, quote=False)
 
 
-def axis(title: str, **more: Any) -> dict[str, Any]:
+def axis(title: str, **settings: Any) -> dict[str, Any]:
     """Return an axis with its title."""
-    return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False} | more
+    return {"title": {"text": title, "standoff": 8}, "automargin": True, "zeroline": False} | settings
 
 
 def figure(traces: list[dict[str, Any]], height_px: int, **layout: Any) -> Figure:
@@ -139,9 +139,9 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
 
 def losses(floor: Floor, cores: int) -> Figure:
     """The time above the lower bound by cause, per core on average, with the bound itself on top."""
-    found = sorted(((total, name) for name, total in floor.losses_ps.items() if total), reverse=True)
-    names = ["lower bound", *(LOSSES[name] for _, name in found)]
-    times = [floor.time_ps / PS_PER_US, *(total / cores / PS_PER_US for total, _ in found)]
+    losses = sorted(((total, name) for name, total in floor.losses_ps.items() if total), reverse=True)
+    names = ["lower bound", *(LOSSES[name] for _, name in losses)]
+    times = [floor.time_ps / PS_PER_US, *(total / cores / PS_PER_US for total, _ in losses)]
     total = sum(times) or 1.0
     bars = {
         "type": "bar",
@@ -149,7 +149,7 @@ def losses(floor: Floor, cores: int) -> Figure:
         "y": names,
         "x": short(times),
         "marker": {
-            "color": [FLOOR, *(LOSS_COLOURS[name] for _, name in found)],
+            "color": [FLOOR, *(LOSS_COLOURS[name] for _, name in losses)],
             "line": {"color": INK, "width": 0.5},
         },
         "text": [f"{time:.2f} us ({100 * time / total:.1f} %)" for time in times],
@@ -205,10 +205,10 @@ def per_core(records: Records, metrics: Metrics, floor: Floor) -> Figure:
     )
 
 
-def occupancy(one: Occupancy, time_ps: int) -> Figure:
+def occupancy(memory: Occupancy, time_ps: int) -> Figure:
     """Allocated bytes of one memory over time, by buffer."""
     unit, scale = time_unit(time_ps)
-    at = short(one.at_ps / scale)
+    at = short(memory.at_ps / scale)
     traces: list[dict[str, Any]] = [
         {
             "type": "scatter",
@@ -221,18 +221,18 @@ def occupancy(one: Occupancy, time_ps: int) -> Figure:
             "fillcolor": BUFFER_COLOURS[place],
             "hovertemplate": f"{text(name)}: %{{y:,}} B<extra></extra>",
         }
-        for place, (name, nbytes) in enumerate(zip(one.names, one.nbytes, strict=True))
+        for place, (name, nbytes) in enumerate(zip(memory.names, memory.nbytes, strict=True))
     ]
     end = max(at[-1], float(f"{time_ps / scale:.6g}"))
     # Small peaks would be invisible on the scale of all usable bytes.
-    top = one.usable_bytes if one.peak_bytes > _LITTLE * one.usable_bytes else one.peak_bytes
-    beyond = "" if top == one.usable_bytes else ", beyond the axis"
+    top = memory.usable_bytes if memory.peak_bytes > _LITTLE * memory.usable_bytes else memory.peak_bytes
+    beyond = "" if top == memory.usable_bytes else ", beyond the axis"
     traces.append(
         {
             "type": "scatter",
-            "name": f"usable, {group_digits(one.usable_bytes)} B{beyond}",
+            "name": f"usable, {group_digits(memory.usable_bytes)} B{beyond}",
             "x": [0, end],
-            "y": [one.usable_bytes, one.usable_bytes],
+            "y": [memory.usable_bytes, memory.usable_bytes],
             "mode": "lines",
             "line": {"color": BLACK, "width": 1.5},
             "hoverinfo": "skip",
@@ -247,29 +247,29 @@ def occupancy(one: Occupancy, time_ps: int) -> Figure:
     )
 
 
-def roofline(one: Roofline) -> Figure:
+def roofline(chart: Roofline) -> Figure:
     """Roofs and the run, on logarithmic axes."""
     traces: list[dict[str, Any]] = []
     bars = iter(("dot", "dashdot"))
-    for roof in one.roofs:
+    for roof in chart.roofs:
         # At small sizes the total time is the fixed time: a dashed line leaves the line beneath it visible.
         dash = next(bars) if roof.is_bar else "dash" if roof.colour == ROOF else "solid"
         look = {"color": roof.colour, "width": 1.5 if roof.is_bar else 2, "dash": dash}
         traces.append(
             {"type": "scatter", "name": roof.name, "x": short(roof.x), "y": short(roof.y), "mode": "lines"}
-            | {"line": look, "hovertemplate": f"{roof.name}: %{{y:.4g}} {one.y_label}<extra></extra>"}
+            | {"line": look, "hovertemplate": f"{roof.name}: %{{y:.4g}} {chart.y_label}<extra></extra>"}
         )
-    for point, symbol, colour in zip(one.points, ("circle", "diamond-open"), (FLOOR, BUS), strict=False):
+    for point, symbol, colour in zip(chart.points, ("circle", "diamond-open"), (FLOOR, BUS), strict=False):
         traces.append(
             {"type": "scatter", "name": point.name, "x": short([point.x]), "y": short([point.y]), "mode": "markers"}
             | {"marker": {"color": colour, "size": 13, "symbol": symbol, "line": {"width": 2, "color": colour}}}
-            | {"hovertemplate": f"{point.name}: %{{y:.4g}} {one.y_label}<extra></extra>"}
+            | {"hovertemplate": f"{point.name}: %{{y:.4g}} {chart.y_label}<extra></extra>"}
         )
     return figure(
         traces,
         440,
-        xaxis=axis(one.x_label, type="log", gridcolor="#E5E5E5", exponentformat="SI", dtick=1),
-        yaxis=axis(one.y_label, type="log", gridcolor="#E5E5E5", exponentformat="none", dtick=1),
+        xaxis=axis(chart.x_label, type="log", gridcolor="#E5E5E5", exponentformat="SI", dtick=1),
+        yaxis=axis(chart.y_label, type="log", gridcolor="#E5E5E5", exponentformat="none", dtick=1),
     )
 
 
@@ -279,7 +279,7 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
         f"{text(tensor.name)} {'x'.join(map(str, tensor.shape))} {tensor.dtype}".rstrip()
         + ("" if names_before.count(tensor.name) == 0 else f" #{names_before.count(tensor.name) + 1}")
         for place, tensor in enumerate(tensors)
-        for names_before in [[one.name for one in tensors[:place]]]
+        for names_before in [[tensor.name for tensor in tensors[:place]]]
     ]
     series = (
         ("compulsory: once", FLOOR, [tensor.compulsory_bytes for tensor in tensors]),

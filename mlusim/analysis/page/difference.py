@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from mlusim.results.result import Result
 
 
-def write_difference(found: Any, tries: Sequence[Any], directory: Path) -> Path:
+def write_difference(difference: Any, tries: Sequence[Any], directory: Path) -> Path:
     """Write diff.html for a `mlusim.explore.diff.Difference` and suggestions; returns its path. Raises `InputError`."""
     path = directory / "diff.html"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as stream:
-            stream.write(difference_page(found, tries).encode())
+            stream.write(difference_page(difference, tries).encode())
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
     return path
 
 
-def difference_page(found: Any, tries: Sequence[Any]) -> str:
+def difference_page(difference: Any, tries: Sequence[Any]) -> str:
     """Return the page: both runs, their timelines, the difference by cause, line and figure, and suggestions.
 
     `tries` are the suggestions of `mlusim.explore.diff.what_to_try` for the second run. The text depends only on the
     runs.
     """
-    runs = {"A": found.before, "B": found.after}
-    names = dict(zip(runs, found.names, strict=True))
+    runs = {"A": difference.before, "B": difference.after}
+    names = dict(zip(runs, difference.names, strict=True))
     longest_ps = max(result.time_ps for result in runs.values())
     head = table(
         ("", "run", "time", "where the time went, per core on average"),
@@ -59,36 +59,36 @@ def difference_page(found: Any, tries: Sequence[Any]) -> str:
         (2,),
     )
     shown = [name for name in CAUSES if any(result.metrics.where_time_went[name] for result in runs.values())]
-    causes = [(esc(CAUSES[name]), f"{value / 1e6:+.2f}") for name, value in found.causes_ps.items() if value]
+    causes = [(esc(CAUSES[name]), f"{value / 1e6:+.2f}") for name, value in difference.causes_ps.items() if value]
     lines = [
         (
             esc(f"{line.file}:{line.before or '-'} > {line.after or '-'}" if line.file else ""),
             f"<code>{esc(line.text)}</code>",
             f"{line.time_ps / 1e6:+.2f}",
         )
-        for line in found.lines
+        for line in difference.lines
         if line.time_ps
     ]
-    total = f"{found.time_ps / 1e6:+.2f} us"
-    figures = [(esc(one.name), *map(esc, figure_cells(one))) for one in found.metrics]
+    total = f"{difference.time_ps / 1e6:+.2f} us"
+    figures = [(esc(metric.name), *map(esc, figure_cells(metric))) for metric in difference.metrics]
     origins = "".join(f"<h3>{name}</h3>{origin(result)}" for name, result in runs.items())
     content = (
         f"{head}{swatches(shown)}<h2>Timelines, on one scale</h2>{_timelines(runs, names)}"
         f"<h2>By cause</h2><p>{total} in all, per core on average.</p>{table(('cause', 'us'), causes, (1,))}"
         f"<h2>By source line</h2>{table(('line, A > B', 'source', 'us'), lines, (2,))}"
-        f"<h2>By figure</h2>{table(('figure', 'A', 'B', 'B / A'), figures, (1, 2, 3))}{_tries(found.after, tries)}"
+        f"<h2>By figure</h2>{table(('figure', 'A', 'B', 'B / A'), figures, (1, 2, 3))}{_tries(difference.after, tries)}"
         f"<h2>Where the figures come from</h2>{origins}"
     )
-    first, second = found.names
+    first, second = difference.names
     title = f"{first}, twice" if first == second else f"{first}, and {second}"
     return document(f"{title}: {total}", content)
 
 
-def figure_cells(one: Any) -> tuple[str, str, str]:
+def figure_cells(metric: Any) -> tuple[str, str, str]:
     """Return a `MetricChange` as text: the first run's value, the second's, and their ratio."""
-    ratio = f"{one.after / one.before:.2f} x" if one.before else ""
-    text = percent if one.name.endswith("efficiency") else _number
-    return text(one.before), text(one.after), ratio
+    ratio = f"{metric.after / metric.before:.2f} x" if metric.before else ""
+    text = percent if metric.name.endswith("efficiency") else _number
+    return text(metric.before), text(metric.after), ratio
 
 
 def _number(value: float) -> str:
@@ -99,8 +99,13 @@ def _tries(result: Result, tries: Sequence[Any]) -> str:
     if not tries:
         return ""
     rows = [
-        (esc(one.change), esc(one.assumption), us_text(one.time_ps), f"{percent(1 - one.time_ps / result.time_ps)}")
-        for one in tries
+        (
+            esc(suggestion.change),
+            esc(suggestion.assumption),
+            us_text(suggestion.time_ps),
+            f"{percent(1 - suggestion.time_ps / result.time_ps)}",
+        )
+        for suggestion in tries
     ]
     return (
         "<h2>What to try for B</h2><p>Predictions by retiming, with one loss gone.</p>"

@@ -51,12 +51,12 @@ def origin(result: Result) -> str:
 
 
 def _tensors(made: dict[str, Any], role: str) -> str:
-    found = [
-        f"{esc(one['name'])}: {esc(one['dtype'])} {esc(list(one['shape']))}"
-        for one in made["tensors"]
-        if one["role"] == role
+    facts = [
+        f"{esc(tensor['name'])}: {esc(tensor['dtype'])} {esc(list(tensor['shape']))}"
+        for tensor in made["tensors"]
+        if tensor["role"] == role
     ]
-    return "; ".join(found) or "none"
+    return "; ".join(facts) or "none"
 
 
 def _edits(board: dict[str, Any]) -> str:

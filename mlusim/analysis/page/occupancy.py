@@ -55,24 +55,28 @@ def occupancies(records: Records, most: int = MAX_STEPS) -> list[Occupancy]:
     for record in records.log.allocations:
         if MemoryKind(record.memory) in _ON_CHIP:
             owned.setdefault(record.memory_name, []).append(record)
-    found = [_occupancy(name, some, records, usable) for name, some in owned.items()]
-    if sum(one.nbytes.size for one in found) > most:
-        found = [_fewer(one, records.time_ps) for one in found]
+    charts = [_occupancy(name, allocations, records, usable) for name, allocations in owned.items()]
+    if sum(chart.nbytes.size for chart in charts) > most:
+        charts = [_fewer(chart, records.time_ps) for chart in charts]
     # A stable sort: among equals the first core comes first.
-    return sorted(found, key=lambda one: (_ON_CHIP.index(one.kind), -one.peak_bytes))
+    return sorted(charts, key=lambda chart: (_ON_CHIP.index(chart.kind), -chart.peak_bytes))
 
 
-def _occupancy(name: str, some: list[AllocationRecord], records: Records, usable: dict[MemoryKind, int]) -> Occupancy:
-    kind = MemoryKind(some[0].memory)
+def _occupancy(
+    name: str, allocations: list[AllocationRecord], records: Records, usable: dict[MemoryKind, int]
+) -> Occupancy:
+    kind = MemoryKind(allocations[0].memory)
     board = records.board
     alignment = board.wram_alignment_bytes if kind is MemoryKind.WRAM else board.vector_alignment_bytes
     low = records.start_of_run_ps
-    size = np.array([max(round_up(record.nbytes, alignment), alignment) for record in some], np.int64)
-    start = np.array([record.start_ps for record in some], np.int64) - low
-    end = np.array([record.end_ps if record.end_ps != NONE else records.end_of_run_ps for record in some], np.int64)
+    size = np.array([max(round_up(record.nbytes, alignment), alignment) for record in allocations], np.int64)
+    start = np.array([record.start_ps for record in allocations], np.int64) - low
+    end = np.array(
+        [record.end_ps if record.end_ps != NONE else records.end_of_run_ps for record in allocations], np.int64
+    )
     end = np.maximum(end - low, start)
     at = np.unique(np.concatenate([[0], start, end, [records.time_ps]]))
-    names, number = np.unique([record.name for record in some], return_inverse=True)
+    names, number = np.unique([record.name for record in allocations], return_inverse=True)
     steps = np.zeros((len(names), len(at)), np.int64)
     np.add.at(steps, (number, np.searchsorted(at, start)), size)
     np.add.at(steps, (number, np.searchsorted(at, end)), -size)
@@ -87,14 +91,21 @@ def _occupancy(name: str, some: list[AllocationRecord], records: Records, usable
     return Occupancy(name, kind, usable[kind], peak, tuple(labels), at, nbytes)
 
 
-def _fewer(one: Occupancy, time_ps: int) -> Occupancy:
+def _fewer(occupancy: Occupancy, time_ps: int) -> Occupancy:
     """Keep the fullest step within each of a few intervals."""
-    if len(one.at_ps) <= _FEWER_STEPS:
-        return one
-    stretch = np.minimum(one.at_ps * _FEWER_STEPS // max(time_ps, 1), _FEWER_STEPS)
-    order = np.lexsort((one.nbytes.sum(axis=0), stretch))
+    if len(occupancy.at_ps) <= _FEWER_STEPS:
+        return occupancy
+    stretch = np.minimum(occupancy.at_ps * _FEWER_STEPS // max(time_ps, 1), _FEWER_STEPS)
+    order = np.lexsort((occupancy.nbytes.sum(axis=0), stretch))
     last = np.flatnonzero(np.diff(stretch[order], append=NONE) != 0)
-    kept = np.sort(order[last])
+    selected = np.sort(order[last])
     return Occupancy(
-        one.name, one.kind, one.usable_bytes, one.peak_bytes, one.names, one.at_ps[kept], one.nbytes[:, kept], True
+        occupancy.name,
+        occupancy.kind,
+        occupancy.usable_bytes,
+        occupancy.peak_bytes,
+        occupancy.names,
+        occupancy.at_ps[selected],
+        occupancy.nbytes[:, selected],
+        True,
     )

@@ -106,10 +106,10 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
 
 
 def _causes(results: Iterable[Result]) -> list[str]:
-    found: dict[str, None] = {}
+    causes: dict[str, None] = {}
     for result in results:
-        found |= dict.fromkeys(name for name, total in result.metrics.where_time_went.items() if total)
-    return list(found)
+        causes |= dict.fromkeys(name for name, total in result.metrics.where_time_went.items() if total)
+    return list(causes)
 
 
 def _write(path: Path, text: str) -> Path:

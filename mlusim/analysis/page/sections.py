@@ -164,8 +164,8 @@ class Sections:
 
     def _spoken_losses(self) -> str:
         floor, cores = self.result.floor, self.result.board.cores
-        found = sorted(floor.losses_ps.items(), key=lambda item: -item[1])
-        return "; ".join(f"{LOSSES[name]} {us_text(total // cores)}" for name, total in found if total)
+        losses = sorted(floor.losses_ps.items(), key=lambda item: -item[1])
+        return "; ".join(f"{LOSSES[name]} {us_text(total // cores)}" for name, total in losses if total)
 
     def _timeline(self) -> str:
         spans = cause_spans(self.records)
@@ -200,19 +200,19 @@ class Sections:
 
     def _tile_map(self) -> str:
         plan = self.result.plan
-        found = tile_map(self.records, plan)
-        if found is None or plan is None:
+        tiles = tile_map(self.records, plan)
+        if tiles is None or plan is None:
             return "<p>No tiles: the output has no elements, or is a view of the input.</p>"
         board = self.records.board
         colours = core_colours(board.cores, board.cores_per_cluster)
-        self.tiles = {**tile_data(self.records, found, plan.output_shape), "colours": colours}
+        self.tiles = {**tile_data(self.records, tiles, plan.output_shape), "colours": colours}
         choices = [("unit", "core, by the plan"), ("iteration", "iteration, by the plan")]
-        if found.logged_unit is not None:
+        if tiles.logged_unit is not None:
             choices += [("logged_unit", "core, by the log"), ("logged_turn", "write, by the log")]
         options = "".join(f'<option value="{name}">{text}</option>' for name, text in choices)
         caption = (
             f"The output {esc(list(plan.output_shape))}, flattened to rows and columns, in "
-            f"{group_digits(len(plan.tiles))} tiles; {esc(found.verdict)}. Point at a tile for its core, "
+            f"{group_digits(len(plan.tiles))} tiles; {esc(tiles.verdict)}. Point at a tile for its core, "
             "iteration, box and bytes."
         )
         spoken = f"{group_digits(len(plan.tiles))} tiles of {plan.tasks} tasks."
@@ -235,44 +235,44 @@ class Sections:
         )
 
     def _memory(self) -> str:
-        found = occupancies(self.records)
-        if not found:
+        memories = occupancies(self.records)
+        if not memories:
             return "<p>Nothing was allocated in NRAM, SRAM or WRAM.</p>"
-        self.memories = [charts.occupancy(one, self.records.time_ps) for one in found]
+        self.memories = [charts.occupancy(memory, self.records.time_ps) for memory in memories]
         options = "".join(
-            f'<option value="{number}">{esc(one.name)}: peak {group_digits(one.peak_bytes)} B</option>'
-            for number, one in enumerate(found)
+            f'<option value="{number}">{esc(memory.name)}: peak {group_digits(memory.peak_bytes)} B</option>'
+            for number, memory in enumerate(memories)
         )
-        decimated = any(one.peaks_only for one in found)
+        decimated = any(memory.peaks_only for memory in memories)
         note = " Of each of 200 stretches of time only the fullest moment is shown." if decimated else ""
         return (
             f'<div class="controls"><label>Memory <select id="memory-choice">{options}</select></label></div>'
             + self._chart(
                 "memory",
                 f"What is allocated in one memory over time, by buffer; the fullest memory of each kind first.{note}",
-                "; ".join(_spoken_memory(one) for one in found[:1]),
+                "; ".join(_spoken_memory(memory) for memory in memories[:1]),
             )
         )
 
     def _roofline(self) -> str:
-        found = roofline(self.records, self.result.metrics)
-        if found is None:
+        roof = roofline(self.records, self.result.metrics)
+        if roof is None:
             return "<p>Nothing to place under a roof: no time passed, or there was nothing to move.</p>"
-        spoken = "; ".join(f"{point.name}: {point.y:.4g} {found.y_label}" for point in found.points)
-        return self._chart("roofline", esc(found.about), spoken, charts.roofline(found))
+        spoken = "; ".join(f"{point.name}: {point.y:.4g} {roof.y_label}" for point in roof.points)
+        return self._chart("roofline", esc(roof.about), spoken, charts.roofline(roof))
 
     def _traffic(self) -> str:
-        found = tensor_traffic(self.records)
-        if not found:
+        tensors = tensor_traffic(self.records)
+        if not tensors:
             return "<p>No tensors in off-chip memory.</p>"
-        rows = [tensor_row(tensor) for tensor in found]
+        rows = [tensor_row(tensor) for tensor in tensors]
         heads = ("tensor, bytes", "compulsory", "read", "written", "bus read", "bus write", "bus over compulsory")
         chart = self._chart(
             "traffic",
             "Compulsory are inputs once and outputs once; x is relative to that. Reading back for a write of part of a "
             "DRAM unit counts for the tensor written.",
             "The same figures as the table below.",
-            charts.traffic(found),
+            charts.traffic(tensors),
         )
         return chart + table(heads, rows, range(1, len(heads)))
 

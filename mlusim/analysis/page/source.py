@@ -96,16 +96,16 @@ def _block(
 def _stretches(text: str | None, names: Mapping[int, str]) -> list[tuple[str, int, int]]:
     """Return the functions that contain the logged lines: name, first and last line; from the log without text."""
     spans = _functions(text) if text is not None else []
-    found: dict[tuple[str, int, int], None] = {}
+    functions: dict[tuple[str, int, int], None] = {}
     loose: dict[str, list[int]] = {}
     for number, function in sorted(names.items()):
         holders = [span for span in spans if span[1] <= number <= span[2]]
         if holders:
             # The outermost function, which shows nested ones in place.
-            found[min(holders, key=lambda span: span[1])] = None
+            functions[min(holders, key=lambda span: span[1])] = None
         else:
             loose.setdefault(function, []).append(number)
-    return [*found, *((function, min(some), max(some)) for function, some in loose.items())]
+    return [*functions, *((function, min(lines), max(lines)) for function, lines in loose.items())]
 
 
 def _functions(text: str) -> list[tuple[str, int, int]]:

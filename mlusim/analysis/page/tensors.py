@@ -45,21 +45,21 @@ def tensor_traffic(records: Records) -> list[TensorTraffic]:
     """
     log = records.log
     sums = sum((_sums(part) for part in pieces(records)), np.zeros((len(log.allocations), 4), np.int64))
-    found = []
+    rows = []
     local = np.zeros(4, np.int64)
     roles = log.roles()
     for identity, (record, moved) in enumerate(zip(log.allocations, sums, strict=True)):
         role = roles.get(identity)
         if role is not None:
             compulsory = 0 if role == "workspace" else record.nbytes
-            found.append(
+            rows.append(
                 TensorTraffic(record.name, record.shape, record.dtype, role == "input", compulsory, *moved.tolist())
             )
         else:
             local += moved
     if local.any():
-        found.append(TensorTraffic(LDRAM, (), "", False, 0, *local.tolist()))
-    return found
+        rows.append(TensorTraffic(LDRAM, (), "", False, 0, *local.tolist()))
+    return rows
 
 
 def _sums(records: Records) -> Integers:

@@ -60,13 +60,13 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
     cores = core_of_task(records, plan)
     planned = planned_owners(grid, plan.tiles)
     tile = _numbers(plan.tiles, planned.task, planned.iteration)
-    layers, said = [tile], ["nothing ran"]
+    layers, descriptions = [tile], ["nothing ran"]
     output = output_allocation(records, plan)
     if output != NONE and records.log.tasks:
         logged = logged_owners(grid, records, output, plan.itemsize)
         unit = np.where(logged.task >= 0, records.task_unit[logged.task], NONE)
         same = float((unit == np.where(planned.task >= 0, cores[planned.task], NONE)).mean())
-        said = [verdict(same, float((unit < 0).mean()), logged)]
+        descriptions = [verdict(same, float((unit < 0).mean()), logged)]
         if same < 1:
             layers += [unit, logged.iteration]
     every = grid.row_extent * grid.column_extent
@@ -76,7 +76,7 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
         rows, columns = _fewer(rows, columns, most)
         looked = len(rows) * len(columns)
     if looked < every:
-        said.append(f"{group_digits(looked)} of its {group_digits(every)} cells are examined")
+        descriptions.append(f"{group_digits(looked)} of its {group_digits(every)} cells are examined")
     layers = [layer[np.ix_(rows, columns)] for layer in layers]
     seen, number = np.unique(layers[0], return_inverse=True)
     # NONE sorts first, and stays NONE.
@@ -98,7 +98,7 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
         stop=tiles.stop[seen],
         logged_unit=layers[1] if len(layers) > 1 else None,
         logged_turn=layers[2] if len(layers) > 1 else None,
-        verdict="; ".join(said),
+        verdict="; ".join(descriptions),
     )
 
 

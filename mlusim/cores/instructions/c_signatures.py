@@ -155,10 +155,10 @@ def forms_of(intrinsic: str) -> list[Form]:
     # Functions of the vector library have the count as their first argument.
     count_first = intrinsic.startswith("__cn_vector_")
     return [
-        Form(one, _parse(_count_first(form) if count_first else form), {})
-        for one in INSTRUCTIONS.values()
-        if intrinsic in one.intrinsics
-        for form in one.forms
+        Form(instruction, _parse(_count_first(form) if count_first else form), {})
+        for instruction in INSTRUCTIONS.values()
+        if intrinsic in instruction.intrinsics
+        for form in instruction.forms
     ]
 
 

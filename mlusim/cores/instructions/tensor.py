@@ -266,9 +266,9 @@ def _conv_forms(addend: str = "") -> tuple[str, ...]:
 
 def _conv_plus_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     result, addend = operands[0], operands[3]
-    wanted = (result.size, result.shape[-1])
-    if addend.size not in wanted:
-        return f"the addend has {wanted[0]} elements, or {wanted[1]}, one for each channel"
+    expected = (result.size, result.shape[-1])
+    if addend.size not in expected:
+        return f"the addend has {expected[0]} elements, or {expected[1]}, one for each channel"
     return _conv_sizes(operands[:3], attributes)
 
 
@@ -382,4 +382,4 @@ TENSOR += [
 ]
 
 # Names of the instructions that run on the tensor pipe.
-TENSOR_OPERATIONS = frozenset(one.name for one in TENSOR if one.tensor)
+TENSOR_OPERATIONS = frozenset(instruction.name for instruction in TENSOR if instruction.tensor)

@@ -57,13 +57,14 @@ def expand(dry: Log, replay: CuttingReplay, timed: Log) -> Log:
     new = replay.new_tasks
     old = np.argsort(new).tolist()
 
-    def moved(one: Spanned) -> Spanned:
-        return replace(one, start_ps=at(one.start_ps), end_ps=at(one.end_ps))
+    def moved(span: Spanned) -> Spanned:
+        return replace(span, start_ps=at(span.start_ps), end_ps=at(span.end_ps))
 
     dry.tasks = [moved(timed.tasks[number]) for number in new]
-    dry.launches = [moved(one) for one in timed.launches]
+    dry.launches = [moved(launch) for launch in timed.launches]
     dry.allocations = [
-        moved(replace(one, task=one.task if one.task == NONE else old[one.task])) for one in timed.allocations
+        moved(replace(allocation, task=allocation.task if allocation.task == NONE else old[allocation.task]))
+        for allocation in timed.allocations
     ]
     dry.skipped = [_skipped(skips, place) for place in range(len(skips))]
     return dry
@@ -71,7 +72,7 @@ def expand(dry: Log, replay: CuttingReplay, timed: Log) -> Log:
 
 def _skipped(skips: Sequence[Skip], position: int) -> SkippedRecord:
     skip = skips[position]
-    start_ps = skip.now_ps + sum(one.length_ps for one in skips[:position])
+    start_ps = skip.now_ps + sum(skip.length_ps for skip in skips[:position])
     operations = sum(cut.operations for cut in skip.cuts.values())
     return SkippedRecord(start_ps, start_ps + skip.length_ps, operations, skip.bound_ps)
 

@@ -130,24 +130,24 @@ class _Group:
 
     def __init__(self, members: list[_Measured]) -> None:
         halves = []
-        for one in members:
-            half = len(one.ends) // 2
+        for pace in members:
+            half = len(pace.ends) // 2
             halves.append(
                 (
-                    (one.ends[half] - one.ends[0]) / half,
-                    (one.ends[-1] - one.ends[half]) / (len(one.ends) - 1 - half),
+                    (pace.ends[half] - pace.ends[0]) / half,
+                    (pace.ends[-1] - pace.ends[half]) / (len(pace.ends) - 1 - half),
                 )
             )
         first, second = np.mean(halves, axis=0).tolist()
-        self.period_ps = float(np.mean([one.period_ps for one in members]))
+        self.period_ps = float(np.mean([pace.period_ps for pace in members]))
         self.doubt = abs(first - second) / self.period_ps if self.period_ps else 0.0
-        roots = {one.number: (len(one.ends) - 1) ** 0.5 for one in members}
-        ahead = {one.number: self.period_ps - one.period_ps for one in members}
+        roots = {pace.number: (len(pace.ends) - 1) ** 0.5 for pace in members}
+        ahead = {pace.number: self.period_ps - pace.period_ps for pace in members}
         # For few tasks their paces alone are unreliable, and so are the lengths of single periods.
-        blocks = np.concatenate([np.diff(one.ends[::_BLOCK]) for one in members]) - _BLOCK * self.period_ps
+        blocks = np.concatenate([np.diff(pace.ends[::_BLOCK]) for pace in members]) - _BLOCK * self.period_ps
         between = np.mean([(ahead[number] * roots[number]) ** 2 for number in roots])
         self.drift_ps = float(np.sqrt(max(between, np.mean(blocks**2) / _BLOCK)))
-        self.error = self.drift_ps / (self.period_ps or 1) / sum(len(one.ends) - 1 for one in members) ** 0.5
+        self.error = self.drift_ps / (self.period_ps or 1) / sum(len(pace.ends) - 1 for pace in members) ** 0.5
         self.ahead = {number: ahead[number] * roots[number] / (self.period_ps or 1) for number in roots}
 
 
