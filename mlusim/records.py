@@ -213,10 +213,10 @@ class Records:
         nothing = dict.fromkeys(("count", "bytes_requested", "bus_read_bytes", "bus_write_bytes"), 0)
         of |= nothing | dict.fromkeys(("dst_box", "a_box", "b_box"), NONE)
         self._quads[record * _QUADS] = self.instruction(*(of[name] for name in INSTRUCTION))
-        for place in _ALLOCATIONS:
-            self._quads[record * _QUADS + place] = NONE
-        for place in _OFFSETS:
-            self._longs[record * _LONGS + place] = NONE
+        for column in _ALLOCATIONS:
+            self._quads[record * _QUADS + column] = NONE
+        for column in _OFFSETS:
+            self._longs[record * _LONGS + column] = NONE
         self._longs[record * _LONGS + _START] = start_ps
         self.waited(record, copy)
 
@@ -244,7 +244,7 @@ class Records:
         """Return one record, in the order of `COLUMNS`."""
         row = self._rows[record].item()
         values = self._instructions[row[0]]
-        return [(values if by_instruction else row)[place] for by_instruction, place in _ROW]
+        return [(values if by_instruction else row)[index] for by_instruction, index in _ROW]
 
     def columns(self, first: int = 0, last: int | None = None) -> dict[str, Integers]:
         """Return records [first, last) by column name; by default all of them."""
@@ -284,8 +284,8 @@ class Records:
             rows[name][: len(table)] = column
             if not np.array_equal(rows[name][: len(table)], column):
                 raise ValueError(f"{name} of a record is out of range")
-        places = [COLUMNS.index(name) for name in INSTRUCTION]
-        unique, code = np.unique(table[:, places], axis=0, return_inverse=True)
+        positions = [COLUMNS.index(name) for name in INSTRUCTION]
+        unique, code = np.unique(table[:, positions], axis=0, return_inverse=True)
         rows["instruction"][: len(table)] = code.reshape(-1)
         self._instructions = [tuple(values) for values in unique.tolist()]
         self._codes = {values: number for number, values in enumerate(self._instructions)}

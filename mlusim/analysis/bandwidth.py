@@ -46,9 +46,9 @@ def bus_bytes_over_time(records: Records, edges: Integers) -> tuple[Rates, Rates
     amount = read + write
     amount_in_bin = amount[transfer] * np.maximum(overlap, 0) / (end - start)[transfer]
     board = records.board
-    most = np.diff(edges) * (board.dram_bandwidth_bytes_per_s * board.dram_read_efficiency / PS_PER_S)
+    capacity = np.diff(edges) * (board.dram_bandwidth_bytes_per_s * board.dram_read_efficiency / PS_PER_S)
     for _ in range(_ROUNDS):
-        full = (inside.sum(axis=0) + _by_bin(bin_index, amount_in_bin, edges)) / most
+        full = (inside.sum(axis=0) + _by_bin(bin_index, amount_in_bin, edges)) / capacity
         if full.max(initial=0.0) <= 1 + _TOLERANCE:
             break
         amount_in_bin /= np.maximum(full, 1)[bin_index]
@@ -101,9 +101,9 @@ def draw_bandwidth(records: Records, title: str = "Achieved DRAM bandwidth", abo
     mean = mean_bytes_per_s(records) / _BYTES_PER_GB
     unit, scale = time_unit(records.time_ps)
     at = (edges - begin) / scale
-    most = float((read + write).max())
+    highest = float((read + write).max())
     # A curve far below the peak gets a second panel with its own scale.
-    tops = [1.08 * max(peak, most)] + [1.08 * most] * (0 < most < _MAGNIFY_BELOW * peak)
+    tops = [1.08 * max(peak, highest)] + [1.08 * highest] * (0 < highest < _MAGNIFY_BELOW * peak)
     figure = new_figure(
         2.0 + 2.2 * len(tops),
         title,

@@ -84,8 +84,8 @@ def _overlap(covered: Integers, track: Integers, start: Integers, stop: Integers
 
     def until(time_ps: Integers) -> Integers:
         lifted = time_ps - low + track * lift
-        place = np.searchsorted(begin, lifted, side="right") - 1
-        inside = np.clip(lifted - begin[place], 0, length[place]) + before[place]
-        return np.where(place < 0, 0, inside)
+        index = np.searchsorted(begin, lifted, side="right") - 1
+        inside = np.clip(lifted - begin[index], 0, length[index]) + before[index]
+        return np.where(index < 0, 0, inside)
 
     return np.where(stop > start, until(stop) - until(start), 0)

@@ -115,10 +115,10 @@ class Records:
     @cached_property
     def task_unit(self) -> Integers:
         """(tasks,) the unit of each task."""
-        cores, each = self.board.cores, self.board.cores_per_cluster
+        cores, per_cluster = self.board.cores, self.board.cores_per_cluster
         return np.array(
             [
-                cores + task.cluster if task.is_memory_core else task.cluster * each + task.core
+                cores + task.cluster if task.is_memory_core else task.cluster * per_cluster + task.core
                 for task in self.log.tasks
             ],
             np.int64,
@@ -143,7 +143,7 @@ class Records:
     @cached_property
     def engine(self) -> Integers:
         """(records,) the unit whose pipe executes the operation: see `Direction.by_memory_core`."""
-        staged = np.array([*(each.by_memory_core for each in Direction), False])[self.direction]
+        staged = np.array([*(direction.by_memory_core for direction in Direction), False])[self.direction]
         if not staged.any():
             return self.unit
         clusters = np.array([task.cluster for task in self.log.tasks], np.int64)[self.task]

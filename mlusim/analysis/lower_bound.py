@@ -110,14 +110,14 @@ class Floor:
 def floor_of(records: Records, metrics: Metrics) -> Floor:
     """Return the floor of a run and the losses above it."""
     board = records.board
-    least = metrics.compulsory_bytes
-    io_ps = _time_ps(sum(least.values()), board.dram_bandwidth_bytes_per_s)
+    compulsory = metrics.compulsory_bytes
+    io_ps = _time_ps(sum(compulsory.values()), board.dram_bandwidth_bytes_per_s)
     compute_ps = _time_ps(metrics.theory_ops or 0, metrics.peak_ops_per_s)
     floor_ps = min(max(io_ps, compute_ps), metrics.time_ps)
-    remaining = {name: metrics.core_causes_ps[:, place].copy() for place, name in enumerate(CAUSES)}
+    remaining = {name: metrics.core_causes_ps[:, index].copy() for index, name in enumerate(CAUSES)}
     _take(remaining, _COMPUTE_FIRST if compute_ps > io_ps else _MOVING_FIRST, floor_ps)
     losses = {name: np.zeros(board.cores, np.int64) for name in LOSSES}
-    for name, lost_ps in _dram_losses(records, sum(least.values())).items():
+    for name, lost_ps in _dram_losses(records, sum(compulsory.values())).items():
         losses[name] += _take(remaining, ["bandwidth_wait", "transfer"], lost_ps)
     for name, rest in remaining.items():
         losses[_GROUPS[name]] += rest

@@ -32,7 +32,7 @@ _CELL = "padding:1px 12px 1px 0;text-align:left;background:none;color:" + INK
 def result_html(result: Result) -> str:
     """Render a run for a notebook."""
     metrics, floor, board = result.metrics, result.floor, result.board
-    bus, least = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
+    bus, compulsory = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
     facts = [
         ("time", f"{us_text(metrics.time_ps)}, by the model ({result.known.text})"),
         (
@@ -41,7 +41,7 @@ def result_html(result: Result) -> str:
             + (f", the run takes {result.time_ps / floor.time_ps:.3g} x" if floor.time_ps else ""),
         ),
         ("io_efficiency", f"{percent(metrics.io_efficiency)}; {metrics.verdict}"),
-        ("DRAM bus", format_bytes(bus) + (f", {bus / least:.2f} x the compulsory bytes" if least else "")),
+        ("DRAM bus", format_bytes(bus) + (f", {bus / compulsory:.2f} x the compulsory bytes" if compulsory else "")),
         ("peak NRAM", format_bytes(metrics.peak_nram_bytes)),
     ]
     if result.plan is not None:
@@ -114,11 +114,11 @@ def legend_picture() -> str:
     names = [(CAUSE_COLOURS[name], text) for name, text in CAUSES.items()]
     names += [(READ, "read"), (WRITE, "write"), (BLACK, _PEAK)]
     items = "".join(
-        f'<rect x="{place % columns * width + 1}" y="{place // columns * step + (8 if text == _PEAK else 3)}" '
+        f'<rect x="{index % columns * width + 1}" y="{index // columns * step + (8 if text == _PEAK else 3)}" '
         f'width="11" height="{2 if text == _PEAK else 11}" fill="{colour}"'
-        f'{"" if text == _PEAK else _FRAME}/><text x="{place % columns * width + 17}" '
-        f'y="{place // columns * step + 13}">{_esc(text)}</text>'
-        for place, (colour, text) in enumerate(names)
+        f'{"" if text == _PEAK else _FRAME}/><text x="{index % columns * width + 17}" '
+        f'y="{index // columns * step + 13}">{_esc(text)}</text>'
+        for index, (colour, text) in enumerate(names)
     )
     size = f'width="{columns * width}" height="{(len(names) + columns - 1) // columns * step + 4}"'
     return (
@@ -200,10 +200,10 @@ def _bandwidth_areas(records: Records, width: float) -> Iterator[str]:
     """Yield the areas of writes stacked on reads, the larger area first."""
     edges = np.unique(np.linspace(records.start_of_run_ps, records.end_of_run_ps, _BINS + 1).round().astype(np.int64))
     read, write = bus_bytes_over_time(records, edges)
-    most = np.diff(edges) / PS_PER_S * records.board.dram_bandwidth_bytes_per_s
+    peak = np.diff(edges) / PS_PER_S * records.board.dram_bandwidth_bytes_per_s
     at = (edges - edges[0]) / (edges[-1] - edges[0]) * width
     for nbytes, colour in ((read + write, WRITE), (read, READ)):
-        yield _steps(at, nbytes / most, colour)
+        yield _steps(at, nbytes / peak, colour)
 
 
 def _steps(at: object, rate: object, colour: str) -> str:

@@ -69,8 +69,12 @@ def figures(result: Result) -> list[Row]:
             Row(f"{name} requested", f"{group_digits(nbytes)} B", short_bytes(nbytes) if nbytes >= KIB else "")
         )
     for name in ("read", "write"):
-        nbytes, least = metrics.bus_bytes[name], metrics.compulsory_bytes[name]
-        ratio = f"{nbytes / least:.2f} x the compulsory {group_digits(least)} B" if least else "nothing compulsory"
+        nbytes, compulsory = metrics.bus_bytes[name], metrics.compulsory_bytes[name]
+        ratio = (
+            f"{nbytes / compulsory:.2f} x the compulsory {group_digits(compulsory)} B"
+            if compulsory
+            else "nothing compulsory"
+        )
         table.append(Row(f"DRAM bus, {name}", f"{group_digits(nbytes)} B", ratio))
     peak = board.dram_bandwidth_bytes_per_s / _BYTES_PER_GB
     vendors = metrics.vendor_io_efficiency
@@ -185,10 +189,10 @@ def _lines(result: Result) -> list[Row]:
     for line in result.lines:
         if line.line and len(table) < _LINES:
             causes = line.spent_ps
-            most = list(CAUSES)[int(causes.argmax())]
-            place = f"{PurePath(line.file).name}:{line.line}"
+            main_cause = list(CAUSES)[int(causes.argmax())]
+            location = f"{PurePath(line.file).name}:{line.line}"
             share = percent(int(causes.sum()) / total_ps)
-            note = f"{place} {line.function}: mostly {CAUSES[most]}"
+            note = f"{location} {line.function}: mostly {CAUSES[main_cause]}"
             table.append(Row("" if table else "time by line", share, note))
     return table
 

@@ -194,11 +194,11 @@ def _lines(rows: Rows, column: str, others: Sequence[str], scale: Scale) -> list
 
 def _hidden_by(lines: list[dict[Any, float]]) -> list[int]:
     """By line, count later lines that coincide with it: within 1 % of the largest value at two points, or at all."""
-    most = max((abs(value) for line in lines for value in line.values()), default=0.0)
+    largest = max((abs(value) for line in lines for value in line.values()), default=0.0)
 
     def coincide(one: dict[Any, float], other: dict[Any, float]) -> bool:
         shared = one.keys() & other.keys()
-        close = sum(abs(one[x] - other[x]) <= _COINCIDENCE * most for x in shared)
+        close = sum(abs(one[x] - other[x]) <= _COINCIDENCE * largest for x in shared)
         return bool(shared) and close >= min(2, len(shared))
 
     return [sum(coincide(line, other) for other in lines[number + 1 :]) for number, line in enumerate(lines)]
@@ -215,7 +215,7 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
         if not points:
             continue
         colour = _colour(number)
-        places, heights = [x for x, _, _ in points], [y for _, _, y in points]
+        positions, heights = [x for x, _, _ in points], [y for _, _, y in points]
         # For named values, the line only connects points of one combination, so it is faint.
         faint = 1.0 if scale.numeric else 0.35
         # A line hidden by coinciding ones is wider, so that it shows at their sides.
@@ -223,7 +223,7 @@ def _draw_panel(axes: Axes, panel: _Metric, lines: list[_Line], scale: Scale) ->
         # A single line between named values connects nothing.
         dash = _dash(number) if scale.numeric or len(lines) > 1 else ""
         axes.plot(
-            places, heights, color=colour, linestyle=dash, alpha=faint, linewidth=width, zorder=order,
+            positions, heights, color=colour, linestyle=dash, alpha=faint, linewidth=width, zorder=order,
             solid_capstyle="butt",
         )  # fmt: skip
         for tier in {tier for _, tier, _ in points}:

@@ -25,7 +25,7 @@ class Scale:
             self._values.sort()
         low, high = (self._values[0], self._values[-1]) if self._values else (0, 0)
         self.log = self.numeric and low > 0 and high >= _LOG_FROM * low
-        self._positions = {value: float(value if self.numeric else place) for place, value in enumerate(self._values)}
+        self._positions = {value: float(value if self.numeric else index) for index, value in enumerate(self._values)}
         first, last = min(self._positions.values(), default=0.0), max(self._positions.values(), default=1.0)
         if self.log:
             room = (last / first) ** 0.06

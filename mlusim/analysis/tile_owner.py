@@ -105,8 +105,8 @@ def _pieces(kinds: Integers, shape: tuple[int, ...]) -> Any:
     return pieces
 
 
-def _samples(extent: int, most: int) -> Integers:
-    count = min(extent, most)
+def _samples(extent: int, limit: int) -> Integers:
+    count = min(extent, limit)
     return ((2 * np.arange(count, dtype=np.int64) + 1) * extent) // (2 * count) if count else np.empty(0, np.int64)
 
 
@@ -184,17 +184,17 @@ class _Painter:
 
     def paint(self, writer: Integers, offset: Integers, run: int, loops: list[tuple[int, int]]) -> None:
         """Record the samples in the runs of equal boxes, at one `offset` each."""
-        each = math.prod(count for count, _ in loops)
-        if not each or not run:
+        positions = math.prod(count for count, _ in loops)
+        if not positions or not run:
             return
         inside = np.zeros(1, np.int64)
         for count, stride in loops:
             inside = (inside[:, None] + np.arange(count, dtype=np.int64) * stride).reshape(-1)
-        step = max(_BATCH_RUNS // each, 1)
+        step = max(_BATCH_RUNS // positions, 1)
         for first in range(0, len(offset), step):
             if self._remaining_runs <= 0:
                 return
-            self._remaining_runs -= each * min(step, len(offset) - first)
+            self._remaining_runs -= positions * min(step, len(offset) - first)
             start = (offset[first : first + step, None] + inside).reshape(-1)
             low = np.searchsorted(self._samples, start)
             samples = np.searchsorted(self._samples, start + run) - low
@@ -202,7 +202,7 @@ class _Painter:
             low, samples = low[hit], samples[hit]
             before = np.cumsum(samples) - samples
             self._covered.append(np.repeat(low - before, samples) + np.arange(int(samples.sum())))
-            self._writer.append(np.repeat(writer[first : first + step][hit // each], samples))
+            self._writer.append(np.repeat(writer[first : first + step][hit // positions], samples))
 
     def owners(self, task: Integers, iteration: Integers) -> Owners:
         """Return the last writer of each sample, as its task and iteration."""

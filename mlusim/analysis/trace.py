@@ -104,11 +104,11 @@ def _names(records: Records) -> Iterator[str]:
         yield from _process(process, f"cluster {process - _BOARD_PROCESS - 1}", process)
     for unit in units:
         process, first = _place(records, unit)
-        who = records.unit_name(unit).split(" ", 2)[2]
-        yield from _thread(process, first + _TASK_THREAD, f"{who} task")
+        core_name = records.unit_name(unit).split(" ", 2)[2]
+        yield from _thread(process, first + _TASK_THREAD, f"{core_name} task")
         for pipe, thread in _PIPE_THREADS.items():
             if (unit, pipe) in used:
-                yield from _thread(process, first + thread, f"{who} {PIPES[pipe]}")
+                yield from _thread(process, first + thread, f"{core_name} {PIPES[pipe]}")
 
 
 def _process(process: int, name: str, position: int) -> Iterator[str]:
@@ -130,9 +130,9 @@ def _us(time_ps: int) -> str:
     return f"{time_ps // PS_PER_US}.{time_ps % PS_PER_US:06d}"
 
 
-def _slice(name: str, place: tuple[int, int], start_ps: int, end_ps: int, arguments: str) -> str:
+def _slice(name: str, track: tuple[int, int], start_ps: int, end_ps: int, arguments: str) -> str:
     """Format one complete event; `name` and `arguments` are JSON already."""
-    process, thread = place
+    process, thread = track
     return (
         f'{{"ph":"X","name":{name},"pid":{process},"tid":{thread},"ts":{_us(start_ps)},'
         f'"dur":{_us(end_ps - start_ps)},"args":{{{arguments}}}}}'
@@ -145,8 +145,8 @@ def _launches(records: Records) -> Iterator[str]:
             continue
         end_ps = launch.end_ps if launch.end_ps >= 0 else records.end_of_run_ps
         about = json.dumps({"kind": launch.kind, "dim": list(launch.dim)})[1:-1]
-        place = (_BOARD_PROCESS, _queue_thread(launch.queue))
-        yield _slice(json.dumps(launch.kernel), place, launch.start_ps, end_ps, about)
+        track = (_BOARD_PROCESS, _queue_thread(launch.queue))
+        yield _slice(json.dumps(launch.kernel), track, launch.start_ps, end_ps, about)
 
 
 def _counters(records: Records) -> Iterator[str]:

@@ -31,12 +31,12 @@ def draw_traffic(metrics: Metrics, title: str = "Bytes by direction", about: str
     )
     axes = figure.subplots()
     heights = _heights(bars)
-    for y, (_, role, nbytes, least) in zip(heights, bars, strict=True):
+    for y, (_, role, nbytes, compulsory) in zip(heights, bars, strict=True):
         axes.barh(y, nbytes / size, color=_COLOURS[role], height=0.8)
         own_unit, own_size = binary_unit(nbytes)
         label = f"{nbytes / own_size:.4g} {own_unit}"
-        if least and role != _COMPULSORY and nbytes > _MIN_RATIO * least:
-            label += f"   {nbytes / least:.2f} x"
+        if compulsory and role != _COMPULSORY and nbytes > _MIN_RATIO * compulsory:
+            label += f"   {nbytes / compulsory:.2f} x"
         axes.annotate(label, (nbytes / size, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
     axes.set_yticks(heights, [label for label, _, _, _ in bars])
     axes.set_ylim(heights[-1] + 0.6, -0.6)
@@ -53,8 +53,8 @@ def _heights(bars: list[tuple[str, str, int, int]]) -> list[float]:
     """Return the vertical positions of the bars, with a gap before each side."""
     heights: list[float] = []
     at = 0.0
-    for position, (label, _, _, least) in enumerate(bars):
-        if position and (label.endswith("compulsory") or (not least and bars[position - 1][3])):
+    for position, (label, _, _, compulsory) in enumerate(bars):
+        if position and (label.endswith("compulsory") or (not compulsory and bars[position - 1][3])):
             at += 0.5
         heights.append(at)
         at += 1
@@ -66,13 +66,13 @@ def traffic_bars(metrics: Metrics) -> list[tuple[str, str, int, int]]:
     bars: list[tuple[str, str, int, int]] = []
     off_chip: set[str] = set()
     for side, verb in (("read", "load"), ("write", "store")):
-        least = metrics.compulsory_bytes[side]
-        bars.append((f"{side}: compulsory", _COMPULSORY, least, least))
+        compulsory = metrics.compulsory_bytes[side]
+        bars.append((f"{side}: compulsory", _COMPULSORY, compulsory, compulsory))
         for name, nbytes in metrics.bytes_requested.items():
             if _is_side(name, side, verb):
-                bars.append((name, _REQUESTED, nbytes, least))
+                bars.append((name, _REQUESTED, nbytes, compulsory))
                 off_chip.add(name)
-        bars.append((f"{side} on the bus", _BUS, metrics.bus_bytes[side], least))
+        bars.append((f"{side} on the bus", _BUS, metrics.bus_bytes[side], compulsory))
     bars += [(name, _REQUESTED, nbytes, 0) for name, nbytes in metrics.bytes_requested.items() if name not in off_chip]
     return bars
 

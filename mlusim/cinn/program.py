@@ -76,8 +76,8 @@ class Program:
         """
         arrays = self._arrays(inputs)
         settings: dict[str, Any] = {**options}
-        each = {name: settings.pop(name, None) for name in ("check", "nram_limit_bytes")}
-        run = _Run(self, Device(self.board, **settings), each)
+        per_operator = {name: settings.pop(name, None) for name in ("check", "nram_limit_bytes")}
+        run = _Run(self, Device(self.board, **settings), per_operator)
         for variable in self.inputs:
             run.upload(variable, arrays[variable])
         steps = [run.step(position, instruction) for position, instruction in enumerate(self.instructions)]

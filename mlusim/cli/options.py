@@ -454,10 +454,10 @@ def check_directory(option: str, text: str | None, names: Iterable[str] | None =
     target = Path(text).resolve()
     if target.exists() and not target.is_dir():
         raise InputError(f"{option} {text} is a file: name a directory")
-    there = next(place for place in (target, *target.parents) if place.exists())
-    if not there.is_dir():
-        raise InputError(f"{option} {text}: {there} is a file, so no directory can be made in it")
-    check_writable(f"{option} {text}", there)
+    existing = next(folder for folder in (target, *target.parents) if folder.exists())
+    if not existing.is_dir():
+        raise InputError(f"{option} {text}: {existing} is a file, so no directory can be made in it")
+    check_writable(f"{option} {text}", existing)
     if names is None:
         from mlusim.analysis.pictures import report_names
 

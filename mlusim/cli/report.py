@@ -83,12 +83,12 @@ def _files(names: list[str]) -> list[str]:
 def _names(runs: tuple[str, ...]) -> list[str]:
     """Return a name for each page. Raises `InputError` if two runs would have the same page."""
     names = [Path(run).stem for run in runs]
-    for place, name in enumerate(names):
-        if name in names[:place]:
+    for index, name in enumerate(names):
+        if name in names[:index]:
             other = runs[names.index(name)]
-            raise InputError(f"{other} and {runs[place]} would both be {name}.html: name the files differently")
+            raise InputError(f"{other} and {runs[index]} would both be {name}.html: name the files differently")
         if name == "index" and len(runs) > 1:
-            raise InputError(f"{runs[place]} would be index.html, which compares the runs: name the file differently")
+            raise InputError(f"{runs[index]} would be index.html, which compares the runs: name the file differently")
     return names
 
 

@@ -33,11 +33,11 @@ class SweepGroup(OperatorGroup):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As in click; the value of `--kernel` becomes the first word."""
-        for place, word in enumerate(args):
-            if word == "--kernel" and place + 1 < len(args):
-                kernel_name, rest = args[place + 1], [*args[:place], *args[place + 2 :]]
+        for index, word in enumerate(args):
+            if word == "--kernel" and index + 1 < len(args):
+                kernel_name, rest = args[index + 1], [*args[:index], *args[index + 2 :]]
             elif word.startswith("--kernel="):
-                kernel_name, rest = word.partition("=")[2], [*args[:place], *args[place + 1 :]]
+                kernel_name, rest = word.partition("=")[2], [*args[:index], *args[index + 1 :]]
             else:
                 continue
             if not is_kernel(kernel_name):

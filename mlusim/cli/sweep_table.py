@@ -97,5 +97,5 @@ def _print_cut(rows: Sequence[Row]) -> None:
 def _print_end(found: Sweep, db: str | None) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in found.counts.items() if count)
     before = f", {found.found} of them from before" if found.found else ""
-    place = f" (in {db}{before})" if db else ""
-    show.print_text(f"\n{len(found)} point{'s'[: len(found) != 1]}: {counts}{place}")
+    where = f" (in {db}{before})" if db else ""
+    show.print_text(f"\n{len(found)} point{'s'[: len(found) != 1]}: {counts}{where}")

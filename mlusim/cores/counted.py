@@ -91,8 +91,8 @@ def scalar_loop(
     issuer.begin()
     board, task = issuer.board, issuer.task
     row_elements = row_bytes_of("scalar_copy", dst) // dst.itemsize
-    each = loop.address.cycles(board) + extra_cycles
-    cycles = scalar_copy_cycles(board, loop.iterations, loop.selected, row_elements, each)
+    per_iteration = loop.address.cycles(board) + extra_cycles
+    cycles = scalar_copy_cycles(board, loop.iterations, loop.selected, row_elements, per_iteration)
     issue_ps = task.now_ps
     # In order with earlier vector instructions (`mlusim.cores.ordering`).
     start_ps = max(issue_ps, issuer.unit.vector_free_ps)

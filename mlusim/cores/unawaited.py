@@ -101,9 +101,9 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 def _is_coroutine_function(names: tuple[str, ...], function: FunctionType, code: CodeType) -> bool:
     first, *attributes = names
     if not attributes:
-        inner = [each for each in _codes(function.__code__) if each.co_name == first]
+        inner = [code for code in _codes(function.__code__) if code.co_name == first]
         if inner and first in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
-            return all(each.co_flags & CO_COROUTINE for each in inner)
+            return all(code.co_flags & CO_COROUTINE for code in inner)
     value = _value(first, function)
     for attribute in attributes:
         if not (ismodule(value) or isclass(value)):

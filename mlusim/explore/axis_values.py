@@ -89,7 +89,7 @@ def _item(name: str, item: str, *, whole: bool) -> list[int | float]:
     else:
         step = value("step")
     values = _range(name, item, low, value("high"), match["sign"], step)
-    return [_plain(name, item, each, whole=whole) for each in values]
+    return [_plain(name, item, value, whole=whole) for value in values]
 
 
 def _range(name: str, item: str, low: Decimal, high: Decimal, sign: str, step: Decimal) -> Iterator[Decimal]:

@@ -263,7 +263,7 @@ def installed(module: str | None) -> str:
         return f"python {sys.version_info.major}.{sys.version_info.minor}"
     top = sys.modules.get(root)
     file = getattr(top, "__file__", None)
-    if file is None or not any(Path(file).is_relative_to(place) for place in _INSTALLED):
+    if file is None or not any(Path(file).is_relative_to(folder) for folder in _INSTALLED):
         return ""
     version = getattr(top, "__version__", None)
     if version is None:

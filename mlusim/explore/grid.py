@@ -203,13 +203,14 @@ def changed_board(base: Board, nram_usable_bytes: int | None, cores: int | None,
     if nram_usable_bytes is not None:
         values["nram_bytes"] = nram_usable_bytes + int(values.get("nram_reserved_bytes", base.nram_reserved_bytes))
     if cores is not None:
-        each = base.cores_per_cluster
-        if cores > each and cores % each:
-            near = cores // each * each
+        per_cluster = base.cores_per_cluster
+        if cores > per_cluster and cores % per_cluster:
+            whole = cores // per_cluster * per_cluster
             raise BoardError(
-                f"{base.name}: {cores} cores are not whole clusters of {each}; take {near} or {near + each}"
+                f"{base.name}: {cores} cores are not whole clusters of {per_cluster}; take {whole} or "
+                f"{whole + per_cluster}"
             )
-        values |= {"clusters": max(cores // each, 1), "cores_per_cluster": min(cores, each)}
+        values |= {"clusters": max(cores // per_cluster, 1), "cores_per_cluster": min(cores, per_cluster)}
     return base.replace(**values) if values else base
 
 
@@ -219,9 +220,9 @@ def several(value: Any) -> list[Any]:
         value = value.tolist()
     values = list(value) if isinstance(value, list | range | set | frozenset | Iterator) else [value]
     distinct: list[Any] = []
-    for each in values:
-        if each not in distinct:
-            distinct.append(each)
+    for item in values:
+        if item not in distinct:
+            distinct.append(item)
     return distinct
 
 

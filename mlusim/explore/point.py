@@ -161,8 +161,8 @@ def run_point(payload: dict[str, Any]) -> tuple[str, str, dict[str, Any], float]
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever a user's function raises, sys.exit too, came of the point
-        place = where_in(error, payload["kernel"]["file"]) if payload["kernel"] else ""
-        status, message = FAILED, f"{place}{type(error).__name__}: {error}"
+        location = where_in(error, payload["kernel"]["file"]) if payload["kernel"] else ""
+        status, message = FAILED, f"{location}{type(error).__name__}: {error}"
     return status, " ".join(message.split()), figures, time.perf_counter() - begin
 
 
@@ -230,7 +230,7 @@ def _steady_figures(result: Result) -> dict[str, Any]:
 
 def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str, Any]:
     core_time_ps = metrics.core_time_ps
-    bus, least = metrics.bus_bytes, sum(metrics.compulsory_bytes.values())
+    bus, compulsory = metrics.bus_bytes, sum(metrics.compulsory_bytes.values())
     return {
         "tensors": " ".join(
             f"{tensor.name}={tensor.dtype}:{','.join(map(str, tensor.shape))}" for tensor in log.tensors
@@ -242,8 +242,8 @@ def _figures(metrics: Metrics, floor: Floor, log: Log, board: Board) -> dict[str
         "bus_read_bytes": bus["read"],
         "bus_write_bytes": bus["write"],
         "requested_bytes": sum(metrics.bytes_requested.values()),
-        "compulsory_bytes": least,
-        "traffic_ratio": sum(bus.values()) / least if least else 0.0,
+        "compulsory_bytes": compulsory,
+        "traffic_ratio": sum(bus.values()) / compulsory if compulsory else 0.0,
         "io_efficiency": metrics.io_efficiency,
         "compute_efficiency": metrics.compute_efficiency,
         "peak_nram_bytes": metrics.peak_nram_bytes,

@@ -144,10 +144,10 @@ class Search:
     def _around_the_best(self) -> list[int]:
         point, row = self._fastest()
         nram_bytes = row["plan_nram_bytes"]
-        most = self.board.nram_usable_bytes
+        capacity = self.board.nram_usable_bytes
         alignment = self.board.vector_alignment_bytes
         limits = [nram_bytes * 3 // 4 // alignment * alignment, nram_bytes * 3 // 2 // alignment * alignment]
-        return [limit for limit in limits if 0 < limit < most and limit != point.nram_limit_bytes]
+        return [limit for limit in limits if 0 < limit < capacity and limit != point.nram_limit_bytes]
 
 
 def _next_limit(plan: Plan, board: Board) -> int | None:

@@ -303,4 +303,4 @@ def _salvage(path: Path) -> list[Any]:
             good_rows |= {row[0]: row for row in rows if _is_good(row)}
     finally:
         base.close()
-    return [tuple(each.decode() if isinstance(each, bytes) else each for each in row) for row in good_rows.values()]
+    return [tuple(cell.decode() if isinstance(cell, bytes) else cell for cell in row) for row in good_rows.values()]

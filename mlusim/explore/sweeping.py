@@ -59,7 +59,7 @@ class Sweep:
         outcomes = list(outcomes)
         # Nothing specific to this machine: equal points give equal tables anywhere.
         self.rows: list[dict[str, Any]] = [
-            {**each.row, "status": each.status, "message": each.message} for each in outcomes
+            {**outcome.row, "status": outcome.status, "message": outcome.message} for outcome in outcomes
         ]
         self.axes = [] if grid is None else grid.columns()
         self.operator = "" if grid is None else grid.operator

@@ -348,12 +348,12 @@ class Device:
 
     def _check_time(self) -> None:
         units = self.board.cores + self.board.clusters
-        now, most = self._chip.environment.now, longest_run_ps(units)
-        if now > most:
+        now, longest = self._chip.environment.now, longest_run_ps(units)
+        if now > longest:
             raise SimulatedTimeError(
                 f"the run takes {now / PS_PER_HOUR:.4g} h of simulated time, and the sums over the {units} units of "
-                f"{self.board.name} are exact up to {most / PS_PER_HOUR:.4g} h, as 64-bit picoseconds: give the kernel "
-                "less to do, or the board higher rates"
+                f"{self.board.name} are exact up to {longest / PS_PER_HOUR:.4g} h, as 64-bit picoseconds: give the "
+                "kernel less to do, or the board higher rates"
             )
 
     def buffers_at(self, time_ps: int) -> dict[int, np.ndarray[Any, Any]]:
@@ -479,9 +479,9 @@ class Device:
                     returned.append(task.name)
         if waiting:
             returned_text = f" Returned already: {'; '.join(returned)}." if returned else ""
-            who = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
+            waiting_tasks = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
             raise HangError(
-                f"{who} for what never comes: {'; '.join(waiting)}.{returned_text} A barrier counts "
+                f"{waiting_tasks} for what never comes: {'; '.join(waiting)}.{returned_text} A barrier counts "
                 "every participant, the memory core too (sync_all_ipu: without memory cores): let all of them reach it"
             )
 

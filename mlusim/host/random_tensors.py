@@ -35,12 +35,12 @@ class RandomTensors:
     def _check_size(self, shape: tuple[int, ...], dtype: Any) -> None:
         """Raise `AllocationError` for a tensor that cannot fit, `InputError` for an invalid shape."""
         nbytes = math.prod(as_shape("the shape", shape)) * np.dtype(dtype).itemsize
-        most = _ADDRESSES if self._largest is None else self._largest.gdram_bytes
-        if nbytes > most:
+        limit = _ADDRESSES if self._largest is None else self._largest.gdram_bytes
+        if nbytes > limit:
             where = f"GDRAM of {self._largest.name}" if self._largest else "64-bit addresses"
             raise AllocationError(
                 f"a tensor of {np.dtype(dtype).name} {list(shape)} takes {format_bytes(nbytes)}: it never fits the "
-                f"{format_bytes(most)} of {where}; give a smaller shape or element type"
+                f"{format_bytes(limit)} of {where}; give a smaller shape or element type"
             )
 
     def elements(self, shape: tuple[int, ...], dtype: Any) -> Array:
@@ -61,5 +61,5 @@ class RandomTensors:
     def integers(self, low: int, high: int, shape: tuple[int, ...], dtype: str = "int32") -> Array:
         """Draw integers in [low, high), such as indices and shifts; independent of `data`."""
         self._check_size(shape, dtype)
-        most = np.iinfo(dtype).max
-        return self._indices.integers(low, min(max(high, low + 1), most), shape, dtype)
+        maximum = np.iinfo(dtype).max
+        return self._indices.integers(low, min(max(high, low + 1), maximum), shape, dtype)

@@ -375,14 +375,14 @@ def _clusters_of_unions(log: Log, board: Board) -> dict[tuple[int, str], int]:
     clusters_of_union: dict[tuple[int, str], int] = {}
     if not any(record.memory == MemoryKind.SRAM.value for record in log.allocations):
         return clusters_of_union
-    each = board.cores_per_cluster
+    per_cluster = board.cores_per_cluster
     clusters: dict[tuple[int, int], dict[str, int]] = {}
     for task in log.tasks:
-        width = _width(log, task, each)
-        position = task.task_id % width // each
+        width = _width(log, task, per_cluster)
+        position = task.task_id % width // per_cluster
         clusters.setdefault(_job_of(task, width), {})[sram_name(board.name, task.cluster)] = position
     for number, task in enumerate(log.tasks):
-        for name, position in clusters[_job_of(task, _width(log, task, each))].items():
+        for name, position in clusters[_job_of(task, _width(log, task, per_cluster))].items():
             clusters_of_union[number, name] = position
     return clusters_of_union
 

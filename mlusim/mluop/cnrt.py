@@ -62,8 +62,8 @@ class DevicePointer:
         return self + -index(nbytes)
 
     def __repr__(self) -> str:
-        place = f" + {self.offset}" if self.offset else ""
-        return f"<device pointer {self.allocation.name}{place} of {self.device.board.name}>"
+        offset = f" + {self.offset}" if self.offset else ""
+        return f"<device pointer {self.allocation.name}{offset} of {self.device.board.name}>"
 
     def view(self, shape: tuple[int, ...], dtype: Dtype) -> View:
         """Return the contiguous tensor that begins here."""

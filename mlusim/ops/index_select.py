@@ -65,12 +65,12 @@ def _infer(x: Tensor, index: Tensor, *, axis: int) -> tuple[tuple[int, ...], Dty
 
 def _check(x: Input, index: Input, *, axis: int) -> None:
     values, along = index.array, normal_axis("index_select", "axis", axis, x.array.ndim)
-    most = x.array.shape[along]
-    wrong = np.flatnonzero((values < -most) | (values >= most))
+    length = x.array.shape[along]
+    wrong = np.flatnonzero((values < -length) | (values >= length))
     if len(wrong):
-        allowed = f"so an index is {-most} to {most - 1}" if most else "so no index is allowed"
+        allowed = f"so an index is {-length} to {length - 1}" if length else "so no index is allowed"
         raise InputError(
-            f"index_select: {index.name}[{wrong[0]}] = {values[wrong[0]]}: axis {along} of {x.name} has {most} "
+            f"index_select: {index.name}[{wrong[0]}] = {values[wrong[0]]}: axis {along} of {x.name} has {length} "
             f"elements, {allowed}"
         )
 
@@ -86,8 +86,8 @@ def _call(plan: Plan, x: Input, index: Input, *, axis: int) -> Call:
 
 
 def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
-    most = extent(shape, options["axis"])
-    return [draw.elements(shape, dtype), draw.integers(0, most, (options["count"] or most,))]
+    length = extent(shape, options["axis"])
+    return [draw.elements(shape, dtype), draw.integers(0, length, (options["count"] or length,))]
 
 
 INDEX_SELECT = Operator(

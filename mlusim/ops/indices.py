@@ -82,11 +82,11 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
         shared = as_index(batch_dims)
     except TypeError:
         raise InputError(f"batch_dims={batch_dims!r} of {operator}: a number of axes is an integer") from None
-    most = min(len(x.shape), len(index.shape) - 1)
-    if not 0 <= shared <= most:
+    max_axes = min(len(x.shape), len(index.shape) - 1)
+    if not 0 <= shared <= max_axes:
         raise InputError(
             f"batch_dims={shared} of {operator}: {x.name} has shape {list(x.shape)} and {index.name} "
-            f"{list(index.shape)}, whose last axis holds coordinates, so it is 0 to {most}"
+            f"{list(index.shape)}, whose last axis holds coordinates, so it is 0 to {max_axes}"
         )
     if shared and mode == "aligned":
         raise InputError(

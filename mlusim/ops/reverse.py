@@ -204,8 +204,8 @@ def _sequence_axes(name: str, shape: tuple[int, ...], seq_axis: Any, batch_axis:
 
 
 def _example_sequence(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options: Options) -> list[Array]:
-    entries, most = (extent(shape, options[name]) for name in ("batch_axis", "seq_axis"))
-    return [draw.elements(shape, dtype), draw.integers(0, most + 1, (entries,))]
+    entries, longest = (extent(shape, options[name]) for name in ("batch_axis", "seq_axis"))
+    return [draw.elements(shape, dtype), draw.integers(0, longest + 1, (entries,))]
 
 
 _X = TensorSchema(name="x", option="input", help="Any shape and element type.")

@@ -138,9 +138,10 @@ def check_tin_shift(
             "may be 0; skip the call where there is nothing to shift"
         )
     if channels % groups:
-        near = next(divisor for divisor in range(groups, 0, -1) if channels % divisor == 0)
+        fitting = next(divisor for divisor in range(groups, 0, -1) if channels % divisor == 0)
         raise InputError(
-            f"C = {channels} channels do not divide into G = {groups} groups: C is a multiple of G; G = {near} would do"
+            f"C = {channels} channels do not divide into G = {groups} groups: C is a multiple of G; "
+            f"G = {fitting} would do"
         )
 
 
@@ -174,8 +175,8 @@ def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options:
     batch, time, channels, _ = shape
     groups = options["groups"] or next((g for g in (4, 3, 2) if channels % g == 0), 1)
     # Shifts of up to half the time in both directions, so that both retained and vacated rows are exercised.
-    most = max(time // 2, 1)
-    return [draw.elements(shape, dtype), draw.integers(-most, most + 1, (batch, groups))]
+    farthest = max(time // 2, 1)
+    return [draw.elements(shape, dtype), draw.integers(-farthest, farthest + 1, (batch, groups))]
 
 
 _X = TensorSchema(name="x", option="input", help="[N, T, C, HW], float16 or float32.")

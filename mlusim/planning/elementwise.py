@@ -17,7 +17,8 @@ from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.search import Candidate, best_by_strategy, task_counts
 from mlusim.planning.split import MORE_NRAM, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
-from mlusim.units import PS_PER_US, ceil_div, group_digits
+from mlusim.units import PS_PER_US, ceil_div
+from mlusim.units import group_digits as digits
 
 # Whole vectors (G 5.3: 128 B per cycle, and the only length on arch below 300) and whole units of the DRAM bus.
 BLOCK_BYTES = 128
@@ -80,8 +81,9 @@ def plan_elementwise(
     }
     if not fitting_blocks[True]:
         raise PlanError(
-            f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs two buffers a side "
-            f"for a block of {_n(block)} elements, {_n(2 * tile_bytes * block)} B; {MORE_NRAM}"
+            f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs two buffers "
+            "a side "
+            f"for a block of {digits(block)} elements, {digits(2 * tile_bytes * block)} B; {MORE_NRAM}"
         )
     costs = _Costs(board, block, blocks, read_bytes, written_bytes, passes)
     choices = [
@@ -97,22 +99,26 @@ def plan_elementwise(
     stops[-1] = count
     largest = ceil_div(blocks, split.tiles) * block
     nram_bytes = (1 + split.overlapped) * tile_bytes * largest
-    each = ceil_div(split.tiles, split.tasks)
-    usable = _n(board.nram_usable_bytes)
+    tiles_per_task = ceil_div(split.tiles, split.tasks)
+    usable = digits(board.nram_usable_bytes)
     share = ceil_div(count, split.tasks)
     fitting = fitting_blocks[split.overlapped] * block
     return Plan(
         operator=operator,
         strategy=candidate.strategy,
         board=board,
-        tier=1 if each == 1 else 2,
+        tier=1 if tiles_per_task == 1 else 2,
         reason=(
-            f"the {_n(share)} elements of a core {'fit' if each == 1 else 'are cut'} in {each} tile{'s'[: each > 1]}; "
+            f"the {digits(share)} elements of a core {'fit' if tiles_per_task == 1 else 'are cut'} in "
+            f"{tiles_per_task} tile{'s'[: tiles_per_task > 1]}; "
             f"{', '.join(f'{name} {fast.predicted_ps / PS_PER_US:.2f} us' for name, fast in fastest.items())} predicted"
         ),
         arithmetic=(
-            f"{usable} B of NRAM // ({1 + split.overlapped} x {tile_bytes} B) = {_n(fitting)} elements",
-            f"{_n(count)} elements = {_n(blocks)} blocks = {_n(split.tiles)} tiles of up to {_n(largest)} elements",
+            f"{usable} B of NRAM // ({1 + split.overlapped} x {tile_bytes} B) = {digits(fitting)} elements",
+            (
+                f"{digits(count)} elements = {digits(blocks)} blocks = {digits(split.tiles)} tiles of up to "
+                f"{digits(largest)} elements"
+            ),
         ),
         unit=unit,
         unit_bytes=share * (read_bytes + written_bytes),
@@ -169,6 +175,3 @@ class _Costs:
             tiles=tiles,
             split=_Split(overlapped=overlapped, tasks=tasks, tiles=tiles),
         )
-
-
-_n = group_digits

@@ -12,7 +12,7 @@ Predicted time decides (`mlusim.planning.lookup_cost`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +46,8 @@ from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.search import Candidate, rooms
 from mlusim.planning.split import boxes, cut, in_runs, run_lengths, union1_launch
 from mlusim.planning.tiles import Tiles
-from mlusim.units import ceil_div, group_digits
+from mlusim.units import ceil_div
+from mlusim.units import group_digits as digits
 
 STRATEGIES: dict[str, str] = {
     "auto": "what is predicted to be fastest",
@@ -92,7 +93,10 @@ def plan_gather(job: Job) -> Plan:
         board=board,
         tier=chosen.tier,
         reason=reason,
-        arithmetic=(*chosen.details(), f"{_n(len(start))} tiles of up to {list(chosen.sizes)}, in runs of neighbours"),
+        arithmetic=(
+            *chosen.details(),
+            f"{digits(len(start))} tiles of up to {list(chosen.sizes)}, in runs of neighbours",
+        ),
         unit=unit_text(lookups),
         unit_bytes=unit_elements(lookups) * job.itemsize,
         kind=kind,
@@ -111,7 +115,7 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
     shape = lookups.value_shape
     shared_extents = tuple(shape[axis] for axis in lookups.shared_axes)
     gathered_extents = tuple(shape[axis] for axis in lookups.gathered_axes)
-    each = max(lookups.slab_elements * job.itemsize, 1)
+    slab_bytes = max(lookups.slab_elements * job.itemsize, 1)
     placed = bool(lookups.shared_positions)
     beside = job.itemsize + (
         sum(job.arithmetic(positional=True).buffer_bytes(board, job.index_itemsize)) if placed else 0
@@ -120,7 +124,7 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
     capacities = [
         limit
         for room in rooms(board.nram_usable_bytes)
-        for limit in (room * 3 // 4 // each, room // (each + math.prod(gathered_extents) * beside))
+        for limit in (room * 3 // 4 // slab_bytes, room // (slab_bytes + math.prod(gathered_extents) * beside))
     ]
     shared = {
         sizes
@@ -162,8 +166,8 @@ def _arithmetic(job: Job, shared_sizes: Extents) -> IndexArithmetic:
 
 def _buffers(job: Job, arithmetic: IndexArithmetic, values: int, lookups_at_once: int) -> list[int]:
     """Return the buffer sizes of a tile in bytes: its values and the buffers of index arithmetic."""
-    each = arithmetic.buffer_bytes(job.board, job.index_itemsize)
-    return [values * job.itemsize, *(lookups_at_once * nbytes for nbytes in each)] if job.lookups.columns else []
+    index_bytes = arithmetic.buffer_bytes(job.board, job.index_itemsize)
+    return [values * job.itemsize, *(lookups_at_once * nbytes for nbytes in index_bytes)] if job.lookups.columns else []
 
 
 def _elements_left(job: Job, shared_sizes: Extents) -> int:
@@ -201,8 +205,9 @@ def _slab_candidate(job: Job, shared_sizes: Extents, gathered_sizes: Extents) ->
     def details() -> tuple[str, ...]:
         return (
             (
-                f"slab {list(slab_box)} of x: {_n(slab * itemsize)} B; beside it {_n(lookups_at_once)} lookups of "
-                f"{_n(row)} values: {_n(values * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
+                f"slab {list(slab_box)} of x: {digits(slab * itemsize)} B; beside it {digits(lookups_at_once)} "
+                "lookups of "
+                f"{digits(row)} values: {digits(values * itemsize)} B and {digits(sum(buffers[1:]))} B of index"
             ),
             f"selected by {method}" if lookups.columns else "stored as it is",
         )
@@ -241,8 +246,8 @@ def _slab_ps(job: Job, sizes: Extents, slab_box: Extents, arithmetic: IndexArith
     load = costs.box(LOAD, lookups.x_shape, slab_box, itemsize)
     # The first tile of each task loads a whole slab; later tiles load a fraction of one, on average.
     parts = math.prod(ceil_div(shape[axis], sizes[axis]) for axis in lookups.gathered_axes)
-    most, loads = _slab_loads(tiles, tasks, parts)
-    stages = [(load * ((most - 1) / ceil_div(tiles, tasks))).with_dram_of(load * ((loads - tasks) / tiles))]
+    most_loads, loads = _slab_loads(tiles, tasks, parts)
+    stages = [(load * ((most_loads - 1) / ceil_div(tiles, tasks))).with_dram_of(load * ((loads - tasks) / tiles))]
     if lookups.columns:
         stages += _index_stages(job, costs, positions)
         lookups_at_once = math.prod(positions)
@@ -285,17 +290,17 @@ def _index_stages(job: Job, costs: Costs, sizes: Extents) -> list[Cost]:
 def _row_candidates(job: Job) -> Iterator[LookupCandidate]:
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     arithmetic = job.arithmetic(positional=lookups.aligned or bool(lookups.shared_positions))
-    each = arithmetic.buffer_bytes(board, job.index_itemsize)
-    room = board.nram_usable_bytes - (len(each) + 1) * (board.vector_alignment_bytes - 1)
-    max_positions, positions = max((room - sum(each)) // itemsize, 1), math.prod(lookups.positions)
+    index_bytes = arithmetic.buffer_bytes(board, job.index_itemsize)
+    room = board.nram_usable_bytes - (len(index_bytes) + 1) * (board.vector_alignment_bytes - 1)
+    max_positions, positions = max((room - sum(index_bytes)) // itemsize, 1), math.prod(lookups.positions)
     # With fewer lookups than cores, rows are cut to occupy the remaining cores.
     fewest = [board.cores * rounds // positions for rounds in ROUNDS if positions < board.cores]
-    parts = {count for least in fewest for count in (least, least + 1)}
+    parts = {count for fewer in fewest for count in (fewer, fewer + 1)}
     evenly = {ceil_div(math.prod(lookups.row_shape), count) for count in parts}
     for row_sizes in sorted(
         {blocks(lookups.row_shape, limit) for limit in {max_positions} | {s for s in evenly if s < max_positions}}
     ):
-        fits = room // (sum(each) + math.prod(row_sizes) * itemsize)
+        fits = room // (sum(index_bytes) + math.prod(row_sizes) * itemsize)
         chunks = count_boxes(lookups.row_shape, row_sizes)
         groups = max(board.cores // chunks, 1)
         position_sizes_to_try = (
@@ -327,9 +332,9 @@ def _row_candidate(
     def details() -> tuple[str, ...]:
         return (
             (
-                f"a row of {_n(math.prod(lookups.row_shape))} values, {_n(row)} at once; "
-                f"{_n(lookups_at_once)} lookups: "
-                f"{_n(lookups_at_once * row * itemsize)} B and {_n(sum(buffers[1:]))} B of index"
+                f"a row of {digits(math.prod(lookups.row_shape))} values, {digits(row)} at once; "
+                f"{digits(lookups_at_once)} lookups: "
+                f"{digits(lookups_at_once * row * itemsize)} B and {digits(sum(buffers[1:]))} B of index"
             ),
             "by the gather instruction" if board.has_gather else "by a copy each",
         )
@@ -354,6 +359,3 @@ def _row_candidate(
             ),
         ),
     )
-
-
-_n: Callable[[int], str] = group_digits

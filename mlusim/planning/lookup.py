@@ -14,7 +14,8 @@ from mlusim.planning.pivot import FEW
 from mlusim.planning.plan import Plan, empty_plan
 from mlusim.planning.search import Candidate, best_by_strategy
 from mlusim.planning.split import MORE_NRAM
-from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
+from mlusim.units import PS_PER_US, ceil_div, round_up
+from mlusim.units import group_digits as digits
 
 _WIDE = 1 << 31
 
@@ -97,7 +98,7 @@ LookupCandidate = Candidate[LookupSplit]
 def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandidate, str]:
     """Choose the fastest candidate that the strategy allows, with a reason that compares the others' times."""
     fastest = best_by_strategy(candidates)
-    usable = group_digits(job.board.nram_usable_bytes)
+    usable = digits(job.board.nram_usable_bytes)
     # Without lookups x is copied, whatever the strategy.
     eligible = [
         candidate
@@ -105,14 +106,14 @@ def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandi
         if job.strategy in ("auto", candidate.strategy) or not job.lookups.columns
     ]
     if not eligible:
-        smallest = _n(job.lookups.slab_elements * job.itemsize)
+        smallest = digits(job.lookups.slab_elements * job.itemsize)
         raise PlanError(
             f"{job.operator}, strategy {job.strategy}: "
             + (
                 f"the {smallest} B of x that an index can address and one lookup do not fit in the {usable} B of "
                 f"usable NRAM of {job.board.name}; take strategy 'rows' or 'auto'"
                 if job.strategy == "slab" and candidates
-                else f"not one lookup of {_n(job.itemsize)} B fits in the {usable} B of usable NRAM of "
+                else f"not one lookup of {digits(job.itemsize)} B fits in the {usable} B of usable NRAM of "
                 f"{job.board.name}; {MORE_NRAM}"
             )
         )
@@ -124,7 +125,7 @@ def choose(job: Job, candidates: Sequence[LookupCandidate]) -> tuple[LookupCandi
         what = f"updates are sorted by region, {what}"
     others = [
         f"{name} {us(other.predicted_ps)}" for name, other in sorted(fastest.items()) if name != chosen.strategy
-    ] or [f"slab does not fit: {_n(job.lookups.slab_elements * job.itemsize)} B in {usable} B"]
+    ] or [f"slab does not fit: {digits(job.lookups.slab_elements * job.itemsize)} B in {usable} B"]
     requested = "" if job.strategy == "auto" else ", as requested"
     return chosen, f"{chosen.strategy}{requested}: {what}; predicted {us(chosen.predicted_ps)}, {'; '.join(others)}"
 
@@ -160,15 +161,15 @@ def unit_text(lookups: Lookups) -> str:
     return f"what one index can address: axes {first} to {len(lookups.x_shape) - 1} of x {list(lookups.x_shape)}"
 
 
-def counts_to_hold(coordinates: int, most: Sequence[int], cores: int) -> list[int]:
+def counts_to_hold(coordinates: int, capacities: Sequence[int], cores: int) -> list[int]:
     """Return tile sizes to try, in coordinates: the largest that fit, and those that spread over the cores.
 
     Args:
         coordinates: total number of coordinates.
-        most: capacities by several measures; a capacity of 0 still tries one coordinate.
+        capacities: the capacity by several measures; a capacity of 0 still tries one coordinate.
         cores: number of cores.
     """
-    limits = {min(max(limit, 1), coordinates) for limit in most}
+    limits = {min(max(limit, 1), coordinates) for limit in capacities}
     largest = max(limits)
     evenly = {ceil_div(coordinates, cores * rounds) for rounds in ROUNDS}
     # Clusters start one after another, so a small tensor may finish sooner on few cores.
@@ -191,6 +192,3 @@ def whole_nram_bytes(board: Board) -> int:
 def us(time_ps: int) -> str:
     """Format a time in microseconds."""
     return f"{time_ps / PS_PER_US:.1f} us"
-
-
-_n: Callable[[int], str] = group_digits

@@ -203,24 +203,24 @@ def sizes_of_at_most(extents: Extents, limit: int) -> Extents:
     return tuple(reversed(sizes))
 
 
-def spread(extents: Extents, most: int, cores: int) -> list[Extents]:
+def spread(extents: Extents, limit: int, cores: int) -> list[Extents]:
     """Return block sizes to try: the largest allowed, and those that give each core one to six blocks.
 
     Args:
         extents: the extents to cut; none is 0.
-        most: maximum elements per block.
+        limit: maximum elements per block.
         cores: number of blocks that run at once.
 
     Sizes are rounded up: rounding down could leave one block more than cores, which costs as much as a full round.
     """
-    candidates = [blocks(extents, min(most, math.ceil(math.prod(extents) / cores)))]
+    candidates = [blocks(extents, min(limit, math.ceil(math.prod(extents) / cores)))]
     for rounds in ROUNDS:
         outer = 1
         for axis, extent in enumerate(extents):
             parts = rounds * cores // outer
             if 1 <= parts <= extent:
                 sizes = (1,) * axis + (math.ceil(extent / parts), *extents[axis + 1 :])
-                if math.prod(sizes) <= most:
+                if math.prod(sizes) <= limit:
                     candidates.append(sizes)
             outer *= extent
     return list(dict.fromkeys(candidates))

@@ -30,7 +30,8 @@ from mlusim.planning.reverse_groups import Group, Method, coalesce, method_of
 from mlusim.planning.search import Candidate, best_by_strategy
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, boxes, buffer_bytes, in_turn
 from mlusim.planning.tiles import Tiles
-from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
+from mlusim.units import PS_PER_US, ceil_div, round_up
+from mlusim.units import group_digits as digits
 
 STRATEGIES: dict[str, str] = {
     "auto": "whichever of the others the board's cost functions say is fastest",
@@ -96,7 +97,7 @@ def plan_reverse(
     if 0 in shape:
         return _plan(board, operator, strategy, text, itemsize, None)
     groups = coalesce(shape, axes)
-    text += f" is {' x '.join(_n(extent) + ' reversed' * flipped for extent, flipped in groups)}"
+    text += f" is {' x '.join(digits(extent) + ' reversed' * flipped for extent, flipped in groups)}"
     names = tuple(STRATEGIES)[1:] if strategy == "auto" else (strategy,)
     choices = [
         candidate
@@ -107,7 +108,8 @@ def plan_reverse(
     choices = _without_repeats(choices)
     if not choices:
         raise PlanError(
-            f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 buffers of "
+            f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and {operator} needs up to 4 "
+            "buffers of "
             f"at least {VECTOR_BYTES} B; {MORE_NRAM}"
         )
     return _plan(board, operator, strategy, text, itemsize, (groups, best_by_strategy(choices)))
@@ -156,7 +158,7 @@ def _plan(
             tiles_text(board, cut, buffers),
             _method_text(split, groups),
         ),
-        unit=f"a slice of {_n(unit_elements)} elements of {itemsize} B",
+        unit=f"a slice of {digits(unit_elements)} elements of {itemsize} B",
         unit_bytes=unit_elements * itemsize,
         kind="BLOCK",
         dim=(cut.tasks, 1, 1),
@@ -246,14 +248,14 @@ def max_loops(board: Board) -> int:
 
 def _tier(groups: tuple[Group, ...], first: int, cut: Cut, unit_elements: int, itemsize: int, capacity: int) -> _Tier:
     """Return the tier and its reason: the unit does not fit, or cutting it occupies more cores."""
-    unit = f"a slice of {_n(unit_elements * itemsize)} B"
+    unit = f"a slice of {digits(unit_elements * itemsize)} B"
     if cut.pivot < first or (cut.pivot == first and cut.parts == 1):
-        return 1, f"{unit} fits, up to {_n(cut.elements // unit_elements)} in a tile"
-    parts = f"{_n(cut.parts)} parts of up to {_n(cut.elements * itemsize)} B"
+        return 1, f"{unit} fits, up to {digits(cut.elements // unit_elements)} in a tile"
+    parts = f"{digits(cut.parts)} parts of up to {digits(cut.elements * itemsize)} B"
     if unit_elements * itemsize <= capacity:
         parts += f", though it would fit, to occupy {cut.tasks} cores"
     if cut.pivot == len(groups) - 1 and cut.parts > 1:
-        row = f"a row of {_n(groups[-1].extent * itemsize)} B" if cut.pivot != first else unit
+        row = f"a row of {digits(groups[-1].extent * itemsize)} B" if cut.pivot != first else unit
         return 3, f"{row} is cut into chunks, {parts}"
     return 2, f"{unit} is cut along its outer axes, {parts}"
 
@@ -282,7 +284,4 @@ def _comparison(fastest: dict[str, _Candidate], groups: tuple[Group, ...]) -> st
 def _segments(method: Method, groups: tuple[Group, ...]) -> str:
     elements = math.prod(group.extent for group in groups[method.segment :])
     count = math.prod(group.extent for group in groups[: method.segment])
-    return f"{_n(count)} segments of {_n(elements)} element{'s'[: elements != 1]}"
-
-
-_n = group_digits
+    return f"{digits(count)} segments of {digits(elements)} element{'s'[: elements != 1]}"

@@ -22,7 +22,8 @@ from mlusim.planning.prediction import Grid, TileCost, predict_ps
 from mlusim.planning.search import Candidate, best_by_strategy
 from mlusim.planning.split import MAX_SEGMENTS, MORE_NRAM, Integers, boxes, buffer_bytes, cut_evenly, in_runs
 from mlusim.planning.tiles import Tiles
-from mlusim.units import PS_PER_US, ceil_div, group_digits, round_up
+from mlusim.units import PS_PER_US, ceil_div, round_up
+from mlusim.units import group_digits as digits
 
 STRATEGIES: dict[str, str] = {
     "auto": "whichever of the others the board's cost functions say is faster",
@@ -136,8 +137,9 @@ def plan_reverse_sequence(
     """
     layout = layout_of(shape, sequence_axis, batch_axis)
     text = (
-        f"{list(shape)}, sequence axis {sequence_axis}, batch axis {batch_axis}: {_n(layout.outer * layout.entries)} "
-        f"entries of {_n(layout.rows)} rows of {_n(layout.row)} elements"
+        f"{list(shape)}, sequence axis {sequence_axis}, batch axis {batch_axis}: "
+        f"{digits(layout.outer * layout.entries)} "
+        f"entries of {digits(layout.rows)} rows of {digits(layout.row)} elements"
     )
     if 0 in shape:
         return empty_plan(
@@ -163,7 +165,7 @@ def plan_reverse_sequence(
         tier=cut.pivot,
         reason=f"{_reason(layout, cut, itemsize)}; {', '.join(times)} predicted",
         arithmetic=(text, tiles_text(board, cut, buffers)),
-        unit=f"an entry of {_n(layout.rows)} rows of {_n(layout.row)} elements of {itemsize} B",
+        unit=f"an entry of {digits(layout.rows)} rows of {digits(layout.row)} elements of {itemsize} B",
         unit_bytes=layout.rows * layout.row * itemsize,
         kind="BLOCK",
         dim=(cut.tasks, 1, 1),
@@ -192,7 +194,7 @@ def _fastest(board: Board, layout: Layout, itemsize: int, strategy: str) -> dict
     ]
     if not choices:
         raise PlanError(
-            f"{board.name} has {_n(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs up to 4 "
+            f"{board.name} has {digits(board.nram_usable_bytes)} B of usable NRAM, and reverse_sequence needs up to 4 "
             f"buffers of an element, each rounded up to {board.vector_alignment_bytes} B; {MORE_NRAM}"
         )
     return best_by_strategy(choices)
@@ -201,11 +203,11 @@ def _fastest(board: Board, layout: Layout, itemsize: int, strategy: str) -> dict
 def _reason(layout: Layout, cut: Cut, itemsize: int) -> str:
     """Return why the split has its tier."""
     entry_bytes = layout.rows * layout.row * itemsize
-    parts = f"{_n(cut.parts)} parts of up to {_n(cut.rows)}"
+    parts = f"{digits(cut.parts)} parts of up to {digits(cut.rows)}"
     return (
-        f"entries of {_n(entry_bytes)} B fit, up to {_n(cut.rows)} in a tile",
-        f"an entry of {_n(entry_bytes)} B is cut along the sequence, {parts} rows",
-        f"a row of {_n(layout.row * itemsize)} B is cut into chunks, {parts} elements",
+        f"entries of {digits(entry_bytes)} B fit, up to {digits(cut.rows)} in a tile",
+        f"an entry of {digits(entry_bytes)} B is cut along the sequence, {parts} rows",
+        f"a row of {digits(layout.row * itemsize)} B is cut into chunks, {parts} elements",
     )[cut.pivot - 1]
 
 
@@ -280,9 +282,13 @@ def _tile_cost(board: Board, layout: Layout, cut: Cut, itemsize: int, *, staged:
     entries, rows, row = sizes[cut.pivot - 1]
     nbytes = cut.elements * itemsize
     # Tasks handle runs of tiles, and load a length shared by several of their entries or tiles only once.
-    each = ceil_div(cut.tiles, cut.tasks)
-    run = entries * each if cut.pivot == 1 else ceil_div(each, cut.tiles // (layout.outer * layout.entries))
-    lengths_ps = min(ceil_div(run, layout.each), layout.batch) * board.scalar_gdram_latency_ps // each
+    tiles_per_task = ceil_div(cut.tiles, cut.tasks)
+    run = (
+        entries * tiles_per_task
+        if cut.pivot == 1
+        else ceil_div(tiles_per_task, cut.tiles // (layout.outer * layout.entries))
+    )
+    lengths_ps = min(ceil_div(run, layout.each), layout.batch) * board.scalar_gdram_latency_ps // tiles_per_task
     tile_copy = _copy_loops(layout, entries, rows, row, itemsize)
     store = store_cost(board, *tile_copy)
     loads = entries * (1 + (rows - 1) / (layout.rows + 1))
@@ -322,6 +328,3 @@ def _boxes(layout: Layout, cut: Cut) -> tuple[Integers, Integers]:
     start, stop = boxes(cuts, order=(0, 1, 2, 3))
     axes = [0, 2, 1, 3] if layout.sequence_first else [0, 1, 2, 3]
     return start[:, axes], stop[:, axes]
-
-
-_n = group_digits

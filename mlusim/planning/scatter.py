@@ -16,7 +16,7 @@ Predicted time decides (`mlusim.planning.lookup_cost`), assuming evenly distribu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -48,7 +48,8 @@ from mlusim.planning.scatter_chunk import Chunk, buffers_of, chunk_of, details_o
 from mlusim.planning.search import Candidate, best_by_strategy, rooms
 from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
 from mlusim.planning.tiles import Tiles
-from mlusim.units import ceil_div, group_digits
+from mlusim.units import ceil_div
+from mlusim.units import group_digits as digits
 
 # Chunks of updates are tried at these fractions (1/n) of the NRAM available to them.
 _CHUNK_FRACTIONS = (2, 3, 4, 6, 8, 16)
@@ -116,8 +117,8 @@ def plan_scatter(job: Job) -> Plan:
         reason=reason,
         arithmetic=(
             *chosen.details(),
-            f"{_n(len(region_start))} regions of up to {list(regions)}, which tasks take in turn",
-            f"{_n(len(start))} tiles of up to {list(chosen.sizes)}",
+            f"{digits(len(region_start))} regions of up to {list(regions)}, which tasks take in turn",
+            f"{digits(len(start))} tiles of up to {list(chosen.sizes)}",
         ),
         unit=unit_text(lookups),
         unit_bytes=unit_elements(lookups) * job.itemsize,
@@ -186,7 +187,7 @@ def _copy_candidate(job: Job) -> LookupCandidate:
             tier=1 if tiles <= 1 or elements * job.itemsize <= board.nram_usable_bytes else 2,
             sizes=sizes,
             nram_bytes=nram_bytes(board, [math.prod(sizes) * job.itemsize]),
-            details=lambda: (f"{_n(limit)} elements at once: NRAM, or an equal share of each core",),
+            details=lambda: (f"{digits(limit)} elements at once: NRAM, or an equal share of each core",),
             parameters=LookupParameters(lookups=job.lookups, strategy="slab"),
             regions=sizes,
             tile=math.prod(sizes),
@@ -199,11 +200,11 @@ def _slab_candidates(job: Job) -> Iterator[LookupCandidate]:
     lookups, board = job.lookups, job.board
     shared, indexed = _axes(job)
     coordinates, each = math.prod(shared), lookups.slab_elements
-    most = max(board.nram_usable_bytes * 3 // 4 // job.itemsize, 1)
-    limits = [room // each for room in rooms(most)]
+    limit = max(board.nram_usable_bytes * 3 // 4 // job.itemsize, 1)
+    limits = [room // each for room in rooms(limit)]
     tried = set[tuple[Extents, Extents]]()
     for shared_limit in counts_to_hold(coordinates, limits, board.cores):
-        fewest = ceil_div(each * shared_limit, most)
+        fewest = ceil_div(each * shared_limit, limit)
         regions = ceil_div(coordinates, shared_limit)
         spare = ceil_div(board.cores, regions)
         for windows in sorted({fewest, *(max(fewest, rounds * spare) for rounds in (1, 2))}):
@@ -271,7 +272,7 @@ def _slab_candidate(job: Job, sizes: Extents, parts: int = 1) -> Iterator[Lookup
 
 
 def _slab_details(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str, sizes: Extents) -> tuple[str, ...]:
-    box = f"a box {list(sizes)} of x: {_n(math.prod(sizes) * job.itemsize)} B"
+    box = f"a box {list(sizes)} of x: {digits(math.prod(sizes) * job.itemsize)} B"
     return box, *details_of(job, chunk, arithmetic, method)
 
 
@@ -374,6 +375,3 @@ def _arithmetic(job: Job, sizes: Extents, *, in_whole: bool = False) -> IndexAri
     return job.arithmetic(
         positional=positional, narrowed=sum(sizes[axis] < lookups.x_shape[axis] for axis in lookups.axes)
     )
-
-
-_n: Callable[[int], str] = group_digits

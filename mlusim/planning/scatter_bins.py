@@ -15,7 +15,7 @@ Supports updates of single elements, on boards whose vector instructions accept 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,8 @@ from mlusim.planning.prediction import Grid, predict_serial_ps
 from mlusim.planning.search import Candidate
 from mlusim.planning.split import Integers, boxes, cut, in_turn, union1_launch
 from mlusim.planning.tiles import Tiles
-from mlusim.units import ceil_div, group_digits, round_up
+from mlusim.units import ceil_div, round_up
+from mlusim.units import group_digits as digits
 
 BINS = "bins"
 # Bin numbers have 16 bits.
@@ -113,8 +114,9 @@ def no_bins(job: Job) -> PlanError:
     """Return the error for a request of "bins" without a candidate."""
     board = job.board
     why = refusal(job) or (
-        f"{_n(board.nram_usable_bytes)} B of usable NRAM of {board.name} do not take a region of x with an update, or "
-        f"leave more than {_n(_MAX_BINS)} regions"
+        f"{digits(board.nram_usable_bytes)} B of usable NRAM of {board.name} do not take a region of x with an "
+        "update, or "
+        f"leave more than {digits(_MAX_BINS)} regions"
     )
     return PlanError(f"{job.operator}, strategy {BINS}: {why}; take strategy 'rows' or 'auto'")
 
@@ -159,11 +161,12 @@ def _candidate(job: Job, size: int, bins: int) -> LookupCandidate | None:
     def details() -> tuple[str, ...]:
         return (
             (
-                f"{_n(count)} lookups in {_n(binning.chunks)} chunks of up to {_n(binning.lookups_at_once)}, "
-                f"{_n(sum(each))} B of NRAM each"
+                f"{digits(count)} lookups in {digits(binning.chunks)} chunks of up to "
+                f"{digits(binning.lookups_at_once)}, "
+                f"{digits(sum(each))} B of NRAM each"
             ),
-            f"{_n(bins)} regions of up to {_n(size)} elements, {_n(size * itemsize)} B",
-            f"updates of a region {_n(lists)} at once, twice: {_n(sum(applying[1:]))} B, by {method}",
+            f"{digits(bins)} regions of up to {digits(size)} elements, {digits(size * itemsize)} B",
+            f"updates of a region {digits(lists)} at once, twice: {digits(sum(applying[1:]))} B, by {method}",
         )
 
     return Candidate(
@@ -322,6 +325,3 @@ def workspaces(plan: Plan, dtype: np.dtype[Any]) -> dict[str, tuple[Extents, np.
     if dtype.itemsize == binning.width:
         return starts | {"sorted updates": ((2, count), row, False)}
     return starts | {"sorted rows": ((count,), row, False), "sorted values": ((count,), dtype, False)}
-
-
-_n: Callable[[int], str] = group_digits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from mlusim.planning.cost import Cost
@@ -11,7 +10,8 @@ from mlusim.planning.index_arithmetic import IndexArithmetic
 from mlusim.planning.lookup import Job
 from mlusim.planning.lookup_cost import LOAD, STORE, Costs, scalar_address
 from mlusim.planning.lookup_geometry import Extents, blocks, count_boxes
-from mlusim.units import ceil_div, group_digits
+from mlusim.units import ceil_div
+from mlusim.units import group_digits as digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,20 +41,20 @@ def chunk_of(
     lookups, board, itemsize = job.lookups, job.board, job.itemsize
     extents = lookups.values_of((0,) * len(sizes), sizes)[1]
     rank = len(lookups.positions)
-    each = arithmetic.buffer_bytes(board, job.index_itemsize)
-    available = room - (len(each) + 1) * (board.vector_alignment_bytes - 1)
+    index_bytes = arithmetic.buffer_bytes(board, job.index_itemsize)
+    available = room - (len(index_bytes) + 1) * (board.vector_alignment_bytes - 1)
     rows = extents[rank:]
     row_sizes = rows
     if strategy == "rows":
         # Fetched rows may use a quarter of the NRAM, lists and index the rest.
-        row_sizes = blocks(rows, max((available // 4 if fetch else available - sum(each)) // itemsize, 1))
+        row_sizes = blocks(rows, max((available // 4 if fetch else available - sum(index_bytes)) // itemsize, 1))
     row = math.prod(row_sizes)
     values_at_once = 0
     if not fetch:
-        fits = available // (sum(each) + row * itemsize)
+        fits = available // (sum(index_bytes) + row * itemsize)
     else:
         values_at_once = available // 4 // (row * itemsize) if strategy == "rows" else 0
-        fits = (available - values_at_once * row * itemsize) // sum(each)
+        fits = (available - values_at_once * row * itemsize) // sum(index_bytes)
     if fits < 1 or (fetch and strategy == "rows" and not values_at_once):
         return None
     shared = tuple(axis for axis in lookups.shared_axes if axis < rank)
@@ -91,19 +91,19 @@ def updated(
         # Lists are computed while values are loaded.
         listed_ps = board.cycles_ps(arithmetic.vector_cycles(board, chunk.lookups_at_once))
         read = index, values.overlapped_with(listed_ps)
-        one, both = board.scalar_nram_cycles, 2 * board.scalar_nram_cycles
+        single, double = board.scalar_nram_cycles, 2 * board.scalar_nram_cycles
         if strategy == "rows":
             if not chunk.fetch:
-                return *read, costs.rows(STORE, row_bytes, selected, address=both)
+                return *read, costs.rows(STORE, row_bytes, selected, address=double)
             # Batches of as many rows as NRAM holds: each is loaded, then stored, with its own start-up.
             batch = min(selected, chunk.values_at_once)
             batches = ceil_div(selected, batch)
             return *read, *(
-                costs.rows(direction, row_bytes, batch, address=one) * batches for direction in (LOAD, STORE)
+                costs.rows(direction, row_bytes, batch, address=single) * batches for direction in (LOAD, STORE)
             )
         if chunk.fetch:
-            return *read, costs.rows(LOAD, row_bytes, selected, address=both)
-        return *read, costs.select(method, chunk.row, itemsize, selected, selected, both)
+            return *read, costs.rows(LOAD, row_bytes, selected, address=double)
+        return *read, costs.select(method, chunk.row, itemsize, selected, selected, double)
     address = scalar_address(board, arithmetic)
     count = chunk.lookups_at_once
     if strategy == "rows" and board.has_gather:
@@ -124,9 +124,9 @@ def ways_to_read(job: Job, arithmetic: IndexArithmetic) -> tuple[bool, ...]:
 
 def buffers_of(job: Job, arithmetic: IndexArithmetic, chunk: Chunk) -> list[int]:
     """Return the bytes of the NRAM buffers of a chunk."""
-    each = arithmetic.buffer_bytes(job.board, job.index_itemsize)
+    index_bytes = arithmetic.buffer_bytes(job.board, job.index_itemsize)
     values = [chunk.values_at_once * chunk.row * job.itemsize] if chunk.values_at_once else []
-    return [*values, *(chunk.lookups_at_once * nbytes for nbytes in each)]
+    return [*values, *(chunk.lookups_at_once * nbytes for nbytes in index_bytes)]
 
 
 def details_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str) -> tuple[str, ...]:
@@ -135,11 +135,9 @@ def details_of(job: Job, chunk: Chunk, arithmetic: IndexArithmetic, method: str)
         method = f"listed by vector instructions, then {'fetched by a copy each' if chunk.fetch else method}"
     return (
         (
-            f"{_n(chunk.lookups_at_once)} lookups at once, {_n(chunk.values_at_once)} of them with {_n(chunk.row)} "
-            f"values: {_n(sum(buffers_of(job, arithmetic, chunk)))} B"
+            f"{digits(chunk.lookups_at_once)} lookups at once, {digits(chunk.values_at_once)} of them with "
+            f"{digits(chunk.row)} "
+            f"values: {digits(sum(buffers_of(job, arithmetic, chunk)))} B"
         ),
-        f"{_n(chunk.count)} chunks of updates for each region, {method}",
+        f"{digits(chunk.count)} chunks of updates for each region, {method}",
     )
-
-
-_n: Callable[[int], str] = group_digits

@@ -63,8 +63,8 @@ def rooms(nbytes: int) -> tuple[int, ...]:
     return tuple(nbytes // part for part in _PARTS if nbytes >= part)
 
 
-def task_counts(board: Board, most: int) -> tuple[int, ...]:
-    """Return task counts to try for `most` pieces of work: powers of two, whole clusters, and all cores."""
-    limit = min(board.cores, most)
-    by_cluster = (board.clusters * each for each in range(1, board.cores_per_cluster + 1))
+def task_counts(board: Board, pieces: int) -> tuple[int, ...]:
+    """Return task counts to try for at most `pieces` pieces of work: powers of two, whole clusters, and all cores."""
+    limit = min(board.cores, pieces)
+    by_cluster = (board.clusters * cores for cores in range(1, board.cores_per_cluster + 1))
     return tuple(sorted({count for count in (*(1 << k for k in range(8)), *by_cluster, limit) if count <= limit}))

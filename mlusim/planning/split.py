@@ -15,7 +15,8 @@ import numpy as np
 from mlusim.errors import PlanError
 from mlusim.hardware import Board
 from mlusim.memory.copy import MAX_SEGNUM
-from mlusim.units import ceil_div, group_digits
+from mlusim.units import ceil_div
+from mlusim.units import group_digits as digits
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Cuts = tuple[Integers, Integers]
@@ -77,22 +78,22 @@ def choose_tier(
     capacity = buffer_bytes(board, buffers)
     row_bytes = row_elements * itemsize
     unit_bytes = rows * row_bytes
-    usable = f"usable NRAM {_n(board.nram_usable_bytes)} B"
-    room = usable if buffers == 1 else f"{usable} / {buffers} buffers = {_n(capacity)} B each"
+    usable = f"usable NRAM {digits(board.nram_usable_bytes)} B"
+    room = usable if buffers == 1 else f"{usable} / {buffers} buffers = {digits(capacity)} B each"
     if capacity < itemsize:
         raise PlanError(
             f"{board.name} has {room}, and allocations are rounded up to {board.vector_alignment_bytes} B: no element "
             f"of {itemsize} B fits; {MORE_NRAM}"
         )
     units = capacity // unit_bytes
-    division = f"{room}; {_n(capacity)} B // {_n(unit_bytes)} B a unit = {_n(units)} units"
+    division = f"{room}; {digits(capacity)} B // {digits(unit_bytes)} B a unit = {digits(units)} units"
     if units and rows <= max_rows:
         return Fit(
             tier=1,
             units=units,
             rows=rows,
             elements=row_elements,
-            reason=f"a unit of {_n(unit_bytes)} B fits in {_n(capacity)} B",
+            reason=f"a unit of {digits(unit_bytes)} B fits in {digits(capacity)} B",
             arithmetic=(division,),
         )
     fitting = capacity // row_bytes
@@ -101,9 +102,11 @@ def choose_tier(
         segments = ceil_div(rows, tile_rows)
         last = rows - (segments - 1) * tile_rows
         reason = (
-            f"a unit of {_n(unit_bytes)} B does not fit in {_n(capacity)} B, a row of {_n(row_bytes)} B does"
+            f"a unit of {digits(unit_bytes)} B does not fit in {digits(capacity)} B, a row of {digits(row_bytes)} B "
+            "does"
             if not units
-            else f"a unit has {_n(rows)} rows, and one copy takes at most {_n(max_rows)} (segnum {_n(max_rows - 1)})"
+            else f"a unit has {digits(rows)} rows, and one copy takes at most {digits(max_rows)} (segnum "
+            f"{digits(max_rows - 1)})"
         )
         return Fit(
             tier=2,
@@ -113,8 +116,11 @@ def choose_tier(
             reason=reason,
             arithmetic=(
                 division,
-                f"{_n(capacity)} B // {_n(row_bytes)} B a row = {_n(fitting)} rows",
-                f"{_n(rows)} rows = {_n(segments)} segments of up to {_n(tile_rows)}, the last of {_n(last)}",
+                f"{digits(capacity)} B // {digits(row_bytes)} B a row = {digits(fitting)} rows",
+                (
+                    f"{digits(rows)} rows = {digits(segments)} segments of up to {digits(tile_rows)}, the last of "
+                    f"{digits(last)}"
+                ),
             ),
         )
     elements = capacity // itemsize
@@ -125,11 +131,14 @@ def choose_tier(
         units=0,
         rows=1,
         elements=elements,
-        reason=f"not even a row of {_n(row_bytes)} B fits in {_n(capacity)} B",
+        reason=f"not even a row of {digits(row_bytes)} B fits in {digits(capacity)} B",
         arithmetic=(
             division,
-            f"{_n(capacity)} B // {_n(row_bytes)} B a row = 0 rows",
-            f"{_n(row_elements)} elements a row = {_n(chunks)} chunks of up to {_n(elements)}, the last of {_n(last)}",
+            f"{digits(capacity)} B // {digits(row_bytes)} B a row = 0 rows",
+            (
+                f"{digits(row_elements)} elements a row = {digits(chunks)} chunks of up to {digits(elements)}, "
+                f"the last of {digits(last)}"
+            ),
         ),
     )
 
@@ -193,6 +202,3 @@ def boxes(cuts: Sequence[Cuts], order: Sequence[int]) -> tuple[Integers, Integer
         start[:, axis] = np.asarray(cuts[axis][0])[part]
         stop[:, axis] = np.asarray(cuts[axis][1])[part]
     return start, stop
-
-
-_n = group_digits

@@ -6,7 +6,6 @@ along time into segments of as many rows as fit, the last one shorter; tier 3: o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +27,8 @@ from mlusim.planning.split import (
 )
 from mlusim.planning.tiles import Tiles
 from mlusim.planning.tin_shift_choice import best_cut, choose
-from mlusim.units import ceil_div, group_digits, round_up
+from mlusim.units import ceil_div, round_up
+from mlusim.units import group_digits as digits
 
 Shape = tuple[int, int, int, int]
 
@@ -142,7 +142,7 @@ def plan_tin_shift(
         board=board,
         tier=fit.tier,
         reason=fit.reason,
-        arithmetic=(*fit.arithmetic, *batching, f"{_n(items)} items: {dealing}"),
+        arithmetic=(*fit.arithmetic, *batching, f"{digits(items)} items: {dealing}"),
         unit=unit,
         unit_bytes=time * hw * itemsize,
         kind=kind,
@@ -161,7 +161,7 @@ _Launch = tuple[str, tuple[int, int, int], Integers, str]
 def _deal(board: Board, sizes: Integers) -> _Launch:
     kind, dim = union1_launch(board, len(sizes))
     tasks = dim[0] * dim[1]
-    return kind, dim, in_turn(sizes, tasks), f"{_n(tasks)} tasks take them in turn, the larger first"
+    return kind, dim, in_turn(sizes, tasks), f"{digits(tasks)} tasks take them in turn, the larger first"
 
 
 def _deal_with_floor(board: Board, sizes: Integers) -> _Launch:
@@ -169,7 +169,9 @@ def _deal_with_floor(board: Board, sizes: Integers) -> _Launch:
     desired = min(len(sizes), board.cores)
     dim = (board.cores_per_cluster, max(desired // board.cores_per_cluster, 1), 1)
     tasks = dim[0] * dim[1]
-    dealing = f"dim.y = min({_n(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; {_n(tasks)} tasks in turn"
+    dealing = (
+        f"dim.y = min({digits(len(sizes))}, {board.cores} cores) // {dim[0]} = {dim[1]}; {digits(tasks)} tasks in turn"
+    )
     return "UNION1", dim, np.arange(len(sizes)) % tasks, dealing
 
 
@@ -180,8 +182,9 @@ def _cut(shape: Shape, groups: int, segments: int, blocks: int) -> tuple[Cuts, C
     starts, stops = cut_evenly(per_group, blocks)
     first = np.arange(groups)[:, None] * per_group
     line = (
-        f"{_n(per_group)} channels a group in {_n(blocks)} blocks of up to {_n(ceil_div(per_group, blocks))}, "
-        f"{_n(time)} rows in {_n(segments)} segments: predicted to keep the busiest core least busy"
+        f"{digits(per_group)} channels a group in {digits(blocks)} blocks of up to "
+        f"{digits(ceil_div(per_group, blocks))}, "
+        f"{digits(time)} rows in {digits(segments)} segments: predicted to keep the busiest core least busy"
     )
     return cut_evenly(time, segments), ((first + starts).reshape(-1), (first + stops).reshape(-1)), (line,)
 
@@ -192,6 +195,3 @@ def _as_cut(fit: Fit, time: int, segments: int) -> Fit:
         return replace(fit, rows=ceil_div(time, segments))
     reason = f"{fit.reason}, and is cut into {segments} segments to occupy the cores"
     return replace(fit, tier=2, units=0, rows=ceil_div(time, segments), reason=reason)
-
-
-_n: Callable[[int], str] = group_digits

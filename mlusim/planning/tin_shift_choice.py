@@ -128,13 +128,13 @@ def best_cut(board: Board, shape: tuple[int, ...], groups: int, itemsize: int, b
         if not fewest <= segments <= time:
             continue
         rows = ceil_div(time, segments)
-        most = 1 if buffers > 1 else max(capacity // rows, 1)
-        fewest_blocks = ceil_div(per_group, min(most, per_group))
-        each = batch * groups * segments
-        for blocks in sorted({fewest_blocks, *(ceil_div(count, each) for count in counts)}):
+        max_units = 1 if buffers > 1 else max(capacity // rows, 1)
+        fewest_blocks = ceil_div(per_group, min(max_units, per_group))
+        units = batch * groups * segments
+        for blocks in sorted({fewest_blocks, *(ceil_div(count, units) for count in counts)}):
             if not fewest_blocks <= blocks <= per_group:
                 continue
-            tiles = each * blocks
+            tiles = units * blocks
             tasks = min(board.cores, tiles)
             tile = tile_cost(board, shape, (rows, ceil_div(per_group, blocks), hw), itemsize)
             grid = Grid(board=board, tiles=tiles, tasks=tasks, union=True)

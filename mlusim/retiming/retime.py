@@ -225,11 +225,11 @@ def _check_buffers(log: Log, old: Board, board: Board) -> None:
                 f"and {board.name} has {format_bytes(usable)} to use: it would be split in another way there; run it "
                 "on that board"
             )
-        mine, its = _alignment(old, kind), _alignment(board, kind)
-        if mine != its:
+        before, after = _alignment(old, kind), _alignment(board, kind)
+        if before != after:
             raise InputError(
-                f"buffers in {kind.name} are rounded up to {its} B on {board.name} and were to {mine} B in the run, so "
-                "they would lie elsewhere; run it on that board"
+                f"buffers in {kind.name} are rounded up to {after} B on {board.name} and were to {before} B in the "
+                "run, so they would lie elsewhere; run it on that board"
             )
 
 

@@ -44,13 +44,13 @@ async def pipelined(core: Core, steps: int, load: Issue, compute: Issue | None, 
 
 def slice_of(core: Core, count: int, unit: int) -> tuple[int, int]:
     """Return this core's equal share of `count` elements, in whole units."""
-    each = ceil_div(ceil_div(count, core.task_dim), unit) * unit
-    return min(core.task_id * each, count), min((core.task_id + 1) * each, count)
+    share = ceil_div(ceil_div(count, core.task_dim), unit) * unit
+    return min(core.task_id * share, count), min((core.task_id + 1) * share, count)
 
 
-def tiles_of(first: int, last: int, most: int) -> list[tuple[int, int]]:
-    """Divide [first, last) into tiles of `most`, the last one possibly shorter."""
-    return [(start, min(start + most, last)) for start in range(first, last, most)]
+def tiles_of(first: int, last: int, limit: int) -> list[tuple[int, int]]:
+    """Divide [first, last) into tiles of `limit`, the last one possibly shorter."""
+    return [(start, min(start + limit, last)) for start in range(first, last, limit)]
 
 
 def fitting(core: Core, buffers: int, itemsize: int) -> int:
@@ -63,13 +63,13 @@ async def copy(core: Core, out: Sequence[View], *inputs: View) -> None:
     """Contiguous copies of blocks, one after another: a copy for one block, a concat for several."""
     if core.is_memory_core:
         return
-    each = fitting(core, 2, inputs[0].itemsize)
-    buffers = [core.nram.alloc(each, inputs[0].dtype) for _ in range(2)]
+    size = fitting(core, 2, inputs[0].itemsize)
+    buffers = [core.nram.alloc(size, inputs[0].dtype) for _ in range(2)]
     unit = core.board.vector_alignment_bytes // inputs[0].itemsize
     work = [
         (block, start, stop)
         for block, source in enumerate(inputs)
-        for start, stop in tiles_of(*slice_of(core, source.shape[0], unit), each)
+        for start, stop in tiles_of(*slice_of(core, source.shape[0], unit), size)
     ]
 
     def load(step: int) -> None:
@@ -88,11 +88,11 @@ async def add(core: Core, a: View, b: View, out: View) -> None:
     if core.is_memory_core:
         return
     # Two tiles of both operands, and both operands converted to float.
-    each = fitting(core, 8, a.itemsize)
-    pairs = [[core.nram.alloc(each, a.dtype) for _ in range(2)] for _ in range(2)]
-    wide = [core.nram.alloc(each, "float32") for _ in range(2)]
+    size = fitting(core, 8, a.itemsize)
+    pairs = [[core.nram.alloc(size, a.dtype) for _ in range(2)] for _ in range(2)]
+    wide = [core.nram.alloc(size, "float32") for _ in range(2)]
     unit = core.board.vector_alignment_bytes // a.itemsize
-    work = tiles_of(*slice_of(core, a.shape[0], unit), each)
+    work = tiles_of(*slice_of(core, a.shape[0], unit), size)
 
     def load(step: int) -> None:
         start, stop = work[step]
@@ -118,13 +118,13 @@ async def expand(core: Core, source: View, out: View) -> None:
     """One element to all: fill the NRAM once, and store it repeatedly."""
     if core.is_memory_core:
         return
-    each = fitting(core, 1, out.itemsize)
-    buffer = core.nram.alloc(each, out.dtype)
+    size = fitting(core, 1, out.itemsize)
+    buffer = core.nram.alloc(size, out.dtype)
     await core.memcpy(buffer[:1], source)
     core.fill(buffer, 0)
     await core.sync()
     unit = core.board.vector_alignment_bytes // out.itemsize
-    for start, stop in tiles_of(*slice_of(core, out.shape[0], unit), each):
+    for start, stop in tiles_of(*slice_of(core, out.shape[0], unit), size):
         core.memcpy_async(out[start:stop], buffer[: stop - start])
     await core.sync()
 
@@ -178,9 +178,9 @@ async def stream(core: Core, out: View, nram_bytes: int, *inputs: View, scaled: 
     if core.is_memory_core:
         return
     count = 1 if len(inputs) == 1 else len(inputs) + 1
-    each = nram_bytes // count // out.itemsize
-    buffers = [core.nram.alloc(each, out.dtype) for _ in range(count)]
-    for start, stop in tiles_of(*slice_of(core, out.shape[0], 1), each):
+    size = nram_bytes // count // out.itemsize
+    buffers = [core.nram.alloc(size, out.dtype) for _ in range(count)]
+    for start, stop in tiles_of(*slice_of(core, out.shape[0], 1), size):
         parts = [buffer[: stop - start] for buffer in buffers]
         for part, source in zip(parts, inputs, strict=False):
             await core.memcpy(part, source[start:stop])
@@ -295,10 +295,10 @@ async def row_loads(core: Core, x: View, lengths: View, out: View, width: int) -
 async def log1p(core: Core, x: View, out: View) -> None:
     """Three-stage pipeline: load, add one and logarithm, store."""
     first, last = slice_of(core, x.shape[0], 32)
-    each = min(fitting(core, 4, x.itemsize), ceil_div(ceil_div(last - first, _LOG1P_TILES), 32) * 32)
-    buffers = [core.nram.alloc(each, x.dtype) for _ in range(2)]
-    results = [core.nram.alloc(each, x.dtype) for _ in range(2)]
-    work = tiles_of(first, last, each)
+    size = min(fitting(core, 4, x.itemsize), ceil_div(ceil_div(last - first, _LOG1P_TILES), 32) * 32)
+    buffers = [core.nram.alloc(size, x.dtype) for _ in range(2)]
+    results = [core.nram.alloc(size, x.dtype) for _ in range(2)]
+    work = tiles_of(first, last, size)
 
     def load(step: int) -> None:
         start, stop = work[step]

@@ -146,8 +146,8 @@ def _dominant(device: Device) -> tuple[str, float]:
     log, on = device.log, device.board
     busy = sorted({task.cluster * on.cores_per_cluster + task.core for task in log.tasks if not task.is_memory_core})
     spent = measure(log, on).core_causes_ps[busy].sum(axis=0)
-    most = int(spent.argmax())
-    return list(CAUSES)[most].replace("_", " "), float(spent[most] / spent.sum())
+    longest = int(spent.argmax())
+    return list(CAUSES)[longest].replace("_", " "), float(spent[longest] / spent.sum())
 
 
 def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:

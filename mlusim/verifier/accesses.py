@@ -79,14 +79,14 @@ def accesses_of(log: Log, columns: dict[str, Integers]) -> Accesses:
     tables = []
     for name, writing in (("dst", 1), ("a", 0), ("b", 0)):
         rows = np.flatnonzero(columns[f"{name}_alloc"] != NONE)
-        place = (columns[f"{name}_{part}"][rows] for part in ("alloc", "offset", "box"))
-        tables.append(np.stack([rows, *place, np.full(len(rows), writing), np.full(len(rows), "dab".index(name[0]))]))
+        operand = (columns[f"{name}_{part}"][rows] for part in ("alloc", "offset", "box"))
+        tables.append(np.stack([rows, *operand, np.full(len(rows), writing), np.full(len(rows), "dab".index(name[0]))]))
     # An atomic also reads its destination.
     combining = [code for code, name in enumerate(log.ops) if name in ATOMIC_NAMES - BLIND_ATOMICS]
     if combining:
         rows = np.flatnonzero(np.isin(columns["op"], combining))
-        place = (columns[f"dst_{part}"][rows] for part in ("alloc", "offset", "box"))
-        tables.append(np.stack([rows, *place, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]))
+        operand = (columns[f"dst_{part}"][rows] for part in ("alloc", "offset", "box"))
+        tables.append(np.stack([rows, *operand, np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)]))
     # These operations write their additional operands; all others read them.
     writes_extra_operands = {COLLECT_BINS, *FETCHING}
     writes = np.isin(columns["op"], [code for code, name in enumerate(log.ops) if name in writes_extra_operands])

@@ -104,10 +104,10 @@ def balance_of(log: Log, accesses: Accesses, order: Order, board: Board) -> Bala
 
 
 def _sizes(accesses: Accesses, rows: Integers) -> Integers:
-    each = np.zeros(len(accesses.geometries), np.int64)
+    counts = np.zeros(len(accesses.geometries), np.int64)
     for number in np.unique(accesses.geometry[rows]).tolist():
-        each[number] = accesses.geometries[number].moved_bytes
-    return each[accesses.geometry[rows]]
+        counts[number] = accesses.geometries[number].moved_bytes
+    return counts[accesses.geometry[rows]]
 
 
 def memory_traffic(log: Log, accesses: Accesses) -> dict[str, tuple[int, int]]:

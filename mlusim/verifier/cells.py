@@ -253,11 +253,11 @@ def _row_cells(rows: Rows, offset: int, step: int) -> Integers:
 
 def _count_cells(counts: Any, accesses: list[tuple[Rows, Integers]], step: int) -> None:
     """Add 1 to the cell of each row, per access, for rows of one cell; counts in uint8 to stay in the cache."""
-    each = [(rows, offset) for rows, offsets in accesses for offset in offsets.tolist()]
-    most = np.iinfo(np.uint8).max
-    for begin in range(0, len(each), most):
+    pairs = [(rows, offset) for rows, offsets in accesses for offset in offsets.tolist()]
+    limit = np.iinfo(np.uint8).max
+    for begin in range(0, len(pairs), limit):
         partial = np.zeros(len(counts), np.uint8)
-        for rows, offset in each[begin : begin + most]:
+        for rows, offset in pairs[begin : begin + limit]:
             # With repeated indices the assignment counts once.
             partial[_row_cells(rows, offset, step)] += np.uint8(1)
         np.add(counts, partial, out=counts)

@@ -243,17 +243,17 @@ def _within_group(
     tasks = np.unique(task).tolist()
     of_task = {owner: np.flatnonzero(task == owner) for owner in tasks}
     for position, owner in enumerate(tasks):
-        own = of_task[owner]
+        owned = of_task[owner]
         for other in tasks[position + 1 :]:
             others = of_task[other]
             others = others[np.argsort(segment[others], kind="stable")]
             # Segments of the other task that end before mine begins, and the first that begins after mine ends.
-            ends = order.clock_of(owner, other)[segment[own]]
-            begins = np.searchsorted(order.clock_of(other, owner), segment[own], side="right")
+            ends = order.clock_of(owner, other)[segment[owned]]
+            begins = np.searchsorted(order.clock_of(other, owner), segment[owned], side="right")
             first = np.searchsorted(segment[others], ends, side="left")
             last = np.searchsorted(segment[others], begins, side="left")
             for row, index in chunks(first, last):
-                a, b = own[row], others[index]
+                a, b = owned[row], others[index]
                 meet = (
                     (chosen.write[a] | chosen.write[b])
                     & (chosen.low[a] < chosen.high[b])

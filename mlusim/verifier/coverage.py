@@ -185,10 +185,10 @@ class Coverage:
         launches = np.unique(launch[chosen]).tolist()
         if len(launches) < 2 or writes.max() < 2:
             return writes
-        most = np.zeros_like(writes)
+        largest = np.zeros_like(writes)
         for index in launches:
-            np.maximum(most, cells.count(launch == index), out=most)
-        return most
+            np.maximum(largest, cells.count(launch == index), out=largest)
+        return largest
 
     def _site(self, row: int, role: str, plan: Plan | None, byte: int) -> Site:
         record = int(self.accesses.record[row])
@@ -266,11 +266,11 @@ class Coverage:
         row = next(int(row) for row in cells.row[(cells.first <= cell) & (cell < cells.last)] if writes[row])
         original = int(np.flatnonzero(self.accesses.record == joined.record[row])[0])
         site = self._site(original, "writes", plan, int(starts[0]))
-        who = f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task
+        writer = f"the memory core of cluster {site.cluster}" if site.task == "memory core" else site.task
         return [
             Finding(
                 kind="not-planned",
-                title=f"{who} writes what the plan gives to task {int(planned[cell])}",
+                title=f"{writer} writes what the plan gives to task {int(planned[cell])}",
                 where=describe(allocation, starts, stops),
                 nbytes=int((stops - starts).sum()),
                 sites=(site,),

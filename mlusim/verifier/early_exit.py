@@ -139,23 +139,24 @@ def _hang(log: Log, order: Order) -> Finding | None:
     for position in waiting.tolist():
         lines.setdefault(int(order.line[position]), []).append(position)
     sites = tuple(
-        replace(site_of(log, int(order.record[places[0]]), "waits", "sync"), end_ps=-1) for places in lines.values()
+        replace(site_of(log, int(order.record[positions[0]]), "waits", "sync"), end_ps=-1)
+        for positions in lines.values()
     )
     tasks = order.task[waiting].tolist()
     jobs = {job_of(log, task) for task in tasks}
     returned = [task for task, record in enumerate(log.tasks) if record.end_ps >= 0 and job_of(log, task) in jobs]
     at = "; ".join(
-        f"{site.place} {_names(log, order.task[places].tolist())}"
-        for site, places in zip(sites, lines.values(), strict=True)
+        f"{site.place} {_names(log, order.task[positions].tolist())}"
+        for site, positions in zip(sites, lines.values(), strict=True)
     )
     returned_text = f"; returned: {_names(log, returned)}" if returned else "; nobody has returned"
     barriers: dict[str, list[int]] = {}
-    for site, places in zip(sites, lines.values(), strict=True):
-        barriers.setdefault(site.operation, []).extend(order.task[places].tolist())
+    for site, positions in zip(sites, lines.values(), strict=True):
+        barriers.setdefault(site.operation, []).extend(order.task[positions].tolist())
     if len(barriers) > 1:
         title = "crossed barriers: " + "; ".join(
-            f"{_names(log, sorted(who))} {'waits' if len(who) == 1 else 'wait'} in {name}"
-            for name, who in barriers.items()
+            f"{_names(log, sorted(tasks))} {'waits' if len(tasks) == 1 else 'wait'} in {name}"
+            for name, tasks in barriers.items()
         )
         remedy = f"let all of them reach one barrier, {' or '.join(barriers)}, in the same order"
     else:
@@ -180,11 +181,14 @@ def _names(log: Log, tasks: list[int]) -> str:
     cores = [str(log.tasks[task].task_id) for task in tasks if not log.tasks[task].is_memory_core]
     memory = [str(log.tasks[task].cluster) for task in tasks if log.tasks[task].is_memory_core]
     parts = []
-    for names, one, many in ((cores, "task", "tasks"), (memory, "memory core of cluster", "memory cores of clusters")):
+    for names, singular, plural in (
+        (cores, "task", "tasks"),
+        (memory, "memory core of cluster", "memory cores of clusters"),
+    ):
         if names:
             beyond = len(names) - _NAMED_TASKS
             shown = ", ".join(names[:_NAMED_TASKS]) + (f" and {beyond} more" if beyond > 0 else "")
-            parts.append(f"{one if len(names) == 1 else many} {shown}")
+            parts.append(f"{singular if len(names) == 1 else plural} {shown}")
     return " and ".join(parts)
 
 

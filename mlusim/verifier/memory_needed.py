@@ -34,7 +34,7 @@ def free_bytes() -> int | None:
     except (OSError, ValueError, LookupError):
         return None
     try:
-        most, used = (int((_GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
+        limit, used = (int((_GROUP / name).read_text(encoding="ascii")) for name in ("memory.max", "memory.current"))
     except (OSError, ValueError):  # no group, or one without a limit
         return free
-    return min(free, max(most - used, 0))
+    return min(free, max(limit - used, 0))

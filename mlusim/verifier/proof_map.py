@@ -72,6 +72,6 @@ def _split(shape: tuple[int, ...]) -> int:
     )
 
 
-def _samples(extent: int, most: int) -> Integers:
-    count = min(extent, most)
+def _samples(extent: int, limit: int) -> Integers:
+    count = min(extent, limit)
     return np.arange(count, dtype=np.int64) * extent // max(count, 1)

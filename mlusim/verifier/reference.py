@@ -107,8 +107,8 @@ def _origin(
         array = values.get(read.alloc)
         if array is None:
             continue
-        place = np.unravel_index(read.byte // dtype_of(record.dtype).itemsize, array.shape) if array.shape else ()
-        at = [int(index) for index in place]
+        coordinates = np.unravel_index(read.byte // dtype_of(record.dtype).itemsize, array.shape) if array.shape else ()
+        at = [int(index) for index in coordinates]
         texts.append(f"{record.name}{at} = {array[tuple(at)]!s}")
     if not texts:
         return tuple(sites), ""

@@ -111,7 +111,7 @@ def test_the_tile_map_names_the_tile_that_covers_each_cell(result):
 
 
 def test_a_tile_map_of_many_tiles_is_sampled_and_says_so(result):
-    found = tile_map(records_of(result), result.plan, most=20)
+    found = tile_map(records_of(result), result.plan, max_cells=20)
     assert found.tile.size <= 20
     assert re.search(r"\d+ of its \d+ cells are examined", found.verdict)
 
@@ -156,7 +156,7 @@ def test_many_allocations_are_thinned_to_their_peaks():
     device.synchronize()
     run = device.result()
     (whole,) = occupancies(records_of(run))
-    (thin,) = occupancies(records_of(run), most=10)
+    (thin,) = occupancies(records_of(run), max_steps=10)
     assert len(whole.names) == 8
     assert whole.names[-1] == "others"
     assert (thin.peaks_only, whole.peaks_only) == (True, False)

@@ -196,7 +196,7 @@ def test_the_timeline_shows_each_cores_time_by_cause(shown, result):
 
 @pytest.mark.slow
 def test_a_run_that_is_too_long_is_summed_up_and_keeps_its_shares(browser, staged_device, tmp_path, monkeypatch):
-    monkeypatch.setattr(sections, "cause_spans", partial(cause_spans, most=3500))
+    monkeypatch.setattr(sections, "cause_spans", partial(cause_spans, max_spans=3500))
     run = staged_device.result("staged")
     path = tmp_path / "long.html"
     path.write_text(page(run), encoding="utf-8")

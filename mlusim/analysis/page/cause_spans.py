@@ -80,15 +80,15 @@ class _Piece(NamedTuple):
     record: Integers
 
 
-def cause_spans(records: Records, most: int = MAX_SPANS, piece: int = 0) -> CauseSpans:
-    """Return all spans of a run, merged if there would be more than `most`.
+def cause_spans(records: Records, max_spans: int = MAX_SPANS, piece: int = 0) -> CauseSpans:
+    """Return all spans of a run, merged if there would be more than `max_spans`.
 
     A long log is read in windows of about `piece` records: an operation cut by a window's edge is a span in each
     window, and counts in the first.
     """
     count = how_many(records, piece)
     parts = [
-        (window.start_of_run_ps - records.start_of_run_ps, _spans(window, most // count))
+        (window.start_of_run_ps - records.start_of_run_ps, _spans(window, max_spans // count))
         for window in windows(records, piece)
     ]
     return parts[0][1] if len(parts) == 1 else _joined(parts)
@@ -118,7 +118,7 @@ def _joined(parts: list[tuple[int, CauseSpans]]) -> CauseSpans:
     )
 
 
-def _spans(records: Records, most: int) -> CauseSpans:
+def _spans(records: Records, max_spans: int) -> CauseSpans:
     pieces = [*_strips(records), *_pipes(records)]
     unit, kind, start, stop, cause, record = (
         np.concatenate([np.empty(0, np.int64), *columns]) for columns in zip(*pieces, strict=True)
@@ -147,7 +147,7 @@ def _spans(records: Records, most: int) -> CauseSpans:
         times=np.where(counts, records.count[record], 0) if len(records) else record * 0,
         labels=[*DIRECTION_NAMES, *records.log.ops],
     )
-    return found if len(found) <= most else _summed_up(found, records.time_ps, most)
+    return found if len(found) <= max_spans else _summed_up(found, records.time_ps, max_spans)
 
 
 def _labels(records: Records) -> Integers:
@@ -166,7 +166,7 @@ def _strips(records: Records) -> list[_Piece]:
     for layer in layers(records):
         spans = clip(union(intervals(layer.track, layer.start_ps, layer.stop_ps)), low, high)
         spans = spans[np.isin(spans[:, 0], shown)]
-        # The difference of `some` and `covered`: the complement of (complement of `some`, or `covered`).
+        # The difference of `spans` and `covered`: the complement of (complement of `spans`, or `covered`).
         own = gaps(union(gaps(spans, records.units, low, high), covered), records.units, low, high)
         found.append(_strip(own, causes.index(layer.cause)))
         covered = union(covered, spans)
@@ -209,7 +209,7 @@ def _pipes(records: Records) -> list[_Piece]:
     ]
 
 
-def _summed_up(every: CauseSpans, time_ps: int, most: int) -> CauseSpans:
+def _summed_up(every: CauseSpans, time_ps: int, max_spans: int) -> CauseSpans:
     """Merge short spans that begin in one bin of a lane, by cause; total times are preserved exactly.
 
     Spans as long as a bin are unchanged. Merged spans are placed at the first of them, so that nothing overlaps: no
@@ -222,10 +222,10 @@ def _summed_up(every: CauseSpans, time_ps: int, most: int) -> CauseSpans:
         key = ((every.lane * bins) + every.start_ps // width) * len(CAUSES) + every.cause
         groups, group = np.unique(key[short], return_inverse=True)
         count = len(groups) + int((~short).sum())
-        if count <= most or bins == 1:
+        if count <= max_spans or bins == 1:
             break
         # The number of groups is about that of bins.
-        bins = max(min(int(0.95 * bins * most / count), bins - 1), 1)
+        bins = max(min(int(0.95 * bins * max_spans / count), bins - 1), 1)
     rows = np.flatnonzero(short)
     length = np.bincount(group, every.length_ps[rows], len(groups)).astype(np.int64)
     first = np.full(len(groups), np.iinfo(np.int64).max)

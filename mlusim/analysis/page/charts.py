@@ -111,7 +111,7 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
         }
 
     stop = min(floor.io_ps / scale, at[-1])
-    least = {
+    compulsory = {
         "type": "scatter",
         "name": "lower bound: the compulsory bytes at the peak",
         "x": short([0, 0, stop, stop]),
@@ -125,7 +125,7 @@ def bandwidth(records: Records, floor: Floor) -> Figure:
         area("write", write, WRITE),
         level("peak of the board", peak, "solid"),
         level("mean of the run", mean, "dash"),
-        least,
+        compulsory,
     ]
     top = 1.06 * max(peak, float(((read + write) / seconds).max()) / _BYTES_PER_GB)
     return figure(
@@ -176,13 +176,13 @@ def per_core(records: Records, metrics: Metrics, floor: Floor) -> Figure:
             "type": "bar",
             "name": CAUSES[cause],
             "x": list(range(cores)),
-            "y": short(spent[:, place]),
+            "y": short(spent[:, index]),
             "customdata": names,
             "marker": {"color": CAUSE_COLOURS[cause]},
             "hovertemplate": f"%{{customdata}}<br>{CAUSES[cause]}: %{{y:.2f}} us<extra></extra>",
         }
-        for place, cause in enumerate(CAUSES)
-        if spent[:, place].any()
+        for index, cause in enumerate(CAUSES)
+        if spent[:, index].any()
     ]
     at = floor.time_ps / PS_PER_US
     line = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": at, "y1": at}
@@ -216,12 +216,12 @@ def occupancy(memory: Occupancy, time_ps: int) -> Figure:
             "x": at,
             "y": nbytes.tolist(),
             "mode": "lines",
-            "line": {"shape": "hv", "width": 0.5, "color": BUFFER_COLOURS[place]},
+            "line": {"shape": "hv", "width": 0.5, "color": BUFFER_COLOURS[index]},
             "stackgroup": "buffers",
-            "fillcolor": BUFFER_COLOURS[place],
+            "fillcolor": BUFFER_COLOURS[index],
             "hovertemplate": f"{text(name)}: %{{y:,}} B<extra></extra>",
         }
-        for place, (name, nbytes) in enumerate(zip(memory.names, memory.nbytes, strict=True))
+        for index, (name, nbytes) in enumerate(zip(memory.names, memory.nbytes, strict=True))
     ]
     end = max(at[-1], float(f"{time_ps / scale:.6g}"))
     # Small peaks would be invisible on the scale of all usable bytes.
@@ -278,8 +278,8 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
     names = [
         f"{text(tensor.name)} {'x'.join(map(str, tensor.shape))} {tensor.dtype}".rstrip()
         + ("" if names_before.count(tensor.name) == 0 else f" #{names_before.count(tensor.name) + 1}")
-        for place, tensor in enumerate(tensors)
-        for names_before in [[tensor.name for tensor in tensors[:place]]]
+        for index, tensor in enumerate(tensors)
+        for names_before in [[tensor.name for tensor in tensors[:index]]]
     ]
     series = (
         ("compulsory: once", FLOOR, [tensor.compulsory_bytes for tensor in tensors]),
@@ -297,12 +297,12 @@ def traffic(tensors: Sequence[TensorTraffic]) -> Figure:
             | {"text": ratios if colour != FLOOR else [""] * len(tensors), "textposition": "outside"}
             | {"cliponaxis": False, "hovertemplate": f"%{{y}}<br>{name}: %{{x:,}} B %{{text}}<extra></extra>"}
         )
-    most = max((max(nbytes) for _, _, nbytes in series if nbytes), default=0)
+    maximum = max((max(nbytes) for _, _, nbytes in series if nbytes), default=0)
     return figure(
         traces,
         _AXIS_PX + 40 + 70 * len(names),
         barmode="group",
         bargap=0.25,
-        xaxis=axis("moved [B]", range=[0, 1.2 * most or 1], gridcolor="#E5E5E5", tickformat="~s"),
+        xaxis=axis("moved [B]", range=[0, 1.2 * maximum or 1], gridcolor="#E5E5E5", tickformat="~s"),
         yaxis=axis("", autorange="reversed", ticks="outside", tickcolor="#FFFFFF", ticklen=6),
     )

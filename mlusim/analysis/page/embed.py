@@ -17,9 +17,9 @@ _WIDTHS = ("u1", "u2", "u4")
 def pack(values: Any) -> dict[str, str]:
     """Pack integers of -1 or more, each increased by 1, in the narrowest type, for `unpack` in page.js."""
     column = np.asarray(values, np.int64) + 1
-    most = int(column.max(initial=0))
+    maximum = int(column.max(initial=0))
     # Above 32 bits JavaScript has floats, exact up to 2**53.
-    kind = next((kind for kind in _WIDTHS if most <= np.iinfo(kind).max), "f8")
+    kind = next((kind for kind in _WIDTHS if maximum <= np.iinfo(kind).max), "f8")
     return {"kind": kind, "data": base64.b64encode(column.astype(f"<{kind}").tobytes()).decode()}
 
 

@@ -43,7 +43,7 @@ class Occupancy:
     peaks_only: bool = False
 
 
-def occupancies(records: Records, most: int = MAX_STEPS) -> list[Occupancy]:
+def occupancies(records: Records, max_steps: int = MAX_STEPS) -> list[Occupancy]:
     """Return every on-chip memory with allocations; by kind, the fullest first."""
     board = records.board
     usable = {
@@ -56,7 +56,7 @@ def occupancies(records: Records, most: int = MAX_STEPS) -> list[Occupancy]:
         if MemoryKind(record.memory) in _ON_CHIP:
             owned.setdefault(record.memory_name, []).append(record)
     charts = [_occupancy(name, allocations, records, usable) for name, allocations in owned.items()]
-    if sum(chart.nbytes.size for chart in charts) > most:
+    if sum(chart.nbytes.size for chart in charts) > max_steps:
         charts = [_fewer(chart, records.time_ps) for chart in charts]
     # A stable sort: among equals the first core comes first.
     return sorted(charts, key=lambda chart: (_ON_CHIP.index(chart.kind), -chart.peak_bytes))
@@ -82,7 +82,7 @@ def _occupancy(
     np.add.at(steps, (number, np.searchsorted(at, end)), -size)
     nbytes = np.cumsum(steps, axis=1)
     order = np.argsort(-nbytes.max(axis=1), kind="stable")
-    nbytes, labels = nbytes[order], [str(names[place]) for place in order.tolist()]
+    nbytes, labels = nbytes[order], [str(names[index]) for index in order.tolist()]
     if len(labels) > _NAMES + 1:
         nbytes = np.concatenate([nbytes[:_NAMES], nbytes[_NAMES:].sum(axis=0, keepdims=True)])
         labels = [*labels[:_NAMES], OTHERS]

@@ -85,10 +85,10 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
     """Return the cells of `HEADS` as HTML."""
     metrics, floor = result.metrics, result.floor
     above = result.time_ps - floor.time_ps
-    most = ""
+    largest_loss = ""
     if above:
         first = max(floor.losses_ps, key=lambda key: floor.losses_ps[key])
-        most = f"{LOSSES[first]} ({percent(floor.losses_ps[first] / result.board.cores / above)})"
+        largest_loss = f"{LOSSES[first]} ({percent(floor.losses_ps[first] / result.board.cores / above)})"
     times = f"{result.time_ps / floor.time_ps:.2f}" if floor.time_ps else ""
     return [
         # A path relative to the folder: a name such as `javascript:...` is not an address, and `#` begins no fragment.
@@ -100,7 +100,7 @@ def run_row(link: str, name: str, result: Result, longest_ps: int) -> list[str]:
         times,
         percent(metrics.io_efficiency),
         short_bytes(sum(metrics.bus_bytes.values())),
-        esc(most),
+        esc(largest_loss),
         share_bar(metrics, longest_ps),
     ]
 

@@ -45,7 +45,7 @@ def head(title: str) -> str:
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable[int] = ()) -> str:
     """Return a table of cells that are already HTML; `numbers` are numeric columns, the first column is a heading."""
     right = set(numbers)
-    kind = [' class="number"' if place in right else "" for place in range(len(heads))]
+    kind = [' class="number"' if index in right else "" for index in range(len(heads))]
     named = any(heads)
     top = "".join(f'<th scope="col"{look}>{esc(name)}</th>' for look, name in zip(kind, heads, strict=True))
     lines = [

@@ -54,8 +54,8 @@ def _compute(metrics: Metrics, operations: int) -> Roofline:
     """Operations per second over operations per byte of DRAM traffic."""
     seconds = metrics.time_ps / PS_PER_S
     rate = operations / seconds / 1e9
-    bus, least = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
-    points = [Point("this run, by its compulsory bytes", operations / least, rate)]
+    bus, compulsory = sum(metrics.bus_bytes.values()), sum(metrics.compulsory_bytes.values())
+    points = [Point("this run, by its compulsory bytes", operations / compulsory, rate)]
     if bus:
         points.append(Point("this run, by its bytes on the bus", operations / bus, rate))
     peak_ops, peak_bytes = metrics.peak_ops_per_s / 1e9, metrics.peak_bandwidth_bytes_per_s / 1e9

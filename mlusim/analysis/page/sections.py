@@ -79,7 +79,7 @@ class Sections:
         result = self.result
         metrics, board, floor = result.metrics, result.board, result.floor
         bus = sum(metrics.bus_bytes.values())
-        least = sum(metrics.compulsory_bytes.values())
+        compulsory = sum(metrics.compulsory_bytes.values())
         times = (
             f"{result.time_ps / floor.time_ps:.2f} x the lower bound of {us_text(floor.time_ps)}"
             if floor.time_ps
@@ -92,7 +92,7 @@ class Sections:
             (
                 "On the DRAM bus",
                 short_bytes(bus),
-                f"{bus / least:.2f} x the compulsory {short_bytes(least)}" if least else "",
+                f"{bus / compulsory:.2f} x the compulsory {short_bytes(compulsory)}" if compulsory else "",
             ),
             ("Cores with a task", f"{cores} of {board.cores}", f"{board.clusters} clusters"),
             (
@@ -137,7 +137,7 @@ class Sections:
             f"Lower bound {us_text(floor.time_ps)} of {us_text(result.time_ps)}. {self._spoken_losses()}",
             charts.losses(floor, cores),
         )
-        each = self._chart(
+        chart = self._chart(
             "cores",
             f"Each of the {cores} cores, its whole time by cause. The dotted line is the lower bound.",
             "Time of each core by cause: the same as the table below, core by core.",
@@ -155,7 +155,7 @@ class Sections:
         numbers = table(("cause", "us per core on average", "share"), rows, (1, 2))
         return (
             f'<h3>Above the lower bound</h3>{above}<div class="whole"><h3>Core by core</h3>{legend(self._causes())}'
-            f"{each}</div>"
+            f"{chart}</div>"
             f"<details><summary>The same as a table</summary>{numbers}</details>"
         )
 
@@ -195,7 +195,7 @@ class Sections:
             'their time went</option><option value="pipes">all cores with their pipes</option>'
             f"{options}</select></label>"
             f'{buttons}</div><div class="whole">'
-            f"{legend([name for place, name in enumerate(CAUSES) if place in seen])}{chart}</div>"
+            f"{legend([name for index, name in enumerate(CAUSES) if index in seen])}{chart}</div>"
         )
 
     def _tile_map(self) -> str:
@@ -281,8 +281,8 @@ class Sections:
         blocks = source_blocks(self.records, result.lines, result.sources)
         total = max(result.metrics.core_time_ps, 1)
         none = sum(int(line.spent_ps.sum()) for line in result.lines if not line.line)
-        most = max((int(line.spent_ps.sum()) for block in blocks for line in block.lines), default=0) or 1
-        shown = "".join(source_table(block, total, most) for block in blocks[:_SHOWN_BLOCKS])
+        longest_ps = max((int(line.spent_ps.sum()) for block in blocks for line in block.lines), default=0) or 1
+        shown = "".join(source_table(block, total, longest_ps) for block in blocks[:_SHOWN_BLOCKS])
         more = (
             f"<p>{len(blocks) - _SHOWN_BLOCKS} functions that took less are left out.</p>"
             if blocks[_SHOWN_BLOCKS:]

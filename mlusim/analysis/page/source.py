@@ -59,12 +59,12 @@ def source_blocks(records: Records, lines: Sequence[LineTime], sources: Mapping[
     moved = sums.tolist()
     figures: dict[str, dict[int, tuple[Integers, int, int, int]]] = {}
     names: dict[str, dict[int, str]] = {}
-    for place, (times, requested, on_bus) in zip(log.lines, moved, strict=True):
-        file, number, function = place
-        here = figures.setdefault(file, {})
-        old = here.get(number, (nothing, 0, 0, 0))
-        mine = spent.get(place, nothing)
-        here[number] = (old[0] + mine, old[1] + times, old[2] + requested, old[3] + on_bus)
+    for location, (times, requested, on_bus) in zip(log.lines, moved, strict=True):
+        file, number, function = location
+        of_file = figures.setdefault(file, {})
+        old = of_file.get(number, (nothing, 0, 0, 0))
+        of_line = spent.get(location, nothing)
+        of_file[number] = (old[0] + of_line, old[1] + times, old[2] + requested, old[3] + on_bus)
         names.setdefault(file, {})[number] = function
     blocks = []
     for file, by_line in figures.items():

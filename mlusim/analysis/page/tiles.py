@@ -50,7 +50,7 @@ class TileMap:
     verdict: str
 
 
-def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> TileMap | None:
+def tile_map(records: Records, plan: Plan | None, max_cells: int = MAX_CELLS) -> TileMap | None:
     """Return the map of a run; None if there is no plan, or it has no tiles."""
     if plan is None or not len(plan.tiles):
         return None
@@ -72,8 +72,8 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
     every = grid.row_extent * grid.column_extent
     looked = len(grid.rows) * len(grid.columns)
     rows, columns = _changes(layers, 0), _changes(layers, 1)
-    if len(rows) * len(columns) > most:
-        rows, columns = _fewer(rows, columns, most)
+    if len(rows) * len(columns) > max_cells:
+        rows, columns = _fewer(rows, columns, max_cells)
         looked = len(rows) * len(columns)
     if looked < every:
         descriptions.append(f"{group_digits(looked)} of its {group_digits(every)} cells are examined")
@@ -104,12 +104,12 @@ def tile_map(records: Records, plan: Plan | None, most: int = MAX_CELLS) -> Tile
 
 def _numbers(tiles: Tiles, task: Integers, iteration: Integers) -> Integers:
     """Return the index of the tile with this ordinal among its task's tiles; NONE if there is none."""
-    most = int(tiles.iteration.max()) + 1
-    key = tiles.task * most + tiles.iteration
+    iterations = int(tiles.iteration.max()) + 1
+    key = tiles.task * iterations + tiles.iteration
     order = np.argsort(key)
-    wanted = task * most + iteration
-    place = np.minimum(np.searchsorted(key[order], wanted), len(key) - 1)
-    return np.where((task >= 0) & (key[order][place] == wanted), order[place], NONE)
+    keys = task * iterations + iteration
+    index = np.minimum(np.searchsorted(key[order], keys), len(key) - 1)
+    return np.where((task >= 0) & (key[order][index] == keys), order[index], NONE)
 
 
 def _changes(layers: list[Integers], axis: int) -> Integers:
@@ -120,12 +120,12 @@ def _changes(layers: list[Integers], axis: int) -> Integers:
     return np.flatnonzero(np.concatenate([[True], changed]))
 
 
-def _fewer(rows: Integers, columns: Integers, most: int) -> tuple[Integers, Integers]:
-    """Select rows and columns evenly, so that there are at most `most` cells."""
-    ratio = most / (len(rows) * len(columns))
+def _fewer(rows: Integers, columns: Integers, max_cells: int) -> tuple[Integers, Integers]:
+    """Select rows and columns evenly, so that there are at most `max_cells` cells."""
+    ratio = max_cells / (len(rows) * len(columns))
     wanted_rows = max(min(len(rows), round(len(rows) * max(ratio**0.5, 1 / len(rows)))), 1)
-    wanted_columns = max(min(len(columns), most // wanted_rows), 1)
-    wanted_rows = max(min(len(rows), most // wanted_columns), 1)
+    wanted_columns = max(min(len(columns), max_cells // wanted_rows), 1)
+    wanted_rows = max(min(len(rows), max_cells // wanted_columns), 1)
 
     def some(of: Integers, wanted: int) -> Integers:
         return np.asarray(of[np.linspace(0, len(of) - 1, wanted).round().astype(np.int64)])

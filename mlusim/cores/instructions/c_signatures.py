@@ -106,11 +106,11 @@ class Form:
 
 
 @cache
-def _parse(form: str) -> tuple[Argument, ...]:
+def _parse(text: str) -> tuple[Argument, ...]:
     arguments = []
-    for token in form.split():
+    for token in text.split():
         match = _TOKEN.match(token)
-        assert match is not None, f"{token!r} of the form {form!r}"  # noqa: S101 - a mistake in a table
+        assert match is not None, f"{token!r} of the form {text!r}"  # noqa: S101 - a mistake in a table
         name, shape, number, default, stands_for, types = match.groups()
         arguments.append(
             Argument(
@@ -162,8 +162,8 @@ def forms_of(intrinsic: str) -> list[Form]:
     ]
 
 
-def _count_first(form: str) -> str:
-    return " ".join(sorted(form.split(), key=lambda word: word != "n"))
+def _count_first(text: str) -> str:
+    return " ".join(sorted(text.split(), key=lambda word: word != "n"))
 
 
 def form(intrinsic: str, count: int) -> Form:

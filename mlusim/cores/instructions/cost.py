@@ -49,8 +49,8 @@ def function(kind: str) -> Cost:
     """Return the cost of functions of class `kind`: a start-up and the board's `vector_<kind>_cycles` per 128 B."""
 
     def cost(board: Board, work: Work) -> int:
-        each: int = getattr(board, f"vector_{kind}_cycles")
-        return board.vector_startup_cycles + lines(board, work.widest_bytes) * each
+        cycles: int = getattr(board, f"vector_{kind}_cycles")
+        return board.vector_startup_cycles + lines(board, work.widest_bytes) * cycles
 
     return cost
 

@@ -128,20 +128,20 @@ def _table(result: Array, index: Array, table: Array) -> tuple[str, str] | None:
     that an earlier lookup in the same table of 0 and all ones made; its values are right where all ones stays.
     """
     # A copy: the lookup may be in place.
-    places = index.reshape(-1).view(f"u{index.itemsize}").astype(np.int64)
-    inside = places < table.size
+    positions = index.reshape(-1).view(f"u{index.itemsize}").astype(np.int64)
+    inside = positions < table.size
     entries = table.reshape(-1).view(result.dtype)
     flat = result.reshape(-1)
     if inside.all():
-        np.copyto(flat, entries[places])
+        np.copyto(flat, entries[positions])
         return None
     position = int(np.argmin(inside))
     in_place = np.may_share_memory(result, index)
-    again = in_place and bool(np.isin(places[~inside], table.reshape(-1).view(f"u{table.itemsize}")).all())
-    np.copyto(flat, entries[np.where(inside, places, 0)], where=inside)
-    value = int(places[position])
+    again = in_place and bool(np.isin(positions[~inside], table.reshape(-1).view(f"u{table.itemsize}")).all())
+    np.copyto(flat, entries[np.where(inside, positions, 0)], where=inside)
+    value = int(positions[position])
     word = f"{value} ({value:#x})" if value >= 1 << 8 * index.itemsize - 1 else str(value)
-    title = f"lut: element {position} of {len(places)} is the index {word}, and the table has {table.size} elements"
+    title = f"lut: element {position} of {len(positions)} is the index {word}, and the table has {table.size} elements"
     return ("lookup-again" if again else "lookup"), title
 
 

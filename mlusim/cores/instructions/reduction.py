@@ -48,10 +48,10 @@ def _sum(result: Array, source: Array) -> None:
 
 def _reduce_lines(result: Array, source: Array) -> None:
     """Write each 128 B line's sum to its first element; the others keep their value."""
-    each = LINE_BYTES // source.dtype.itemsize
+    per_line = LINE_BYTES // source.dtype.itemsize
     flat = source.reshape(-1)
-    sums = [total(flat[start : start + each]) for start in range(0, flat.size, each)]
-    result.reshape(-1)[::each] = sums
+    sums = [total(flat[start : start + per_line]) for start in range(0, flat.size, per_line)]
+    result.reshape(-1)[::per_line] = sums
 
 
 def _extremum(pick: Callable[[Array], Any], *, magnitude: bool = False) -> Callable[..., None]:

@@ -50,8 +50,8 @@ def vector_functions() -> dict[str, str]:
 def vector_casts() -> dict[str, str]:
     """Return the conversion of each cast, such as `float2int_tz`, by the cast's name."""
     conversions = {}
-    for one in _CASTS:
-        name = f"__cn_vector_cast_{one}"
+    for cast in _CASTS:
+        name = f"__cn_vector_cast_{cast}"
         parts = _CAST.fullmatch(name)
         assert parts is not None  # noqa: S101 - names of this table
         rounding = f"_{parts[3]}" if parts[3] else ""

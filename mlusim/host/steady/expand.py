@@ -66,7 +66,7 @@ def expand(dry: Log, replay: CuttingReplay, timed: Log) -> Log:
         moved(replace(allocation, task=allocation.task if allocation.task == NONE else old[allocation.task]))
         for allocation in timed.allocations
     ]
-    dry.skipped = [_skipped(skips, place) for place in range(len(skips))]
+    dry.skipped = [_skipped(skips, index) for index in range(len(skips))]
     return dry
 
 
@@ -100,12 +100,12 @@ class _Pieces:
             self._later.append((skip.now_ps, skip.length_ps))
             return
         first = int(self._operations[cut.position]) + 1
-        place = np.arange(cut.operations)
-        template = cut.position - cut.measured + 1 + place % cut.measured
-        rounds = place // cut.measured + 1
+        offset = np.arange(cut.operations)
+        template = cut.position - cut.measured + 1 + offset % cut.measured
+        rounds = offset // cut.measured + 1
         # The repeats together fill the stretch exactly.
         shift = rounds * (skip.length_ps / cut.operations * cut.measured)
-        self._fills.append((first + place, template, np.rint(shift).astype(np.int64) + self._shift[template]))
+        self._fills.append((first + offset, template, np.rint(shift).astype(np.int64) + self._shift[template]))
         self._operations[cut.position + 1 :] += cut.operations
         self._shift[cut.position + 1 :] += skip.length_ps
 

@@ -65,13 +65,13 @@ def _alike(kind: Integers, cost: Integers) -> Integers:
     return numbers
 
 
-def period_at(codes: Integers, position: int, least: int, begin: int = 0) -> Period | None:
-    """Return the repeats around an operation; None if fewer than `least` periods end with it.
+def period_at(codes: Integers, position: int, minimum: int, begin: int = 0) -> Period | None:
+    """Return the repeats around an operation; None if fewer than `minimum` periods end with it.
 
     Args:
         codes: codes of all operations of a task, in order.
         position: index of the operation.
-        least: minimum number of periods, 2 or more.
+        minimum: minimum number of periods, 2 or more.
         begin: index of the first operation to consider.
 
     If there are several periods, as for nested loops, the one that continues longest is returned.
@@ -80,7 +80,7 @@ def period_at(codes: Integers, position: int, least: int, begin: int = 0) -> Per
     candidates = position - first - np.flatnonzero(codes[first:position] == codes[position])[::-1]
     best: Period | None = None
     for length in candidates.tolist():
-        low = position + 1 - least * length
+        low = position + 1 - minimum * length
         if low < begin:
             break
         if not np.array_equal(codes[low : position + 1 - length], codes[low + length : position + 1]):
@@ -97,11 +97,11 @@ def period_at(codes: Integers, position: int, least: int, begin: int = 0) -> Per
     return best
 
 
-def repeated(codes: Integers, least: int) -> int:
-    """Return a lower bound on a task's operations in loops of more than `least` periods, sampled at its middle."""
-    if len(codes) < 2 * least:
+def repeated(codes: Integers, minimum: int) -> int:
+    """Return a lower bound on a task's operations in loops of more than `minimum` periods, sampled at its middle."""
+    if len(codes) < 2 * minimum:
         return 0
-    period = period_at(codes, len(codes) // 2, least // 2)
+    period = period_at(codes, len(codes) // 2, minimum // 2)
     if period is None:
         return 0
-    return max(0, period.before + period.after - least) * period.operations
+    return max(0, period.before + period.after - minimum) * period.operations

@@ -288,8 +288,8 @@ class CuttingReplay(Replay):
         cost = self._alone_ps[self._records[number]]
         first = course.next - cut.measured
         whole = cut.operations // cut.measured * cut.measured
-        each = cost[first : course.next].sum() * (whole // cut.measured)
-        return abs(float(cost[course.next : course.next + whole].sum() / each) - 1) if each else 0.0
+        per_period = cost[first : course.next].sum() * (whole // cut.measured)
+        return abs(float(cost[course.next : course.next + whole].sum() / per_period) - 1) if per_period else 0.0
 
     def _barriers_in_period(self, number: int, pace: _Pace) -> int:
         course = self.courses[number]

@@ -54,8 +54,10 @@ def timed(run: Callable[[bool], Device], why: str = "") -> tuple[Device, Log]:
 
 def too_few(repeats: int) -> str:
     """Return why a loop with that many repeats is too short for extrapolation; empty if it may be long enough."""
-    least = WARM + MEASURED + LEFT
-    return "" if repeats > least else f"its tasks have {repeats} tiles each at most, and {least} are simulated anyway"
+    minimum = WARM + MEASURED + LEFT
+    return (
+        "" if repeats > minimum else f"its tasks have {repeats} tiles each at most, and {minimum} are simulated anyway"
+    )
 
 
 def _unfit(log: Log) -> str:
