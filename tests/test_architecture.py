@@ -115,7 +115,7 @@ def test_every_room_has_a_place_in_the_order() -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_arrows_go_one_way(path: Path) -> None:
+def test_imports_follow_the_order(path: Path) -> None:
     """Imports at run time. What is only for type checkers may point up: an object knows who made it."""
     room = room_of(module_name(path))
     wrong = []

@@ -120,7 +120,7 @@ def test_the_machine_page_names_only_parameters_that_boards_have():
     assert named <= fields
 
 
-def test_a_page_with_a_wrong_output_is_found_out(tmp_path):
+def test_a_wrong_output_on_a_page_is_detected(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```python\nprint(2)\n```\n\n```text\n1\n```\n\n```console\n$ echo three\n```\n")
     (tmp_path / "work").mkdir()

@@ -100,7 +100,7 @@ def test_devices_and_fifos_are_written_through_and_stay(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["fifo"]
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_paths_that_are_not_files_are_refused(tmp_path):
     import socket
 
     with pytest.raises(IsADirectoryError):
@@ -147,7 +147,7 @@ def test_whose_a_file_is(tmp_path):
     assert [path.name for path in made if not is_ours(path)] == []
 
 
-def test_a_parquet_table_is_ours(tmp_path):
+def test_a_parquet_table_of_mlusim_is_recognised(tmp_path):
     pytest.importorskip("pyarrow")
     mlusim.sweep("flip", shape=(4, 4), axis=0, workers=0).save(tmp_path / "t.parquet")
     assert is_ours(tmp_path / "t.parquet")
@@ -174,7 +174,7 @@ def test_files_of_others(tmp_path):
 
 
 @pytest.mark.parametrize("path", [None, 3, b"run.zip", "", "a\0b", ["run.zip"]])
-def test_what_is_no_path(path):
+def test_values_that_are_not_paths_are_refused(path):
     run = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0)
     for use in (run.save, mlusim.load):
         with pytest.raises(mlusim.InputError, match=r"is not a path: give a text such as 'run\.zip'"):

@@ -334,7 +334,7 @@ def table(request):
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_is_what_it_was(name, table, request, tmp_path):
+def test_runs_match_the_golden_table(name, table, request, tmp_path):
     found = json.loads(json.dumps(RUNS[name](tmp_path)))
     if request.config.getoption("--update-golden"):
         table[name] = found

@@ -64,7 +64,7 @@ NOWHERE = {"sweep(db=)", "tune(db=)", "Sweep.plot"}  # None is a value there
 
 @pytest.mark.parametrize("door", PATHS)
 @pytest.mark.parametrize("value", NO_PATHS, ids=lambda value: repr(value)[:12])
-def test_what_is_no_path_is_refused_by_every_function_that_takes_one(door, value, tmp_path, monkeypatch):
+def test_every_function_refuses_values_that_are_not_paths(door, value, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if value is None and door in NOWHERE:
         pytest.skip("None means: no file")
@@ -120,7 +120,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("call", "error", "message"), CALLS, ids=[message[:24] for *_, message in CALLS])
-def test_what_is_no_argument_of_a_launch_is_refused_by_name(call, error, message):
+def test_invalid_launch_arguments_are_refused_by_name(call, error, message):
     with pytest.raises(error, match=message):
         call()
 
@@ -182,7 +182,7 @@ def test_more_waits_than_the_clock_goes_are_an_error():
         mlusim.run(wait)
 
 
-def test_dollars_in_names_are_no_formulas(tmp_path):
+def test_dollars_in_names_are_not_formulas(tmp_path):
     async def kernel(core, x, out):
         await copy(core, x, out)
 
@@ -259,7 +259,7 @@ def test_operations_are_counted_in_whole_numbers(operations):
 
 
 @pytest.mark.parametrize("value", [X, None, [1, 2], "kernel", 3])
-def test_what_is_no_kernel_is_named_on_one_line(value):
+def test_objects_that_are_not_kernels_are_named_on_one_line(value):
     with pytest.raises(
         mlusim.LaunchError, match=r" is not a kernel: write it as `async def kernel\(core, \.\.\.\)`"
     ) as found:

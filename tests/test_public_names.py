@@ -57,7 +57,7 @@ def test_every_error_is_public():
     assert defined == {name for name in mlusim.__all__ if name.endswith("Error")}
 
 
-def test_what_a_type_checker_sees_is_what_there_is():
+def test_type_checkers_see_the_public_names():
     tree = ast.parse((ROOT / "__init__.py").read_text())
     guard = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {alias.name: node.module for node in guard.body if isinstance(node, ast.ImportFrom) for alias in node.names}

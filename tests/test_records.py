@@ -17,7 +17,7 @@ ROWS = st.lists(
 
 
 @given(ROWS)
-def test_what_was_added_comes_back(rows: list[tuple[int, ...]]) -> None:
+def test_records_round_trip(rows: list[tuple[int, ...]]) -> None:
     records = Records()
     for row in rows:
         records.append(*row)

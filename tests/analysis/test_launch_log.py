@@ -107,7 +107,7 @@ def test_an_operator_without_a_launch_has_its_tensors_and_nothing_else(arrays):
     assert measure(log, device.board).time_ps == 0
 
 
-def test_memory_that_is_no_operand_has_no_bytes(arrays):
+def test_memory_that_is_not_an_operand_has_no_bytes(arrays):
     device = Device("mlu590-h8")
     x, index = (device.upload(array, name) for name, array in arrays.items())
     out = device.alloc((4, 16), np.float32, "out")

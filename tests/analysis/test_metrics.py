@@ -182,7 +182,7 @@ def test_a_second_wave_costs_launch_time_not_idle_time():
     assert (last["launch"], last["idle"]) == (around + late, task)
 
 
-def test_nram_peak_counts_what_is_held_at_once():
+def test_nram_peak_counts_simultaneous_allocations():
     async def scopes(core, source, out):
         with core.nram.scope():
             core.nram.alloc(1000, np.uint8)
@@ -207,7 +207,7 @@ def test_peak_of_a_memory_agrees_with_the_memory_itself(staged_device):
     assert peak_bytes(staged_device.log, MemoryKind.SRAM, alignment) == max(c.sram.peak_bytes for c in clusters) > 0
 
 
-def test_nothing_launched_is_zero_not_an_error():
+def test_a_device_without_launches_takes_no_time():
     device = Device(X4)
     device.upload(np.zeros(4, np.float32))
     metrics = measure(device.log, X4)
@@ -226,7 +226,7 @@ def test_nothing_launched_is_zero_not_an_error():
         (1.02, "above 100 %"),
     ],
 )
-def test_verdict_says_which_bar(efficiency, words):
+def test_verdict_names_the_acceptance_bar(efficiency, words):
     assert re.match(words, verdict(efficiency))
 
 
@@ -305,7 +305,7 @@ def test_a_table_that_is_looked_up_counts_what_was_read():
 @pytest.mark.parametrize(
     ("dtype", "rate"), [("float32", X4.tensor_ops_per_cycle_fp32), ("float16", X4.tensor_ops_per_cycle_fp16)]
 )
-def test_a_matmul_is_held_against_the_tensor_pipes(dtype, rate):
+def test_compute_efficiency_of_a_matmul_is_relative_to_the_tensor_pipes(dtype, rate):
     device = Device(X4)
     a, weights = (device.upload(np.ones(shape, dtype)) for shape in ((128, 128), (64, 4, 128)))
     out = device.alloc((128, 256), dtype, "out")
@@ -348,7 +348,7 @@ async def all_rows(core, source, out):
 @pytest.mark.parametrize(
     ("kernel", "strided"), [(rows_by_a_copy, [True]), (rows_by_a_loop, [False, True]), (all_rows, [False])]
 )
-def test_strided_are_the_copies_that_the_dram_serves_at_its_strided_rate(kernel, strided):
+def test_a_copy_counts_as_strided_where_the_dram_serves_it_at_the_strided_rate(kernel, strided):
     device = Device(X4)
     source = device.upload(np.arange(1024, dtype=np.float32), "source")
     numbers = device.upload(np.arange(0, 16, 2, dtype=np.int32), "numbers")

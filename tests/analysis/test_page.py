@@ -244,7 +244,7 @@ def nasty_result():
     return device.result(NASTY)
 
 
-def test_what_users_name_is_escaped_everywhere():
+def test_names_chosen_by_users_are_escaped():
     run = nasty_result()
     text = page(run)
     plotly = text.index("plotly.js v")
@@ -262,7 +262,7 @@ def test_what_users_name_is_escaped_everywhere():
         assert "<script" not in shown
 
 
-def test_a_page_is_whole_and_has_a_heading_for_each_link(result):
+def test_a_page_is_complete_and_has_a_heading_for_each_link(result):
     structure = _Structure()
     structure.feed(page(result))
     assert len(set(structure.ids)) == len(structure.ids)
@@ -345,7 +345,7 @@ def many_cores():
 
 
 @pytest.mark.parametrize("make", [empty, view, no_data, many_cores, nasty_result])
-def test_odd_runs_have_a_page_and_a_notebook_cell_too(make):
+def test_unusual_runs_have_a_page_and_a_notebook_cell(make):
     run = make()
     text = page(run)
     structure = _Structure()
@@ -444,7 +444,7 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_foot_says_where_the_figures_come_from():
+def test_the_footer_states_the_provenance_of_the_figures():
     board = mlusim.board("mlu370-x4").replace(clock_hz=900_000_000)
     result = mlusim.ops.flip(np.zeros((4, 4), np.int8), 0, data=False, device=board)
     foot = page(result).partition("<footer>")[2].partition("</footer>")[0]

@@ -13,7 +13,7 @@ from mlusim.planning.tiles import Tiles
 from mlusim.results.result import Result
 
 
-def test_rows_have_what_a_user_asks_for(result):
+def test_rows_contain_the_key_figures(result):
     table = {row.label: row for row in rows(result) if row.label}
     metrics = result.metrics
     assert table["time"].value == us_text(metrics.time_ps)

@@ -184,7 +184,7 @@ def test_totals_in_pieces_of_an_operator_with_memory_cores() -> None:
     assert np.array_equal(Totals(records, 7).causes_ps, Totals(records).causes_ps)
 
 
-def test_a_log_in_a_file_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_in_a_file_has_the_same_totals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlusim.records._FILE_ROOM", 512)  # grows a few times
     device = device_of(tmp_path)
     assert np.array_equal(device.log.table(), DEVICE.log.table())
@@ -194,6 +194,6 @@ def test_a_log_in_a_file_says_the_same(tmp_path: Path, monkeypatch: pytest.Monke
     assert device.verify().ok == DEVICE.verify().ok
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a folder: make it"):
         Device(log_folder=tmp_path / "none")

@@ -78,7 +78,7 @@ def test_bandwidth_is_a_counter(trace):
     assert counters[-1]["args"] == {"read": 0, "write": 0}
 
 
-def test_every_event_is_as_the_format_wants_it(trace):
+def test_every_event_conforms_to_the_trace_format(trace):
     """The keys of each kind of event, and the numbers that Perfetto keeps for Linux's idle process left free."""
     keys = {
         "X": {"ph", "name", "pid", "tid", "ts", "dur", "args"},

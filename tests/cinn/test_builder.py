@@ -125,7 +125,7 @@ def test_errors_carry_operator_inputs_and_shapes(builder, a, i):
         lambda net: net.flip("A", 0, strategy="none such"),
     ],
 )
-def test_what_an_operator_refuses_is_refused_here(builder, a, i, spoiled):
+def test_the_builder_rejects_what_an_operator_rejects(builder, a, i, spoiled):
     builder.create_input(Int(32), (99,), "long")
     builder.create_input("complex64", (2,), "complex")
     before = str(builder)

@@ -133,7 +133,7 @@ def test_a_net_gives_what_numpy_gives():
         np.testing.assert_array_equal(result[name], array, err_msg=name)
 
 
-def test_outputs_are_by_default_what_no_operator_takes():
+def test_by_default_outputs_are_the_variables_that_no_operator_consumes():
     builder, arrays = long_net()
     result = builder.build().execute(arrays)
     assert list(result.outputs) == ["flags"]

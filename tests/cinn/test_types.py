@@ -49,6 +49,6 @@ def test_types_are_values():
         (UInt, "8", r"^UInt\('8'\): there are UInt types of 8, 16, 32, 64 bits$"),
     ],
 )
-def test_widths_that_do_not_exist(make, bits, message):
+def test_nonexistent_widths_are_rejected(make, bits, message):
     with pytest.raises(InputError, match=message):
         make(bits)

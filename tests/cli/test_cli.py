@@ -259,7 +259,7 @@ def test_a_real_process_fails_in_one_line(folder):
     assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", "error: --input no.npy: no such file\n")
 
 
-def test_a_reader_who_leaves_early_gets_no_traceback():
+def test_a_closed_pipe_prints_no_traceback():
     command = f"{sys.executable} -m mlusim devices | true"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     shell = ["/bin/sh", "-c", command]

@@ -71,7 +71,7 @@ def test_the_script_of_a_shell(shell):
     assert CliRunner().invoke(main, ["completion"], env={"SHELL": f"/usr/bin/{shell}"}).stdout == done.stdout
 
 
-def test_a_shell_that_is_not_known():
+def test_an_unknown_shell_is_an_error():
     done = CliRunner().invoke(main, ["completion"], env={"SHELL": "/bin/csh"})
     assert (done.exit_code, done.stderr) == (
         2,

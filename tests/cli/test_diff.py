@@ -122,7 +122,7 @@ def test_what_to_try_is_faster_and_is_what_retiming_says():
         (("k.py:add --set 'tile", "x"), "is not a saved run, and as words of `mlusim run`: No closing quotation"),
     ],
 )
-def test_what_is_no_run(home, words, message):
+def test_a_file_that_is_not_a_run_is_an_error(home, words, message):
     assert message in call("diff", *words, code=2)
 
 

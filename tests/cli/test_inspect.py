@@ -46,6 +46,6 @@ def test_times(text, ps):
     assert time_ps(text) == ps
 
 
-def test_what_is_no_time():
+def test_an_invalid_time_is_an_error():
     with pytest.raises(InputError, match=r"^--at soon: a time is a number of nanoseconds, or has a unit: 1780, 1.78us"):
         time_ps("soon")

@@ -206,7 +206,7 @@ def test_a_sweep_file_knows_the_contents_of_an_input(home):
         (("sweep", "cast", "--arg", "8"), "no such option '--arg'"),
     ],
 )
-def test_what_goes_wrong_is_said_in_a_line(home, words, message):
+def test_every_mistake_is_reported_in_one_line(home, words, message):
     text = mlusim(*words, code=2)
     assert message.lower() in " ".join(text.split()).lower()
 
@@ -239,7 +239,7 @@ def test_csv_has_a_line_for_each_operation_and_may_be_replaced(home):
         (("sweep", "--shape", "64", "--vary", "tile=1,2"), "tile is a parameter of the kernel; write --set tile=1,2"),
     ],
 )
-def test_settings_given_in_another_way_are_told_the_right_one(home, words, told):
+def test_a_misplaced_setting_is_answered_with_the_right_option(home, words, told):
     assert told in mlusim(words[0], "k.py:add", *words[1:], code=2)
 
 

@@ -86,7 +86,7 @@ def test_a_session_over_the_streams_mends_a_kernel(home):
     assert server.returncode == 0
 
 
-def test_what_goes_wrong_in_a_tool_is_its_answer():
+def test_an_error_in_a_tool_is_its_answer():
     text, failed = call("run", "add.py:add", "--shpe", "3")
     assert failed
     assert "No such option '--shpe'" in text
@@ -115,7 +115,7 @@ def test_what_goes_wrong_in_a_tool_is_its_answer():
         ),
     ],
 )
-def test_a_message_that_is_none_gets_an_error(line, code, message):
+def test_an_invalid_message_gets_an_error(line, code, message):
     error = respond(line)["error"]
     assert error["code"] == code
     assert message in error["message"]
@@ -125,7 +125,7 @@ def test_a_notification_gets_no_answer():
     assert respond('{"jsonrpc": "2.0", "method": "notifications/cancelled"}') is None
 
 
-def test_a_version_that_is_not_known_is_answered_with_ours():
+def test_an_unknown_protocol_version_is_answered_with_ours():
     assert ask("initialize", protocolVersion="1999-01-01")["result"]["protocolVersion"] == "2025-06-18"
     assert ask("ping")["result"] == {}
 

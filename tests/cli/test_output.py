@@ -76,7 +76,7 @@ def test_every_command_is_here():
 
 
 @pytest.mark.parametrize("name", DOES)
-def test_json_is_all_that_is_printed(folder, name):
+def test_with_json_nothing_else_is_printed(folder, name):
     done = call(*DOES[name], "--json")
     assert done.exit_code == 0, done.stderr
     assert isinstance(json.loads(done.stdout), dict | list)
@@ -94,7 +94,7 @@ def test_quiet_prints_nothing(folder, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_what_writes_a_file_has_the_short_option_for_it(name):
+def test_every_option_that_writes_a_file_has_a_short_form(name):
     options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
     assert ("-o" in options) == (
         name.partition(" ")[0]

@@ -63,7 +63,7 @@ CLASHES = [
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
 @pytest.mark.parametrize(("arguments", "message"), CLASHES)
-def test_no_two_files_of_a_command_are_one(folder, capsys, arguments, message, force):
+def test_no_two_options_of_a_command_may_write_the_same_file(folder, capsys, arguments, message, force):
     (folder / "link.npy").symlink_to("x.npy")
     if "--merge" in arguments:
         mlusim.sweep("flip", shape=(3, 4), axis=0, workers=0, db="p.sqlite")
@@ -142,7 +142,7 @@ def test_outputs_that_are_closed(folder):
         assert len(store.all()) == 1
 
 
-def test_a_reader_who_has_seen_enough_is_no_error(folder):
+def test_a_closed_pipe_is_not_an_error(folder):
     ran = run_shell("{ mlusim devices mlu370-x4; echo $? >&2; } | head -n 1 >/dev/null", folder)
     assert ran.stderr == "0\n"
 

@@ -71,7 +71,7 @@ def test_the_same_run_gives_the_same_bytes(runs, tmp_path):
         (("{runs}/documented.zip", "-o", "{runs}/pingpong.zip"), "pingpong.zip is a file: name a directory"),
     ],
 )
-def test_what_cannot_be_done_is_a_line_and_exit_code_2(runs, tmp_path, monkeypatch, words, said):
+def test_mistakes_are_one_line_and_exit_code_2(runs, tmp_path, monkeypatch, words, said):
     monkeypatch.chdir(tmp_path)
     done = call("report", *(word.format(runs=runs) for word in words))
     assert done.exit_code == 2

@@ -82,7 +82,7 @@ def test_a_parameter_with_a_unit_and_a_number_of_any_kind(run):
     assert same["retimed"]["other_split"] is None
 
 
-def test_a_split_that_is_kept_is_said(run, tmp_path):
+def test_keeping_the_split_is_reported(run, tmp_path):
     plan = mlusim.load(run).plan
     one_cluster = plan.board.replace(clusters=1, max_union=1)
     other = mlusim.plan("cast", (1000, 64), dtype="int8", device=one_cluster)
@@ -98,7 +98,7 @@ def test_a_split_that_is_kept_is_said(run, tmp_path):
     assert json.loads(printed(*words, "--json"))["retimed"]["other_split"].startswith("grid")
 
 
-def test_a_kernel_of_ones_own(tmp_path):
+def test_a_user_kernel(tmp_path):
     async def works(core):
         core.scalar(1000)
 

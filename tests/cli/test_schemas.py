@@ -110,7 +110,7 @@ def schema_of(name):
 
 
 @pytest.mark.parametrize(("name", "words", "code"), CASES)
-def test_what_is_printed_is_as_its_schema_says(home, monkeypatch, name, words, code):
+def test_printed_json_matches_its_schema(home, monkeypatch, name, words, code):
     texts = []
     for folder in ("here", "elsewhere/with/a/long/name"):
         where = home / folder

@@ -26,7 +26,7 @@ TABLES = {
 @pytest.mark.parametrize("more", [(), ("--full",)], ids=["short", "full"])
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_is_whole(name, width, more, monkeypatch):
+def test_a_table_fits_its_width_uncut(name, width, more, monkeypatch):
     monkeypatch.setattr(show, "console", lambda: Console(width=width, highlight=False, markup=False, emoji=False))
     done = CliRunner().invoke(main, [*TABLES[name], *more])
     assert done.exit_code == 0, done.output

@@ -247,7 +247,7 @@ def test_async_generators_inside_a_kernel(run: Any) -> None:
     np.testing.assert_array_equal(device.download(out), device.download(x))
 
 
-def test_kernels_that_are_none() -> None:
+def test_objects_that_are_not_kernels_are_rejected() -> None:
     async def generator(core: Core) -> Any:
         yield
 
@@ -263,7 +263,7 @@ def test_kernels_that_are_none() -> None:
             device.launch(kernel, dim=4)
 
 
-def test_errors_are_of_the_tree() -> None:
+def test_kernel_errors_are_mlusim_errors() -> None:
     for error in (AccessError, AwaitError, CopyError, HangError, OperationLimitError):
         assert issubclass(error, KernelError)
     assert issubclass(KernelError, MlusimError)

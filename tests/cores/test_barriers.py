@@ -223,7 +223,7 @@ def test_everyone_waits_at_another_barrier(run: Any) -> None:
     assert "Returned already" not in text
 
 
-def test_one_turn_too_many(run: Any) -> None:
+def test_one_iteration_too_many_is_a_deadlock(run: Any) -> None:
     async def kernel(core: Core) -> None:
         for _ in range(3 if core.core_id == 1 else 2):
             await core.sync_cluster()

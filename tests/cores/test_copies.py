@@ -223,7 +223,7 @@ def test_the_byte_form_is_its_definition(data: st.DataObject) -> None:
     np.testing.assert_array_equal(device.download(out), expected)
 
 
-def test_both_forms_are_one_instruction(run: Any) -> None:
+def test_both_forms_log_the_same_instruction(run: Any) -> None:
     """Same time, same bytes, whichever way the copy is written."""
 
     async def kernel(core: Core, x: View) -> None:

@@ -318,7 +318,7 @@ def test_an_index_that_has_not_arrived_or_lies_outside(run: Any) -> None:
         ),
     ],
 )
-def test_what_memcpy_rows_refuses(run: Any, arguments: Any, error: type[Exception], message: str) -> None:
+def test_memcpy_rows_rejects_invalid_arguments(run: Any, arguments: Any, error: type[Exception], message: str) -> None:
     device = Device()
     x = device.upload(np.zeros((10, 4), np.int16))
 
@@ -384,7 +384,7 @@ def test_rows_to_sram_run_on_the_memory_cores_engine(run: Any) -> None:
         ),
     ],
 )
-def test_what_scalar_copy_refuses(run: Any, arguments: Any, error: type[Exception], message: str) -> None:
+def test_scalar_copy_rejects_invalid_arguments(run: Any, arguments: Any, error: type[Exception], message: str) -> None:
     device = Device()
     x = device.upload(np.zeros(8, np.int32))
 

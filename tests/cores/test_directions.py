@@ -189,7 +189,7 @@ def test_another_clusters_sram_is_only_the_target_of_sram_to_sram(run: Any, side
 
 
 @pytest.mark.parametrize("cluster", [-1, 2])
-def test_a_union_has_so_many_clusters(run: Any, cluster: int) -> None:
+def test_sram_beyond_the_union_is_an_error(run: Any, cluster: int) -> None:
     async def kernel(core: Core) -> None:
         core.sram.alloc(32, np.int32, "there", cluster=cluster)
 
@@ -293,7 +293,7 @@ def test_a_direction_by_its_name(run: Any, direction: Any) -> None:
         (3, "direction=3 is none of __memcpy: write Direction.GDRAM2NRAM or 'GDRAM2NRAM'; there are GDRAM2NRAM, "),
     ],
 )
-def test_what_is_no_direction(run: Any, direction: Any, message: str) -> None:
+def test_an_unknown_direction_is_rejected(run: Any, direction: Any, message: str) -> None:
     async def kernel(core: Core, x: View) -> None:
         await core.memcpy(core.nram.alloc(SIZE, np.uint8), x, SIZE, direction)
 
@@ -302,7 +302,7 @@ def test_what_is_no_direction(run: Any, direction: Any, message: str) -> None:
         run(kernel, device.upload(PATTERN), device=device, dim=1, kind="BLOCK")
 
 
-def test_rows_of_what_is_no_view(run: Any) -> None:
+def test_memcpy_rows_rejects_arguments_that_are_not_views(run: Any) -> None:
     async def kernel(core: Core, x: View) -> None:
         core.sum_rows(core.nram.alloc(4, np.float32), None)  # type: ignore[arg-type]
 

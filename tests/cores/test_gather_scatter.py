@@ -123,7 +123,7 @@ def test_before_592_there_is_no_gather(run: Any, device: str, name: str) -> None
         (lambda core, x, t, o: core.gather(t, x[:3], o), AccessError, "gather: index 7 is outside <view of output "),
     ],
 )
-def test_what_gather_refuses(run: Any, body: Any, error: type[Exception], message: str) -> None:
+def test_gather_rejects_invalid_arguments(run: Any, body: Any, error: type[Exception], message: str) -> None:
     device = Device(H8)
     x, where = device.alloc((10, 16), "float32"), device.upload(np.arange(8, dtype=np.int32))
 

@@ -188,7 +188,7 @@ def test_clusters_of_one_core(run: Any) -> None:
     )
 
 
-def test_what_is_no_kernel() -> None:
+def test_a_launch_rejects_objects_that_are_not_kernels() -> None:
     def plain(core: Core) -> None:
         pass
 

@@ -37,7 +37,7 @@ def test_a_lock_makes_a_read_and_a_write_one_step(locked: bool) -> None:
     assert bool(races) != locked
 
 
-def test_who_waits_gets_it_in_order_of_arrival() -> None:
+def test_waiting_tasks_acquire_the_lock_in_order_of_arrival() -> None:
     async def kernel(core: Core, out: View) -> None:
         core.scalar(1000 * (8 - core.task_id))
         await core.lock(0)
@@ -72,7 +72,7 @@ def test_calls_that_cannot_be_meant_are_errors(calls: str, words: str) -> None:
         device.synchronize()
 
 
-def test_a_lock_that_is_never_given_back_is_a_hang() -> None:
+def test_a_lock_that_is_never_released_is_a_deadlock() -> None:
     async def kernel(core: Core) -> None:
         await core.lock(7)
 

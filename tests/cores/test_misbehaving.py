@@ -291,7 +291,7 @@ def test_in_a_test(kernel: Any, error: type[MlusimError], message: str) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "name"), COROUTINES, ids=lambda item: getattr(item, "__name__", ""))
-def test_a_coroutine_that_nobody_awaits(kernel: Any, name: str) -> None:
+def test_a_coroutine_that_is_never_awaited_is_an_error(kernel: Any, name: str) -> None:
     message = (
         f"{FILE}:{named_line(kernel)}: `{name}(...)` was never awaited, so it never happened: write `await {name}(...)`"
     )
@@ -372,7 +372,7 @@ def test_as_a_script(tmp_path: Path) -> None:
         )
 
 
-def test_the_cause_is_kept() -> None:
+def test_the_original_exception_is_the_cause() -> None:
     with pytest.raises(KernelError) as caught:
         run_alone(zero_division)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)

@@ -13,7 +13,7 @@ from mlusim.host.device import Device
 from mlusim.memory.view import View
 
 
-def test_peek_sees_what_is_done_and_nothing_else(run: Any) -> None:
+def test_peek_sees_completed_operations_only(run: Any) -> None:
     seen = []
 
     async def kernel(core: Core) -> None:

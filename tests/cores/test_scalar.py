@@ -314,7 +314,7 @@ def test_scalar_takes_counts(run: Any, cycles: Any, count: Any) -> None:
         ),
     ],
 )
-def test_what_scalar_code_cannot(run: Any, body: Any, error: type[Exception], message: str) -> None:
+def test_scalar_code_rejects_invalid_accesses(run: Any, body: Any, error: type[Exception], message: str) -> None:
     device = Device()
     x, out = device.upload(np.zeros(4, np.int32)), device.alloc(4, np.int32)
 
@@ -377,7 +377,7 @@ def test_missing_bytes_are_refused(run: Any) -> None:
 
 @pytest.mark.parametrize("name", ["load", "load_array", "store", "store_array"])
 @pytest.mark.parametrize("value", [None, 3, np.zeros(1)])
-def test_what_is_no_view_is_refused_by_name(name, value):
+def test_arguments_that_are_not_views_are_rejected_by_name(name, value):
     async def kernel(core):
         getattr(core, name)(value, *([1] if name.startswith("store") else []))
 

@@ -18,7 +18,7 @@ X4 = board("mlu370-x4")
 PLACE = r"^task 0 \(cluster 0, core 0\), test_scratch\.py:\d+, at [\d .]+ ns: "
 
 
-def test_what_a_kernel_may_use(run: Any) -> None:
+def test_a_kernel_sees_capacity_and_free_bytes(run: Any) -> None:
     """Capacity less what the compiler keeps: 640 KiB of NRAM and 3968 KiB of SRAM on MLU370, 384 and 1920 elsewhere."""
     seen: dict[str, tuple[int, ...]] = {}
 

@@ -143,7 +143,7 @@ def test_sets_of_every_memory() -> None:
         (lambda core, x, t: core.gdramset(x[2:2], 1), CopyError, "gdramset of .*: it needs elements in a memory that"),
     ],
 )
-def test_what_is_refused(run: Any, body: Any, error: Any, message: str) -> None:
+def test_invalid_sets_and_atomics_are_rejected(run: Any, body: Any, error: Any, message: str) -> None:
     device = Device("mlu370-x4")
 
     async def kernel(core: Core, x: View) -> None:

@@ -201,7 +201,7 @@ def test_the_narrowest_of_core_cluster_and_chip_decides(run: Any, narrow: str) -
 
 @given(data=st.data())
 @QUICK
-def test_alone_a_copy_takes_what_planners_are_told(run: Any, data: st.DataObject) -> None:
+def test_a_copy_alone_takes_the_time_that_planners_assume(run: Any, data: st.DataObject) -> None:
     """`alone_ps` of any copy of one core is the time that it takes, to a picosecond or two."""
     one = data.draw(
         st.sampled_from([X4, H8, board("mlu290"), X4.replace(cluster_read_bandwidth_bytes_per_s=7 * 10**9), NARROW])

@@ -35,7 +35,7 @@ def refuses(check: Any, *arguments: Any) -> str:
     offsets=st.tuples(*[st.integers(0, 12)] * 3),
     fine=st.booleans(),
 )
-def test_the_quick_check_of_places_agrees_with_the_plain_one(
+def test_the_fast_overlap_check_agrees_with_the_plain_one(
     board: str, name: str, offsets: tuple[int, int, int], fine: bool
 ) -> None:
     seen: list[tuple[str, str]] = []
@@ -107,7 +107,7 @@ def test_numbers_and_instructions_that_count_are_not_mixed_up() -> None:
     st.sampled_from(["float16", "float32", "int8", "int32", "uint16"]),
     st.sampled_from([((8,), (8,)), ((2, 4), (8,)), ((8,), ())]),
 )
-def test_computing_in_place_gives_what_the_plain_way_gives(operation: Any, dtype: str, shapes: Any) -> None:
+def test_computing_in_place_equals_computing_out_of_place(operation: Any, dtype: str, shapes: Any) -> None:
     rng = np.random.default_rng(3)
     a = rng.integers(0, 3, shapes[0]).astype(dtype)
     b = rng.integers(0, 3, shapes[1]).astype(dtype)

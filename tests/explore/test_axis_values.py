@@ -65,13 +65,13 @@ def test_an_extent_may_be_a_range():
         ),
     ],
 )
-def test_what_is_wrong_with_a_value(name, text, message):
+def test_invalid_values_are_errors(name, text, message):
     with pytest.raises(InputError) as raised:
         numbers(name, text)
     assert re.fullmatch(message, str(raised.value))
 
 
-def test_a_shape_that_is_none():
+def test_an_invalid_shape_is_an_error():
     with pytest.raises(
         InputError, match=r"^shape: 'a' is neither a number nor a range such as 49\.\.784\*2 or 64\.\.256\+64"
     ):

@@ -72,6 +72,6 @@ def test_results_of_another_shape() -> None:
         compare(broken, ["tight", "documented"])
 
 
-def test_no_strategy() -> None:
+def test_an_empty_list_of_strategies_is_an_error() -> None:
     with pytest.raises(InputError, match="no strategy to compare: name at least one"):
         compare(OPERATION, [])

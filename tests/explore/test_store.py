@@ -29,7 +29,7 @@ def test_points_come_back_as_they_were(tmp_path):
         assert store.all() == [ONE, Outcome(IMPOSSIBLE, "does not fit", {})]
 
 
-def test_what_need_not_run_again():
+def test_known_points_do_not_run_again():
     with Store(None) as store:
         for status in (DONE, IMPOSSIBLE, FAILED, DIED):
             store.add(status, Outcome(status, "", {}))
@@ -63,7 +63,7 @@ def test_an_empty_file_is_taken(tmp_path):
         assert base.execute("select count(*) from points").fetchone() == (1,)
 
 
-def test_files_that_are_none_of_a_sweep(tmp_path):
+def test_files_that_are_not_of_a_sweep_are_rejected(tmp_path):
     text = tmp_path / "notes.txt"
     text.write_text("no database at all, and long enough to be read as a header of one hundred bytes. " * 3)
     with pytest.raises(InputError, match=r"notes\.txt is not an SQLite file: name another one for the points$"):

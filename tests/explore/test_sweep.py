@@ -85,7 +85,7 @@ def test_an_nram_limit_is_the_operators_own():
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10**9, 3.5, True])
-def test_a_limit_that_is_none(limit):
+def test_an_invalid_limit_is_an_error(limit):
     with pytest.raises(InputError, match=r"^nram_limit_bytes="):
         mlusim.ops.reverse(np.zeros(4), 0, nram_limit_bytes=limit)
 
@@ -185,7 +185,7 @@ def test_tiers_change_where_the_planner_says():
     assert {row["tier"] for row in rows} == {1, 2, 3}
 
 
-def test_what_cannot_be_is_a_row_with_its_reason():
+def test_an_impossible_point_is_a_row_with_its_reason():
     given = {
         "shape": [SHAPE, (2, 4)],
         "nram_bytes": [64, 1024],
@@ -243,7 +243,7 @@ def test_what_cannot_be_is_a_row_with_its_reason():
         ),
     ],
 )
-def test_what_is_no_sweep(given, message):
+def test_invalid_sweeps_are_errors(given, message):
     values = {"operation": "tin_shift", "shape": SHAPE, "workers": 0} | given
     with pytest.raises((InputError, BoardError), match=f"^{message}$"):
         mlusim.sweep(values.pop("operation"), **values)

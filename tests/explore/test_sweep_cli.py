@@ -182,7 +182,7 @@ def test_wrong_options_are_one_line_before_anything_runs(folder, arguments, mess
     assert names(folder) == ["notes.txt"]
 
 
-def test_a_figure_that_is_none_names_those_there_are():
+def test_an_unknown_figure_is_answered_with_the_known_ones():
     text = fail(*TIN_SHIFT, "--cores", "4,8", "--plot", "tame")
     assert text.startswith("'tame' is not a figure: take time, efficiency, traffic, or a column of numbers: time_us, ")
 
@@ -195,7 +195,7 @@ def test_points_that_fail_and_sweeps_of_which_nothing_is_possible(kernels):
     assert text == "the point is impossible: --shape of rank 2: tin_shift takes N,T,C,HW, such as 2,8,256,196"
 
 
-def test_an_operator_that_is_none():
+def test_an_unknown_operator_is_an_error():
     assert "did you mean tin_shift?" in fail("sweep", "tin_shft", "--shape", "2")
     assert "name a file and a function in it, as in kernels.py:add" in fail("sweep", "--kernel", "add", "--shape", "2")
 

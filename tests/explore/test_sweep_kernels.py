@@ -67,7 +67,7 @@ def test_a_callable_of_this_process():
     assert here(copy, shape=4096, part=(1)).rows[0]["time_ps"] == rows[0]["time_ps"]
 
 
-def test_kernels_that_are_none(kernels, tmp_path):
+def test_objects_that_are_not_kernels_are_errors(kernels, tmp_path):
     with pytest.raises(InputError, match=r"kernels\.py has no function 'ad': it has add, add_twice, .*"):
         here(f"{kernels}:ad", shape=4)
     with pytest.raises(InputError, match=r"gone\.py cannot be read: No such file or directory$"):
@@ -110,7 +110,7 @@ def test_a_kernel_without_tensors_has_a_time_too():
     assert (row["status"], row["copies"]) == ("done", 0)
 
 
-def test_arguments_that_are_none(kernels):
+def test_invalid_arguments_are_errors(kernels):
     with pytest.raises(InputError, match=r"^add: no argument for y and out; give --arg y="):
         here(f"{kernels}:add", arguments=["x=random:float32:8"])
     with pytest.raises(InputError, match=r"^tin_shift is an operator: arguments are for kernels of your own; give"):

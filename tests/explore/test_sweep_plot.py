@@ -146,7 +146,7 @@ def test_columns_of_the_table_are_figures(two_lines):
         ({"path": "gone/x.png"}, r"gone/x\.png: cannot be written: No such file or directory"),
     ],
 )
-def test_what_cannot_be_drawn(two_lines, given, message):
+def test_plots_that_cannot_be_drawn_are_errors(two_lines, given, message):
     with pytest.raises(InputError, match=f"^{message}$"):
         two_lines.plot(**given)
 

@@ -118,7 +118,7 @@ def test_every_loser_has_a_reason_that_its_figures_bear_out():
     assert json.loads(text)["best"]["time_ps"] == best["time_ps"]
 
 
-def test_it_ends_early_at_the_floor(monkeypatch):
+def test_the_search_ends_early_at_the_lower_bound(monkeypatch):
     monkeypatch.setattr("mlusim.explore.search._FLOOR_RATIO", 1e9)
     found = tune("tin_shift")
     assert found.at_floor
@@ -135,7 +135,7 @@ def test_it_ends_early_at_the_floor(monkeypatch):
         ({"axis": 7}, r"reverse: axis=7 of a tensor of rank 2: .*"),
     ],
 )
-def test_what_cannot_be_tuned(given, message):
+def test_invalid_searches_are_errors(given, message):
     with pytest.raises(InputError, match=f"^{message}"):
         tune("reverse", **given)
 

@@ -259,7 +259,7 @@ def test_what_cannot_be_on_any_board_is_in_one_shard():
     assert sorted(rows) == ["done", "impossible"]
 
 
-def test_a_damaged_file_of_points_is_said_and_mended(tmp_path):
+def test_a_damaged_store_is_reported_and_repaired(tmp_path):
     import sqlite3
 
     db = tmp_path / "points.sqlite"

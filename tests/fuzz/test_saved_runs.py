@@ -115,7 +115,7 @@ def test_a_plan_of_billions_of_tasks_is_refused_before_they_are_counted():
     assert "more than any grid has" in use(whole() | {"run.json": json.dumps(head).encode()})
 
 
-def test_a_run_as_it_was_is_loaded():
+def test_an_unmodified_run_loads():
     assert use(whole()) == ""
 
 

@@ -237,7 +237,7 @@ def test_one_missing_key_is_named(tmp_path: Path) -> None:
         board_from_toml(write(tmp_path, text))
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BoardError, match=r"none\.toml: cannot be read: No such file or directory$"):
         mlusim.hardware.board(str(tmp_path / "none.toml"))
 
@@ -247,7 +247,7 @@ def test_a_directory(tmp_path: Path) -> None:
         board_from_toml(tmp_path)
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_a_binary_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_bytes(b'base = "mlu\xff"')
     with pytest.raises(BoardError, match=r"mine\.toml: not UTF-8 text: byte 11 cannot be decoded$"):

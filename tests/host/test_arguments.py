@@ -47,7 +47,7 @@ def test_each_form_of_an_argument(text, name, value):
         ("2x=8", r"'2x' is not a parameter's name; write NAME=VALUE or VALUE$"),
     ],
 )
-def test_what_is_no_argument(text, message):
+def test_invalid_arguments_are_errors(text, message):
     with pytest.raises(InputError, match=message):
         parse_argument(text)
 

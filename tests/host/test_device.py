@@ -431,6 +431,6 @@ def test_memory_of_a_closed_device_is_poisoned_for_the_next() -> None:
 
 
 @pytest.mark.parametrize("given", [None, "x", np.zeros(3)])
-def test_what_is_no_view_is_not_downloaded(given: Any) -> None:
+def test_only_views_are_downloaded(given: Any) -> None:
     with pytest.raises(InputError, match="is not a tensor of the device: give what alloc or upload returned"):
         Device("mlu370-x4").download(given)

@@ -85,7 +85,7 @@ async def copy(core, x, out):
 
 
 @pytest.mark.parametrize("what", ["constants", "notes", "counter", "plan"])
-def test_what_is_no_channel_is_not_blamed(what):
+def test_objects_that_pass_no_values_are_not_reported(what):
     order = np.array([2, 0, 3, 1])
     seen, calls = [], {"copies": 0}
 

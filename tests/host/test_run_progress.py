@@ -48,7 +48,7 @@ def test_a_second_run_on_the_same_device_counts_its_own_bytes():
     assert bar.fraction() == 1
 
 
-def test_it_never_says_more_than_all():
+def test_progress_never_exceeds_100_percent():
     async def twice(core, x, out):
         await copy_rows(core, x, out)
         await copy_rows(core, x, out)

@@ -99,7 +99,7 @@ def test_a_view_of_another_device_is_refused():
         verify(double, view, Output.like(X), **ONE)
 
 
-def test_what_cannot_be_launched_is_raised():
+def test_a_kernel_that_cannot_be_launched_raises():
     with pytest.raises(LaunchError, match=r"dim.x = 3 for UNION1"):
         verify(double, X, Output.like(X), dim=3)
 
@@ -333,7 +333,7 @@ def test_options_that_mean_nothing_are_refused(options, message):
         verify(double, X, Output.like(X), **options)
 
 
-def test_the_class_output_is_no_output():
+def test_the_class_output_is_not_an_output():
     with pytest.raises(InputError, match=r"^out is the class Output: give Output\(shape, dtype\) or InOut\(array\)$"):
         verify(double, X, Output)
 

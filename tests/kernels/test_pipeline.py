@@ -69,7 +69,7 @@ def test_two_stages_overlap():
     ]
 
 
-def test_one_after_the_other():
+def test_without_overlap_stages_run_one_after_the_other():
     assert run(2, overlapped=False) == [[(name, i)] for i in range(2) for name in ("load", "compute", "store")]
     # Without anything to compute the IO pipe alone keeps the order.
     assert run(2, overlapped=False, computes=False) == [[("load", 0), ("store", 0), ("load", 1), ("store", 1)]]

@@ -60,7 +60,7 @@ def scatters(draw):
     device=st.sampled_from(BOARDS),
     nram_bytes=st.sampled_from([None, 1 << 14, 1 << 12]),
 )
-def test_it_is_one_update_after_the_other(case, dtype, wide, device, nram_bytes):
+def test_updates_apply_in_order(case, dtype, wide, device, nram_bytes):
     shape, index_shape, src_shape, axis = case
     x = bits(int(np.prod(shape)), dtype).reshape(shape)
     src = bits(int(np.prod(src_shape)), dtype).reshape(src_shape)
@@ -172,7 +172,7 @@ def test_the_workspace_is_given_back_and_no_output():
     assert result.metrics.compulsory_bytes == {"read": 2 * x.nbytes + index.nbytes, "write": x.nbytes}
 
 
-def test_it_says_where_it_does_not_apply():
+def test_the_strategy_names_the_reason_where_it_does_not_apply():
     x, index = np.zeros((4, 6), np.float32), np.zeros((5, 1), np.int32)
     with pytest.raises(PlanError, match=r"each lookup here replaces a row of 6; take strategy 'rows' or 'auto'"):
         ops.scatter_nd(x, index, np.zeros((5, 6), np.float32), mode="standard", strategy="bins")

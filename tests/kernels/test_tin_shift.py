@@ -221,7 +221,7 @@ class TestEveryStrategy:
 @example(-4, 4, 10)  # the border on that of the segment
 @example(-3, 4, 10)  # inside it
 @example(8, 2, 9)  # inside the short last one
-def test_kept_rows(source: int, rows: int, time: int) -> None:
+def test_rows_that_stay_in_range(source: int, rows: int, time: int) -> None:
     first, last = kept_rows(source, rows, time)
     assert 0 <= first <= rows
     assert 0 <= last <= rows

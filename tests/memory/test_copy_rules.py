@@ -83,7 +83,7 @@ def test_segnum_of_65535_is_allowed() -> None:
         ),
     ],
 )
-def test_what_the_instruction_does_not_take(size: int, strides: tuple[int, ...], message: str) -> None:
+def test_copies_beyond_the_limits_are_rejected(size: int, strides: tuple[int, ...], message: str) -> None:
     with pytest.raises(CopyError, match="^" + re.escape(message)):
         by_bytes(size, *strides)
 
@@ -99,7 +99,7 @@ def test_what_the_instruction_does_not_take(size: int, strides: tuple[int, ...],
         (8, (20, 3, 8, 1, 8, 7, 8, 0)),
     ],
 )
-def test_what_the_instruction_takes(size: int, strides: tuple[int, ...]) -> None:
+def test_copies_within_the_limits_are_accepted(size: int, strides: tuple[int, ...]) -> None:
     if len(strides) == 4:
         strides = (8, strides[1], strides[3])
     assert by_bytes(size, *strides).segment_bytes == size

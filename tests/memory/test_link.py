@@ -264,7 +264,7 @@ def test_a_port_limits_its_own_transfers_only() -> None:
     assert ended == {0: 1000, 1: 1000, 2: 200}
 
 
-def test_who_cannot_use_a_share_leaves_it() -> None:
+def test_an_unused_share_goes_to_the_others() -> None:
     ended = run(1.0, [9.0], [wish(100, limit=0.1), wish(900, limit=5.0)])
     assert ended == {0: 1000, 1: 1000}
 

@@ -43,7 +43,7 @@ def run(flows: list[tuple[int, Any]], rate: float, ports: list[float], growth: f
 
 
 @given(rates, rates, st.floats(0.01, 5))
-def test_what_is_carried_solves_the_law(offered: float, capacity: float, growth: float) -> None:
+def test_the_carried_load_solves_the_latency_law(offered: float, capacity: float, growth: float) -> None:
     u = carried(offered, capacity, growth) / capacity
     assert 0 < u < 1
     assert u * (1 + growth * u / (1 - u)) == pytest.approx(offered / capacity, rel=1e-6)
@@ -96,7 +96,7 @@ wish = st.tuples(
 
 
 @given(st.lists(wish, min_size=1, max_size=8), wish, st.floats(0.05, 3))
-def test_a_newcomer_makes_nobody_faster(flows: list[Any], newcomer: Any, growth: float) -> None:
+def test_a_new_transfer_speeds_up_no_other(flows: list[Any], newcomer: Any, growth: float) -> None:
     ports = [2.0, 1.0, 4.0]
     before = run(flows, 3.0, ports, growth, mixed=0.9)
     after = run([*flows, newcomer], 3.0, ports, growth, mixed=0.9)

@@ -39,7 +39,7 @@ LOOK, WRITE = r"core\.peek\(view\) gives its values to look at", r"core\.store\(
         (lambda x: operator.setitem(x, 0, 1.0), WRITE),
     ],
 )
-def test_a_view_is_no_number(view, use, remedy):
+def test_a_view_is_not_a_number(view, use, remedy):
     with pytest.raises(OperandError, match=r"<view of x .*> is memory, not a number: .*" + remedy):
         use(view)
 

@@ -302,7 +302,7 @@ def test_broadcast_to(shape: tuple[int, ...], new: tuple[int, ...]) -> None:
         ((1, 4), "to [1, 4]: 3 against 1"),
     ],
 )
-def test_broadcast_to_what_does_not_fit(new: tuple[int, ...], message: str) -> None:
+def test_broadcast_to_an_incompatible_shape_is_an_error(new: tuple[int, ...], message: str) -> None:
     view, _ = view_and_array((3, 4))
     with pytest.raises(AccessError, match=rf"^cannot broadcast <.*> {re.escape(message)}$"):
         view.broadcast_to(*new)

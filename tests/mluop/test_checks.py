@@ -253,7 +253,7 @@ def test_any_overlap_is_in_place(device, caplog, shift):
         (spoil("input.desc", (2, 3)), "input_desc is of type tuple, not a descriptor: make it with mluOpCreate"),
     ],
 )
-def test_what_is_no_handle_and_no_descriptor(call, caplog, spoiled, reason):
+def test_invalid_handles_and_descriptors(call, caplog, spoiled, reason):
     spoiled(call)
     assert call.run() == BAD
     assert reason in caplog.text

@@ -103,7 +103,7 @@ def test_a_tensor_that_records_gradients_is_taken_by_its_values():
         (lambda: mlusim.plan("flip", (1, 3), axes=0), "flip has no attribute 'axes': did you mean axis"),
     ],
 )
-def test_what_is_no_argument_is_refused(call, message):
+def test_invalid_arguments_are_errors(call, message):
     with pytest.raises(InputError, match=message):
         call()
 

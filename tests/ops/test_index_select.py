@@ -22,7 +22,7 @@ X = np.arange(2 * 5 * 3 * 4, dtype=np.float32).reshape(2, 5, 3, 4)
 
 
 @given(data=st.data())
-def test_what_numpy_takes(data):
+def test_results_equal_numpy_take(data):
     shape = tuple(data.draw(st.lists(st.integers(0, 6), min_size=1, max_size=4)))
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
     most = shape[axis]
@@ -41,7 +41,7 @@ def test_what_numpy_takes(data):
 
 @pytest.mark.parametrize("axis", [0, 1, 2, 3, -1])
 @pytest.mark.parametrize("limit", [None, 512])
-def test_what_torch_selects(axis, limit):
+def test_results_equal_torch_index_select(axis, limit):
     torch = pytest.importorskip("torch")
     index = np.array([1, 0, 1, 1], np.int64)
     found = ops.index_select(X, index, axis, nram_limit_bytes=limit)
@@ -65,7 +65,7 @@ def test_the_plan_is_the_one_that_runs():
     assert mlusim.retime(result).time_ps == result.time_ps
 
 
-def test_it_comes_with_nets_sweeps_and_the_command_line(tmp_path):
+def test_nets_sweeps_and_the_command_line_have_it(tmp_path):
     net = cinn.NetBuilder("net")
     x = net.create_input(cinn.Float(32), X.shape, "x")
     out = net.index_select(x, net.create_input(cinn.Int(32), (3,), "i"), axis=1)
@@ -93,7 +93,7 @@ def test_it_comes_with_nets_sweeps_and_the_command_line(tmp_path):
         ([0], 0.5, "axis=0.5 is not an integer"),
     ],
 )
-def test_what_it_refuses(index, axis, message):
+def test_invalid_arguments_are_errors(index, axis, message):
     with pytest.raises(InputError, match=message):
         ops.index_select(X, index, axis)
     with pytest.raises(PlanError, match="nram_limit_bytes = 3"):

@@ -15,7 +15,7 @@ def own(task=(0, 1), start=((0, 0), (2, 0)), stop=((2, 3), (5, 3)), nram_bytes=6
     return Plan.from_tiles(Tiles(task, start, stop, nram_bytes), (5, 3), "float16", **options)
 
 
-def test_what_is_not_said_is_of_the_board():
+def test_omitted_values_are_those_of_the_board():
     plan = own(device="mlu590-h8", name="mine")
     board = mlusim.board("mlu590-h8")
     assert (plan.kind, plan.dim) == ("UNION1", (board.cores_per_cluster, board.clusters, 1))

@@ -164,7 +164,7 @@ def own_device(kernel=_add_one):
     return device
 
 
-def test_a_kernel_of_the_users_own(tmp_path):
+def test_a_user_kernel(tmp_path):
     device = own_device()
     device.synchronize()
     result = device.result(theory_ops=640)
@@ -256,7 +256,7 @@ def refused(path) -> str:
     return caught.value.message
 
 
-def test_a_file_that_is_none_of_ours(tmp_path, saved):
+def test_a_file_that_is_not_a_saved_run_is_an_error(tmp_path, saved):
     assert "No such file" in refused(tmp_path / "missing.zip")
     assert "Is a directory" in refused(tmp_path)
     for content in (b"", b"PK", b"hello, this is not a zip file at all" * 9):
@@ -337,7 +337,7 @@ def test_no_python_object_is_read(tmp_path, saved):
     assert "damaged" in refused(tmp_path / "evil")
 
 
-def test_where_it_cannot_be_written(tmp_path):
+def test_an_unwritable_path_is_an_error(tmp_path):
     run = RUNS["empty"]()
     with pytest.raises(mlusim.InputError, match="the run cannot be saved there: No such file or directory"):
         run.save(tmp_path / "none" / "run")

@@ -17,7 +17,7 @@ BOARDS = ("mlu370-x4", "mlu270-s4", "mlu590-h8")
 @pytest.mark.grid(3)
 @pytest.mark.parametrize("board", BOARDS)
 @pytest.mark.parametrize("name", RUNS)
-def test_on_its_own_board_an_operator_is_itself_again(name, board, tmp_path):
+def test_retiming_on_the_same_board_reproduces_an_operator(name, board, tmp_path):
     run = ran(name, board, data=True)
     again = retime(run)
     same_log(again.log, run.log)
@@ -30,7 +30,7 @@ def test_on_its_own_board_an_operator_is_itself_again(name, board, tmp_path):
 
 
 @pytest.mark.parametrize("board", BOARDS)
-def test_without_data_it_is_the_same(board):
+def test_a_timing_only_run_retimes_equally(board):
     for name in ("gather_rows", "scatter", "cast"):
         same_log(retime(ran(name, board)).log, ran(name, board).log)
 
@@ -74,7 +74,7 @@ def test_an_operator_of_a_net_takes_as_long_as_it_did():
     assert {step.result.log.launches[0].start_ps > 0 for step in result.steps} == {False, True}
 
 
-def test_what_was_timed_again_can_be_saved_and_timed_again(tmp_path):
+def test_a_retimed_run_can_be_saved_and_retimed(tmp_path):
     run = everything("mlu590-m9", 8)
     slow = retime(run, clock_hz=10**8)
     back = retime(slow.save(tmp_path / "slow"), "mlu590-m9")

@@ -13,7 +13,7 @@ from retimed_runs import FASTER, changed, same_log, same_run
 
 @given(seed=st.integers(0, 10**6), board=st.sampled_from(("mlu370-x4", "mlu290-m5", "mlu590-m9")))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_on_its_own_board_any_kernel_is_itself_again(seed, board):
+def test_retiming_on_the_same_board_reproduces_any_kernel(seed, board):
     run = everything(board, seed)
     same_log(retime(run).log, run.log)
 

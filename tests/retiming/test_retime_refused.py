@@ -142,7 +142,7 @@ def test_buffers_are_as_large_as_the_memory_makes_them():
     assert retime(device.result(), nram_bytes=reserved + 128).time_ps == device.result().time_ps
 
 
-def test_parameters_that_are_none_are_refused():
+def test_unknown_parameters_are_refused():
     run = ran("cast", "mlu370-x4")
     for values, message in (
         ({"warp_size": 32}, "no parameter 'warp_size'"),
@@ -166,7 +166,7 @@ def test_parameters_that_are_none_are_refused():
         {"dram_bandwidth_bytes_per_s": 1, "core_read_bandwidth_bytes_per_s": 1, "dram_latency_growth": 1e18},
     ],
 )
-def test_times_beyond_all_numbers_are_refused(values):
+def test_disproportionate_parameters_are_refused(values):
     # Of the split that was recorded: the planner may well choose another one for such a board.
     message = refused(ran("tin_shift", "mlu370-x4"), keep_split=True, **values)
     assert "a parameter of this board is out of all proportion" in message
@@ -187,6 +187,6 @@ def test_a_run_that_did_not_end_is_refused(tmp_path):
         assert "the run stopped with an error (KernelError: task 2" in refused(run)
 
 
-def test_a_run_of_nothing_takes_no_time():
+def test_a_run_without_launches_takes_no_time():
     assert retime(mlusim.Device("mlu370-x4").result(), clock_hz=1).time_ps == 0
     assert retime(ran("empty", "mlu370-x4"), "mlu590-h8").time_ps == 0

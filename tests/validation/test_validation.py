@@ -79,7 +79,7 @@ def test_the_aims_hold(outcomes):
     assert figures.left_out_worst <= report.AIM_LEFT_OUT_WORST
 
 
-def test_a_bound_is_kept(outcomes):
+def test_bounds_hold(outcomes):
     bounds = [outcome for outcome in outcomes.values() if outcome.row.use == BOUND]
     assert [outcome.row.name for outcome in bounds] == ["vadd-1core-590"]
     assert all(outcome.simulated_us <= outcome.row.time_us for outcome in bounds)
@@ -119,7 +119,7 @@ def test_a_vector_instruction_hides_behind_the_other_cores(name, inputs):
 
 
 @pytest.mark.parametrize("name", ["copy-44.8MB", "copy-fp32-8192", "add-100MB", "concat-16x8.4MB", "stream-add-370"])
-def test_a_result_does_not_hang_on_the_exact_step_of_the_cores(name):
+def test_results_do_not_depend_on_the_lockstep_of_cores(name):
     row = ROWS[name]
     on = board(row.board)
     times = [
@@ -135,7 +135,7 @@ def test_presets_have_the_fitted_values_and_the_fit_does_not_start_from_them():
     assert all(not source.startswith("fitted") for source in before("mlu590-m9").sources.values())
 
 
-def test_a_fit_finds_a_parameter_again():
+def test_a_fit_recovers_a_known_parameter():
     chosen = [ROWS["stream-copy-370"]]
     parameter = replace(next(item for item in PARAMETERS if chosen[0].name in item.rests_on), doubt=1.0)
     hidden = 0.8

@@ -63,7 +63,7 @@ def test_a_buffer_of_a_closed_scope_that_a_copy_still_reads():
     assert finding.where == "first[0:4, 0:8], 128 B in NRAM; the same bytes are second[0:4, 0:8], 128 B"
 
 
-def test_equal_races_are_told_once_and_counted():
+def test_equal_races_are_reported_once_and_counted():
     async def kernel(core, x, out):
         held = core.nram.alloc(8, x.dtype, "held")
         for row in range(8):
@@ -75,7 +75,7 @@ def test_equal_races_are_told_once_and_counted():
     assert only(verify(kernel, X, Output.like(X), **ONE), "race").times == 8
 
 
-def test_two_cores_that_write_one_place():
+def test_two_cores_that_write_the_same_bytes():
     async def kernel(core, x, out):
         held = core.nram.alloc(8, x.dtype, "held")
         await core.memcpy(held, x[core.task_id])
@@ -99,7 +99,7 @@ def test_two_cores_that_write_one_place():
     assert len(report.errors) == 1
 
 
-def test_wrong_values_go_under_the_sync_that_is_missing():
+def test_wrong_values_are_folded_into_the_missing_sync():
     async def kernel(core, x, out):
         held = core.nram.alloc(8, x.dtype, "held")
         core.memcpy_async(held, x[core.task_id])
@@ -132,7 +132,7 @@ def test_a_missing_barrier_in_a_cluster():
     )
 
 
-def test_interleaved_columns_of_two_tasks_are_no_race():
+def test_interleaved_columns_of_two_tasks_are_not_a_race():
     async def kernel(core, x, out):
         held = core.nram.alloc((8, 4), x.dtype, "held")
         await core.memcpy(held, x[:, core.task_id : 8 : 2])
@@ -141,7 +141,7 @@ def test_interleaved_columns_of_two_tasks_are_no_race():
     assert verify(kernel, X, Output.like(X), reference=X, kind="BLOCK", dim=2).ok
 
 
-def test_bytes_that_nobody_wrote():
+def test_bytes_that_no_task_wrote():
     async def kernel(core, x, out):
         held = core.nram.alloc(x.shape, x.dtype, "held")
         await core.memcpy(held[:, 0:6], x[:, 0:6])
@@ -208,7 +208,7 @@ def test_a_loop_one_tile_short_and_a_place_written_twice():
     assert "output   out float32 [8, 8]: 32 B never written, 64 B written more than once" in report.text()
 
 
-def test_rewriting_on_purpose_is_said():
+def test_intended_rewrites_are_declared():
     async def kernel(core, x, out):
         held = core.nram.alloc(x.shape, x.dtype, "held")
         await core.memcpy(held, x)

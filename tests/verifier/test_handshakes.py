@@ -136,7 +136,7 @@ CASES = {
 
 @pytest.mark.parametrize("dma", ["complete", "late"])
 @pytest.mark.parametrize("kernel", CASES, ids=lambda kernel: kernel.__name__)
-def test_an_order_that_atomics_give_is_no_race(kernel, dma):
+def test_accesses_ordered_by_atomics_are_not_a_race(kernel, dma):
     arguments, reference, _ = CASES[kernel]
     report = mlusim.verify(kernel, *arguments, "", reference=reference, dim=(4, 1, 1), dma=dma)
     assert report.ok, report.text()

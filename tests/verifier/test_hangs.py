@@ -12,7 +12,7 @@ from findings import ONE, X, assert_text, only, the_only_error
 from mlusim import Output, verify
 
 
-def test_a_hang_says_who_waits_where_and_who_has_returned():
+def test_a_deadlock_names_waiting_and_returned_tasks():
     async def kernel(core, x):
         if core.is_memory_core or core.core_id == 3:
             return
@@ -118,7 +118,7 @@ def test_an_error_of_the_run_is_a_finding(kind, title):
     assert not any(found.kind == "never-written" for found in report.findings)
 
 
-def test_races_before_an_error_are_told_too():
+def test_races_before_an_error_are_reported():
     async def kernel(core, x, out):
         held = core.nram.alloc(x.shape, x.dtype, "held")
         core.memcpy_async(held, x)
@@ -129,7 +129,7 @@ def test_races_before_an_error_are_told_too():
     assert [finding.kind for finding in verify(kernel, X, Output.like(X), **ONE).errors] == ["access", "race"]
 
 
-def test_a_barrier_that_some_leave_out_is_one_finding():
+def test_a_barrier_that_some_tasks_skip_is_one_finding():
     async def kernel(core, x, out):
         box = core.sram.alloc(x.shape, x.dtype, "box")
         if core.is_memory_core:
@@ -147,7 +147,7 @@ def test_a_barrier_that_some_leave_out_is_one_finding():
     assert "also   task-race: task 0 reads box before" in finding.text()
 
 
-def test_a_lock_that_a_task_takes_with_it_is_found():
+def test_a_lock_still_held_at_the_end_is_found():
     async def kernel(core, x, out):
         if core.is_memory_core or core.core_id:
             return

@@ -7,7 +7,7 @@ from findings import ONE, X, assert_text, only
 from mlusim import Output, verify
 
 
-def test_hints_are_no_errors():
+def test_hints_are_not_errors():
     async def kernel(core, x, unread, out):
         held = core.nram.alloc(x.shape, x.dtype, "held")
         core.nram.alloc((4, 8), x.dtype, "spare")
@@ -40,7 +40,7 @@ def test_a_buffer_that_some_tasks_use_is_used():
     assert verify(kernel, X[:3], Output((3, 8)), kind="BLOCK", dim=2).findings == ()
 
 
-def test_a_wait_inside_an_instruction_is_no_redundant_sync():
+def test_a_wait_inside_an_instruction_is_not_a_redundant_sync():
     async def kernel(core, x, out, count):
         values, mask, kept = (core.nram.alloc(64, x.dtype, name) for name in ("values", "mask", "kept"))
         await core.memcpy(values, x.reshape(-1))

@@ -121,7 +121,7 @@ def test_a_later_launch_may_write_again():
     assert device.verify().check().tensors[1].times_written == 2
 
 
-def test_the_picture_shows_who_nobody_and_twice(tmp_path):
+def test_the_picture_shows_writers_gaps_and_rewrites(tmp_path):
     async def kernel(core, x, out):
         held = core.nram.alloc(x.shape, x.dtype)
         await core.memcpy(held, x)

@@ -28,7 +28,7 @@ async def rounded_up(core, x, out, stored=60):
     await core.memcpy(out[0:stored], b[0:stored])
 
 
-def test_lanes_beyond_the_data_are_nobodys_business():
+def test_uninitialised_lanes_that_are_never_stored_are_not_reported():
     report = verify(rounded_up, X, Output((60,)), reference=3 * X, **ONE)
     assert report.findings == (), report.text()
 
@@ -62,7 +62,7 @@ def test_marks_go_through_sram_and_back(strict):
         assert uninitialised(report)[0].sites[1].task == "task 1"
 
 
-def test_what_is_written_over_in_time_counts_for_nothing():
+def test_overwritten_garbage_is_not_reported():
     async def kernel(core, x, out):
         a = core.nram.alloc(64, x.dtype, "a")
         await core.memcpy(out[0:64], a)
@@ -91,7 +91,7 @@ def test_the_host_may_look_at_an_output_when_it_waits():
         assert len(uninitialised(device.verify())) == wait
 
 
-def test_a_register_an_address_and_a_mask_count_at_once():
+def test_garbage_in_a_register_an_address_or_a_mask_is_reported_at_once():
     async def register(core, out):
         a = core.nram.alloc(8, "float32", "a")
         await core.load(a[3])
@@ -155,7 +155,7 @@ def test_sums_of_rows_keep_to_their_column(columns):
     assert len(uninitialised(verify(kernel, X, Output((columns,)), **ONE))) == (columns == 8)
 
 
-def test_a_reduction_spreads_them():
+def test_a_reduction_spreads_marks():
     async def kernel(core, x, out):
         a = core.nram.alloc((8, 8), x.dtype, "a")
         b = core.nram.alloc(8, x.dtype, "b")

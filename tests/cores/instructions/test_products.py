@@ -63,7 +63,7 @@ def test_conv(dilation: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "shape"), [("conv_bias", (64,)), ("conv_partial", (2, 3, 64))])
-def test_a_convolution_plus_what_was_there(name: str, shape: tuple[int, ...]) -> None:
+def test_a_convolution_may_add_to_its_destination(name: str, shape: tuple[int, ...]) -> None:
     a, filters = values(4 * 4 * 2, "float32").reshape(4, 4, 2), values(64 * 2 * 2 * 2, "float32").reshape(64, 2, 2, 2)
     kernel = run("reshape_filter", np.empty(filters.size, np.float32), filters)
     given = {"channel_input": 2, "kernel_height": 2, "kernel_width": 2, "stride_height": 2}

@@ -168,7 +168,7 @@ def test_loops_of_rows_are_simulated_in_full() -> None:
     assert quick.steady.refused
 
 
-def test_it_is_for_timing_alone() -> None:
+def test_steady_needs_a_timing_only_run() -> None:
     with pytest.raises(InputError, match="add data=False"):
         ops.cast(np.ones(8, np.float32), "float16", steady=True)
     with pytest.raises(InputError, match="leave one of them"):
@@ -177,7 +177,7 @@ def test_it_is_for_timing_alone() -> None:
         mlusim.sweep("cast", shape=(8,), dtype="float16", data=True, steady=True)
 
 
-def test_saved_runs_say_it(tmp_path: Path) -> None:
+def test_saved_runs_record_the_extrapolation(tmp_path: Path) -> None:
     x = tensor(1600, 4096)
     given_: dict[str, Any] = {"device": "mlu590-h8", "dim": (4, 1, 1), "data": False}
     result = mlusim.run(copy_rows, x, Output(x.shape, "float32"), steady=True, **given_)
