@@ -53,7 +53,7 @@ def as_shape(what: str, shape: Any) -> tuple[int, ...]:
     if any(isinstance(extent, bool) for extent in extents):
         raise InputError(f"{what} {shown(shape)} is not a shape: its extents are integers, not truth values")
     if min(integers, default=0) < 0:
-        raise InputError(f"{what} {list(integers)}: an extent is not negative")
+        raise InputError(f"{what} {list(integers)}: an extent cannot be negative")
     if len(integers) > MAX_RANK:
         raise InputError(f"{what} has rank {len(integers)}: NumPy arrays have at most {MAX_RANK} dimensions")
     return integers

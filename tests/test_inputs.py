@@ -114,7 +114,7 @@ CALLS = [
         r"input is not an array: .* give an array or nested lists of equal",
     ),
     (lambda: DEVICE.alloc((float("inf"),), "int8"), mlusim.InputError, r"output: the shape \(inf,\) is not a shape"),
-    (lambda: DEVICE.alloc((-1,), "int8"), mlusim.InputError, r"output: the shape \[-1\]: an extent is not negative"),
+    (lambda: DEVICE.alloc((-1,), "int8"), mlusim.InputError, r"output: the shape \[-1\]: an extent cannot be negative"),
     (lambda: DEVICE.alloc((True,), "int8"), mlusim.InputError, r"integers, not truth values"),
 ]
 

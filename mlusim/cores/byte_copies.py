@@ -37,7 +37,7 @@ def byte_form(issuer: Issuer, size: int, direction: Direction | str | None, stri
     if direction is None:
         raise CopyError(
             "memcpy between pointers, or of a size, needs its direction: "
-            "memcpy(dst, src, size, Direction.GDRAM2NRAM); between views their shape says the size"
+            "memcpy(dst, src, size, Direction.GDRAM2NRAM); between views, the size follows from their shape"
         )
     if direction.__class__ is not Direction:
         direction = direction_of(direction)

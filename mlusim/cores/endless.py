@@ -43,8 +43,8 @@ def check_end(issuer: Issuer) -> None:
         raise task.refusal(
             OperationLimitError(
                 f"the latest {group_digits(only_read)} operations of the run wrote nothing: syncs, and reads of the "
-                "same elements again and again. What they wait for never comes: let a task that runs beside this one "
-                "write it, or use a barrier. Where the kernel needs more, raise max_operations"
+                "same elements again and again. No task will write what they poll: let a concurrent task write it, or "
+                "use a barrier. If the kernel needs more operations, raise max_operations"
             )
         )
 

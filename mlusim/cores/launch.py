@@ -315,7 +315,9 @@ def check_launch(
         return 0
     union = UNIONS.get(kind) if isinstance(kind, str) else None
     if union is None:
-        raise LaunchError(f"{name}: task type {shown(kind)}: it is BLOCK, {', '.join([*UNIONS][:-1])} or UNION16")
+        raise LaunchError(
+            f"{name}: task type {shown(kind)}: it is one of BLOCK, {', '.join([*UNIONS][:-1])} and UNION16"
+        )
     if union > min(board.max_union, board.clusters):
         raise LaunchError(
             f"{name}: {kind} needs {union} clusters at once; {board.name} takes at most UNION{board.max_union} "

@@ -65,7 +65,7 @@ def iterations_of(name: str, dst: View, src: View, dst_rows: Rows, src_rows: Row
     if not counts:
         counts = [src.shape[0]]
     if len(set(counts)) > 1:
-        raise AccessError(f"{counts[0]} destination and {counts[1]} source indices: there must be as many of both")
+        raise AccessError(f"{counts[0]} destination and {counts[1]} source indices: both sides need the same number")
     if not counts[0]:
         raise AccessError(f"a loop of no copies from {src!r} to {dst!r}: guard it with `if`")
     return counts[0]

@@ -66,7 +66,7 @@ class Scratch:
         extents = tuple(int(extent) for extent in extents)
         element = dtype_of(dtype)
         if min(extents, default=1) < 0:
-            raise AllocationError(f"alloc of shape {list(extents)}: an extent is not negative")
+            raise AllocationError(f"alloc of shape {list(extents)}: an extent cannot be negative")
         if self._memory.kind is MemoryKind.SRAM:
             return self._shared(extents, element, name, cluster)
         if cluster is not None:

@@ -322,7 +322,7 @@ class Task:
     def _limit_error(self) -> KernelError:
         return OperationLimitError(
             f"{group_digits(self.chip.max_operations)} operations issued and no end: an endless loop? "
-            "Where the kernel needs more, raise max_operations"
+            "If the kernel needs more, raise max_operations"
         )
 
     def _forgotten_await(self) -> KernelError:

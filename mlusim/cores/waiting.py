@@ -46,7 +46,7 @@ class Waiting:
     def __await__(self) -> Generator[Any, Any, Any]:
         task = self._task
         if task.unawaited < 0:
-            raise AwaitError("awaited twice: what a method of the core gives is awaited once, where it is called")
+            raise AwaitError("awaited twice: await the result of a core method once, where it is called")
         task.unawaited = NONE
         if self._finish is None:
             # An iterator over a tuple costs a third of a generator.

@@ -82,10 +82,10 @@ class Device:
         as_count("max_operations", max_operations)
         check_seconds("stall_s", stall_s)
         if dma not in ("complete", "late"):
-            raise InputError(f"dma={dma!r}: it is 'complete' or 'late'")
+            raise InputError(f"dma={dma!r}: choose 'complete' or 'late'")
         self.board = board(device)
         if log_folder is not None and not Path(log_folder).is_dir():
-            raise InputError(f"log_folder={str(log_folder)!r} is not a folder: make it, or name one that is there")
+            raise InputError(f"log_folder={str(log_folder)!r} is not a folder: make it, or name an existing one")
         late = dma == "late"
         self._chip = Chip(
             self.board, data=data, late=late, max_operations=max_operations, log_folder=log_folder, dry=dry
@@ -481,8 +481,8 @@ class Device:
             returned_text = f" Returned already: {'; '.join(returned)}." if returned else ""
             waiting_tasks = "1 task waits" if len(waiting) == 1 else f"{len(waiting)} tasks wait"
             raise HangError(
-                f"{waiting_tasks} for what never comes: {'; '.join(waiting)}.{returned_text} A barrier counts "
-                "every participant, the memory core too (sync_all_ipu: without memory cores): let all of them reach it"
+                f"deadlock: {waiting_tasks} for ever: {'; '.join(waiting)}.{returned_text} A barrier counts every "
+                "participant, the memory core too (sync_all_ipu: without memory cores): let all of them reach it"
             )
 
 

@@ -87,7 +87,7 @@ class HostData:
                 findings[name] = Finding(
                     kind="host-data",
                     title=f"tasks leave values in {name}, a C++ variable without a memory space",
-                    rule="what a core keeps of it for later tasks is the simulator's choice, no rule of a board",
+                    rule="whether its value persists to later tasks is the simulator's choice, not a rule of the board",
                     remedy="make it a local variable, or keep the values in GDRAM or SRAM (`__mlu_shared__`)",
                 )
         return list(findings.values())

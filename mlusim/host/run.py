@@ -186,7 +186,7 @@ def _check_settings(kernel: Kernel, names: Sequence[str], settings: Mapping[str,
     name = getattr(kernel, "__name__", "the kernel")
     for setting in settings:
         if setting in names:
-            raise TypeError(f"{name}: {setting} is given twice, in its place among the arguments and by name")
+            raise TypeError(f"{name}: {setting} is given twice, by position and by name")
         if setting not in known:
             own = [
                 parameter

@@ -126,7 +126,9 @@ def _check_options(plan: Any, planned: Any, rewrites: Any, tolerance: Any) -> No
     if plan is not None and not isinstance(plan, Plan):
         raise InputError(f"plan={plan!r} is not a plan: make one with mlusim.plan(NAME, *shapes)")
     if planned and plan is None:
-        raise InputError(f"planned={planned!r} names the output that a plan splits, and there is none: give plan= too")
+        raise InputError(
+            f"planned={planned!r} names the output that a plan splits, and there is no plan: pass plan= too"
+        )
     named = isinstance(rewrites, tuple | list | set | frozenset) and all(isinstance(name, str) for name in rewrites)
     if not (named or isinstance(rewrites, bool)):
         raise InputError(f"rewrites={rewrites!r}: give a tuple of names of outputs, such as ('out',), or True for all")

@@ -30,7 +30,7 @@ def _stall_errors(stall_s: float) -> tuple[type[BaseException], type[BaseExcepti
         def __init__(self) -> None:
             super().__init__(
                 f"no operation issued for {stall_s:g} s: a loop that neither issues nor awaits anything? "
-                "Where the kernel's own Python needs more time, raise stall_s"
+                "If the kernel's own Python needs more time, raise stall_s"
             )
 
     class StallAbandoned(Abandoned):

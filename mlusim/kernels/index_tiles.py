@@ -137,7 +137,7 @@ class IndexTiles:
         workspace = self._workspace_of(addresses.count)
         rows, mask = self.offsets(addresses)
         if mask is None:
-            raise PlanError("a window that leaves nothing out has no need of lists: take the offsets as they are")
+            raise PlanError("a window that excludes nothing needs no lists: use the offsets as they are")
         positions = self._table("turns", (self._lookups,), (1,))[: addresses.count]
         count = await core.collect(workspace.spare, rows, mask, known=addresses)
         if count:

@@ -265,7 +265,9 @@ def _coalesce(
 ) -> tuple[list[tuple[int, int, int]], int, int]:
     """Drop axes of extent 1, make destination strides positive, and merge adjacent axes."""
     if 0 in shape:
-        raise CopyError(f"memcpy of {list(shape)}, which has no bytes: guard it with `if`; segnum cannot say none")
+        raise CopyError(
+            f"memcpy of {list(shape)}, which has no bytes: guard it with `if`; segnum cannot express zero segments"
+        )
     loops: list[tuple[int, int, int]] = []
     for count, dst, src in zip(shape, dst_strides, src_strides, strict=True):
         if count == 1:

@@ -87,8 +87,8 @@ def direction_of(direction: object) -> Direction:
     if name not in Direction.__members__:
         near = nearest(name, Direction.__members__)
         raise CopyError(
-            f"direction={shown(direction)} is none of __memcpy: {near}write Direction.GDRAM2NRAM or 'GDRAM2NRAM'; "
-            f"there are {', '.join(Direction.__members__)}"
+            f"direction={shown(direction)} is not a direction of __memcpy: {near}write Direction.GDRAM2NRAM or "
+            f"'GDRAM2NRAM'; there are {', '.join(Direction.__members__)}"
         )
     return Direction[name]
 

@@ -302,7 +302,7 @@ class View(NotNumeric):
         if added < 0:
             raise AccessError(f"cannot broadcast {self!r} to the lower rank of {list(shape)}")
         if min(shape, default=0) < 0:
-            raise AccessError(f"cannot broadcast {self!r} to {list(shape)}: an extent is not negative")
+            raise AccessError(f"cannot broadcast {self!r} to {list(shape)}: an extent cannot be negative")
         strides = [0] * added
         for extent, stride, target in zip(self.shape, self.strides, shape[added:], strict=True):
             if extent not in (target, 1):

@@ -86,7 +86,7 @@ def _batch_dims_of(operator: str, x: Tensor, index: Tensor, batch_dims: Any, mod
     if not 0 <= shared <= max_axes:
         raise InputError(
             f"batch_dims={shared} of {operator}: {x.name} has shape {list(x.shape)} and {index.name} "
-            f"{list(index.shape)}, whose last axis holds coordinates, so it is 0 to {max_axes}"
+            f"{list(index.shape)}, whose last axis holds coordinates, so batch_dims is 0 to {max_axes}"
         )
     if shared and mode == "aligned":
         raise InputError(

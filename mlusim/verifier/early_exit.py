@@ -162,15 +162,13 @@ def _hang(log: Log, order: Order) -> Finding | None:
     else:
         count = "1 task waits" if len(tasks) == 1 else f"{len(tasks)} tasks wait"
         title = f"deadlock: {count} in {next(iter(barriers))}, which not all of its participants reach"
-        remedy = "let every one of them reach the same barriers" + (
-            ", and none return before the last" if returned else ""
-        )
+        remedy = "let all of them reach the same barriers" + (", and none return before the last" if returned else "")
     return Finding(
         kind="hang",
         title=title,
         place=f"{at}{returned_text}",
         sites=sites,
-        rule="a barrier counts all cores and memory cores, the returned too (sync_all_ipu: no memory cores)",
+        rule="a barrier counts all cores and memory cores, including returned ones (sync_all_ipu: no memory cores)",
         remedy=remedy,
         fields={"waiting": len(tasks), "returned": len(returned), "barriers": list(barriers)},
     )

@@ -14,7 +14,7 @@ ERROR, HINT = "error", "hint"
 
 # Descriptions of the kinds, in report order: causes before consequences.
 KINDS = {
-    "hang": "tasks wait for what never comes",
+    "hang": "a deadlock: tasks wait for ever",
     "endless": "a task does not end",
     "access": "an access outside an allocation or a view, or a write to an input",
     "allocation": "an allocation that does not fit, or memory that was freed",
@@ -23,12 +23,12 @@ KINDS = {
     "await": "a blocking operation that was not awaited",
     "swallowed": "the kernel caught an error and went on",
     "stopped": "the run stopped with another error",
-    "bad-plan": "the plan does not hold",
+    "bad-plan": "the plan is invalid",
     "race": "two operations of one task touch the same bytes, and nothing orders them",
-    "release": "a buffer is given back while a transfer may still use it",
+    "release": "a buffer is released while a transfer may still use it",
     "task-race": "two tasks touch the same bytes, and nothing orders them",
     "host-data": "tasks pass values through Python objects of the host",
-    "uninitialised": "bytes that nobody has written reach an output, a register or an address",
+    "uninitialised": "uninitialised bytes reach an output, a register or an address",
     "lookup": "an index lies beyond its table",
     "never-written": "bytes of an output are never written",
     "written-again": "bytes of an output are written more than once",
@@ -38,10 +38,10 @@ KINDS = {
     "left": "memory is left allocated",
     "redundant-sync": "a sync orders nothing",
     "unawaited": "a task ends while a copy of its own may still run",
-    "overlapping-copy": "a copy within a buffer overlaps itself, and is right only in ascending order",
-    "lookup-again": "an index lies beyond its table, and is an entry of the table that is there already",
+    "overlapping-copy": "a copy within a buffer overlaps itself, and is correct only in ascending order",
+    "lookup-again": "an index lies beyond its table, and is already an entry of the table",
     "memory-core": "a memory core runs code for the MLU cores",
-    "unsynced": "a program uses what it has not waited for",
+    "unsynced": "a program uses memory without waiting for its transfer",
 }
 HINTS = frozenset(
     {"unused", "left", "redundant-sync", "unawaited", "overlapping-copy", "lookup-again", "memory-core", "unsynced"}

@@ -47,7 +47,7 @@ def find_overlapping_copies(log: Log, columns: dict[str, Integers]) -> list[Find
             kind="overlapping-copy",
             title=f"{site.operation} reads bytes of its buffer that it writes elsewhere",
             sites=(site,),
-            rule="the header does not say in which order a copy moves its bytes; in ascending order this one is right",
+            rule="the header does not say in which order a copy moves its bytes; this one needs ascending order",
             remedy="copy through another buffer where it must not depend on that",
             times=times,
         )

@@ -26,13 +26,13 @@ def find_locks_left(log: Log, columns: dict[str, Integers]) -> list[Finding]:
             by_line.setdefault((int(columns["line"][record]), number), []).append(record)
     findings = []
     for (_, number), records in by_line.items():
-        site = site_of(log, records[0], "lock_op", "sync")
+        site = site_of(log, records[0], "locks", "sync")
         findings.append(
             Finding(
                 kind="hang",
                 title=f"{site.task} ends and still holds lock {number}",
                 sites=(site,),
-                rule="a lock is open_locks until its task unlock_op it back; whoever lock_op it next waits for ever",
+                rule="a lock is held until its task releases it; the next task that acquires it waits for ever",
                 remedy=f"{site.call(f'unlock({number})')} on every path behind {site.place}",
                 times=len(records),
             )

@@ -169,7 +169,7 @@ class Races:
             (True, True): f"{first.operation} and {second.operation} write the same bytes of {name} in any order",
         }[writes]
         sync, pipe = LANE_SYNCS[lane]
-        rule = f"{_LANE_NAMES[first.pipe]} and {_LANE_NAMES[second.pipe]} run side by side; only a sync orders them"
+        rule = f"{_LANE_NAMES[first.pipe]} and {_LANE_NAMES[second.pipe]} run in parallel; only a sync orders them"
         if second.operation in BY_OFFSETS and second.pipe == "scalar":
             rule = f"{second.operation} takes its offsets when it is issued, and waits for no pipe; only a sync does"
         waits = first.call(f"{sync}()")
@@ -256,7 +256,7 @@ class Races:
                     "a union launch runs the kernel on the memory cores too",
                     f"begin it with `{leaves}`\nor {remedy}",
                 )
-        return sync, "cores run side by side; only a barrier orders what one does before what another does", remedy
+        return sync, "cores run in parallel; only a barrier orders operations of different cores", remedy
 
 
 def job_of(log: Log, task: int) -> tuple[int, ...]:

@@ -65,7 +65,7 @@ def differs(
         rule="the output equals the reference" + (f" within {tolerance:g} of it" if tolerance else ", bit by bit"),
         remedy=("look at what made these bytes" if len(writer) > 1 else "look at where this store has its bytes from")
         if writer
-        else "nobody writes this element",
+        else "no operation writes this element",
         fields={"elements": len(wrong)},
     )
 

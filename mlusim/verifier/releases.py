@@ -62,7 +62,7 @@ def find_releases(log: Log, accesses: Accesses, order: Order) -> list[Finding]:
         findings.append(
             Finding(
                 kind="release",
-                title=f"{allocation.name} is given back while {site.operation} may still "
+                title=f"{allocation.name} is released while {site.operation} may still "
                 f"{'write' if writes else 'read'} it",
                 where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
                 nbytes=int((stops - starts).sum()),

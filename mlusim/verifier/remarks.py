@@ -27,7 +27,7 @@ _INTO_THE_TABLE = (
 # By kind of remark: the rule and the remedy.
 RULES = {
     "lookup": (_BEYOND, _INTO_THE_TABLE),
-    "lookup-again": (_BEYOND, "look the mask up once, and use what that gave"),
+    "lookup-again": (_BEYOND, "look the mask up once, and reuse the result"),
     "unsynced": (_QUEUES, "cnrtQueueSync of its queue first, or a notifier that this queue waits for"),
     "memory-core": (_MEMORY_CORE, "if (__is_mpu()) return; before the code for the MLU cores"),
 }

@@ -59,7 +59,7 @@ def find_uninitialised(log: Log, columns: dict[str, Integers], accesses: Accesse
         findings[key_of] = (
             Finding(
                 kind="uninitialised",
-                title=f"{sites[0].operation} reads {allocation.name}, part of which nobody has written"
+                title=f"{sites[0].operation} reads {allocation.name}, part of which is uninitialised"
                 if ever
                 else f"{sites[0].operation} reads {allocation.name} before anything is written there",
                 where=f"{describe(allocation, starts, stops)} in {allocation.memory.upper()}",
@@ -203,7 +203,7 @@ def find_left(log: Log) -> list[Finding]:
     return [
         Finding(
             kind="left",
-            title=f"{count} of GDRAM not given back: {names}{others}",
+            title=f"{count} of GDRAM not freed: {names}{others}",
             remedy="device.free(view), or cnrtFree, for each when it is done with",
             nbytes=sum(record.nbytes for record in left),
         )

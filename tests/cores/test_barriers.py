@@ -185,7 +185,7 @@ def test_the_memory_core_has_returned(run: Any) -> None:
         for k in range(4)
     )
     assert hang(run, memory_core_leaves) == (
-        f"4 tasks wait for what never comes: {waits}. Returned already: memory core of cluster 0. {ADVICE}"
+        f"deadlock: 4 tasks wait for ever: {waits}. Returned already: memory core of cluster 0. {ADVICE}"
     )
 
 
@@ -203,7 +203,7 @@ def test_a_core_has_returned(run: Any, name: str) -> None:
     line = line_of("await getattr(core, name)()\n")
     text = hang(run, kernel)
     assert text.startswith(
-        f"4 tasks wait for what never comes: memory core of cluster 0 waits in {name} at test_barriers.py"
+        f"deadlock: 4 tasks wait for ever: memory core of cluster 0 waits in {name} at test_barriers.py"
     )
     for k in (0, 1, 3):
         assert re.search(
@@ -229,7 +229,7 @@ def test_one_iteration_too_many_is_a_deadlock(run: Any) -> None:
             await core.sync_cluster()
 
     text = hang(run, kernel)
-    assert text.startswith("1 task waits for what never comes: task 1 (cluster 0, core 1) waits in sync_cluster at")
+    assert text.startswith("deadlock: 1 task waits for ever: task 1 (cluster 0, core 1) waits in sync_cluster at")
     assert "Returned already: memory core of cluster 0; task 0" in text
 
 
@@ -254,7 +254,7 @@ def test_a_hang_of_one_queue_does_not_hide_behind_another(run: Any) -> None:
     device = Device()
     device.launch(memory_core_leaves, dim=4, kind="UNION1")
     device.launch(fine, dim=4, kind="UNION1", queue=device.queue())
-    with pytest.raises(HangError, match=r"^4 tasks wait for what never comes: task 0 .* waits in sync_cluster"):
+    with pytest.raises(HangError, match=r"^deadlock: 4 tasks wait for ever: task 0 .* waits in sync_cluster"):
         device.synchronize()
     assert device.log.launches[1].end_ps > 0
 

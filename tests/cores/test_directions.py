@@ -289,8 +289,11 @@ def test_a_direction_by_its_name(run: Any, direction: Any) -> None:
 @pytest.mark.parametrize(
     ("direction", "message"),
     [
-        ("GDRAM2NARM", "direction='GDRAM2NARM' is none of __memcpy: did you mean GDRAM2NRAM"),
-        (3, "direction=3 is none of __memcpy: write Direction.GDRAM2NRAM or 'GDRAM2NRAM'; there are GDRAM2NRAM, "),
+        ("GDRAM2NARM", "direction='GDRAM2NARM' is not a direction of __memcpy: did you mean GDRAM2NRAM"),
+        (
+            3,
+            "direction=3 is not a direction of __memcpy: write Direction.GDRAM2NRAM or 'GDRAM2NRAM'; there are ",
+        ),
     ],
 )
 def test_an_unknown_direction_is_rejected(run: Any, direction: Any, message: str) -> None:

@@ -228,7 +228,7 @@ async def endless_and_deaf(core: Core) -> None:
             core.scalar(1)  # named
 
 
-LIMIT = r"1 000 operations issued and no end: an endless loop\? Where the kernel needs more, raise max_operations"
+LIMIT = r"1 000 operations issued and no end: an endless loop\? If the kernel needs more, raise max_operations"
 
 
 UNAWAITED = r"`core\.{0}\(\.\.\.\)` was not awaited, so the task did not wait for it: write `await core\.{0}\(\.\.\.\)`"
@@ -242,7 +242,7 @@ CASES: list[tuple[Any, type[MlusimError], str]] = [
     (forgotten_rows, AwaitError, UNAWAITED.format("memcpy_rows")),
     (caught_and_went_on, AwaitError, UNAWAITED.format("sync")),
     (caught_and_returned, AwaitError, UNAWAITED.format("sync")),
-    (awaited_twice, AwaitError, "awaited twice: what a method of the core gives is awaited once, where it is called"),
+    (awaited_twice, AwaitError, "awaited twice: await the result of a core method once, where it is called"),
     (asyncio_sleep_0, AwaitError, r"`await asyncio\.sleep\(0\)  # named` awaits None, which is not the simulator's: "),
     (asyncio_sleep_1, AwaitError, "no running event loop: " + re.escape(AWAITABLE)),
     (foreign_object, AwaitError, "`await Foreign.*` awaits <something foreign>, which is not the simulator's: "),
@@ -422,7 +422,7 @@ def test_a_loop_that_issues_nothing(kernel: Any) -> None:
     assert place == FILE
     assert first < int(line) <= first + 6
     assert caught.value.message == (
-        "no operation issued for 0.2 s: a loop that neither issues nor awaits anything? Where the kernel's own Python "
+        "no operation issued for 0.2 s: a loop that neither issues nor awaits anything? If the kernel's own Python "
         "needs more time, raise stall_s"
     )
 

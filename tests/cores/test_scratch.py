@@ -71,7 +71,7 @@ def test_extents_are_not_negative(run: Any, shape: Any) -> None:
     async def kernel(core: Core) -> None:
         core.nram.alloc(shape, np.int8)
 
-    with pytest.raises(AllocationError, match=PLACE + r"alloc of shape \[.*\]: an extent is not negative$"):
+    with pytest.raises(AllocationError, match=PLACE + r"alloc of shape \[.*\]: an extent cannot be negative$"):
         run(kernel)
 
 

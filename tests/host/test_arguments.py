@@ -166,7 +166,7 @@ async def shrunk(core, x, out, *, tile=4, scale=1):
             r"^shrunk has no parameter 'tiel': did you mean tile\? shrunk has tile, scale; mlusim.run has device",
         ),
         ({"devcie": "mlu270-s4"}, r"^shrunk has no parameter 'devcie': did you mean device\? "),
-        ({"x": 3}, r"^shrunk: x is given twice, in its place among the arguments and by name$"),
+        ({"x": 3}, r"^shrunk: x is given twice, by position and by name$"),
     ],
 )
 def test_an_unknown_keyword_names_the_kernel_and_what_is_near(settings, message):

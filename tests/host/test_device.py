@@ -67,7 +67,7 @@ def test_a_board_by_name_file_or_record(tmp_path: Path) -> None:
     assert Device(path).board.clusters == Device(str(path)).board.clusters == 2
     with pytest.raises(BoardError, match=r"^no board 'mlu371-x4'; did you mean"):
         Device("mlu371-x4")
-    with pytest.raises(InputError, match=r"^dma='early': it is 'complete' or 'late'$"):
+    with pytest.raises(InputError, match=r"^dma='early': choose 'complete' or 'late'$"):
         Device(dma="early")
 
 
@@ -206,7 +206,7 @@ def run_kept() -> list[View]:
 
 @pytest.mark.parametrize("shape", [-3, (-3,), (4, -1)])
 def test_extents_are_not_negative(shape: Any) -> None:
-    with pytest.raises(InputError, match=r"^output: the shape \[.*\]: an extent is not negative$"):
+    with pytest.raises(InputError, match=r"^output: the shape \[.*\]: an extent cannot be negative$"):
         Device().alloc(shape, np.int8)
 
 

@@ -319,7 +319,7 @@ def test_wrong_arguments_show_the_callers_line_alone():
     ("options", "message"),
     [
         ({"plan": 3}, "plan=3 is not a plan: make one with mlusim.plan(NAME, *shapes)"),
-        ({"planned": "out"}, "planned='out' names the output that a plan splits, and there is none: give plan= too"),
+        ({"planned": "out"}, "planned='out' names the output that a plan splits, and there is no plan: pass plan= too"),
         ({"rewrites": "out"}, "rewrites='out': give a tuple of names of outputs, such as ('out',), or True for all"),
         ({"rewrites": 3}, "rewrites=3: give a tuple of names of outputs, such as ('out',), or True for all"),
         ({"rewrites": ("o",)}, "rewrites names ['o'], which are not outputs: they are ['out']"),

@@ -298,7 +298,7 @@ def test_broadcast_to(shape: tuple[int, ...], new: tuple[int, ...]) -> None:
     [
         ((3,), "to the lower rank of [3]"),
         ((3, 5), "to [3, 5]: 4 against 5"),
-        ((3, -4), "to [3, -4]: an extent is not negative"),
+        ((3, -4), "to [3, -4]: an extent cannot be negative"),
         ((1, 4), "to [1, 4]: 3 against 1"),
     ],
 )

@@ -29,7 +29,7 @@ def test_a_use_before_the_copy_is_done():
   reads  HERE  core.add(held[2:4], held[2:4], 1.0)
          task 0, cluster 0 core 0, vector pipe, TIME ns to TIME ns
   bytes  held[2:4, 0:8], 64 B in NRAM
-  rule   the IO pipe and the vector pipe run side by side; only a sync orders them
+  rule   the IO pipe and the vector pipe run in parallel; only a sync orders them
   remedy `await core.sync_io()`, which waits for the IO pipe, between HERE and HERE
          or wait for the copy at HERE: `await core.memcpy(...)`""",
     )
@@ -149,7 +149,7 @@ def test_bytes_that_no_task_wrote():
 
     assert_text(
         only(verify(kernel, X, Output.like(X), **ONE), "uninitialised"),
-        """error: uninitialised: memcpy reads held, part of which nobody has written
+        """error: uninitialised: memcpy reads held, part of which is uninitialised
   reads  HERE  await core.memcpy(out, held)
          task 0, cluster 0 core 0, io pipe, TIME ns to TIME ns
   bytes  held[0:8, 6:8], 64 B in NRAM
@@ -204,7 +204,7 @@ def test_a_loop_one_tile_short_and_a_place_written_twice():
     assert again.where == "out[3:5, 0:8], 64 B"
     wrong = only(report, "wrong-value")
     assert wrong.title == "8 of 64 elements of out are wrong; the first, out[7, 0], is nan and should be 56.0"
-    assert wrong.remedy == "nobody writes this element"
+    assert wrong.remedy == "no operation writes this element"
     assert "output   out float32 [8, 8]: 32 B never written, 64 B written more than once" in report.text()
 
 

@@ -24,8 +24,8 @@ def test_a_deadlock_names_waiting_and_returned_tasks():
   waits  HERE  await core.sync_cluster()
          task 0, cluster 0 core 0, TIME ns to no end
   at     HERE tasks 0, 1, 2; returned: task 3 and memory core of cluster 0
-  rule   a barrier counts all cores and memory cores, the returned too (sync_all_ipu: no memory cores)
-  remedy let every one of them reach the same barriers, and none return before the last""",
+  rule   a barrier counts all cores and memory cores, including returned ones (sync_all_ipu: no memory cores)
+  remedy let all of them reach the same barriers, and none return before the last""",
     )
 
 
@@ -60,7 +60,7 @@ def test_a_task_that_never_ends_is_stopped():
 
     assert_text(
         only(verify(kernel, X, max_operations=1000, **ONE), "endless"),
-        """error: endless: 1 000 operations issued and no end: an endless loop? Where the kernel needs more, raise """
+        """error: endless: 1 000 operations issued and no end: an endless loop? If the kernel needs more, raise """
         """max_operations
   at     task 0 (cluster 0, core 0), HERE, at TIME ns: core.scalar()
   rule   a task of a real kernel ends""",
@@ -159,6 +159,8 @@ def test_a_lock_still_held_at_the_end_is_found():
     (finding,) = verify(kernel, X, Output.like(X), dim=4).errors
     assert finding.kind == "hang"
     assert finding.title == "task 0 ends and still holds lock 5"
+    assert finding.rule == "a lock is held until its task releases it; the next task that acquires it waits for ever"
+    assert finding.sites[0].role == "locks"
     assert finding.remedy.startswith("`await core.unlock(5)` on every path behind test_hangs.py:")
 
 

@@ -75,4 +75,4 @@ def test_memory_left_allocated():
     device = mlusim.Device()
     device.upload(X, "x")
     report = device.verify(left=True)
-    assert only(report, "left").title == "1 allocation of GDRAM not given back: x (256 B)"
+    assert only(report, "left").title == "1 allocation of GDRAM not freed: x (256 B)"

@@ -36,7 +36,7 @@ def test_uninitialised_lanes_that_are_never_stored_are_not_reported():
 def test_one_lane_too_many_that_is_stored_is_found():
     report = verify(rounded_up, X, Output((61,)), 61, **ONE)
     (finding,) = uninitialised(report)
-    assert finding.title == "mul reads a, part of which nobody has written"
+    assert finding.title == "mul reads a, part of which is uninitialised"
     assert finding.where == "a[60:64], 16 B in NRAM"
     assert [site.role for site in finding.sites] == ["reads", "passes"]
     assert finding.sites[1].source == "await core.memcpy(out[0:stored], b[0:stored])"

@@ -84,7 +84,7 @@ def cycle_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> st
     del attributes
     result, source, segment = (operand.size for operand in operands)
     if result != source:
-        return "dst and src have as many elements"
+        return "dst and src need the same number of elements"
     return "" if segment and source % segment == 0 else "the elements of src are a multiple of those of seg"
 
 

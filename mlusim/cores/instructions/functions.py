@@ -201,7 +201,7 @@ def _fusion_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> 
         return f"the operation is one of {', '.join(FUSION_OPERATIONS)}"
     result, source, *others = operands
     if result.size != source.size:
-        return "dst and src0 have as many elements"
+        return "dst and src0 need the same number of elements"
     if any(not other.size or source.size % other.size for other in others):
         return "the elements of src0 are a multiple of those of src1 and src2"
     return ""

@@ -118,7 +118,7 @@ def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     result, source = operands
     if len(source.shape) < 2 or source.shape[0] % LANES:
         return "src is (n, height, width, channel) with n a multiple of 64"
-    return "" if result.size == source.size else "dst and src have as many elements"
+    return "" if result.size == source.size else "dst and src need the same number of elements"
 
 
 def _table(result: Array, index: Array, table: Array) -> tuple[str, str] | None:
@@ -149,7 +149,7 @@ def _table_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> s
     del attributes
     result, index, table = operands
     if result.size != index.size:
-        return "dst and src have as many elements"
+        return "dst and src need the same number of elements"
     return "" if table.size and table.size % LANES == 0 else "the table has a multiple of 64 elements"
 
 
@@ -186,7 +186,7 @@ def _channels(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     result, weights, _, *others = operands
     if any(other.size != result.size for other in others):
-        return "dst and the sources with channels have as many elements"
+        return "dst and the sources with channels need the same number of elements"
     return "" if weights.size and result.size % weights.size == 0 else "dst has a whole number of channels a weight"
 
 

@@ -85,7 +85,7 @@ def _backward(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
         return f"src is {list(expected)}"
     if attributes.get("overlap", "ACC") not in {"ACC", "COVER"}:
         return "overlap is ACC or COVER"
-    return "" if len(operands) < 3 or operands[2].size == operands[1].size else "mask has as many elements as src"
+    return "" if len(operands) < 3 or operands[2].size == operands[1].size else "mask needs as many elements as src"
 
 
 def windows(source: Array, attributes: Mapping[str, Any]) -> Array:

@@ -99,7 +99,7 @@ def _masked(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     result, source, mask = operands
     if mask.size < source.size:
-        return "mask has as many elements as src"
+        return "mask needs as many elements as src"
     return "" if result.size else "dst has room for one element"
 
 
@@ -127,7 +127,7 @@ def _to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     del attributes
     result, first, second = operands
     if first.size != second.size:
-        return "src0 and src1 have as many elements"
+        return "src0 and src1 need the same number of elements"
     if first.size % 8:
         return "the number of elements is a multiple of 8"
     return "" if result.nbytes * 8 >= first.size else f"dst has {first.size // 8} B, one bit an element"

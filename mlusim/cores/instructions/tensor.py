@@ -164,7 +164,7 @@ def _mlp_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str
     if result.size % LANES:
         return "dst has a multiple of 64 elements, the lanes of WRAM"
     if not bias.is_number and bias.size != result.size:
-        return "bias has as many elements as dst"
+        return "bias needs as many elements as dst"
     return "" if weight.size == result.size * source.size else f"weight has {result.size * source.size} elements"
 
 
@@ -213,7 +213,7 @@ def _integral_sizes(operands: Sequence[Extent], attributes: Mapping[str, Any]) -
     del attributes
     result, source, kernel = operands
     if result.size != source.size:
-        return "dst and src have as many elements"
+        return "dst and src need the same number of elements"
     if source.nbytes % _BLOCK_BYTES:
         return f"src is a multiple of {_BLOCK_BYTES} B"
     return "" if kernel.nbytes == _KERNEL_BYTES else f"the kernel has {_KERNEL_BYTES} B"
