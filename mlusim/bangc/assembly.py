@@ -57,7 +57,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def run_statement(bridge: Bridge, line: int, text: str, given: Sequence[Any]) -> bool:
+def run_statement(bridge: Bridge, line: int, text: str, operands: Sequence[Any]) -> bool:
     """Execute a statement; returns False if it is unknown.
 
     Args:
@@ -67,11 +67,11 @@ def run_statement(bridge: Bridge, line: int, text: str, given: Sequence[Any]) ->
         given: values of its operands: outputs by address, inputs by value.
     """
     words = " ".join(text.split())
-    values = dict(zip(dict.fromkeys(_NAME.findall(words)), given, strict=False))
+    values = dict(zip(dict.fromkeys(_NAME.findall(words)), operands, strict=False))
     for pattern, do in ((_FUSE, _fuse), (_DIVIDE, _divide), (_INDEX, _index)):
-        found = pattern.match(words)
-        if found is not None:
-            do(bridge, line, values, *found.groups())
+        match = pattern.match(words)
+        if match is not None:
+            do(bridge, line, values, *match.groups())
             return True
     return False
 

@@ -46,11 +46,11 @@ class Cnrt(HostMemory):
         """Return the function with a name. Raises `KernelError` if it is not simulated."""
         if name in NOTHING_TO_DO:
             return _succeed
-        found: Callable[..., int] | None = getattr(self, SAME.get(name, name), None)
-        if found is None:
+        function: Callable[..., int] | None = getattr(self, SAME.get(name, name), None)
+        if function is None:
             known = "it is not simulated" if name.startswith("cn") else "it is an instruction of the board, for kernels"
             raise KernelError(f"{name} in host code: {known}")
-        return found
+        return function
 
     def note(self, name: str, place: Place, values: list[Any]) -> None:
         """A call, for the order of what it does."""
@@ -110,7 +110,7 @@ class Cnrt(HostMemory):
         """Record when all launches queued so far have ended; runs them first, so that simulated time is known."""
         self._check_notifier(notifier)
         self.cnrtQueueSync(queue)
-        ends = [self.device.log.launches[one.index].end_ps for one in self.queued.get(queue, [])]
+        ends = [self.device.log.launches[launch.index].end_ps for launch in self.queued.get(queue, [])]
         self._notifiers[notifier] = max(ends, default=0)
         return 0
 
@@ -236,8 +236,8 @@ class Cnrt(HostMemory):
     # -- statuses ------------------------------------------------------------------------------------------------------
 
     def cnrtGetLastError(self) -> int:
-        found, self.last_error = self.last_error, 0
-        return found
+        error, self.last_error = self.last_error, 0
+        return error
 
     def cnrtPeekAtLastError(self) -> int:
         return self.last_error

@@ -34,7 +34,7 @@ def preprocess(path: Path, on: Board, options: Options) -> str:
     """Return the text of a file with headers and macros expanded. Raises `CompileError` at the user's line."""
     compiler = options.compiler
     command = [*compiler.command, f"-std={options.std}", *toolchain.board_defines(on)]
-    command += [f"-D{one}" for one in options.define]
+    command += [f"-D{macro}" for macro in options.define]
     generated = toolchain.generated_headers(compiler, options.std)
     folders = [str(path.parent), *options.include, str(toolchain.INCLUDE), str(generated)]
     command += [word for folder in folders for word in ("-I", folder)]
@@ -75,8 +75,8 @@ def build(paths: Sequence[Path], texts: Sequence[Rewritten], options: Options) -
     compiler = options.compiler
     folder = toolchain.cache_folder()
     words = (f"-std={options.std}", *compiler.options, *compiler.seen)
-    whole = "\0".join(one.text for one in texts)
-    key = toolchain.content_key(whole, compiler.language, *words, *compiler.command, compiler.version)
+    joined = "\0".join(text.text for text in texts)
+    key = toolchain.content_key(joined, compiler.language, *words, *compiler.command, compiler.version)
     target = folder / f"{key}.so"
     failed = folder / f"{key}.json"
     if target.exists():

@@ -31,8 +31,8 @@ def compiler_text(text: str, path: Path) -> str:
 
 def _without_candidates(lines: list[str]) -> list[str]:
     """Replace candidate declarations of an intrinsic by the number of arguments it takes."""
-    arities = {one.name: one.arities for one in intrinsics()}
-    kept: list[str] = []
+    arities = {intrinsic.name: intrinsic.arities for intrinsic in intrinsics()}
+    shown: list[str] = []
     in_excerpt = drops = False
     for line in lines:
         call = _CALL.search(line)
@@ -41,15 +41,15 @@ def _without_candidates(lines: list[str]) -> list[str]:
         elif in_excerpt and not _EXCERPT.match(line):
             in_excerpt = False
         if not drops or in_excerpt:
-            kept.append(line)
+            shown.append(line)
         if drops and call and in_excerpt:
-            kept.append(f"note: {_takes(call[1], arities[call[1]], call[2])}")
-    return kept
+            shown.append(f"note: {_takes(call[1], arities[call[1]], call[2])}")
+    return shown
 
 
 def _takes(name: str, counts: tuple[int, ...], given: str | None) -> str:
-    *some, last = map(str, counts)
-    words = f"{', '.join(some)} or {last}" if some else last
+    *first_counts, last = map(str, counts)
+    words = f"{', '.join(first_counts)} or {last}" if first_counts else last
     return f"{name} takes {words} arguments" + ("" if given is None else f", not {_count(given)}")
 
 

@@ -27,7 +27,7 @@ class LineTable:
     def _inlined(self) -> list[tuple[int, int, str, int]]:
         """Return the address range [first, last) of each inlined call, with its file and line; the innermost first."""
         # An entry precedes those nested in it.
-        return [one for _, unit, names in _units(self._binary) for one in _inlined(unit, names)][::-1]
+        return [span for _, unit, names in _units(self._binary) for span in _inlined(unit, names)][::-1]
 
     def find(self, address: int) -> Place | None:
         """Return file and line of an address, or None.
@@ -49,8 +49,8 @@ class LineTable:
 
     def find_outside(self, address: int, avoided: tuple[str, ...]) -> Place | None:
         """Return file and line of an address, or of an enclosing call, in a file without a prefix in `avoided`."""
-        found = self.find(address)
-        places = ([found] if found is not None else []) + self.calls(address)
+        location = self.find(address)
+        places = ([location] if location is not None else []) + self.calls(address)
         return next((place for place in places if place[0] and not place[0].startswith(avoided)), None)
 
 
@@ -76,39 +76,39 @@ def _units(binary: Path) -> Iterator[tuple[Any, Any, dict[int, str]]]:
 
 
 def _inlined(unit: Any, names: dict[int, str]) -> list[tuple[int, int, str, int]]:
-    found = []
+    spans = []
     for entry in unit.iter_DIEs():
-        given = entry.attributes
-        if entry.tag != "DW_TAG_inlined_subroutine" or "DW_AT_call_line" not in given:
+        attributes = entry.attributes
+        if entry.tag != "DW_TAG_inlined_subroutine" or "DW_AT_call_line" not in attributes:
             continue
-        place = names.get(given["DW_AT_call_file"].value, ""), given["DW_AT_call_line"].value
-        found += [(low, high, *place) for low, high in _spans(unit, given)]
-    return found
+        place = names.get(attributes["DW_AT_call_file"].value, ""), attributes["DW_AT_call_line"].value
+        spans += [(low, high, *place) for low, high in _spans(unit, attributes)]
+    return spans
 
 
-def _spans(unit: Any, given: Any) -> list[tuple[int, int]]:
-    if "DW_AT_ranges" not in given:
-        if "DW_AT_low_pc" not in given or "DW_AT_high_pc" not in given:
+def _spans(unit: Any, attributes: Any) -> list[tuple[int, int]]:
+    if "DW_AT_ranges" not in attributes:
+        if "DW_AT_low_pc" not in attributes or "DW_AT_high_pc" not in attributes:
             return []
-        low, high = given["DW_AT_low_pc"].value, given["DW_AT_high_pc"]
+        low, high = attributes["DW_AT_low_pc"].value, attributes["DW_AT_high_pc"]
         return [(low, high.value if high.form == "DW_FORM_addr" else low + high.value)]
     top = unit.get_top_DIE().attributes.get("DW_AT_low_pc")
-    base, found = top.value if top is not None else 0, []
-    for one in unit.dwarfinfo.range_lists().get_range_list_at_offset(given["DW_AT_ranges"].value, unit):
-        if hasattr(one, "base_address"):
-            base = one.base_address
-        elif one.is_absolute:
-            found.append((one.begin_offset, one.end_offset))
+    base, spans = top.value if top is not None else 0, []
+    for entry in unit.dwarfinfo.range_lists().get_range_list_at_offset(attributes["DW_AT_ranges"].value, unit):
+        if hasattr(entry, "base_address"):
+            base = entry.base_address
+        elif entry.is_absolute:
+            spans.append((entry.begin_offset, entry.end_offset))
         else:
-            found.append((base + one.begin_offset, base + one.end_offset))
-    return found
+            spans.append((base + entry.begin_offset, base + entry.end_offset))
+    return spans
 
 
 def _files(program: Any, unit: Any) -> dict[int, str]:
     """Return file names by their numbers."""
     header = program.header
     version = header["version"]
-    folders = [_text(one) for one in header["include_directory"]]
+    folders = [_text(folder) for folder in header["include_directory"]]
     top = unit.get_top_DIE().attributes.get("DW_AT_comp_dir")
     home = _text(top.value) if top is not None else ""
     names: dict[int, str] = {}
@@ -124,12 +124,12 @@ def _files(program: Any, unit: Any) -> dict[int, str]:
 
 
 def _rows(program: Any, names: dict[int, str]) -> list[tuple[int, str, int]]:
-    found = []
-    for one in program.get_entries():
-        state = one.state
+    rows = []
+    for entry in program.get_entries():
+        state = entry.state
         if state is not None:
-            found.append((state.address, names.get(state.file, ""), _END if state.end_sequence else state.line))
-    return found
+            rows.append((state.address, names.get(state.file, ""), _END if state.end_sequence else state.line))
+    return rows
 
 
 def _text(word: Any) -> str:

@@ -56,14 +56,14 @@ def _fetching(operation: str) -> Handler:
         swaps = operation == COMPARE_AND_SWAP
         size = int(values[4 if swaps else 3]) if len(values) > (4 if swaps else 3) else 1
         target = bridge.view(codes[1], values[1], (size,))
-        given = [_operand(bridge, codes[place], values[place], (size,)) for place in range(2, 4 if swaps else 3)]
-        compare = given.pop(0) if swaps else None
+        operands = [_operand(bridge, codes[place], values[place], (size,)) for place in range(2, 4 if swaps else 3)]
+        compare = operands.pop(0) if swaps else None
         if bridge.on_stack(values[0]):
             register = np.zeros(size, target.dtype)
-            waits = atomic(bridge.issuer, line, operation, target, given[0], register=register, compare=compare)
+            waits = atomic(bridge.issuer, line, operation, target, operands[0], register=register, compare=compare)
             return _to_stack(values[0], register, waits)
         old = bridge.view(codes[0], values[0], (size,))
-        return atomic(bridge.issuer, line, operation, target, given[0], old=old, compare=compare)
+        return atomic(bridge.issuer, line, operation, target, operands[0], old=old, compare=compare)
 
     return handler
 
@@ -86,9 +86,9 @@ def _reducing(operation: str) -> Handler:
             return atomic(bridge.issuer, line, operation, target, source)
         size = int(values[2]) if len(values) == 3 and not swaps else 1
         target = bridge.view(codes[0], values[0], (size,))
-        given = [_operand(bridge, codes[place], values[place], (size,)) for place in range(1, 3 if swaps else 2)]
-        compare = given.pop(0) if swaps else None
-        return atomic(bridge.issuer, line, operation, target, given[0], compare=compare)
+        operands = [_operand(bridge, codes[place], values[place], (size,)) for place in range(1, 3 if swaps else 2)]
+        compare = operands.pop(0) if swaps else None
+        return atomic(bridge.issuer, line, operation, target, operands[0], compare=compare)
 
     return handler
 
@@ -158,27 +158,27 @@ def _issue_by_offsets(bridge: Bridge, line: int, name: str, codes: list[int], va
     offsets_view = bridge.view(codes[2], offset_address, (count,))
     bridge.issuer.unit.apply_until(bridge.issuer.task.now_ps)
     offsets = offsets_view.typed().astype(np.int64)
-    kept: Indices = np.arange(count)
+    selected: Indices = np.arange(count)
     indices: tuple[View, ...] = (offsets_view,)
     if mask_address:
         bits = bridge.view(_POINTER | 1, mask_address, (-(-count // 8),))
-        kept = np.flatnonzero(np.unpackbits(bits.typed().view(np.uint8), count=count, bitorder="little"))
+        selected = np.flatnonzero(np.unpackbits(bits.typed().view(np.uint8), count=count, bitorder="little"))
         indices = (offsets_view, bits)
-    chosen = offsets[kept]
+    chosen = offsets[selected]
     far_address, near_address = (dst_address, src_address) if name == "scatter" else (src_address, dst_address)
-    _check_offsets(bridge, name, chosen, kept, far_address, size)
+    _check_offsets(bridge, name, chosen, selected, far_address, size)
     step = math.gcd(*chosen.tolist(), size) if len(chosen) else size
     reach = int(chosen.max()) // step + 1 if len(chosen) else 1
     far = _rows(bridge, far_address, step, size, reach)
     near = _rows(bridge, near_address, stride, size, count)
     rows = chosen // step
     dst, src = (far, near) if name == "scatter" else (near, far)
-    dst_rows, src_rows = (rows, kept) if name == "scatter" else (kept, rows)
-    loop = Loop(count, len(kept), dst_rows, src_rows, AddressInstructions(), indices, unread=True)
+    dst_rows, src_rows = (rows, selected) if name == "scatter" else (selected, rows)
+    loop = Loop(count, len(selected), dst_rows, src_rows, AddressInstructions(), indices, unread=True)
     copy_loop(bridge.issuer, line, name, dst, src, loop, method="instruction")
 
 
-def _check_offsets(bridge: Bridge, name: str, offsets: Indices, kept: Indices, address: int, size: int) -> None:
+def _check_offsets(bridge: Bridge, name: str, offsets: Indices, selected: Indices, address: int, size: int) -> None:
     """Raise `AccessError` for the first byte offset whose segment leaves its array or tensor."""
     far = bridge.pointer(address)
     room = far.allocation.nbytes - far.offset
@@ -187,8 +187,9 @@ def _check_offsets(bridge: Bridge, name: str, offsets: Indices, kept: Indices, a
         offset = int(offsets[wrong[0]])
         word = f"{group_digits(offset)} ({offset:#x})" if offset >= _LARGE else group_digits(offset)
         raise AccessError(
-            f"{name}: element {int(kept[wrong[0]])} of the offsets is {word}, and {group_digits(size)} B from there on "
-            f"leave {far.allocation.name}, which has {group_digits(room)} B from the address given; offsets count bytes"
+            f"{name}: element {int(selected[wrong[0]])} of the offsets is {word}, and {group_digits(size)} B "
+            f"from there on leave {far.allocation.name}, which has {group_digits(room)} B from the address given; "
+            "offsets count bytes"
         )
 
 

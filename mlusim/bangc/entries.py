@@ -137,11 +137,11 @@ def registrations(entries: list[Entry], instantiate: tuple[str, ...], *, has_mai
         if not entry.template:
             pointer = f"static_cast<void (*)({', '.join(entry.types)})>(&{entry.name})"
             lines.append(_registration(number, entry, pointer, entry.launch_name))
-    for number, wanted in enumerate(instantiate, len(entries)):
-        base, arguments = wanted.split("<", 1)
+    for number, instance in enumerate(instantiate, len(entries)):
+        base, arguments = instance.split("<", 1)
         for entry in entries:
             if entry.template and base.strip() in (entry.name, entry.qualified, entry.launch_name):
-                lines.append(_registration(number, entry, f"&{entry.name}<{arguments}", wanted))
+                lines.append(_registration(number, entry, f"&{entry.name}<{arguments}", instance))
                 break
     if has_main:
         lines.append(

@@ -70,11 +70,19 @@ def signature_of(point: EntryPoint) -> inspect.Signature:
     """Return the signature of a kernel: `core` and the entry's own parameters, each with its `ParameterType`."""
     seen: dict[str, int] = {}
     parameters = [inspect.Parameter("core", inspect.Parameter.POSITIONAL_ONLY)]
-    for one in point.parameters:
-        usable = one.name.isidentifier() and not iskeyword(one.name) and one.name not in ("core", *seen)
-        name = one.name if usable else f"{one.name}_" if iskeyword(one.name) else f"{one.name}_{len(seen)}"
+    for parameter in point.parameters:
+        usable = (
+            parameter.name.isidentifier() and not iskeyword(parameter.name) and parameter.name not in ("core", *seen)
+        )
+        name = (
+            parameter.name
+            if usable
+            else f"{parameter.name}_"
+            if iskeyword(parameter.name)
+            else f"{parameter.name}_{len(seen)}"
+        )
         seen[name] = 1
-        parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=one.type))
+        parameters.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=parameter.type))
     try:
         return inspect.Signature(parameters)
     except ValueError as error:

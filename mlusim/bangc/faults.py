@@ -109,8 +109,8 @@ def fault_place(module: Module, image: Image) -> Place | None:
 
 def place_of(module: Module, offset: int) -> Place | None:
     """Return the line of an address of the binary outside our headers; preferably in the user's code."""
-    found = module.line_of(offset, LIBRARIES)
-    return None if found is None or found[0].startswith(_HEADERS) else found[:2]
+    location = module.line_of(offset, LIBRARIES)
+    return None if location is None or location[0].startswith(_HEADERS) else location[:2]
 
 
 def _wild(bridge: Bridge, address: int, flags: int) -> MlusimError:
@@ -147,13 +147,13 @@ def _in_memory(image: Image, kind: int, offset: int) -> str:
     arrays = room.arena.arrays[: room.arena.count] if room else []
     if not arrays:
         return f" of the {memory} of this core, where the file has no array"
-    near = min(arrays, key=lambda one: max(one.offset - offset, offset - one.offset - one.size))
-    name, size = f"{near.name.decode()} ({memory})", group_digits(near.size)
-    if offset < near.offset:
-        return f", {group_digits(near.offset - offset)} B before {name}"
-    if offset - near.offset < 2 * near.size + GAP_BYTES:
-        return f" at byte {group_digits(offset - near.offset)} of {name}, which has {size} B"
-    return f", {group_digits(offset - near.offset - near.size)} B behind {name}, the last array before it"
+    nearest = min(arrays, key=lambda array: max(array.offset - offset, offset - array.offset - array.size))
+    name, size = f"{nearest.name.decode()} ({memory})", group_digits(nearest.size)
+    if offset < nearest.offset:
+        return f", {group_digits(nearest.offset - offset)} B before {name}"
+    if offset - nearest.offset < 2 * nearest.size + GAP_BYTES:
+        return f" at byte {group_digits(offset - nearest.offset)} of {name}, which has {size} B"
+    return f", {group_digits(offset - nearest.offset - nearest.size)} B behind {name}, the last array before it"
 
 
 def signal_error(image: Image, who: str, limit_s: int, describe: Callable[[int], str]) -> MlusimError:

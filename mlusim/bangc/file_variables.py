@@ -33,19 +33,21 @@ def file_variables(binary: Path) -> tuple[Variable, ...]:
     with binary.open("rb") as file:
         elf: Any = ELFFile(file)
         table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
-        symbols = [one for one in table.iter_symbols() if one["st_info"]["type"] == "STT_OBJECT" and one["st_size"]]
-        guarded = {one.name[len(_GUARD) :] for one in table.iter_symbols() if one.name.startswith(_GUARD)}
-        found = []
-        for one in symbols:
-            place = one["st_shndx"]
+        symbols = [
+            symbol for symbol in table.iter_symbols() if symbol["st_info"]["type"] == "STT_OBJECT" and symbol["st_size"]
+        ]
+        guarded = {symbol.name[len(_GUARD) :] for symbol in table.iter_symbols() if symbol.name.startswith(_GUARD)}
+        variables = []
+        for symbol in symbols:
+            place = symbol["st_shndx"]
             if not isinstance(place, int) or elf.get_section(place).name not in _SECTIONS:
                 continue
-            name = one.name
+            name = symbol.name
             # A variable initialised on first use is constant afterwards.
             if "mlusim" in name or name.startswith((_GUARD, *_FOREIGN)) or name.removeprefix("_Z") in guarded:
                 continue
-            found.append(Variable(demangled(name), int(one["st_value"]), int(one["st_size"])))
-    return tuple(found)
+            variables.append(Variable(demangled(name), int(symbol["st_value"]), int(symbol["st_size"])))
+    return tuple(variables)
 
 
 def demangled(symbol: str) -> str:
@@ -56,5 +58,5 @@ def demangled(symbol: str) -> str:
         return symbol
     demangle.restype = ctypes.c_void_p
     demangle.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    found = demangle(symbol.encode(), None, None, None)
-    return ctypes.string_at(found).decode(errors="replace") if found else symbol
+    demangled = demangle(symbol.encode(), None, None, None)
+    return ctypes.string_at(demangled).decode(errors="replace") if demangled else symbol

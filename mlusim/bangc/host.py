@@ -47,7 +47,7 @@ class Program:
         self.status = 0
         self._words = [text.encode() for text in (module.path.stem, *arguments)]
         self._cnrt = Cnrt(device)
-        self._names = [one.name for one in intrinsics()]
+        self._names = [intrinsic.name for intrinsic in intrinsics()]
         rooms: list[Room | None] = [Room(module.board.vector_alignment_bytes) for _ in KINDS]
         self._image = Image(module.runtime, module.binary, rooms, host=True)
 
@@ -103,9 +103,13 @@ class Program:
             error, place = faults.left(module, image, _MAIN)
         elif why == WILD:
             place = faults.place_of(module, second - image.base)
-            found = self._cnrt.at(first)
+            allocation = self._cnrt.at(first)
             verb = "writes" if third & 1 else "reads"
-            where = f"byte {group_digits(found[1])} of {found[0].allocation.name}" if found else f"address {first:#x}"
+            where = (
+                f"byte {group_digits(allocation[1])} of {allocation[0].allocation.name}"
+                if allocation
+                else f"address {first:#x}"
+            )
             error = AccessError(f"{verb} {where} directly: it lies on the board; copy it with cnrtMemcpy")
         else:
             name = text_at(second)
@@ -130,17 +134,17 @@ class Program:
         try:
             if name == _LAUNCH:
                 place = (text_at(values[10]), values[11])
-                given = self._launch(*values)
+                status = self._launch(*values)
             elif name == _UNKNOWN:
                 place = (text_at(values[1]), values[2])
                 raise KernelError(self.module.unknown_text(text_at(values[0])))
             else:
                 function = self._cnrt.function(name)
                 self._cnrt.note(name, place, values)
-                given = function(*values)
+                status = function(*values)
         except MlusimError as error:
             raise self._located(error, place) from error.__cause__
-        answer(image.words, given)
+        answer(image.words, status)
         ranges, image.record.range_count = self._cnrt.ranges()
         image.record.ranges, self._ranges = ctypes.cast(ranges, type(image.record.ranges)), ranges
 

@@ -154,12 +154,12 @@ ATTRIBUTES: dict[int, Callable[[Board], int]] = {
 
 
 def _table(text: str, returns: str) -> dict[str, tuple[int, str]]:
-    found = {}
+    calls = {}
     for entry in text.replace("\n", "|").split("|"):
         if entry:
             name, count = entry.split()
-            found[name] = (int(count), returns)
-    return found
+            calls[name] = (int(count), returns)
+    return calls
 
 
 HOST_CALLS: dict[str, tuple[int, str]] = {

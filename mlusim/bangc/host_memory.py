@@ -67,8 +67,8 @@ class HostMemory:
 
     def ranges(self) -> tuple[Any, int]:
         """Return device memory, sorted by address."""
-        found = sorted((base, view.nbytes) for base, view in self._memory.items())
-        return (Range * max(len(found), 1))(*[Range(base, size, 0) for base, size in found]), len(found)
+        blocks = sorted((base, view.nbytes) for base, view in self._memory.items())
+        return (Range * max(len(blocks), 1))(*[Range(base, size, 0) for base, size in blocks]), len(blocks)
 
     def regions(self) -> list[tuple[int, int]]:
         """Address and bytes of all device memory."""
@@ -116,12 +116,12 @@ class HostMemory:
 
     def _side(self, address: int, size: int, call: str) -> View | None:
         """Return the device memory at an address; None for host memory. Raises `InputError` beyond its end."""
-        found = self.at(address)
-        if found is None:
+        allocation = self.at(address)
+        if allocation is None:
             if address == 0 and size > 0:
                 raise InputError(f"{call} of {group_digits(size)} B at a null pointer")
             return None
-        view, offset = found
+        view, offset = allocation
         if offset + size > view.nbytes:
             raise InputError(
                 f"{call} of {group_digits(size)} B at byte {group_digits(offset)} of {view.allocation.name}, which has "
@@ -136,7 +136,7 @@ class HostMemory:
         target, source = self._side(dst, size, "cnrtMemcpy"), self._side(src, size, "cnrtMemcpy")
         sides = {0: (True, False), 1: (False, True), 2: (True, True), 3: (False, False)}.get(direction)
         if sides is not None and sides != (target is not None, source is not None):
-            where = " from ".join("device memory" if one is not None else "host memory" for one in (target, source))
+            where = " from ".join("device memory" if side is not None else "host memory" for side in (target, source))
             raise InputError(
                 f"cnrtMemcpy says {_DIRECTIONS[direction]} but copies to {where}: correct the direction or the pointers"
             )

@@ -78,9 +78,9 @@ class HostOrder:
 
     def ended(self) -> None:
         """Report copies to the host that the program has not waited for at its end."""
-        for one in self._pending.values():
-            if one.to_host:
-                self._remark(one.name, one.place, f"nothing waits for {one.name}, and main ends")
+        for pending in self._pending.values():
+            if pending.to_host:
+                self._remark(pending.name, pending.place, f"nothing waits for {pending.name}, and main ends")
 
     def _copied(self, name: str, place: Place, values: list[int], queues: set[int], memory: Any) -> None:
         used = _used(values, memory)
@@ -94,22 +94,24 @@ class HostOrder:
 
     def _check(self, name: str, place: Place, queue: int, used: frozenset[int], *, copies_only: bool = False) -> None:
         ordered = self._before.get(queue, set())
-        for number, one in self._pending.items():
-            if number in ordered or not used & one.memory or (copies_only and not one.is_copy):
+        for number, pending in self._pending.items():
+            if number in ordered or not used & pending.memory or (copies_only and not pending.is_copy):
                 continue
-            verb = "put into a queue" if one.is_copy else "launched"
-            at = f"{Path(one.place[0]).name}:{one.place[1]}"
-            self._remark(name, place, f"{name} uses memory of {one.name}, {verb} at {at}, which nothing has waited for")
+            verb = "put into a queue" if pending.is_copy else "launched"
+            at = f"{Path(pending.place[0]).name}:{pending.place[1]}"
+            self._remark(
+                name, place, f"{name} uses memory of {pending.name}, {verb} at {at}, which nothing has waited for"
+            )
             return
 
     def _remark(self, name: str, place: Place, title: str) -> None:
         line = self._log.source_line(*place, "main")
         self._log.remark(Remark("unsynced", title, name, NONE, line, 0))
 
-    def _add(self, one: _Pending) -> None:
+    def _add(self, pending: _Pending) -> None:
         self._count += 1
-        self._pending[self._count] = one
-        self._before.setdefault(one.queue, set()).add(self._count)
+        self._pending[self._count] = pending
+        self._before.setdefault(pending.queue, set()).add(self._count)
 
     def _finish(self, numbers: set[int]) -> None:
         for number in numbers:

@@ -291,7 +291,7 @@ class Image:
                 yield room.bytes[int(array.offset) : int(array.offset) + int(array.size)].tobytes()
 
     def _values(self) -> list[bytes]:
-        return [ctypes.string_at(self.base + one.address, one.nbytes) for one in self._own]
+        return [ctypes.string_at(self.base + variable.address, variable.nbytes) for variable in self._own]
 
     def file_variables(self) -> Iterator[tuple[str, bytes, bytes]]:
         """Yield the variables of the file without a memory space: name, initial value, and current value."""

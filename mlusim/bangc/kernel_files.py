@@ -35,16 +35,16 @@ def is_kernel_file(word: str) -> bool:
     return word.endswith(SUFFIX) or f"{SUFFIX}:" in word
 
 
-def kernel_of_file(given: str) -> Kernel:
+def kernel_of_file(text: str) -> Kernel:
     """Return the kernel of `file.mlu:entry`, or of a `file.mlu` with one entry. Raises `InputError`, `CompileError`."""
-    file, _, entry = given.partition(f"{SUFFIX}:")
-    options = given.options if isinstance(given, KernelName) else {}
+    file, _, entry = text.partition(f"{SUFFIX}:")
+    options = text.options if isinstance(text, KernelName) else {}
     module = compile_file(file + SUFFIX if entry else file, **options)
     names = module.entries
     if not entry and (len(names) != 1 or "<" in names[0]):
         has = ", ".join(names) or "none"
         as_in = f"{module.path.name}:{names[0] if names else 'add'}"
-        raise InputError(f"{given}: name one of its entries, as in {as_in}; it has {has}")
+        raise InputError(f"{text}: name one of its entries, as in {as_in}; it has {has}")
     return module[entry or names[0]]
 
 
@@ -58,7 +58,7 @@ def description(kernel: Callable[..., Any]) -> dict[str, Any] | None:
         "path": str(module.path),
         "entry": getattr(kernel, "__name__", ""),
         "board": module.board.name,
-        "sources": [str(one) for one in module.sources],
+        "sources": [str(path) for path in module.sources],
         "include": list(options.include),
         "define": list(options.define),
         "std": options.std,

@@ -88,12 +88,12 @@ def _undefined(binary: Path, runtime: Path) -> tuple[list[str], dict[str, str]]:
     with binary.open("rb") as file:
         elf: Any = ELFFile(file)
         names = [
-            one.name
-            for one in elf.get_section_by_name(".dynsym").iter_symbols()
-            if one.name and one["st_shndx"] == "SHN_UNDEF" and one["st_info"]["bind"] == "STB_GLOBAL"
+            symbol.name
+            for symbol in elf.get_section_by_name(".dynsym").iter_symbols()
+            if symbol.name and symbol["st_shndx"] == "SHN_UNDEF" and symbol["st_info"]["bind"] == "STB_GLOBAL"
         ]
         own = elf.get_section_by_name(".symtab").iter_symbols()
-        defined = {one.name for one in own if one["st_info"]["type"] == "STT_FUNC" and "." not in one.name}
+        defined = {symbol.name for symbol in own if symbol["st_info"]["type"] == "STT_FUNC" and "." not in symbol.name}
         needed = [tag.needed for tag in elf.get_section_by_name(".dynamic").iter_tags("DT_NEEDED")]
     libraries: list[Any] = [load_runtime(runtime).library, ctypes.CDLL(None)]
     for name in needed:

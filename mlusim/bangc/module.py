@@ -47,12 +47,12 @@ class Cluster:
 
     def image(self, core_id: int) -> Image:
         """Return the image of a core, or of the memory core."""
-        found = self.images.get(core_id)
-        if found is None:
+        image = self.images.get(core_id)
+        if image is None:
             alignment = self.module.board.vector_alignment_bytes
             rooms: list[Room | None] = [self.sram if kind == SRAM else Room(alignment) for kind in range(len(KINDS))]
-            found = self.images[core_id] = Image(self.module.runtime, self.module.binary, rooms)
-        return found
+            image = self.images[core_id] = Image(self.module.runtime, self.module.binary, rooms)
+        return image
 
 
 class Module:
@@ -88,23 +88,23 @@ class Module:
         self._free: list[Cluster] = []
         self._points: dict[str, EntryPoint] | None = None
         files = (path, *sources)
-        plain = [preprocess(one, on, options) for one in files]
+        plain = [preprocess(file, on, options) for file in files]
         second: SecondLook | None = None
         names = Names((str(toolchain.INCLUDE), str(toolchain.cache_folder())), is_unknown, _declarations)
         for _ in range(_ROUNDS):
-            self._texts: list[Rewritten] = [rewrite(one, instantiate, names, second) for one in plain]
+            self._texts: list[Rewritten] = [rewrite(source, instantiate, names, second) for source in plain]
             try:
                 if syntax_only:
-                    for one, text in zip(files, self._texts, strict=True):
-                        check(one, text, options)
+                    for file, text in zip(files, self._texts, strict=True):
+                        check(file, text, options)
                 else:
                     self.binary = build(files, self._texts, options)
                 break
             except CompilerError as error:
                 second = second or SecondLook()
-                if not second.learn(error.full, set().union(*(one.declared for one in self._texts))):
+                if not second.learn(error.full, set().union(*(text.declared for text in self._texts))):
                     raise CompileError(error.message) from None
-        self.calls = {name: place for one in reversed(self._texts) for name, place in one.calls.items()}
+        self.calls = {name: place for text in reversed(self._texts) for name, place in text.calls.items()}
         others = second.others if second is not None else ()
         self.missing = {name: place for name, place in self.calls.items() if name in others or is_unknown(name)}
         if syntax_only:
@@ -114,7 +114,7 @@ class Module:
     @property
     def has_main(self) -> bool:
         """Whether it is a program."""
-        return any(one.has_main for one in self._texts)
+        return any(text.has_main for text in self._texts)
 
     @property
     def entries(self) -> list[str]:
@@ -123,7 +123,7 @@ class Module:
 
     @property
     def _entries(self) -> list[Entry]:
-        return [entry for one in self._texts for entry in one.entries]
+        return [entry for text in self._texts for entry in text.entries]
 
     def __getitem__(self, name: str) -> Kernel:
         """Return the kernel of an entry. Raises `InputError` for an unknown name."""
@@ -140,26 +140,26 @@ class Module:
         if self._points is None:
             cluster = self._free.pop() if self._free else Cluster(self)
             image = cluster.image(0)
-            self._points = {one.name: one for one in (entry_point(image, record) for record in image.entries())}
+            self._points = {point.name: point for point in (entry_point(image, record) for record in image.entries())}
             self._free.append(cluster)
         return self._points
 
     def point(self, name: str) -> EntryPoint:
         """Return the entry with a name. Raises `InputError` if there is none, for example in code for another board."""
-        found = self.points().get(name)
-        if found is None:
+        point = self.points().get(name)
+        if point is None:
             raise InputError(f"{self.path.name} has no entry {name!r} for {self.board.name}")
-        return found
+        return point
 
     def for_board(self, on: Board) -> Module:
         """Return the same file for a board; compiled again if the compiled code would differ."""
         key = _board_key(on)
-        found = self._boards.get(key)
-        if found is None:
+        module = self._boards.get(key)
+        if module is None:
             names = self._instantiate_names
-            found = Module(self.path, on, options=self.options, sources=self.sources, instantiate=names)
-            self._boards[key] = found
-        return found
+            module = Module(self.path, on, options=self.options, sources=self.sources, instantiate=names)
+            self._boards[key] = module
+        return module
 
     def line_of(self, address: int, avoided: tuple[str, ...] = ()) -> tuple[str, int, str] | None:
         """Return file, line and function of an address of the binary.
@@ -189,11 +189,11 @@ class Module:
 
     def file_variables(self) -> dict[tuple[int, str], tuple[bytes, bytes]]:
         """Return variables of the file without a memory space, by image and name: initial value and current value."""
-        found: dict[tuple[int, str], tuple[bytes, bytes]] = {}
+        variables: dict[tuple[int, str], tuple[bytes, bytes]] = {}
         for module in self._boards.values():
             for image in module.images():
-                found |= {(id(image), name): (fresh, now) for name, fresh, now in image.file_variables()}
-        return found
+                variables |= {(id(image), name): (fresh, now) for name, fresh, now in image.file_variables()}
+        return variables
 
     def images(self) -> list[Image]:
         """Return all images of the binary, in use or free."""
@@ -215,7 +215,7 @@ class Module:
             module = self._instantiated.get(wanted) or self._instantiate(name, wanted)
         points = {"".join(key.split()): point for key, point in module.points().items()}
         # A qualified name is accepted if the entry's own name is unique.
-        short = [one.launch_name for one in self._entries if one.qualified == wanted and not one.template]
+        short = [entry.launch_name for entry in self._entries if entry.qualified == wanted and not entry.template]
         point = points.get(wanted) or (points.get("".join(short[0].split())) if len(short) == 1 else None)
         if point is None:
             templates = [entry for entry in self._entries if entry.name == name and entry.template]
@@ -245,8 +245,8 @@ class Module:
 @lru_cache(maxsize=4096)
 def _line_of(binary: Path, address: int, avoided: tuple[str, ...]) -> tuple[str, int, str] | None:
     table = line_table(binary)
-    found = table.find_outside(address, avoided) or table.find(address)
-    return (*found, "") if found is not None and found[0] else None
+    location = table.find_outside(address, avoided) or table.find(address)
+    return (*location, "") if location is not None and location[0] else None
 
 
 def _declarations(words: set[str]) -> str:

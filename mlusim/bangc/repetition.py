@@ -98,9 +98,9 @@ class Repetition:
             return False
         self._taken += 1
         shared = 0
-        for one in self._bridge.gdram.allocations:
-            if one.buffer is not None and not one.read_only:
-                shared = zlib.crc32(one.buffer.data, shared)
+        for allocation in self._bridge.gdram.allocations:
+            if allocation.buffer is not None and not allocation.read_only:
+                shared = zlib.crc32(allocation.buffer.data, shared)
         digest = shared
         task.unit.settle()
         for content in self._bridge.image.variables():

@@ -88,9 +88,9 @@ def rewrite(
                 )
                 continue
             if token.text == ENTRY_WORD:
-                found = entry_of(source, position, _namespaces(scopes))
-                if found is not None and all(kind == _NAMESPACE for kind, _ in scopes):
-                    entries.append(found)
+                entry = entry_of(source, position, _namespaces(scopes))
+                if entry is not None and all(kind == _NAMESPACE for kind, _ in scopes):
+                    entries.append(entry)
             elif token.text in _ASSEMBLY:
                 _assembly(source, position)
             elif token.text.startswith("__") and source.next_text(position) == "(":
@@ -160,7 +160,7 @@ _NO_TYPES = ("return", "else", "do", "case", "goto", "new", "delete", "throw", "
 def _defined_names(source: Source) -> set[str]:
     """Return functions of the user with names of instructions: a word between a type and a parenthesis."""
     tokens = source.tokens
-    found = set()
+    names = set()
     for position in range(1, len(tokens) - 1):
         token, before = tokens[position], tokens[position - 1]
         if (
@@ -171,8 +171,8 @@ def _defined_names(source: Source) -> set[str]:
             and before.text not in ("return", "else", "do", "case")
             and source.next_text(source.matching(position + 1)) in ("{", "const")
         ):
-            found.add(token.text)
-    return found
+            names.add(token.text)
+    return names
 
 
 def _assembly(source: Source, position: int) -> None:

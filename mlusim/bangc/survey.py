@@ -48,19 +48,19 @@ class Surveyed:
 
 def files_of(paths: Iterable[str | Path]) -> list[Path]:
     """Return the files among the paths, and every `.mlu` file of the folders. Raises `InputError` for missing paths."""
-    found: list[Path] = []
-    for given in paths:
-        path = as_path(given)
+    files: list[Path] = []
+    for folder_or_file in paths:
+        path = as_path(folder_or_file)
         if path.is_dir():
             inside = sorted(path.rglob(f"*{SUFFIX}"))
             if not inside:
-                raise InputError(f"{given}: no {SUFFIX} file in this folder")
-            found += inside
+                raise InputError(f"{folder_or_file}: no {SUFFIX} file in this folder")
+            files += inside
         elif path.is_file():
-            found.append(path)
+            files.append(path)
         else:
-            raise InputError(f"{given}: no such file or folder")
-    return found
+            raise InputError(f"{folder_or_file}: no such file or folder")
+    return files
 
 
 def survey(

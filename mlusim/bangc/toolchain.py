@@ -195,16 +195,16 @@ _SCALAR_ENDINGS = {"FLOATS": ("f32_rn", "f16_rn"), "INTEGERS": ("s32", "u32"), "
 @lru_cache(maxsize=1)
 def header_names() -> frozenset[str]:
     """Return words of the headers that begin with two underscores: scalar intrinsics that are plain C++."""
-    found: set[str] = set()
+    names: set[str] = set()
     for path in INCLUDE.rglob("*.h"):
         text = path.read_text(encoding="utf-8")
-        found.update(re.findall(r"\b__\w+", text))
-        found.update(f"__vv_{name}" for name in re.findall(r"MLUSIM_VV2\((\w+)", text))
+        names.update(re.findall(r"\b__\w+", text))
+        names.update(f"__vv_{name}" for name in re.findall(r"MLUSIM_VV2\((\w+)", text))
         for name in re.findall(r"MLUSIM_SCALAR2?\((\w+)", text):
-            found.update((f"__cn_scalar_{name}_f32", f"__cn_scalar_{name}_f16", f"__nv_{name}f"))
+            names.update((f"__cn_scalar_{name}_f32", f"__cn_scalar_{name}_f16", f"__nv_{name}f"))
         for kinds, name in re.findall(r"MLUSIM_SCALAR_(\w+)\((\w+)", text):
-            found.update(f"__cn_scalar_{name}_{ending}" for ending in _SCALAR_ENDINGS[kinds])
-    return frozenset(found)
+            names.update(f"__cn_scalar_{name}_{ending}" for ending in _SCALAR_ENDINGS[kinds])
+    return frozenset(names)
 
 
 def content_key(*parts: str) -> str:

@@ -110,5 +110,5 @@ def _found(patterns: tuple[str, ...], message: str) -> set[str]:
 
 def _name_in(text: str) -> str:
     """Return the name that a declaration in a message declares."""
-    found = next(filter(None, (pattern.search(text) for pattern in _NAMES)), None)
-    return found[1] if found else ""
+    match = next(filter(None, (pattern.search(text) for pattern in _NAMES)), None)
+    return match[1] if match else ""

@@ -222,28 +222,28 @@ def check(
     """
     from mlusim.bangc.survey import survey
 
-    found = []
-    for one in survey(paths, device, include=include, define=define, std=std, compiler=compiler):
-        found.append(one)
+    surveys = []
+    for file in survey(paths, device, include=include, define=define, std=std, compiler=compiler):
+        surveys.append(file)
         if not (as_json or quiet):
-            state = "compiles" if one.compiles else "does not compile"
-            show.print_text(f"{one.file}: {state}")
-            if one.entries or one.has_main:
-                names = ", ".join((*one.entries, *(("main",) if one.has_main else ())))
+            state = "compiles" if file.compiles else "does not compile"
+            show.print_text(f"{file.file}: {state}")
+            if file.entries or file.has_main:
+                names = ", ".join((*file.entries, *(("main",) if file.has_main else ())))
                 show.print_text(f"  entries     {names}")
-            if one.known:
-                show.print_text(f"  intrinsics  {len(one.known)}: {', '.join(one.known)}")
-            if one.missing:
-                show.print_text(f"  missing     {', '.join(one.missing)}")
-            if one.libraries:
-                show.print_text(f"  host code   not simulated: {', '.join(one.libraries)}")
-            if one.error:
-                show.print_text("  " + "\n  ".join(one.error.splitlines()[1:7]))
-    missing = sorted({name for one in found for name in one.missing})
-    good = sum(one.compiles for one in found)
+            if file.known:
+                show.print_text(f"  intrinsics  {len(file.known)}: {', '.join(file.known)}")
+            if file.missing:
+                show.print_text(f"  missing     {', '.join(file.missing)}")
+            if file.libraries:
+                show.print_text(f"  host code   not simulated: {', '.join(file.libraries)}")
+            if file.error:
+                show.print_text("  " + "\n  ".join(file.error.splitlines()[1:7]))
+    missing = sorted({name for file in surveys for name in file.missing})
+    good = sum(file.compiles for file in surveys)
     if as_json:
-        content = {"files": [one.to_json() for one in found], "compile": good, "missing": missing}
+        content = {"files": [file.to_json() for file in surveys], "compile": good, "missing": missing}
         print_json("bangc-check", content, provenance_without_runs([device]))
     elif not quiet:
-        show.print_text(f"{good} of {len(found)} files compile; missing intrinsics: {', '.join(missing) or 'none'}")
-    return 0 if good == len(found) and not missing else 1
+        show.print_text(f"{good} of {len(surveys)} files compile; missing intrinsics: {', '.join(missing) or 'none'}")
+    return 0 if good == len(surveys) and not missing else 1

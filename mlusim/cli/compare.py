@@ -104,7 +104,7 @@ def _compare(
     boards = boards_of(device)
     record, _ = command.choose(own)
     arrays = read_inputs(command, own, boards, data=not no_data)
-    listed = [name.strip() for one in strategies for name in one.split(",")]
+    listed = [name.strip() for text in strategies for name in text.split(",")]
     named = () if "all" in listed else tuple(dict.fromkeys(listed))
     names: dict[str, tuple[str, Any]] = {}
     refused: dict[str, str] = {}

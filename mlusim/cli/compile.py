@@ -35,16 +35,16 @@ def compile_(*, files: Sequence[str], device: Any, as_json: bool, quiet: bool, *
     for file in files:
         if Path(file).suffix not in {".py", ".mlu"}:
             raise InputError(f"{file} is not a kernel's file: name a .py or a .mlu file")
-    found = [_loaded(file) if file.endswith(".py") else _compiled(file, device, options) for file in files]
+    reports = [_loaded(file) if file.endswith(".py") else _compiled(file, device, options) for file in files]
     if as_json:
-        content = {"ok": not any(one["error"] for one in found), "files": found}
+        content = {"ok": not any(report["error"] for report in reports), "files": reports}
         print_json("compile", content, provenance_without_runs([device]))
     elif not quiet:
-        for one in found:
-            show.print_text(f"{one['file']}: {one['error'] or 'compiles'}")
-            for name, parameters in one["kernels"].items():
+        for report in reports:
+            show.print_text(f"{report['file']}: {report['error'] or 'compiles'}")
+            for name, parameters in report["kernels"].items():
                 show.print_text(f"  {name}" if parameters is None else f"  {name}({', '.join(parameters)})")
-    return int(any(one["error"] for one in found))
+    return int(any(report["error"] for report in reports))
 
 
 def _loaded(file: str) -> dict[str, Any]:
@@ -77,6 +77,6 @@ def _compiled(file: str, device: Any, options: dict[str, Any]) -> dict[str, Any]
 
     if not Path(file).is_file():
         return {"file": file, "error": "cannot be read: No such file or directory", "kernels": {}}
-    (found,) = survey([file], device, **options)
-    missing = f"missing intrinsics: {', '.join(found.missing)}" if found.missing else ""
-    return {"file": file, "error": found.error or missing, "kernels": dict.fromkeys(found.entries)}
+    (surveyed,) = survey([file], device, **options)
+    missing = f"missing intrinsics: {', '.join(surveyed.missing)}" if surveyed.missing else ""
+    return {"file": file, "error": surveyed.error or missing, "kernels": dict.fromkeys(surveyed.entries)}

@@ -43,49 +43,52 @@ def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bo
     from mlusim.explore.diff import what_to_try
 
     check_directory("--report", report, ("diff.html",))
-    found = compare(run_of(before), run_of(after))
-    tries = what_to_try(found.after)
+    difference = compare(run_of(before), run_of(after))
+    tries = what_to_try(difference.after)
     written = []
     if report is not None:
         from mlusim.analysis.page.difference import write_difference
 
-        written.append(write_difference(found, tries, Path(report)))
+        written.append(write_difference(difference, tries, Path(report)))
     if as_json:
-        more: dict[str, Any] = {"what_to_try": [{**one._asdict(), "prediction": True} for one in tries]}
-        more["provenance"] = {"before": provenance_of(found.before), "after": provenance_of(found.after)}
-        show.print_json(found.to_json() | more | {"written": [str(path) for path in written]})
+        extra: dict[str, Any] = {"what_to_try": [{**suggestion._asdict(), "prediction": True} for suggestion in tries]}
+        extra["provenance"] = {
+            "before": provenance_of(difference.before),
+            "after": provenance_of(difference.after),
+        }
+        show.print_json(difference.to_json() | extra | {"written": [str(path) for path in written]})
     elif not quiet:
-        _print(found, tries, full=full)
+        _print(difference, tries, full=full)
         for path in written:
             show.print_text(f"wrote {path}")
 
 
-def _print(found: Difference, tries: list[Suggestion], *, full: bool) -> None:
+def _print(difference: Difference, tries: list[Suggestion], *, full: bool) -> None:
     from mlusim.analysis.breakdown import CAUSES
     from mlusim.analysis.page.difference import figure_cells
     from mlusim.analysis.summary import percent, us_text
 
-    before, after = found.before, found.after
+    before, after = difference.before, difference.after
     change = f" ({100 * (after.time_ps / before.time_ps - 1):+.1f} %)" if before.time_ps else ""
-    for letter, result, name in zip("AB", (before, after), found.names, strict=True):
+    for letter, result, name in zip("AB", (before, after), difference.names, strict=True):
         show.print_text(f"{letter}  {us_text(result.time_ps)}  {name}")
-    show.print_text(f"\n{_signed(found.time_ps)} us{change}, per core on average:\n")
-    causes = sorted((item for item in found.causes_ps.items() if item[1]), key=lambda item: -abs(item[1]))
+    show.print_text(f"\n{_signed(difference.time_ps)} us{change}, per core on average:\n")
+    causes = sorted((item for item in difference.causes_ps.items() if item[1]), key=lambda item: -abs(item[1]))
     if causes:
         show.print_columns(("us", "cause"), [(_signed(value), CAUSES[name]) for name, value in causes], right=(0,))
     else:
         show.print_text("no cause took more or less time")
-    lines = [line for line in found.lines if line.time_ps]
+    lines = [line for line in difference.lines if line.time_ps]
     shown = lines if full else lines[:_SHOWN]
-    rest = found.time_ps - sum(line.time_ps for line in shown)
+    rest = difference.time_ps - sum(line.time_ps for line in shown)
     rows = [(_signed(line.time_ps), _where(line), line.text) for line in shown]
     if len(lines) > len(shown):
         rows.append((_signed(rest), "", f"{len(lines) - len(shown)} other lines; --full shows them"))
     if rows:
         show.print_text("")
         show.print_columns(("us", "line A > B", "source"), rows, right=(0,), cut=not full)
-    figures = [one for one in found.metrics if full or one.before != one.after]
-    cells = [(one.name, *figure_cells(one)) for one in (figures if full else figures[:_SHOWN])]
+    figures = [metric for metric in difference.metrics if full or metric.before != metric.after]
+    cells = [(metric.name, *figure_cells(metric)) for metric in (figures if full else figures[:_SHOWN])]
     if cells:
         show.print_text("")
         show.print_columns(("figure", "A", "B", "B / A"), cells, right=(1, 2, 3))

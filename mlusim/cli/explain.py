@@ -37,26 +37,26 @@ def explain(*, run: str, full: bool, as_json: bool, quiet: bool) -> None:
     """Explain the time of one run."""
     from mlusim.explore.explanation import explain as explained
 
-    found = explained(run_of(run))
+    explanation = explained(run_of(run))
     if as_json:
-        show.print_json(found.to_json() | {"provenance": provenance_of(found.result)})
+        show.print_json(explanation.to_json() | {"provenance": provenance_of(explanation.result)})
     elif not quiet:
-        _print(found, full=full)
+        _print(explanation, full=full)
 
 
-def _print(found: Explanation, *, full: bool) -> None:
+def _print(explanation: Explanation, *, full: bool) -> None:
     from mlusim.analysis.breakdown import CAUSES
     from mlusim.analysis.lower_bound import LOSSES
     from mlusim.analysis.summary import percent, us_text
 
-    result = found.result
+    result = explanation.result
     show.print_text(f"{result.operator} on {result.board.name}: {us_text(result.time_ps)}")
-    show.print_text(f"{us_text(found.above_ps)} of it above the lower bound of {us_text(result.floor.time_ps)}\n")
-    losses = sorted(found.losses_ps.items(), key=lambda item: -item[1])
+    show.print_text(f"{us_text(explanation.above_ps)} of it above the lower bound of {us_text(result.floor.time_ps)}\n")
+    losses = sorted(explanation.losses_ps.items(), key=lambda item: -item[1])
     rows = [(f"{value / 1e6:.2f}", LOSSES[name]) for name, value in losses if value]
     if rows:
         show.print_columns(("us", "lost to"), rows, right=(0,))
-    lines = found.lines if full else found.lines[:_SHOWN]
+    lines = explanation.lines if full else explanation.lines[:_SHOWN]
     cells = [
         (
             f"{line.time_ps / 1e6:.2f}",
@@ -69,8 +69,8 @@ def _print(found: Explanation, *, full: bool) -> None:
     if cells:
         show.print_text("")
         show.print_columns(("us", "line", "mostly", "source"), cells, right=(0,), keys=2, cut=not full)
-    if found.what_to_try:
+    if explanation.what_to_try:
         show.print_text("\nWhat to try. Predictions by retiming, with one loss gone:")
-    for idea in found.what_to_try:
+    for idea in explanation.what_to_try:
         saved = percent(1 - idea.time_ps / result.time_ps)
         show.print_text(f"  {us_text(idea.time_ps)} ({saved} less) if {idea.assumption}:\n      {idea.change}")

@@ -45,7 +45,7 @@ def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None
 
 def time_ps(text: str) -> int:
     """Parse a time such as `1780` (nanoseconds) or `1.78us`; returns picoseconds. Raises `InputError`."""
-    found = re.fullmatch(r"\s*([\d ]+(?:\.\d+)?)\s*(ps|ns|us|ms|s|)\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*([\d ]+(?:\.\d+)?)\s*(ps|ns|us|ms|s|)\s*", text)
+    if match is None:
         raise InputError(f"--at {text}: a time is a number of nanoseconds, or has a unit: 1780, 1.78us")
-    return round(float(found[1].replace(" ", "")) * _UNITS[found[2]])
+    return round(float(match[1].replace(" ", "")) * _UNITS[match[2]])

@@ -199,24 +199,24 @@ def _write_outputs(targets: Mapping[str, Path], outputs: Mapping[str, Any]) -> l
 
 
 def _print_outputs(written: Sequence[Mapping[str, Any]]) -> None:
-    for one in written:
-        show.print_text(f"wrote {one['file']}: {one['dtype']} {one['shape']}")
+    for file in written:
+        show.print_text(f"wrote {file['file']}: {file['dtype']} {file['shape']}")
 
 
 def _targets(out: Sequence[str], inputs: Sequence[str]) -> dict[str, Path]:
     """Return the files of `--out` by output name; an empty name for the only output."""
     from mlusim.cli.files import check_output
 
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for text in out:
         name, equals, file = text.partition("=")
         if not equals:
             name, file = "", text
         path = check_output("--out", file, inputs)
-        if any(path.resolve() == other.resolve() for other in found.values()):
+        if any(path.resolve() == other.resolve() for other in paths.values()):
             raise InputError(f"--out {text}: another output goes to {file}: name two files")
-        found[name] = path
-    return found
+        paths[name] = path
+    return paths
 
 
 def _output(outputs: Mapping[str, Any], name: str) -> Any:
@@ -298,20 +298,20 @@ def _verify(  # noqa: PLR0913 - the options of the command
     saved = check_file("--save-run", save_run, inputs) if save_run is not None else None
     table = check_csv("--csv", operations, inputs) if operations is not None else None
     targets = _targets(out, inputs)
-    wanted = None if reference is None else _reference(reference)
+    expected = None if reference is None else _reference(reference)
     more = {} if max_operations is None else {"max_operations": max_operations}
-    found = call.verify(device, reference=wanted, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma, **more)
-    written = [] if found.stopped else _write_outputs(targets, found.outputs)
-    if found.result is not None and (report or saved or table):
-        finish(found.result, target=None, report=report, saved=saved, operations=table, as_json=False, quiet=True)
+    verified = call.verify(device, reference=expected, tolerance=tolerance, rewrites=tuple(rewrites), dma=dma, **more)
+    written = [] if verified.stopped else _write_outputs(targets, verified.outputs)
+    if verified.result is not None and (report or saved or table):
+        finish(verified.result, target=None, report=report, saved=saved, operations=table, as_json=False, quiet=True)
     if as_json:
-        print_json("verification", verification_json(found), provenance_of(found.result))
+        print_json("verification", verification_json(verified), provenance_of(verified.result))
     elif not quiet:
-        show.print_text(found.text())
+        show.print_text(verified.text())
         _print_outputs(written)
         for name in filter(None, (save_run, operations, report)):
             show.print_text(f"wrote {name}")
-    return 0 if found.ok else 1
+    return 0 if verified.ok else 1
 
 
 def _reference(text: str) -> Any:

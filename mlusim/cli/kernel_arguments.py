@@ -108,7 +108,7 @@ def call_of(  # noqa: PLR0913 - the options of the command
 
     kernel = kernel_of(kernel_name)
     values = settings_of(kernel, settings)
-    several = [name for name, found in values.items() if len(found) != 1]
+    several = [name for name, options in values.items() if len(options) != 1]
     if several:
         raise InputError(f"--set {several[0]}: one value for one run; `mlusim compare`, tune and sweep take several")
     launch: dict[str, Any] = {} if dim is None else {"dim": dim}
@@ -117,7 +117,7 @@ def call_of(  # noqa: PLR0913 - the options of the command
         arguments=tuple(arg),
         shape=shape,
         dtype=dtype or "float32",
-        settings={name: found[0] for name, found in values.items()},
+        settings={name: chosen[0] for name, chosen in values.items()},
         launch=launch | ({"kind": kind} if kind else {}),
         seed=seed,
         theory_ops=theory_ops,
@@ -128,7 +128,7 @@ def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
     """Parse `--set NAME=VALUES` to values of the defaults' types. Raises `InputError`."""
     from mlusim.errors import nearest
 
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
         name, values = name.strip().replace("-", "_"), values.strip()
@@ -140,10 +140,10 @@ def settings_of(kernel: Any, texts: Sequence[str]) -> dict[str, list[Any]]:
                 raise InputError(f"--set {text}: {name} has no default, so it is an argument: write --arg {name}=...")
             near = nearest(name, kernel.settings)
             raise InputError(f"--set {name}: {kernel.name} has no such parameter with a default; {near}{has}")
-        if name in found:
+        if name in by_name:
             raise InputError(f"--set {text}: {name} has a value already; several values are one list, {name}=4,8")
-        found[name] = _setting(name, values, kernel.settings[name])
-    return found
+        by_name[name] = _setting(name, values, kernel.settings[name])
+    return by_name
 
 
 def _setting(name: str, text: str, default: Any) -> list[Any]:

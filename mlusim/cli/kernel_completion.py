@@ -23,14 +23,14 @@ def complete_kernel(incomplete: str) -> list[str]:
         entries = sorted(Path(folder + slash or ".").iterdir())
     except (OSError, ValueError):
         return []
-    found = []
+    items = []
     for entry in entries:
         if entry.name.startswith(begin) and (begin.startswith(".") or not entry.name.startswith(".")):
             if entry.is_dir() and entry.name != "__pycache__":
-                found.append(f"{folder}{slash}{entry.name}/")
+                items.append(f"{folder}{slash}{entry.name}/")
             elif entry.suffix in SUFFIXES:
-                found.append(f"{folder}{slash}{entry.name}:")
-    return found
+                items.append(f"{folder}{slash}{entry.name}:")
+    return items
 
 
 def complete_kernel_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -61,15 +61,15 @@ def kernel_names(file: str) -> list[str]:
         return []
 
 
-def setting_names(given: str) -> list[str]:
+def setting_names(text: str) -> list[str]:
     """Return the parameters with a default of FILE.py:KERNEL."""
-    file, _, name = given.rpartition(":") if not given.endswith(".py") else (given, ":", "")
-    found: list[str] = []
+    file, _, name = text.rpartition(":") if not text.endswith(".py") else (text, ":", "")
+    names: list[str] = []
     for node in _body(file):
         if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef) and name in ("", node.name):
             with_default = node.args.args[len(node.args.args) - len(node.args.defaults) :]
-            found += [one.arg for one in (*with_default, *node.args.kwonlyargs)]
-    return found
+            names += [argument.arg for argument in (*with_default, *node.args.kwonlyargs)]
+    return names
 
 
 def _body(file: str) -> list[ast.stmt]:

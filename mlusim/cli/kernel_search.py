@@ -60,7 +60,7 @@ def _compare(
     calls = {}
     more = {"steady": True} if steady else {}
     options = kernel_name.options if isinstance(kernel_name, KernelName) else {}
-    kernels = (kernel_name, *(KernelName(one, options) if is_kernel_file(one) else one for one in others))
+    kernels = (kernel_name, *(KernelName(other, options) if is_kernel_file(other) else other for other in others))
     for name in kernels:
         for board in boards:
             for label, call in _calls(name, **own):
@@ -98,12 +98,12 @@ def _calls(
     if kind:
         launches["kind"] = kind
     lists = [*axes.items(), *launches.items()]  # a setting may also be named dim or kind
-    found = []
+    results = []
     for values in product(*(several for _, several in lists)):
         pairs = [(name, value) for (name, _), value in zip(lists, values, strict=True)]
         label = ", ".join(f"{name}={value}" for (name, value), (_, of) in zip(pairs, lists, strict=True) if len(of) > 1)
-        found.append((label, replace(base, settings=dict(pairs[: len(axes)]), launch=dict(pairs[len(axes) :]))))
-    return found
+        results.append((label, replace(base, settings=dict(pairs[: len(axes)]), launch=dict(pairs[len(axes) :]))))
+    return results
 
 
 def make_tune(kernel_name: str) -> click.Command:
@@ -161,7 +161,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
         options["kind"] = kind
     if theory_ops is not None:
         options["theory_ops"] = theory_ops
-    found = tune(
+    tuning = tune(
         kernel_name,
         shape=shape,
         arguments=arg,
@@ -175,8 +175,8 @@ def _tune(  # noqa: PLR0913 - the options of the command
         settings=settings_of(kernel_of(kernel_name), settings),
         **options,
     )
-    print_tuning(found, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
-    if len(found.rows) == 1 and not (quiet or as_json):
+    print_tuning(tuning, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
+    if len(tuning.rows) == 1 and not (quiet or as_json):
         show.print_text(
             "\nNothing was varied: give several values, such as --set NAME=4,8,16 or --dim 4,1,1 --dim 4,8,1"
         )

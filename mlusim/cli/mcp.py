@@ -114,9 +114,9 @@ def _error(number: Any, code: int, message: str) -> dict[str, Any]:
 def _result(method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     match method:
         case "initialize":
-            wanted = parameters.get("protocolVersion")
+            requested = parameters.get("protocolVersion")
             return {
-                "protocolVersion": wanted if wanted in _VERSIONS else _VERSIONS[0],
+                "protocolVersion": requested if requested in _VERSIONS else _VERSIONS[0],
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "mlusim", "version": __version__},
             }

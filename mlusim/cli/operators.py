@@ -26,16 +26,18 @@ _OPS = Path(__file__).parents[1] / "ops"
 @cache
 def summaries() -> dict[str, str]:
     """Return name and summary of each operator's command, without importing the simulator."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for path in sorted(_OPS.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(node, ast.Call):
                 continue
-            keywords = {one.arg: one.value.value for one in node.keywords if isinstance(one.value, ast.Constant)}
+            keywords = {
+                keyword.arg: keyword.value.value for keyword in node.keywords if isinstance(keyword.value, ast.Constant)
+            }
             name = keywords.get("command") or keywords.get("name")
             if "summary" in keywords and isinstance(name, str):
-                found[name] = str(keywords["summary"])
-    return found
+                names[name] = str(keywords["summary"])
+    return names
 
 
 class Entries(Mapping[str, "Command"]):

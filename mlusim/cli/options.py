@@ -110,18 +110,18 @@ class DeviceName(ParamType):
 
         if isinstance(value, str) and "," in value and not Path(value).exists():
             self.fail(f"{value!r} names several boards; `mlusim compare` and `mlusim sweep` take several", param, ctx)
-        found: Board = board(value)
+        record: Board = board(value)
         if isinstance(value, str) and Path(value).is_file():
             note(ctx, param, value, writes=False)
-        return found
+        return record
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
         """Complete names of presets, then files."""
         from click.shell_completion import CompletionItem
 
         del ctx, param
-        found = [CompletionItem(name) for name in board_names() if name.startswith(incomplete.lower())]
-        return found or [CompletionItem(incomplete, type="file")]
+        items = [CompletionItem(name) for name in board_names() if name.startswith(incomplete.lower())]
+        return items or [CompletionItem(incomplete, type="file")]
 
 
 class ElementType(ParamType):
@@ -162,10 +162,10 @@ class Size(ParamType):
             return int(value)
         if value.strip().startswith("-"):
             self.fail(f"{value} is negative: a size is 0 or more, such as 64KiB", param, ctx)
-        found = numbers("bytes", value)
-        if len(found) != 1:
+        sizes = numbers("bytes", value)
+        if len(sizes) != 1:
             self.fail(f"{value!r} is not a single size such as 64KiB", param, ctx)
-        return int(found[0])
+        return int(sizes[0])
 
 
 class Operations(ParamType):
@@ -176,16 +176,16 @@ class Operations(ParamType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the integer."""
         try:
-            found = int(value) if not isinstance(value, str) or value.isdecimal() else float(value)
+            count = int(value) if not isinstance(value, str) or value.isdecimal() else float(value)
         except ValueError:
-            found = -1
-        if not 0 <= found < float("inf") or found != int(found):
+            count = -1
+        if not 0 <= count < float("inf") or count != int(count):
             self.fail(
                 f"{value!r} is not a number of operations: it is whole and at least 0, such as 2000000 or 2e6",
                 param,
                 ctx,
             )
-        return int(found)
+        return int(count)
 
 
 class FileName(ParamType):

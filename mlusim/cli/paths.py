@@ -77,7 +77,7 @@ def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:
     path = Path(text)
     context = click.get_current_context(silent=True)
     others = [] if context is None else [*context.meta.get(_GIVEN, ())]
-    others += [Given("", one, writes=False) for one in inputs]
+    others += [Given("", path, writes=False) for path in inputs]
     if is_through(path):
         return
     for other in others:

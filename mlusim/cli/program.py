@@ -94,9 +94,9 @@ class Program(click.Group):
         command: click.Command = self
         context = click.Context(self)
         for word in words:
-            found = command.get_command(context, word) if isinstance(command, click.Group) else None
-            if found is not None:
-                path, command = [*path, word], found
+            subcommand = command.get_command(context, word) if isinstance(command, click.Group) else None
+            if subcommand is not None:
+                path, command = [*path, word], subcommand
         return " ".join(path)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -134,22 +134,25 @@ def explain(error: Exception, command: str = "mlusim") -> tuple[str, int]:
         case click.UsageError():
             path = error.ctx.command_path if error.ctx else command
             text = f"{_one_line(error.format_message()).rstrip('.')}{_with_device(error)}"
-            found = f"{text}; see `{path} --help`", USAGE
+            message_and_code = f"{text}; see `{path} --help`", USAGE
         case click.ClickException():
-            found = _one_line(error.format_message()), error.exit_code
+            message_and_code = _one_line(error.format_message()), error.exit_code
         case VerificationError() | CompileError():
-            found = str(error), FAILED
+            message_and_code = str(error), FAILED
         case MlusimError():
-            found = _one_line(str(error)), USAGE if isinstance(error, InputError | BoardError) else FAILED
+            message_and_code = _one_line(str(error)), USAGE if isinstance(error, InputError | BoardError) else FAILED
         case MemoryError():
-            found = f"not enough memory on this machine: {error or 'none left'}; --no-data takes none", FAILED
+            message_and_code = (
+                f"not enough memory on this machine: {error or 'none left'}; --no-data takes none",
+                FAILED,
+            )
         case OSError():
             what = f"{error.filename}: " if error.filename else ""
-            found = f"{what}{error.strerror or error}", USAGE
+            message_and_code = f"{what}{error.strerror or error}", USAGE
         case _:
             text = f"internal error: {type(error).__name__}: {_one_line(str(error))}. This is a defect of mlusim: "
-            found = f"{text}please report it with what `mlusim --traceback ...` prints", FAILED
-    return found
+            message_and_code = f"{text}please report it with what `mlusim --traceback ...` prints", FAILED
+    return message_and_code
 
 
 def _with_device(error: click.UsageError) -> str:
@@ -157,7 +160,7 @@ def _with_device(error: click.UsageError) -> str:
     from mlusim.cli.options import board_names
 
     extra = re.search(r"unexpected extra arguments? \((.*)\)", error.format_message())
-    takes = error.ctx is not None and any("--device" in one.opts for one in error.ctx.command.params)
+    takes = error.ctx is not None and any("--device" in parameter.opts for parameter in error.ctx.command.params)
     words = extra[1].split() if extra and takes else []
     boards = [word for word in words if word.lower() in board_names() or word.endswith(".toml")]
     return f"; a board is named by an option: --device {boards[0]}" if boards else ""
@@ -258,8 +261,8 @@ for _command in (
 def _with_our_help(command: click.Command) -> None:
     """Use our help formatter for a command and its subcommands."""
     command.context_class = HelpContext
-    for one in command.commands.values() if isinstance(command, click.Group) else ():
-        _with_our_help(one)
+    for subcommand in command.commands.values() if isinstance(command, click.Group) else ():
+        _with_our_help(subcommand)
 
 
 _with_our_help(program)

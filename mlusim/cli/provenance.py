@@ -58,8 +58,8 @@ def provenance(boards: Iterable[Board]) -> dict[str, Any]:
 
 def provenance_without_runs(boards: Iterable[Board] = ()) -> dict[str, Any]:
     """Return the provenance of the JSON of a command that runs nothing: there is no seed, and maybe no board."""
-    found = provenance(boards)
-    return {key: value for key, value in found.items() if key != "seed" and (key != "boards" or value)}
+    content = provenance(boards)
+    return {key: value for key, value in content.items() if key != "seed" and (key != "boards" or value)}
 
 
 def provenance_of(result: Result) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def provenance_of(result: Result) -> dict[str, Any]:
 
 def verification_json(report: Report) -> dict[str, Any]:
     """A report of the checker as JSON, files by their names: nothing of this machine."""
-    found: dict[str, Any] = _without_folders(report.to_json())
-    return found
+    content: dict[str, Any] = _without_folders(report.to_json())
+    return content
 
 
 def _without_folders(value: Any) -> Any:

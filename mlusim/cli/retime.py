@@ -112,10 +112,10 @@ def _change(text: str) -> tuple[str, Any]:
     kinds = {item.name: item.type for item in fields(Board)}
     if kinds.get(name) == "str":
         return name, value
-    found = numbers(name, value, whole=kinds.get(name) != "float")
-    if len(found) != 1:
+    values = numbers(name, value, whole=kinds.get(name) != "float")
+    if len(values) != 1:
         raise InputError(f"--set {text}: a board has one value of {name}; to try several, see `mlusim sweep`")
-    return name, float(found[0]) if kinds.get(name) == "float" else found[0]
+    return name, float(values[0]) if kinds.get(name) == "float" else values[0]
 
 
 def _title(recorded: Result, result: Result, parameters: dict[str, Any], split: str) -> str:

@@ -95,8 +95,8 @@ class OperatorGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(summaries().items()))
         command = self._kernel(METAVAR)
-        options = (one for one in command.get_params(ctx) if isinstance(one, click.Option))
-        rows = [found for one in options if (found := one.get_help_record(ctx)) is not None]
+        options = (parameter for parameter in command.get_params(ctx) if isinstance(parameter, click.Option))
+        rows = [record for option in options if (record := option.get_help_record(ctx)) is not None]
         with formatter.section(f"Options of {METAVAR}, a kernel of your own"):
             formatter.write_dl(rows)
 
@@ -397,7 +397,7 @@ def finish(  # noqa: PLR0913 - most are keywords
     moved: list[Sensitivity] = []
     if sensitivity is not None:
         moved = sensitivity()
-        written["sensitivity"] = [one._asdict() for one in moved]
+        written["sensitivity"] = [sensitivity._asdict() for sensitivity in moved]
     if as_json:
         show.print_json(to_json(result) | written)
     elif not quiet:
@@ -410,7 +410,15 @@ def finish(  # noqa: PLR0913 - most are keywords
             show.print_text("\nTime with one parameter 20 % smaller and larger:")
             show.print_columns(
                 ("parameter", "-20 %", "+20 %", "source"),
-                [(one.field, f"{100 * one.less:+.1f} %", f"{100 * one.more:+.1f} %", one.source) for one in moved],
+                [
+                    (
+                        sensitivity.field,
+                        f"{100 * sensitivity.less:+.1f} %",
+                        f"{100 * sensitivity.more:+.1f} %",
+                        sensitivity.source,
+                    )
+                    for sensitivity in moved
+                ],
                 right=(1, 2),
             )
         for line in lines:

@@ -40,6 +40,6 @@ def run_of(text: str) -> Result:
             raise InputError(
                 f"{text!r} is not a saved run, and as words of `mlusim run`: {error.format_message()}"
             ) from None
-        found = load(saved)
-        found.made_by["command"] = shlex.join(["mlusim", "run", *without_folders(words)])
-        return found
+        result = load(saved)
+        result.made_by["command"] = shlex.join(["mlusim", "run", *without_folders(words)])
+        return result

@@ -61,22 +61,22 @@ class Bash(BashComplete):
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
         """Return the part of each value after the last position where bash splits the word."""
-        found = super().get_completions(args, incomplete)
+        items = super().get_completions(args, incomplete)
         breaks = "".join(sorted({*os.environ.get("COMP_WORDBREAKS", ":=")} & {*":=@"}))
         there = re.match(f".*[{breaks}]", incomplete) if breaks else None
-        for item in found if there else ():
+        for item in items if there else ():
             if item.type == "plain":
                 item.value = item.value.removeprefix(there[0])  # type: ignore[index]
-        return found
+        return items
 
 
-def _joined(incomplete: str, found: list[CompletionItem[Any]]) -> list[CompletionItem[Any]]:
+def _joined(incomplete: str, items: list[CompletionItem[Any]]) -> list[CompletionItem[Any]]:
     """Prefix values of `--option=value` with the option, for shells that do not split the word."""
     option, equals, _ = incomplete.partition("=")
-    for item in found:
+    for item in items:
         if equals and option.startswith("--") and item.type == "plain":
             item.value = f"{option}={item.value}"
-    return found
+    return items
 
 
 class Zsh(ZshComplete):

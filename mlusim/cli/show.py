@@ -30,10 +30,10 @@ def console() -> Console:
     """Return standard output, plain and with a fixed width if it is not a terminal."""
     from rich.console import Console
 
-    found = Console(highlight=False, markup=False, emoji=False)
-    if not found.is_terminal:
-        found.width = _WIDTH
-    return found
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _WIDTH
+    return console
 
 
 def print_exact(text: str) -> None:
@@ -95,7 +95,7 @@ def print_wrapped(text: str) -> None:
 def print_json(value: Any) -> None:
     """Print a value as JSON: exact numbers, no NaN; a list of numbers on one line; no folders of this machine."""
     text = json.dumps(_without_folders(value, _local_folders()), indent=2, allow_nan=False)
-    click.echo(_NUMBERS.sub(lambda found: " ".join(found[0].split()).replace("[ ", "[").replace(" ]", "]"), text))
+    click.echo(_NUMBERS.sub(lambda match: " ".join(match[0].split()).replace("[ ", "[").replace(" ]", "]"), text))
 
 
 def _local_folders() -> list[str]:
@@ -191,15 +191,15 @@ def parts_of(widths: Sequence[int], keys: int, room: int) -> list[list[int]]:
         room: columns of the terminal.
     """
     first = list(range(min(keys, len(widths))))
-    found, taken = [[*first]], sum(widths[:keys]) + _GAP * len(first)
+    parts, taken = [[*first]], sum(widths[:keys]) + _GAP * len(first)
     left = room - taken
     for position in range(len(first), len(widths)):
-        if widths[position] > left and len(found[-1]) > len(first):
-            found.append([*first])
+        if widths[position] > left and len(parts[-1]) > len(first):
+            parts.append([*first])
             left = room - taken
-        found[-1].append(position)
+        parts[-1].append(position)
         left -= widths[position] + _GAP
-    return found
+    return parts
 
 
 def _table() -> Table:

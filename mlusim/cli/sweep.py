@@ -55,7 +55,7 @@ def _make_sweep(command: Command) -> click.Command:
         help="Element types of the inputs, separated by commas. [default: float32]",
     )
     axes = axis_options(operator=True, strategies=lambda: command.strategies)
-    values = [one.name or "" for one in (axes[0], dtype, *axes[1:3], *own)]
+    values = [parameter.name or "" for parameter in (axes[0], dtype, *axes[1:3], *own)]
     return OperatorCommand(
         command.name,
         command=command,
@@ -82,7 +82,7 @@ _OF_KERNELS = ("arg", "settings", "theory_ops", "dim", "kind")
 def make_sweep_kernel(kernel_name: str) -> click.Command:
     """Create `mlusim sweep FILE.py:KERNEL`."""
     axes = axis_options(operator=False)
-    own = [one for one in argument_options(kernel_name, several=True) if one.name in _OF_KERNELS]
+    own = [parameter for parameter in argument_options(kernel_name, several=True) if parameter.name in _OF_KERNELS]
     dtype = click.Option(
         ["--dtype", "element_type"],
         multiple=True,
@@ -191,13 +191,13 @@ def _flat(value: Any) -> Any:
 
 
 def _pairs(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
-    found = []
+    pairs = []
     for text in texts:
         name, equals, values = text.partition("=")
         if not (name.strip() and equals and values.strip()):
             raise InputError(f"{option} {text}: write NAME=VALUES")
-        found.append((name.strip().replace("-", "_"), values.strip()))
-    return found
+        pairs.append((name.strip().replace("-", "_"), values.strip()))
+    return pairs
 
 
 def _sweep(  # noqa: PLR0913 - the options of the command
@@ -272,34 +272,34 @@ def _sweep(  # noqa: PLR0913 - the options of the command
     draw = _plotter(axes, plot, against, picture, output)
     with Runner(workers, _client(dask, workers)) as runner, Store(None if no_db else db) as store:
         merge_files(store, merge)
-        found = run_axes(axes, store, runner, retry=retry, progress=not quiet, shard=shard)
-    found.made_by = made_by()
-    for line in found.damaged:
+        sweep = run_axes(axes, store, runner, retry=retry, progress=not quiet, shard=shard)
+    sweep.made_by = made_by()
+    for line in sweep.damaged:
         click.echo(f"warning: {line}", err=True)
     written = []
     if target is not None:
-        written.append(found.save(target))
+        written.append(sweep.save(target))
         written += [beside(target)] if target.suffix.lower() == ".csv" else []
-    if draw is not None and found.done:
-        written.append(draw(found))
+    if draw is not None and sweep.done:
+        written.append(draw(sweep))
     if as_json:
-        show.print_json(found.to_json() | {"written": [str(path) for path in written]})
+        show.print_json(sweep.to_json() | {"written": [str(path) for path in written]})
     elif not quiet:
-        print_sweep(found, None if no_db else db, full=full)
+        print_sweep(sweep, None if no_db else db, full=full)
         for path in written:
             show.print_text(f"wrote {path}")
-    _raise_for_failures(found)
+    _raise_for_failures(sweep)
 
 
-def _raise_for_failures(found: Sweep) -> None:
+def _raise_for_failures(sweep: Sweep) -> None:
     """Raise `MlusimError` if a point failed, or none is possible."""
-    bad = [row for row in found.rows if row["status"] in ("failed", "died")]
+    bad = [row for row in sweep.rows if row["status"] in ("failed", "died")]
     if bad:
-        raise MlusimError(f"{len(bad)} of {len(found)} points failed; the first: {bad[0]['message']}")
-    if not found.done and len(found) == 1:
-        raise MlusimError(f"the point is impossible: {found.rows[0]['message']}")
-    if not found.done:
-        raise MlusimError(f"none of {len(found)} points is possible; the first: {found.rows[0]['message']}")
+        raise MlusimError(f"{len(bad)} of {len(sweep)} points failed; the first: {bad[0]['message']}")
+    if not sweep.done and len(sweep) == 1:
+        raise MlusimError(f"the point is impossible: {sweep.rows[0]['message']}")
+    if not sweep.done:
+        raise MlusimError(f"none of {len(sweep)} points is possible; the first: {sweep.rows[0]['message']}")
 
 
 def _plotter(
@@ -322,8 +322,8 @@ def _plotter(
     rows = [dict(point.columns if isinstance(point, Point) else point.row) for point in axes.points()]
     column = check_plot(rows, axes.columns(), metrics, against, FIGURES)
 
-    def draw(found: Sweep) -> Path:
-        found.plot(path, metrics=metrics, against=column)
+    def draw(sweep: Sweep) -> Path:
+        sweep.plot(path, metrics=metrics, against=column)
         return path
 
     return draw

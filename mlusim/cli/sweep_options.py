@@ -87,19 +87,19 @@ class Shard(ParamType):
 
 def several_options(parameters: Sequence[click.Parameter]) -> list[click.Parameter]:
     """Return the same options for several values each; flags unchanged."""
-    found: list[click.Parameter] = []
-    for one in parameters:
-        if isinstance(one, click.Option) and not one.is_flag:
+    axes: list[click.Parameter] = []
+    for parameter in parameters:
+        if isinstance(parameter, click.Option) and not parameter.is_flag:
             values: dict[str, Any] = {
                 "multiple": True,
-                "required": one.required,
-                "metavar": one.metavar,
-                "help": one.help,
+                "required": parameter.required,
+                "metavar": parameter.metavar,
+                "help": parameter.help,
             }
-            found.append(click.Option([*one.opts, one.name or ""], type=Several(one.type), **values))
+            axes.append(click.Option([*parameter.opts, parameter.name or ""], type=Several(parameter.type), **values))
         else:
-            found.append(one)
-    return found
+            axes.append(parameter)
+    return axes
 
 
 SECTIONS = {

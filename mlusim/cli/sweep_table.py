@@ -18,7 +18,7 @@ _WORDS_SHOWN = 48
 _REASONS_SHOWN = 8
 
 
-def print_sweep(found: Sweep, db: str | None, *, full: bool) -> None:
+def print_sweep(sweep: Sweep, db: str | None, *, full: bool) -> None:
     """Print the points with their figures and outcomes.
 
     Args:
@@ -26,15 +26,15 @@ def print_sweep(found: Sweep, db: str | None, *, full: bool) -> None:
         db: the file of its points, if there is one.
         full: all rows, columns and reasons.
     """
-    _print_rows(found, full=full)
-    _print_end(found, db)
+    _print_rows(sweep, full=full)
+    _print_end(sweep, db)
 
 
-def _print_rows(found: Sweep, *, full: bool) -> None:
+def _print_rows(sweep: Sweep, *, full: bool) -> None:
     from mlusim.explore.axis_values import text_of
 
-    rows = found.rows
-    axes = found.axes or ["device", "shape"]
+    rows = sweep.rows
+    axes = sweep.axes or ["device", "shape"]
     columns = _figures(operators=any("tier" in row for row in rows), full=full)
     heads = [*axes, *columns, "" if not full else "outcome"]
     shown = rows if full else rows[:_ROWS_SHOWN]
@@ -58,26 +58,26 @@ def _figures(*, operators: bool, full: bool) -> dict[str, Callable[[Row], str]]:
     """Return the columns of figures: header, and the text of a completed row."""
     from mlusim.analysis.summary import percent, us_text
 
-    found: dict[str, Callable[[Row], str]] = {}
+    columns: dict[str, Callable[[Row], str]] = {}
     if operators:
-        found["tier"] = lambda row: str(row.get("tier", ""))
-    found |= {
+        columns["tier"] = lambda row: str(row.get("tier", ""))
+    columns |= {
         "time": lambda row: us_text(row["time_ps"]),
         "io_eff.": lambda row: percent(row["io_efficiency"]),
         "bus/min.": lambda row: f"{row['traffic_ratio']:.2f} x",
     }
     if full:
         if operators:
-            found["plan"] = lambda row: str(row.get("plan_strategy", ""))
-            found["tiles"] = lambda row: str(row.get("tiles", ""))
-        found |= {
+            columns["plan"] = lambda row: str(row.get("plan_strategy", ""))
+            columns["tiles"] = lambda row: str(row.get("tiles", ""))
+        columns |= {
             "bound": lambda row: us_text(round(row["floor_us"] * PS_PER_US)),
             "read": lambda row: short_bytes(row["bus_read_bytes"]),
             "written": lambda row: short_bytes(row["bus_write_bytes"]),
             "NRAM": lambda row: short_bytes(row["peak_nram_bytes"]),
             "copies": lambda row: str(row["copies"]),
         }
-    return found
+    return columns
 
 
 def _print_cut(rows: Sequence[Row]) -> None:
@@ -94,8 +94,8 @@ def _print_cut(rows: Sequence[Row]) -> None:
         show.print_text(f"... and {len(rows) - _ROWS_SHOWN} more; --full and -o table.csv have all of them")
 
 
-def _print_end(found: Sweep, db: str | None) -> None:
-    counts = ", ".join(f"{count} {status}" for status, count in found.counts.items() if count)
-    before = f", {found.found} of them from before" if found.found else ""
+def _print_end(sweep: Sweep, db: str | None) -> None:
+    counts = ", ".join(f"{count} {status}" for status, count in sweep.counts.items() if count)
+    before = f", {sweep.found} of them from before" if sweep.found else ""
     where = f" (in {db}{before})" if db else ""
-    show.print_text(f"\n{len(found)} point{'s'[: len(found) != 1]}: {counts}{where}")
+    show.print_text(f"\n{len(sweep)} point{'s'[: len(sweep) != 1]}: {counts}{where}")

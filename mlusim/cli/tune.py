@@ -64,7 +64,7 @@ def _make_tune(command: Command) -> click.Command:
         command=command,
         params=[*run, *own, seed, *tune_options()],
         sections={
-            "What to tune": [one.name or "" for one in (*run, *own)],
+            "What to tune": [parameter.name or "" for parameter in (*run, *own)],
             "How it runs": ("seed", "steady", "db", "workers"),
             "Output": ("show_all", "full", "as_json", "quiet"),
         },
@@ -147,7 +147,7 @@ def _tune(  # noqa: PLR0913 - the options of the command
     options = {name: value for name, value in own.items() if value is not None}
     if element_type is not None:
         options[command.data_option] = element_type
-    found = search(
+    tuning = search(
         command.name,
         shape=shape,
         device=device,
@@ -159,25 +159,25 @@ def _tune(  # noqa: PLR0913 - the options of the command
         progress=not (quiet or as_json),
         **options,
     )
-    print_tuning(found, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
+    print_tuning(tuning, show_all=show_all, full=full, as_json=as_json, quiet=quiet)
 
 
-def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
+def print_tuning(tuning: Tuning, *, show_all: bool, full: bool, as_json: bool, quiet: bool) -> None:
     """Print the result of tuning: a table and the best command, or JSON."""
     from mlusim.analysis.summary import us_text
     from mlusim.units import PS_PER_US
 
     if as_json:
-        print_json("tune", found.to_json(), provenance([found.board]))
+        print_json("tune", tuning.to_json(), provenance([tuning.board]))
         return
     if quiet:
-        show.print_exact(found.command)
+        show.print_exact(tuning.command)
         return
-    rows = found.rows if show_all else found.rows[:_SHOWN]
-    best = found.best
+    rows = tuning.rows if show_all else tuning.rows[:_SHOWN]
+    best = tuning.best
     of = f" {best['shape'].replace('x', ',')}" if "shape" in best else ""
-    show.print_text(f"{found.operator}{of} on {found.board.name}, the fastest first:\n")
-    settings = _kernel_columns(found) if "tier" not in best else _plan_columns(full=full)
+    show.print_text(f"{tuning.operator}{of} on {tuning.board.name}, the fastest first:\n")
+    settings = _kernel_columns(tuning) if "tier" not in best else _plan_columns(full=full)
     columns = [*settings, "time", "", "why it is slower"]
     lines = []
     for row in rows:
@@ -188,30 +188,30 @@ def print_tuning(found: Tuning, *, show_all: bool, full: bool, as_json: bool, qu
         columns,
         lines,
         right=range(0 if "tier" not in best else 1, len(columns) - 1),
-        keys=len(found.axes) if "tier" not in best else 2,
+        keys=len(tuning.axes) if "tier" not in best else 2,
     )
-    left = len(found.rows) - len(rows)
+    left = len(tuning.rows) - len(rows)
     lines_below = [f"{left} slower ones; --all shows them"] if left else []
-    tried = f"{len(found.rows)} plan{'s' * (len(found.rows) != 1)} ran"
-    if found.repeats:
-        tried += f", {found.repeats} more settings gave the same plans"
-    if found.refused:
-        tried += f", {len(found.refused)} did not fit"
+    tried = f"{len(tuning.rows)} plan{'s' * (len(tuning.rows) != 1)} ran"
+    if tuning.repeats:
+        tried += f", {tuning.repeats} more settings gave the same plans"
+    if tuning.refused:
+        tried += f", {len(tuning.refused)} did not fit"
     lines_below.append(tried)
     floor = us_text(round(best["floor_us"] * PS_PER_US))
     over = f"{best['time_us'] / best['floor_us']:.2f} x " if best["floor_us"] else ""
-    early = ", so the search ended early" if found.at_floor else ""
+    early = ", so the search ended early" if tuning.at_floor else ""
     lines_below.append(f"the best takes {over}the lower bound of {floor}{early}")
-    if found.as_good:
-        lines_below.append(f"{found.as_good} within 2 % of the best: no measurement tells them apart")
+    if tuning.as_good:
+        lines_below.append(f"{tuning.as_good} within 2 % of the best: no measurement tells them apart")
     show.print_text("\n" + "\n".join(lines_below))
     show.print_text("\nThe best one, from the shell and from Python:")
-    show.print_command(found.command)
-    show.print_call(found.call)
+    show.print_command(tuning.command)
+    show.print_call(tuning.call)
 
 
-def _kernel_columns(found: Tuning) -> list[str]:
-    return list(found.axes)
+def _kernel_columns(tuning: Tuning) -> list[str]:
+    return list(tuning.axes)
 
 
 def _plan_columns(*, full: bool) -> list[str]:

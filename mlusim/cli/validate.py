@@ -69,11 +69,13 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
     if plot is not None:
         from mlusim.analysis.accuracy import save_accuracy
 
-        save_accuracy(plot, [(one.row.name, one.error, one.left_out_error, one.row.use) for one in outcomes])
+        save_accuracy(
+            plot, [(outcome.row.name, outcome.error, outcome.left_out_error, outcome.row.use) for outcome in outcomes]
+        )
     if as_json:
         from mlusim.hardware import board
 
-        boards = {one.board: board(one.board) for one in (outcome.row for outcome in outcomes)}
+        boards = {row.board: board(row.board) for row in (outcome.row for outcome in outcomes)}
         print_json("validation", report.to_json(outcomes), provenance_without_runs(boards.values()))
     elif not quiet:
         _print(outcomes, report.accuracy(outcomes), full=full)
@@ -81,15 +83,15 @@ def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: b
 
 def _print(outcomes: list[Outcome], figures: Accuracy, *, full: bool) -> None:
     lines = []
-    for one in outcomes:
-        row = one.row
+    for outcome in outcomes:
+        row = outcome.row
         cells = [
             row.name,
             f"{row.time_us:,.2f}".replace(",", " "),
-            f"{one.simulated_us:,.2f}".replace(",", " "),
-            _signed(one.error),
-            row.use if one.left_out_error is None else _signed(one.left_out_error),
-            _signed(one.kind_left_out_error),
+            f"{outcome.simulated_us:,.2f}".replace(",", " "),
+            _signed(outcome.error),
+            row.use if outcome.left_out_error is None else _signed(outcome.left_out_error),
+            _signed(outcome.kind_left_out_error),
         ]
         if full:
             cells += [row.board, row.dtype, row.shape, row.launch, row.grade, row.source]
