@@ -125,11 +125,11 @@ async def read_four_times(core, table, out):
     """Every core of a cluster loads the whole table, part by part, from GDRAM."""
     if core.is_memory_core:
         return
-    held, total = core.nram.alloc(TILE, table.dtype), core.nram.alloc(TILE, table.dtype)
+    tile, total = core.nram.alloc(TILE, table.dtype), core.nram.alloc(TILE, table.dtype)
     core.fill(total, 0)
     for start in range(0, table.size, TILE):
-        await core.memcpy(held, table[start : start + TILE])
-        core.add(total, total, held)
+        await core.memcpy(tile, table[start : start + TILE])
+        core.add(total, total, tile)
         await core.sync()
     await core.memcpy(out[core.task_id], total)
 
@@ -139,15 +139,15 @@ async def read_once(core, table, out):
     shared = core.sram.alloc((2, TILE), table.dtype, "shared")
     parts = range(0, table.size, TILE)
     if not core.is_memory_core:
-        held, total = core.nram.alloc(TILE, table.dtype), core.nram.alloc(TILE, table.dtype)
+        tile, total = core.nram.alloc(TILE, table.dtype), core.nram.alloc(TILE, table.dtype)
         core.fill(total, 0)
     for step in range(len(parts) + 1):
         if core.is_memory_core:
             if step < len(parts):
                 core.memcpy_async(shared[step % 2], table[parts[step] : parts[step] + TILE])
         elif step:
-            await core.memcpy(held, shared[(step - 1) % 2])
-            core.add(total, total, held)
+            await core.memcpy(tile, shared[(step - 1) % 2])
+            core.add(total, total, tile)
         await core.sync_cluster()
     if not core.is_memory_core:
         await core.memcpy(out[core.task_id], total)

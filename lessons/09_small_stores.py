@@ -15,10 +15,10 @@ ROWS = 512
 
 async def store_rows(core, x, out, width):
     """Write `width` bytes at the front of each row of `out`: short stores, one after the other."""
-    held = core.nram.alloc(x.shape[1], x.dtype)
-    await core.memcpy(held, x[0])
+    tile = core.nram.alloc(x.shape[1], x.dtype)
+    await core.memcpy(tile, x[0])
     for row in range(core.task_id, out.shape[0], core.task_dim):
-        core.memcpy_async(out[row, :width], held[:width])
+        core.memcpy_async(out[row, :width], tile[:width])
     await core.sync()
 
 

@@ -19,14 +19,14 @@ async def scale(core, x, out, wait_for_load):
         return
     tile = x.size // core.task_dim
     mine = slice(core.task_id * tile, (core.task_id + 1) * tile)
-    held = core.nram.alloc(tile, x.dtype, "held")
+    data = core.nram.alloc(tile, x.dtype, "data")
     other = core.nram.alloc(1 << 16, x.dtype, "other")
-    core.memcpy_async(held, x[mine])
+    core.memcpy_async(data, x[mine])
     core.fill(other, 0)
     if wait_for_load:
         await core.sync_io()
-    core.mul(held, held, 3.0)
-    await core.memcpy(out[mine], held)
+    core.mul(data, data, 3.0)
+    await core.memcpy(out[mine], data)
 
 
 # %% [markdown]

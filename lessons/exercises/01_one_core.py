@@ -4,8 +4,8 @@ TILE = 8192
 
 
 async def kernel(core, x, out):
-    held = core.nram.alloc(TILE, x.dtype)
+    tile = core.nram.alloc(TILE, x.dtype)
     for start in range(0, x.size, TILE):
-        await core.memcpy(held, x[start : start + TILE])
-        # Here: double what is in `held`, and wait until that is done.
-        await core.memcpy(out[start : start + TILE], held)
+        await core.memcpy(tile, x[start : start + TILE])
+        # Here: double what is in `tile`, and wait until that is done.
+        await core.memcpy(out[start : start + TILE], tile)

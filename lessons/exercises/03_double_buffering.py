@@ -4,9 +4,9 @@ TILE = 4096
 
 
 async def kernel(core, x, out):
-    held = core.nram.alloc(TILE, x.dtype)  # one buffer: what would two allow?
+    tile = core.nram.alloc(TILE, x.dtype)  # one buffer: what would two allow?
     for start in range(0, x.size, TILE):
-        await core.memcpy(held, x[start : start + TILE])
-        core.mul(held, held, 3.0)
+        await core.memcpy(tile, x[start : start + TILE])
+        core.mul(tile, tile, 3.0)
         await core.sync()
-        await core.memcpy(out[start : start + TILE], held)
+        await core.memcpy(out[start : start + TILE], tile)

@@ -4,10 +4,10 @@
 async def kernel(core, x, out):
     if core.is_memory_core:
         return  # it could fetch rows to SRAM: core.sram.alloc(shape, dtype, "name"), and await core.sync_cluster()
-    held, total = core.nram.alloc(x.shape[1], x.dtype), core.nram.alloc(x.shape[1], x.dtype)
+    tile, total = core.nram.alloc(x.shape[1], x.dtype), core.nram.alloc(x.shape[1], x.dtype)
     core.fill(total, 0)
     for row in range(x.shape[0]):
-        await core.memcpy(held, x[row])
-        core.add(total, total, held)
+        await core.memcpy(tile, x[row])
+        core.add(total, total, tile)
         await core.sync()
     await core.memcpy(out[core.task_id], total)

@@ -5,7 +5,7 @@ async def kernel(core, x, out):
     if core.is_memory_core:
         return
     channels, time, elements = x.shape
-    held = core.nram.alloc((time, elements), x.dtype)  # core.nram.usable_bytes says how much there is
+    tile = core.nram.alloc((time, elements), x.dtype)  # core.nram.usable_bytes says how much there is
     for channel in range(core.task_id, channels, core.task_dim):
-        await core.memcpy(held, x[channel])
-        await core.memcpy(out[channel], held)
+        await core.memcpy(tile, x[channel])
+        await core.memcpy(out[channel], tile)

@@ -5,12 +5,12 @@ SEGMENT = 4
 
 async def kernel(core, x, out, shift):
     time, elements = x.shape
-    held = core.nram.alloc((SEGMENT, elements), x.dtype)
+    tile = core.nram.alloc((SEGMENT, elements), x.dtype)
     for begin in range(0, time, SEGMENT):
         end = min(begin + SEGMENT, time)
         first, last = begin - shift, end - shift  # the rows of x that this segment wants
-        core.write_zero(held)
+        core.write_zero(tile)
         await core.sync()
         if first >= 0 and last <= time:
-            await core.memcpy(held[: end - begin], x[first:last])
-        await core.memcpy(out[begin:end], held[: end - begin])
+            await core.memcpy(tile[: end - begin], x[first:last])
+        await core.memcpy(out[begin:end], tile[: end - begin])

@@ -2,7 +2,7 @@
 
 
 async def kernel(core, x, out, rows):
-    held = core.nram.alloc((len(rows), x.shape[1]), x.dtype)
+    tile = core.nram.alloc((len(rows), x.shape[1]), x.dtype)
     for place, row in enumerate(rows):
-        await core.memcpy(held[place], x[row])
-        await core.memcpy(out[place], held[place])
+        await core.memcpy(tile[place], x[row])
+        await core.memcpy(out[place], tile[place])

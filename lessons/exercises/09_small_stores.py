@@ -3,7 +3,7 @@
 
 async def kernel(core, x, out):
     rows = x.shape[0]
-    held = core.nram.alloc((rows, 8), x.dtype)
+    tile = core.nram.alloc((rows, 8), x.dtype)
     for row in range(rows):
-        await core.memcpy(held[row], x[row, :8])
-        await core.memcpy(out[row], held[row])
+        await core.memcpy(tile[row], x[row, :8])
+        await core.memcpy(out[row], tile[row])

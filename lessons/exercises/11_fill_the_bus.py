@@ -6,8 +6,8 @@ TILE = 256
 async def kernel(core, x, out):
     if core.is_memory_core:
         return
-    held = core.nram.alloc(TILE, x.dtype)
+    data = core.nram.alloc(TILE, x.dtype)
     for start in range(core.task_id * TILE, x.size, core.task_dim * TILE):
         n = min(TILE, x.size - start)
-        await core.memcpy(held[:n], x[start : start + n])
-        await core.memcpy(out[start : start + n], held[:n])
+        await core.memcpy(data[:n], x[start : start + n])
+        await core.memcpy(out[start : start + n], data[:n])

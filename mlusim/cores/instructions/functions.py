@@ -136,7 +136,7 @@ ACTIVATIONS: list[Instruction] = [
     _function("active_gelup", gelu, "dst = gelu(src), the tanh form, more precise", "activation", group=_A),
     Instruction(
         name="relun",
-        summary="dst = src held between 0 and nvalue",
+        summary="dst = src clamped between 0 and nvalue",
         group=_A,
         compute=_relun,
         intrinsics=("__bang_relun",),

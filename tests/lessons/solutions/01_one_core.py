@@ -4,9 +4,9 @@ TILE = 8192
 
 
 async def kernel(core, x, out):
-    held = core.nram.alloc(TILE, x.dtype)
+    tile = core.nram.alloc(TILE, x.dtype)
     for start in range(0, x.size, TILE):
-        await core.memcpy(held, x[start : start + TILE])
-        core.mul(held, held, 2.0)
+        await core.memcpy(tile, x[start : start + TILE])
+        core.mul(tile, tile, 2.0)
         await core.sync()
-        await core.memcpy(out[start : start + TILE], held)
+        await core.memcpy(out[start : start + TILE], tile)

@@ -6,9 +6,9 @@ async def kernel(core, x, out):
         return
     channels, time, elements = x.shape
     rows = min(time, core.nram.usable_bytes // (elements * x.itemsize))
-    held = core.nram.alloc((rows, elements), x.dtype)
+    tile = core.nram.alloc((rows, elements), x.dtype)
     for channel in range(core.task_id, channels, core.task_dim):
         for begin in range(0, time, rows):
             end = min(begin + rows, time)
-            await core.memcpy(held[: end - begin], x[channel, begin:end])
-            await core.memcpy(out[channel, begin:end], held[: end - begin])
+            await core.memcpy(tile[: end - begin], x[channel, begin:end])
+            await core.memcpy(out[channel, begin:end], tile[: end - begin])

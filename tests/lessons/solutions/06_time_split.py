@@ -5,13 +5,13 @@ SEGMENT = 4
 
 async def kernel(core, x, out, shift):
     time, elements = x.shape
-    held = core.nram.alloc((SEGMENT, elements), x.dtype)
+    tile = core.nram.alloc((SEGMENT, elements), x.dtype)
     for begin in range(0, time, SEGMENT):
         end = min(begin + SEGMENT, time)
         first, last = max(begin - shift, 0), min(end - shift, time)
-        core.write_zero(held)
+        core.write_zero(tile)
         await core.sync()
         if first < last:
             place = first - (begin - shift)
-            await core.memcpy(held[place : place + last - first], x[first:last])
-        await core.memcpy(out[begin:end], held[: end - begin])
+            await core.memcpy(tile[place : place + last - first], x[first:last])
+        await core.memcpy(out[begin:end], tile[: end - begin])

@@ -2,6 +2,6 @@
 
 
 async def kernel(core, x, out):
-    held = core.nram.alloc((x.shape[0], 8), x.dtype)
-    await core.memcpy(held, x[:, :8])
-    await core.memcpy(out, held)
+    tile = core.nram.alloc((x.shape[0], 8), x.dtype)
+    await core.memcpy(tile, x[:, :8])
+    await core.memcpy(out, tile)
