@@ -315,9 +315,7 @@ def check_launch(
         return 0
     union = UNIONS.get(kind) if isinstance(kind, str) else None
     if union is None:
-        raise LaunchError(
-            f"{name}: task type {shown(kind)}: it is one of BLOCK, {', '.join([*UNIONS][:-1])} and UNION16"
-        )
+        raise LaunchError(f"{name}: task type {shown(kind)}: choose one of BLOCK, {', '.join(UNIONS)}")
     if union > min(board.max_union, board.clusters):
         raise LaunchError(
             f"{name}: {kind} needs {union} clusters at once; {board.name} takes at most UNION{board.max_union} "

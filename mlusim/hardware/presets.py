@@ -411,7 +411,8 @@ def find_preset(name: str) -> Board:
     key = ALIASES.get(key, key)
     if key in preset_names():
         return preset(key)
-    near = nearest(key, [*preset_names(), *ALIASES], most=3)
+    family = [preset_name for preset_name in preset_names() if key and preset_name.startswith(key)]
+    near = nearest(key, family or [*preset_names(), *ALIASES], most=3)
     raise BoardError(f"no board {name!r}; {near}presets: {', '.join(preset_names())}")
 
 

@@ -41,7 +41,7 @@ def normal_axes(operator: str, argument: str, axes: Any, rank: int) -> tuple[int
         if normal.count(axis) > 1:
             same = [requested[position] for position, other in enumerate(normal) if other == axis]
             raise InputError(
-                f"{operator}: {argument}={list(requested)} names axis {axis} of a tensor of rank {rank} {len(same)} "
-                f"times, as {' and '.join(map(str, same))}: give each axis once"
+                f"{operator}: {argument}={list(requested)} of a tensor of rank {rank} names axis {axis} "
+                f"{len(same)} times, as {' and '.join(map(str, same))}: give each axis once"
             )
     return normal

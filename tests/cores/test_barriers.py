@@ -242,7 +242,7 @@ def test_only_the_job_that_hangs_is_named(run: Any) -> None:
         await core.sync_cluster()
 
     text = hang(run, kernel, dim=(4, 3, 1))
-    assert text.startswith("4 tasks wait")
+    assert text.startswith("deadlock: 4 tasks wait")
     assert all(f"task {k} " in text for k in (5, 6, 7))
     assert "Returned already: task 4 (cluster 1, core 0)." in text
 

@@ -399,7 +399,7 @@ def test_more_than_three_dimensions_and_empty(run: Any) -> None:
     with pytest.raises(CopyError, match=r": memcpy of \[2, 3, 4, 5\] needs 3 nested strides over segments of 5 B "):
         run(kernel, (3, 4, 5, 6), np.s_[:2, :3, :4, :5])
     with pytest.raises(
-        CopyError, match=r": memcpy of \[0, 4\], which has no bytes: guard it with `if`; segnum cannot say"
+        CopyError, match=r": memcpy of \[0, 4\], which has no bytes: guard it with `if`; segnum cannot express"
     ):
         run(kernel, (3, 4), np.s_[1:1])
 

@@ -278,7 +278,11 @@ def test_an_index_that_has_not_arrived_or_lies_outside(run: Any) -> None:
     [
         (lambda c, x, t: (t, x, [0], [10]), AccessError, "memcpy_rows: index 10 is outside <view of input"),
         (lambda c, x, t: (t, x, [-1], [0]), AccessError, "memcpy_rows: index -1 is outside <view of nram buffer 0"),
-        (lambda c, x, t: (t, x, [0, 1], [0]), AccessError, "2 destination and 1 source indices: there must be as many"),
+        (
+            lambda c, x, t: (t, x, [0, 1], [0]),
+            AccessError,
+            "2 destination and 1 source indices: both sides need the same number",
+        ),
         (lambda c, x, t: (t, x), AccessError, "memcpy_rows of 10 rows of <view of nram buffer 0"),
         (lambda c, x, t: (t, x, [], []), AccessError, "a loop of no copies from <.*> to <.*>: guard it with `if`"),
         (lambda c, x, t: (t, x[3:3]), AccessError, "a loop of no copies from"),

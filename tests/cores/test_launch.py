@@ -104,7 +104,7 @@ def refused(message: str, kernel: Any, *arguments: Any, device: Any = "mlu370-x4
 @pytest.mark.parametrize("kind", ["UNION3", "UNION0", "UNION32", "UNION", "UNIONx", "union1", "BLOCKS", ""])
 def test_task_types(kind: str) -> None:
     refused(
-        rf"nothing: task type '{kind}': it is BLOCK, UNION1, UNION2, UNION4, UNION8 or UNION16$",
+        rf"nothing: task type '{kind}': choose one of BLOCK, UNION1, UNION2, UNION4, UNION8, UNION16$",
         nothing,
         dim=(16, 1, 1),
         kind=kind,

@@ -189,7 +189,7 @@ def test_a_core_may_issue_to_the_memory_cores_engine_and_wait_for_it():
     assert verify(kernel, X, Output.like(X), "sync_io", dim=4).ok
     report = verify(kernel, X, Output.like(X), "sync_move", dim=4)
     assert "race" in kinds(report)
-    assert "the memory core's IO pipe and the Move pipe run side by side" in report.text()
+    assert "the memory core's IO pipe and the Move pipe run in parallel" in report.text()
 
 
 async def fill_with(core, out, value):
