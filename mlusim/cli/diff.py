@@ -13,7 +13,8 @@ from mlusim.cli.provenance import provenance_of
 from mlusim.cli.saved_or_run import run_of
 
 if TYPE_CHECKING:
-    from mlusim.explore.diff import Difference, Suggestion
+    from mlusim.explore.diff import Difference
+    from mlusim.explore.suggestions import Suggestion
 
 _HELP = """\
 Compare two runs: where the difference of their times comes from, by cause and by source line, and every figure.
@@ -40,7 +41,7 @@ _SHOWN = 8
 def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bool, quiet: bool) -> None:
     """Compare two runs."""
     from mlusim.explore.diff import diff as compare
-    from mlusim.explore.diff import what_to_try
+    from mlusim.explore.suggestions import what_to_try
 
     check_directory("--report", report, ("diff.html",))
     difference = compare(run_of(before), run_of(after))

@@ -8,7 +8,8 @@ from pathlib import PurePath
 from typing import Any, NamedTuple
 
 from mlusim.analysis.breakdown import CAUSES
-from mlusim.explore.diff import Suggestion, shares, source_text, what_to_try
+from mlusim.explore.diff import shares, source_text
+from mlusim.explore.suggestions import Suggestion, what_to_try
 from mlusim.results.result import Result
 
 

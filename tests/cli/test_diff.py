@@ -12,7 +12,8 @@ import mlusim
 from mlusim.analysis.breakdown import CAUSES
 from mlusim.analysis.provenance import provenance
 from mlusim.cli import main
-from mlusim.explore.diff import diff, what_to_try
+from mlusim.explore.diff import diff
+from mlusim.explore.suggestions import what_to_try
 
 KERNEL = """\
 async def add(core, x, out, tile=1024):

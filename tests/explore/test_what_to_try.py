@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mlusim
-from mlusim.explore.diff import what_to_try
+from mlusim.explore.suggestions import what_to_try
 
 ROWS, COLUMNS = 8192, 512  # 16 MiB each way
 

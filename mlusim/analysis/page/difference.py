@@ -39,7 +39,7 @@ def write_difference(difference: Any, tries: Sequence[Any], directory: Path) -> 
 def difference_page(difference: Any, tries: Sequence[Any]) -> str:
     """Return the page: both runs, their timelines, the difference by cause, line and figure, and suggestions.
 
-    `tries` are the suggestions of `mlusim.explore.diff.what_to_try` for the second run. The text depends only on the
+    `tries` are those of `mlusim.explore.suggestions.what_to_try` for the second run. The text depends only on the
     runs.
     """
     runs = {"A": difference.before, "B": difference.after}
