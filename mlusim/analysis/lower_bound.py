@@ -115,10 +115,10 @@ def floor_of(records: Records, metrics: Metrics) -> Floor:
     compute_ps = _time_ps(metrics.theory_ops or 0, metrics.peak_ops_per_s)
     floor_ps = min(max(io_ps, compute_ps), metrics.time_ps)
     remaining = {name: metrics.core_causes_ps[:, index].copy() for index, name in enumerate(CAUSES)}
-    _take(remaining, _COMPUTE_FIRST if compute_ps > io_ps else _MOVING_FIRST, floor_ps)
+    _deduct(remaining, _COMPUTE_FIRST if compute_ps > io_ps else _MOVING_FIRST, floor_ps)
     losses = {name: np.zeros(board.cores, np.int64) for name in LOSSES}
     for name, lost_ps in _dram_losses(records, sum(compulsory.values())).items():
-        losses[name] += _take(remaining, ["bandwidth_wait", "transfer"], lost_ps)
+        losses[name] += _deduct(remaining, ["bandwidth_wait", "transfer"], lost_ps)
     for name, rest in remaining.items():
         losses[_GROUPS[name]] += rest
     table = np.stack([losses[name] for name in LOSSES], axis=1)
@@ -146,7 +146,7 @@ def _time_ps(amount: int, per_s: int) -> int:
     return ceil_div(amount * PS_PER_S, per_s) if per_s else 0
 
 
-def _take(remaining: dict[str, Integers], order: list[str], amount_ps: int) -> Integers:
+def _deduct(remaining: dict[str, Integers], order: list[str], amount_ps: int) -> Integers:
     """Deduct up to `amount_ps` per core from the causes in order; return the amount deducted per core."""
     amount_left = np.full(len(next(iter(remaining.values()))), amount_ps, np.int64)
     for name in order:

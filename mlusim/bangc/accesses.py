@@ -46,14 +46,14 @@ def drain(bridge: Bridge, function: str) -> Awaitable[None] | None:
         return _several(bridge, function, image.runs[:count])
     pc, address, stride, times, meta = _RUN.unpack_from(image.run_bytes)
     # With nothing else in between, the order of records says what was written first.
-    return _one(bridge, function, pc, address, ((times, stride),), meta | _FRESH)
+    return _record_access(bridge, function, pc, address, ((times, stride),), meta | _FRESH)
 
 
 async def _several(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> None:
     count = len(runs)
     if count <= _FEW:
         for pc, address, stride, times, meta in runs.tolist():
-            waits = _one(bridge, function, pc, address, ((times, stride),), meta)
+            waits = _record_access(bridge, function, pc, address, ((times, stride),), meta)
             if waits is not None:
                 await waits
         return
@@ -84,7 +84,7 @@ async def _group(bridge: Bridge, function: str, runs: np.ndarray[Any, Any]) -> N
         loops: Loops = ((times, stride),)
         if stop - position > 1:
             loops = ((stop - position, int(starts[position + 1] - starts[position])), *loops)
-        waits = _one(bridge, function, pc, int(starts[position]), loops, meta)
+        waits = _record_access(bridge, function, pc, int(starts[position]), loops, meta)
         if waits is not None:
             await waits
         position = stop
@@ -112,7 +112,9 @@ class _Shape:
         self.name = name if self.total == 1 else f"{name}_array"
 
 
-def _one(bridge: Bridge, function: str, pc: int, address: int, loops: Loops, meta: int) -> Awaitable[None] | None:
+def _record_access(
+    bridge: Bridge, function: str, pc: int, address: int, loops: Loops, meta: int
+) -> Awaitable[None] | None:
     """Record accesses in at most two loops."""
     if bridge.in_absent_memory(address):
         return None

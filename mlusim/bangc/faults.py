@@ -58,7 +58,7 @@ def raise_fault(bridge: Bridge, why: int, function: str) -> NoReturn:
     place: Place | None = None
     if why == WILD:
         place = fault_place(module, image)
-        error: MlusimError = _wild(bridge, first, third)
+        error: MlusimError = _wild_access_error(bridge, first, third)
     elif why == SIGNAL:
         place = fault_place(module, image)
         error = signal_error(image, "the kernel", KERNEL_LIMIT_S, bridge.wild_text)
@@ -113,7 +113,7 @@ def place_of(module: Module, offset: int) -> Place | None:
     return None if location is None or location[0].startswith(_HEADERS) else location[:2]
 
 
-def _wild(bridge: Bridge, address: int, flags: int) -> MlusimError:
+def _wild_access_error(bridge: Bridge, address: int, flags: int) -> MlusimError:
     write, size = flags & 1, flags >> 1
     verb = "writes" if write else "reads"
     for kind, base in enumerate(bridge.bases):

@@ -50,17 +50,17 @@ class Type:
 
 def Float(bits: int) -> Type:
     """A float of 16, 32 or 64 bits. Raises `InputError` for any other width."""
-    return _of("Float", bits, _FLOATS)
+    return _type_of_width("Float", bits, _FLOATS)
 
 
 def Int(bits: int) -> Type:
     """A signed integer of 8, 16, 32 or 64 bits. Raises `InputError` for any other width."""
-    return _of("Int", bits, _INTS)
+    return _type_of_width("Int", bits, _INTS)
 
 
 def UInt(bits: int) -> Type:
     """An unsigned integer of 8, 16, 32 or 64 bits. Raises `InputError` for any other width."""
-    return _of("UInt", bits, _UINTS)
+    return _type_of_width("UInt", bits, _UINTS)
 
 
 def Bool() -> Type:
@@ -78,7 +78,7 @@ def Float16() -> Type:
     return Type(FLOAT16, "Float16()")
 
 
-def _of(kind: str, bits: int, known: Mapping[int, Dtype]) -> Type:
+def _type_of_width(kind: str, bits: int, known: Mapping[int, Dtype]) -> Type:
     if bits not in known:
         widths = ", ".join(map(str, known))
         raise InputError(f"{kind}({bits!r}): there are {kind} types of {widths} bits")

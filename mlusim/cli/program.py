@@ -77,13 +77,13 @@ class Program(click.Group):
         except (_InterruptedError, click.Abort, KeyboardInterrupt) as interrupt:
             if sys.stderr.isatty():
                 click.echo(err=True)  # after the ^C that the terminal shows
-            _say(str(interrupt) or "interrupted")
+            _print_error(str(interrupt) or "interrupted")
             sys.exit(INTERRUPTED)
         except Exception as error:  # noqa: BLE001 - the one place where an error is shown to the user
             if "--traceback" in takewhile(lambda word: word.startswith("-"), words):
                 click.echo(format_exc(), err=True)
             text, code = explain(error, self._path(words))
-            _say(text)
+            _print_error(text)
             _drop_output()
             sys.exit(code)
         sys.exit(status if isinstance(status, int) else 0)
@@ -170,7 +170,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     plain = "NO_COLOR" in os.environ or not sys.stderr.isatty()
     label = "error:" if plain else click.style("error:", fg="red", bold=True)
     if sys.stderr.isatty():

@@ -176,7 +176,7 @@ def _nearest_up(values: Array) -> Array:
     return whole
 
 
-def _away(values: Array) -> Array:
+def _round_away(values: Array) -> Array:
     """Round away from zero."""
     whole: Array = np.copysign(np.ceil(np.abs(values)), values)
     return whole
@@ -189,7 +189,7 @@ ROUND: Mapping[str, Callable[[Array], Array]] = {
     "rd": _nearest_away,
     "dn": np.floor,
     "up": np.ceil,
-    "oz": _away,
+    "oz": _round_away,
     "rm": _nearest_up,
 }
 

@@ -192,14 +192,14 @@ class _Walk:
             registered: Any = copyreg.dispatch_table.get(type(value))
             reduced = registered(value) if registered else value.__reduce_ex__(4)
         except Exception:  # noqa: BLE001 - objects that cannot be pickled raise various errors
-            self.unknown.append(f"`{name}`, {_a(type(value).__name__)}")
+            self.unknown.append(f"`{name}`, {_with_article(type(value).__name__)}")
             return _join("unknown", type(value).__qualname__)
         if isinstance(reduced, str):
             package = installed(getattr(value, "__module__", None) or type(value).__module__)
             if not package and hasattr(value, "__wrapped__"):  # functools.cache and similar wrappers
                 return self._all("wrapper", (type(value), value.__wrapped__), name)
             if not package:
-                self.unknown.append(f"`{name}`, {_a(type(value).__name__)}")
+                self.unknown.append(f"`{name}`, {_with_article(type(value).__name__)}")
             return _join("global", package, type(value).__qualname__, reduced)
         parts = [list(part) if isinstance(part, Iterator) else part for part in reduced]
         return self._all("object", parts, name)
@@ -277,5 +277,5 @@ def installed(module: str | None) -> str:
     return f"{root} {version}"
 
 
-def _a(noun: str) -> str:
+def _with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

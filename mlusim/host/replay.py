@@ -248,12 +248,12 @@ class Replay:
         for identity, offset, box in operands:
             if identity == NONE:
                 continue
-            allocation = self._buffers[identity] or self._hold(issuer, identity)
+            allocation = self._buffers[identity] or self._recreate_buffer(issuer, identity)
             shape = self._log.boxes[box]
             views.append(View(allocation, offset, shape.shape, shape.strides, _ELEMENTS[shape.itemsize]))
         return views
 
-    def _hold(self, issuer: Issuer, identity: int) -> Allocation:
+    def _recreate_buffer(self, issuer: Issuer, identity: int) -> Allocation:
         """Recreate a buffer at its address, in the memory of this core, its cluster or the board."""
         record = self._log.allocations[identity]
         memory, task = self._chip.gdram, NONE
@@ -300,7 +300,7 @@ class Replay:
 
     def _buffer_event(self, issuer: Issuer, identity: int, frees: bool) -> None:  # noqa: FBT001 - unpacked from a log's event
         if self._buffers[identity] is None:
-            self._hold(issuer, identity)
+            self._recreate_buffer(issuer, identity)
         if frees:
             self._freed[identity] = issuer.task.now_ps
 

@@ -130,7 +130,7 @@ def plan_tin_shift(
     start, stop = boxes((cut(batch, 1), row_cuts, channel_cuts, chunks), order=(0, 2, 1, 3))
     per_item = len(chunks[0])
     items = len(start) // per_item
-    deal = _deal_with_floor if settings.floors else _deal
+    deal = _launch_by_floor_division if settings.floors else _launch_in_turn
     kind, dim, task, dealing = deal(board, np.prod((stop - start)[::per_item, :3], axis=1))
     tile_bytes = int(np.prod(stop - start, axis=1).max()) * itemsize
     nram_bytes = settings.buffers * round_up(tile_bytes, board.vector_alignment_bytes)
@@ -158,13 +158,13 @@ def plan_tin_shift(
 _Launch = tuple[str, tuple[int, int, int], Integers, str]
 
 
-def _deal(board: Board, sizes: Integers) -> _Launch:
+def _launch_in_turn(board: Board, sizes: Integers) -> _Launch:
     kind, dim = union1_launch(board, len(sizes))
     tasks = dim[0] * dim[1]
     return kind, dim, in_turn(sizes, tasks), f"{digits(tasks)} tasks take them in turn, the larger first"
 
 
-def _deal_with_floor(board: Board, sizes: Integers) -> _Launch:
+def _launch_by_floor_division(board: Board, sizes: Integers) -> _Launch:
     """Deal as mlu-ops does: dim.y = tasks // cores of a cluster, so 7 items run on 4 tasks; items are not sorted."""
     desired = min(len(sizes), board.cores)
     dim = (board.cores_per_cluster, max(desired // board.cores_per_cluster, 1), 1)

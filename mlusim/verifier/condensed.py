@@ -32,7 +32,7 @@ def join(one: Accesses, other: Accesses) -> Accesses:
     )
 
 
-def in_short(run: Accesses, nbytes: int) -> Accesses:
+def condense(run: Accesses, nbytes: int) -> Accesses:
     """Condense accesses that partition a tensor into one access of all of it; the counts stay the same."""
     writes, reads = np.flatnonzero(run.write), np.flatnonzero(~run.write)
     parts = []

@@ -15,7 +15,7 @@ from mlusim.planning.plan import Plan
 from mlusim.units import format_bytes, group_digits
 from mlusim.verifier.accesses import Accesses
 from mlusim.verifier.cells import Cells, Flags
-from mlusim.verifier.condensed import accesses_from, in_short, join, repeats_of
+from mlusim.verifier.condensed import accesses_from, condense, join, repeats_of
 from mlusim.verifier.coordinates import describe
 from mlusim.verifier.findings import Finding, Site, site_of
 from mlusim.verifier.geometry import Integers, geometry_of
@@ -139,7 +139,7 @@ class Coverage:
                 tiles = planned
         windows = self._windows(identity)
         if not (len(tiles) or len(windows)):
-            run = in_short(run, allocation.nbytes)
+            run = condense(run, allocation.nbytes)
         # Atomics accumulate: their repeated writes are intended.
         repeats, extra = repeats_of(run.where(np.flatnonzero(~self._atomic(run))))
         parts = {_RUN: run, _TILE: tiles, _WINDOW: windows, _REPEAT: repeats}
@@ -283,7 +283,7 @@ class Coverage:
 
 def _use_of_input(allocation: AllocationRecord, run: Accesses, *, known: bool) -> TensorUse:
     """Return the use of an input: only its reads are counted."""
-    run = in_short(run, allocation.nbytes)
+    run = condense(run, allocation.nbytes)
     cells = Cells(run, allocation.nbytes)
     reads = cells.count(~run.write)
     return TensorUse(

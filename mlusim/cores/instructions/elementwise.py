@@ -225,28 +225,42 @@ def _alone(
     )
 
 
-_A = "Arithmetic"
+_ARITHMETIC = "Arithmetic"
 ARITHMETIC: list[Instruction] = [
-    *_pair("add", np.add, "dst = src0 + src1", _A, intrinsics=("__bang_add", "__bang_add_scalar", "__bang_add_const")),
+    *_pair(
+        "add",
+        np.add,
+        "dst = src0 + src1",
+        _ARITHMETIC,
+        intrinsics=("__bang_add", "__bang_add_scalar", "__bang_add_const"),
+    ),
     *_pair(
         "add_tz",
         add_to_zero,
         "dst = src0 + src1, rounded to zero",
-        _A,
+        _ARITHMETIC,
         types=FLOATS,
         scalar=False,
     ),
     *_pair(
-        "sub", np.subtract, "dst = src0 - src1", _A, intrinsics=("__bang_sub", "__bang_sub_scalar", "__bang_sub_const")
+        "sub",
+        np.subtract,
+        "dst = src0 - src1",
+        _ARITHMETIC,
+        intrinsics=("__bang_sub", "__bang_sub_scalar", "__bang_sub_const"),
     ),
     *_pair(
-        "mul", np.multiply, "dst = src0 * src1", _A, intrinsics=("__bang_mul", "__bang_mul_scalar", "__bang_mul_const")
+        "mul",
+        np.multiply,
+        "dst = src0 * src1",
+        _ARITHMETIC,
+        intrinsics=("__bang_mul", "__bang_mul_scalar", "__bang_mul_const"),
     ),
     *_pair(
         "div",
         divide,
         "dst = src0 / src1; integers truncate",
-        _A,
+        _ARITHMETIC,
         intrinsics=("__bang_div", "__cn_vector_div_f32_rn", "__cn_vector_div_s32"),
         # Arch 372 requires a scratch buffer.
         forms=("dst[n] src0[n] src1[n]|number n", "dst[n] src0[n] src1[n]|number src_addition[n] n"),
@@ -257,7 +271,7 @@ ARITHMETIC: list[Instruction] = [
         "rem",
         remainder,
         "dst = the remainder of src0 / src1, with src0's sign",
-        _A,
+        _ARITHMETIC,
         intrinsics=("__bang_rem", "__cn_vector_mod_scalar_u64"),
         cycles=False,
         since=SERIES_3XX,
@@ -267,21 +281,21 @@ ARITHMETIC: list[Instruction] = [
         "maxequal",
         np.maximum,
         "dst = the larger of src0 and src1; NaN where either is",
-        _A,
+        _ARITHMETIC,
         intrinsics=("__bang_maxequal", "__bang_maxeq_scalar"),
     ),
     *_pair(
         "minequal",
         np.minimum,
         "dst = the smaller of src0 and src1; NaN where either is",
-        _A,
+        _ARITHMETIC,
         intrinsics=("__bang_minequal", "__bang_mineq_scalar"),
     ),
     *_pair(
         "maximum",
         np.maximum,
         "dst = the larger of src0 and src1; NaN where either is",
-        _A,
+        _ARITHMETIC,
         scalar=False,
         since=SERIES_3XX,
     ),
@@ -289,7 +303,7 @@ ARITHMETIC: list[Instruction] = [
         "minimum",
         np.minimum,
         "dst = the smaller of src0 and src1; NaN where either is",
-        _A,
+        _ARITHMETIC,
         scalar=False,
         since=SERIES_3XX,
     ),
@@ -297,7 +311,7 @@ ARITHMETIC: list[Instruction] = [
         "nan_maximum",
         np.maximum,
         "dst = the larger of src0 and src1; NaN where either is",
-        _A,
+        _ARITHMETIC,
         scalar=False,
         since=SERIES_3XX,
         types=FLOATS,
@@ -306,37 +320,39 @@ ARITHMETIC: list[Instruction] = [
         "nan_minimum",
         np.minimum,
         "dst = the smaller of src0 and src1; NaN where either is",
-        _A,
+        _ARITHMETIC,
         scalar=False,
         since=SERIES_3XX,
         types=FLOATS,
     ),
-    _alone("square", np.square, "dst = src * src", _A),
-    _alone("abs", np.abs, "dst = the magnitude of src", _A, intrinsics=("__bang_abs", "__bang_active_abs")),
-    _alone("neg", np.negative, "dst = -src", _A),
-    _alone("floor", np.floor, "dst = src rounded down", _A, types=FLOATS, since=SERIES_3XX),
-    _alone("ceil", np.ceil, "dst = src rounded up", _A, types=FLOATS, since=SERIES_3XX),
+    _alone("square", np.square, "dst = src * src", _ARITHMETIC),
+    _alone("abs", np.abs, "dst = the magnitude of src", _ARITHMETIC, intrinsics=("__bang_abs", "__bang_active_abs")),
+    _alone("neg", np.negative, "dst = -src", _ARITHMETIC),
+    _alone("floor", np.floor, "dst = src rounded down", _ARITHMETIC, types=FLOATS, since=SERIES_3XX),
+    _alone("ceil", np.ceil, "dst = src rounded up", _ARITHMETIC, types=FLOATS, since=SERIES_3XX),
     _alone(
         "round",
         _round,
         "dst = src rounded to the nearest integer, halves away from zero",
-        _A,
+        _ARITHMETIC,
         types=FLOATS,
         since=SERIES_3XX,
         overlap=Overlap.APART,
     ),
-    _alone("relu", _relu, "dst = the larger of src and 0", _A, intrinsics=("__bang_relu", "__bang_active_relu")),
+    _alone(
+        "relu", _relu, "dst = the larger of src and 0", _ARITHMETIC, intrinsics=("__bang_relu", "__bang_active_relu")
+    ),
     _alone(
         "sign",
         sign,
         "dst = 1 where src >= 0 (-0.0 too), else -1",
-        _A,
+        _ARITHMETIC,
         types=FLOATS,
         intrinsics=("__bang_active_sign",),
     ),
 ]
 
-_C = "Comparison"
+_COMPARISON = "Comparison"
 COMPARISON: list[Instruction] = [
     instruction
     for name, operation, sign_ in (
@@ -351,7 +367,7 @@ COMPARISON: list[Instruction] = [
         name,
         operation,
         f"dst = 1 where src0 {sign_} src1, else 0",
-        _C,
+        _COMPARISON,
         types={**NUMBERS, BOOL: SERIES_2XX},
         intrinsics=(f"__bang_{name}", f"__bang_{name}_scalar", *(("__bang_ge_const",) if name == "ge" else ())),
     )
@@ -361,7 +377,7 @@ COMPARISON += [
     Instruction(
         name="fcmpfilter",
         summary="dst = 1 where src0 and src1 compare as mode says (EQ, NE, LT, LE, GT or GE), else 0",
-        group=_C,
+        group=_COMPARISON,
         compute=_compare,
         intrinsics=("__bang_fcmpfilter",),
         forms=("mode dst[n] src0[n] src1[n]|number n",),
@@ -373,21 +389,21 @@ COMPARISON += [
     )
 ]
 
-_L = "Logic and bits"
+_LOGIC = "Logic and bits"
 LOGIC: list[Instruction] = [
-    *_pair("and_", np.logical_and, "dst = 1 where src0 and src1 are not 0, else 0", _L),
-    *_pair("or_", np.logical_or, "dst = 1 where src0 or src1 is not 0, else 0", _L),
-    *_pair("xor", np.logical_xor, "dst = 1 where just one of src0 and src1 is not 0, else 0", _L),
-    _alone("not_", np.logical_not, "dst = 1 where src is 0, else 0", _L),
-    *_pair("band", _on_bits(np.bitwise_and), "dst = src0 & src1, bit by bit", _L),
-    *_pair("bor", _on_bits(np.bitwise_or), "dst = src0 | src1, bit by bit", _L),
-    *_pair("bxor", _on_bits(np.bitwise_xor), "dst = src0 ^ src1, bit by bit", _L),
-    _alone("bnot", _on_bits(np.bitwise_not), "dst = ~src, bit by bit", _L),
+    *_pair("and_", np.logical_and, "dst = 1 where src0 and src1 are not 0, else 0", _LOGIC),
+    *_pair("or_", np.logical_or, "dst = 1 where src0 or src1 is not 0, else 0", _LOGIC),
+    *_pair("xor", np.logical_xor, "dst = 1 where just one of src0 and src1 is not 0, else 0", _LOGIC),
+    _alone("not_", np.logical_not, "dst = 1 where src is 0, else 0", _LOGIC),
+    *_pair("band", _on_bits(np.bitwise_and), "dst = src0 & src1, bit by bit", _LOGIC),
+    *_pair("bor", _on_bits(np.bitwise_or), "dst = src0 | src1, bit by bit", _LOGIC),
+    *_pair("bxor", _on_bits(np.bitwise_xor), "dst = src0 ^ src1, bit by bit", _LOGIC),
+    _alone("bnot", _on_bits(np.bitwise_not), "dst = ~src, bit by bit", _LOGIC),
     *_pair(
         "sll",
         shift_left,
         "dst = src0 shifted left by src1 bits",
-        _L,
+        _LOGIC,
         types=INTEGERS,
         scalar=False,
         cycles=False,
@@ -397,7 +413,7 @@ LOGIC: list[Instruction] = [
         "srl",
         shift_right,
         "dst = src0 shifted right by src1 bits, zeros moved in",
-        _L,
+        _LOGIC,
         types=INTEGERS,
         scalar=False,
         cycles=False,

@@ -190,7 +190,7 @@ def _channels(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     return "" if weights.size and result.size % weights.size == 0 else "dst has a whole number of channels a weight"
 
 
-_L = "Layout"
+_LAYOUT = "Layout"
 _TABLE_TYPES = {kind: since for kind, since in INTEGERS.items() if kind.itemsize in {2, 4}}
 _WRAM = Operand("wram", memory="wram", match=Match.FREE, types=ANY)
 
@@ -221,7 +221,7 @@ LAYOUT: list[Instruction] = [
     Instruction(
         name="mirror",
         summary="dst = src with its last axis reversed",
-        group=_L,
+        group=_LAYOUT,
         compute=_moved(lambda a: a[..., ::-1]),
         intrinsics=("__bang_mirror",),
         forms=("dst[height,width] src[height,width] height width",),
@@ -232,7 +232,7 @@ LAYOUT: list[Instruction] = [
     Instruction(
         name="pad",
         summary="dst = src (height, width, channel) with rows and columns of pad_value around it",
-        group=_L,
+        group=_LAYOUT,
         compute=_pad,
         intrinsics=("__bang_pad",),
         forms=_PAD_FORMS,
@@ -245,7 +245,7 @@ LAYOUT: list[Instruction] = [
     Instruction(
         name="reshape_nhwc2nchw",
         summary="dst (n, c, h, w) = src (n, h, w, c)",
-        group=_L,
+        group=_LAYOUT,
         compute=_moved(lambda a: a.transpose(0, 3, 1, 2)),
         intrinsics=("__bang_reshape_nhwc2nchw",),
         forms=("dst[n,c,h,w] src[n,h,w,c] n h w c",),
@@ -256,7 +256,7 @@ LAYOUT: list[Instruction] = [
     Instruction(
         name="reshape_nchw2nhwc",
         summary="dst (n, h, w, c) = src (n, c, h, w)",
-        group=_L,
+        group=_LAYOUT,
         compute=_moved(lambda a: a.transpose(0, 2, 3, 1)),
         intrinsics=("__bang_reshape_nchw2nhwc",),
         forms=("dst[n,h,w,c] src[n,c,h,w] n h w c",),
@@ -267,7 +267,7 @@ LAYOUT: list[Instruction] = [
     Instruction(
         name="reshape_filter",
         summary="dst = filters src (n, h, w, c) in the layout of WRAM: (64, n / 64, h, w, c), filter i in lane i % 64",
-        group=_L,
+        group=_LAYOUT,
         compute=_reshape_filter,
         intrinsics=("__bang_reshape_filter",),
         forms=("dst[n,h,w,c] src[n,h,w,c] n h w c",),

@@ -133,12 +133,12 @@ def _to_bits(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
     return "" if result.nbytes * 8 >= first.size else f"dst has {first.size // 8} B, one bit an element"
 
 
-_G = "Selection"
+_SELECTION = "Selection"
 SELECTION: list[Instruction] = [
     Instruction(
         name="filter",
         summary="dst = the elements of src whose mask is not 0, one after another",
-        group=_G,
+        group=_SELECTION,
         compute=_collect(by_elements),
         intrinsics=("__bang_collect", "__bang_filter"),
         forms=("dst[n] src[n] mask[n] n",),
@@ -150,7 +150,7 @@ SELECTION: list[Instruction] = [
     Instruction(
         name="filter_bitindex",
         summary="dst = the elements of src whose bit in bitmask is 1, one after another",
-        group=_G,
+        group=_SELECTION,
         compute=_collect(bits_of),
         intrinsics=("__bang_collect_bitindex", "__bang_filter_bitindex"),
         forms=("dst[n] src[n] bitmask[bits(n)] n",),
@@ -162,7 +162,7 @@ SELECTION: list[Instruction] = [
     Instruction(
         name="select",
         summary="dst = the number of elements of src whose index is not 0, in 128 B; then those elements",
-        group=_G,
+        group=_SELECTION,
         compute=_select(by_elements),
         intrinsics=("__bang_select",),
         forms=("dst[head(n)] src[n] index[n] n",),
@@ -173,7 +173,7 @@ SELECTION: list[Instruction] = [
     Instruction(
         name="select_bitindex",
         summary="dst = the number of elements of src whose bit is 1, in 128 B; then those elements",
-        group=_G,
+        group=_SELECTION,
         compute=_select(bits_of),
         intrinsics=("__bang_select_bitindex",),
         forms=("dst[head(n)] src[n] bitindex[bits(n)] n",),
@@ -184,7 +184,7 @@ SELECTION: list[Instruction] = [
     Instruction(
         name="maskmove",
         summary="dst = src where mask is not 0; the rest of dst stays",
-        group=_G,
+        group=_SELECTION,
         compute=_maskmove(by_elements),
         intrinsics=("__bang_maskmove",),
         forms=("dst[n] src[n] mask[n] n",),
@@ -195,7 +195,7 @@ SELECTION: list[Instruction] = [
     Instruction(
         name="maskmove_bitindex",
         summary="dst = src where the bit is 1; the rest of dst stays",
-        group=_G,
+        group=_SELECTION,
         compute=_maskmove(bits_of),
         intrinsics=("__bang_maskmove_bitindex",),
         forms=("dst[n] src[n] bitmask[bits(n)] n",),
@@ -206,7 +206,7 @@ SELECTION: list[Instruction] = [
     Instruction(
         name="mask_select",
         summary="dst = src0 where mask is not 0, else src1: bits as they are",
-        group=_G,
+        group=_SELECTION,
         compute=_mask_select,
         intrinsics=(),
         forms=(),
