@@ -64,7 +64,7 @@ def run_statement(bridge: Bridge, line: int, text: str, operands: Sequence[Any])
         bridge: the task's bridge.
         line: source line in the log.
         text: text of the statement.
-        given: values of its operands: outputs by address, inputs by value.
+        operands: values of its operands: outputs by address, inputs by value.
     """
     words = " ".join(text.split())
     values = dict(zip(dict.fromkeys(_NAME.findall(words)), operands, strict=False))

@@ -22,7 +22,7 @@ def print_sweep(sweep: Sweep, db: str | None, *, full: bool) -> None:
     """Print the points with their figures and outcomes.
 
     Args:
-        found: the sweep.
+        sweep: the sweep.
         db: the file of its points, if there is one.
         full: all rows, columns and reasons.
     """
