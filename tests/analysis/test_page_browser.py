@@ -341,4 +341,13 @@ def test_a_lecture_has_larger_letters_that_charts_make_room_for(browser, shown):
     assert lecture.get(overlaps) == 0
     size = "parseFloat(getComputedStyle(document.querySelector('.xtick text')).fontSize)"
     assert lecture.get(size) > 1.3 * shown.get(size)
+    lanes = """(() => { const names = [...document.querySelectorAll('#timeline-chart .ytick text')]
+        .map(text => text.getBoundingClientRect()).sort((a, b) => a.top - b.top);
+        return names.length > 1 && names.slice(1).every((one, i) => one.top >= names[i].bottom - 4); })()"""
+    assert lecture.get(lanes)
+    assert lecture.get("getComputedStyle(document.querySelector('.lecture')).display") == "none"
+    lecture.tab.click("a.ends-lecture")
+    lecture.tab.wait_for_function("location.search === '' && !document.documentElement.classList.contains('present')")
+    lecture.tab.click("a.lecture")
+    lecture.tab.wait_for_function("document.documentElement.classList.contains('present')")
     lecture.tab.close()

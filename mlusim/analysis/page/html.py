@@ -12,6 +12,9 @@ from mlusim.analysis.page.parts import esc, head
 from mlusim.analysis.page.sections import Sections
 from mlusim.units import group_digits
 
+# To ?present, and back to the page as it is.
+_LECTURE = '<a class="lecture" href="?present">For a lecture</a><a class="ends-lecture" href="?">As a page</a>'
+
 if TYPE_CHECKING:
     from mlusim.results.result import Result
 
@@ -45,7 +48,7 @@ def page(result: Result, *, home: str = "", bundle: str = "") -> str:
 {back}<h1>{esc(title)}</h1>
 <p class="sub">{esc(_about(result))}</p>
 <p class="model"><strong>A model, not a measurement.</strong> Error: {esc(result.known.text)}.</p>
-{_stopped(result)}<nav aria-label="Sections">{links}</nav>
+{_stopped(result)}<nav aria-label="Sections">{links}{_LECTURE}</nav>
 <noscript><p class="model">The charts need JavaScript; the tables do not.</p></noscript>
 </header>
 <main>
