@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +53,15 @@ _ON_A_MEMORY_CORE = (
 
 
 class GdramMap:
-    """The tensors of a device's GDRAM by host address, for one state of its allocations."""
+    """The tensors of a device's GDRAM by host address, for one state of its allocations.
+
+    Attributes:
+        bases, allocations: the tensors, in order of their first addresses.
+        address: the first address, by identity of the allocation.
+        packed: the number of the latest launch, and its arguments in the layout that the entry reads.
+        ranges: the tensors in the layout of the runtime.
+        freed: the name of memory that a program has freed, by first address and end.
+    """
 
     def __init__(self, allocations: tuple[Allocation, ...], reserve: int) -> None:
         found = []
@@ -68,8 +76,8 @@ class GdramMap:
         self.bases = [entry[0] for entry in found]
         self.allocations = [entry[3] for entry in found]
         self.address = {entry[3].identity: entry[0] for entry in found}
-        # The number of the latest launch, and its arguments in the layout that the entry reads.
         self.packed = -1, b""
+        self.freed: Mapping[tuple[int, int], str] = {}
         self.ranges = (Range * max(len(found), 1))(*[Range(base, size, flags) for base, size, flags, _ in found])
 
 
@@ -258,6 +266,9 @@ class Bridge:
         """Describe an address outside all memories."""
         if address < _NULL_BYTES:
             return f"address {address:#x} is a null pointer or near it: no tensor was given for this argument"
+        for (first, end), name in self.gdram.freed.items():
+            if first <= address < end:
+                return f"address {address:#x} lies in no memory of this core: {name} was there until cnrtFree"
         near = bisect_right(self.gdram.bases, address) - 1
         if near >= 0:
             allocation = self.gdram.allocations[near]

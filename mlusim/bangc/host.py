@@ -170,6 +170,7 @@ class Program:
 
         async def task(core: Core) -> None:
             gdram = gdram_map(core.issuer.chip)
+            gdram.freed = self._cnrt.freed
             offset = function - base if function else 0
             await execute(core, module, word, module.image(core), gdram, offset, body - base, blob)
 

@@ -45,11 +45,13 @@ class HostMemory:
     Attributes:
         device: the simulated board.
         last_error: the status of the last function that failed.
+        freed: device memory after `cnrtFree`: its name, by first address and end.
     """
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.last_error = 0
+        self.freed: dict[tuple[int, int], str] = {}
         self._memory: dict[int, View] = {}
         self._host: dict[int, Any] = {}
         self._count = 0
@@ -100,6 +102,7 @@ class HostMemory:
             if view is None:
                 raise InputError(f"cnrtFree of {address:#x}: cnrtMalloc did not give this address, or it was freed")
             self.device.synchronize()
+            self.freed[address, address + view.nbytes] = view.allocation.name
             self.device.free(view)
         return 0
 

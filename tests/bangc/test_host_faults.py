@@ -52,6 +52,15 @@ def test_a_fault_of_a_program_is_an_error_at_its_line(module: bangc.Module, what
         run_apart(program, program.run)
 
 
+def test_memory_after_its_free_is_named(module: bangc.Module) -> None:
+    program = Program(module, Device(), ("freed",))
+    place = rf"task 0 .*, host_faults\.mlu:{_line('__memcpy(tile')}, at .* ns: "
+    with pytest.raises(
+        MlusimError, match=place + r"address 0x\w+ lies in .*: device memory 0 was there until cnrtFree"
+    ):
+        run_apart(program, program.run)
+
+
 def test_what_a_program_does_not_wait_for_is_a_hint(module: bangc.Module) -> None:
     unsynced = {
         "early": ('"early"', r"cnrtMemcpy uses memory of nothing, launched at host_faults\.mlu:\d+, which nothing has"),
