@@ -234,12 +234,11 @@ class Races:
             )
         if jobs[0] != jobs[1]:
             kind = self.log.launches[jobs[0][0]].kind
-            rule = (
-                "BLOCK tasks have no order among them, not even when they share a core"
-                if kind == "BLOCK"
-                else f"jobs of a {kind} grid have no order among them: no barrier spans them"
-            )
-            return "", rule, f"{own_bytes}\nor split the kernel into two launches on one queue"
+            remedy = f"{own_bytes}\nor split the kernel into two launches on one queue"
+            if kind == "BLOCK":
+                return "", "BLOCK tasks have no order among them, not even when they share a core", remedy
+            rule = f"jobs of a {kind} grid have no order among them: no barrier spans them"
+            return "", rule, f"{remedy}\nor launch them as one job: a union of more clusters"
         if self.log.tasks[tasks[0]].cluster == self.log.tasks[tasks[1]].cluster:
             sync, all_of = "sync_cluster", "all cores of the cluster and its memory core"
         else:

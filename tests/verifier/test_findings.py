@@ -99,6 +99,21 @@ def test_two_cores_that_write_the_same_bytes():
     assert len(report.errors) == 1
 
 
+def test_jobs_of_a_grid_may_be_launched_as_one_union():
+    async def kernel(core, x, out):
+        if core.is_memory_core or core.core_id:
+            return
+        held = core.nram.alloc(8, x.dtype, "held")
+        await core.memcpy(held, x[core.cluster_id])
+        await core.memcpy(out[core.cluster_id], held)
+
+    out = Output((2, 8), "float32")
+    finding = only(verify(kernel, X[:2], out, kind="UNION1", dim=8), "task-race")
+    assert finding.rule == "jobs of a UNION1 grid have no order among them: no barrier spans them"
+    assert finding.remedy.endswith("\nor launch them as one job: a union of more clusters")
+    assert verify(kernel, X[:2], out, kind="UNION2", dim=8, reference=X[:2]).ok
+
+
 def test_wrong_values_are_folded_into_the_missing_sync():
     async def kernel(core, x, out):
         held = core.nram.alloc(8, x.dtype, "held")
