@@ -1,4 +1,4 @@
-"""Every operator that a test runs is verified: races, bytes read unwritten, the split. A test may say `check=False`."""
+"""Every operator that a test runs is verified: races, uninitialised reads, the split. A test may say `check=False`."""
 
 from __future__ import annotations
 

@@ -80,10 +80,10 @@ Examples:
 )
 @compile_options
 @device_option
-@click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what.")
+@click.option("--check", is_flag=True, help="Verify the run: races, uninitialised reads, the split proof.")
 @click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes.")
 @dma_option
-@click.option("--out", "-o", multiple=True, metavar="[NAME=]FILE", help="Write an output there, as .npy.")
+@click.option("--out", "-o", multiple=True, metavar="[NAME=]FILE", help="Write an output to FILE, as .npy.")
 @report_option
 @save_run_option
 @output_options

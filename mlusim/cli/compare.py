@@ -47,7 +47,7 @@ def _make_compare(command: Command) -> click.Command:
             multiple=True,
             metavar="NAMES",
             shell_complete=complete_from(lambda: [*command.strategies, "all"]),
-            help="Only these, separated by commas, or all; may be repeated. [default: all]",
+            help="Strategies, separated by commas, or all; may be repeated. [default: all]",
         ),
         click.option("--no-data", is_flag=True, help="Timing only: results are not compared."),
         steady_option,

@@ -14,9 +14,9 @@ from mlusim.cli.provenance import print_json, provenance_without_runs
 from mlusim.errors import InputError
 
 _HELP = """\
-Compile BANG C files, or load Python files: their kernels, the parameters, and what is wrong. No kernel runs.
+Compile BANG C files, or load Python files, and show their kernels, parameters and errors. No kernel runs.
 
-Loading a Python file runs what it has at its top level. Exit code 1 where a file has an error.
+Loading a Python file executes its top level. The exit code is 1 if a file has an error.
 
 \b
 Examples:
@@ -25,7 +25,7 @@ Examples:
 """
 
 
-@click.command(name="compile", help=_HELP, short_help="Compile or load kernels: their parameters, their errors.")
+@click.command(name="compile", help=_HELP, short_help="Compile or load kernels; show their parameters and errors.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @device_option
 @compile_options

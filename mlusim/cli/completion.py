@@ -12,13 +12,13 @@ from mlusim.errors import InputError
 
 _SHELLS = ("bash", "zsh", "fish")
 _HELP = """\
-Print the script that makes a shell complete what belongs to mlusim, with the Tab key.
+Print a script that completes the commands and arguments of mlusim with the Tab key.
 
 It completes commands, options, operators, kernels of FILE.py: and their settings, boards, strategies, element types
 and files.
 
 \b
-To have it in every new shell, once:
+To install it for every new shell:
   echo 'eval "$(mlusim completion bash)"' >> ~/.bashrc
   echo 'eval "$(mlusim completion zsh)"' >> ~/.zshrc
   mlusim completion fish > ~/.config/fish/completions/mlusim.fish
@@ -30,7 +30,7 @@ Examples:
 """
 
 
-@click.command(cls=SectionedCommand, help=_HELP, short_help="Print what makes a shell complete commands.")
+@click.command(cls=SectionedCommand, help=_HELP, short_help="Print a script for shell completion.")
 @click.argument("shell", type=click.Choice(_SHELLS), required=False, metavar="[bash|zsh|fish]")
 def completion(shell: str | None) -> None:
     """Print the script that makes a shell complete commands."""

@@ -59,11 +59,16 @@ _SECTIONS = {
 )
 @device_option
 @strategy_option("tin_shift", "See `mlusim run tin_shift --help`. [default: auto]")
-@click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the shifted clips there, as .npy.")
+@click.option(
+    "--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the shifted clips to FILE, as .npy."
+)
 @report_option
 @save_run_option
 @click.option(
-    "--save", type=DIRECTORY, metavar="DIR", help="Write the inputs there, clip.npy and shifts.npy, for `mlusim run`."
+    "--save",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Write the inputs to DIR, as clip.npy and shifts.npy for `mlusim run`.",
 )
 @click.option("--explain", is_flag=True, help="Print the plan: unit, tier, arithmetic, tiles, balance.")
 @output_options

@@ -47,7 +47,7 @@ Examples:
 @click.command(help=_HELP)
 @click.argument("device", type=DEVICE, required=False, metavar="[NAME|FILE]")
 @click.option("--toml", "as_toml", is_flag=True, help="Print the board as a TOML file, to start one of your own from.")
-@click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="With --toml: write it there.")
+@click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="With --toml: write it to FILE.")
 @full_option
 @output_options
 def devices(device: Any, *, as_toml: bool, out: str | None, full: bool, as_json: bool, quiet: bool) -> None:

@@ -32,10 +32,10 @@ Examples:
 _SHOWN = 8
 
 
-@click.command(help=_HELP, short_help="Two runs side by side.")
+@click.command(help=_HELP, short_help="Compare two runs side by side.")
 @click.argument("before", type=FILE, metavar="A")
 @click.argument("after", type=FILE, metavar="B")
-@click.option("--report", type=DIRECTORY, metavar="DIR", help="Write diff.html there, with both timelines.")
+@click.option("--report", type=DIRECTORY, metavar="DIR", help="Write diff.html to DIR, with both timelines.")
 @click.option("--full", is_flag=True, help=f"All lines and figures, not the first {_SHOWN} that changed.")
 @output_options
 def diff(*, before: str, after: str, report: str | None, full: bool, as_json: bool, quiet: bool) -> None:

@@ -13,10 +13,10 @@ from mlusim.errors import InputError
 from mlusim.units import PS_PER_NS
 
 _HELP = """\
-Show one core of a saved run at one moment: its buffers, which operation wrote each last, what was in flight.
+Show one core of a saved run at one moment: its buffers, the last writer of each, and the operations in flight.
 
-TIME is a number of nanoseconds, as reports show it, or has a unit: 1780, 1.78us, 1780000ps. The values of the bytes are
-in Python only: mlusim.verify(...).result.memory_at(1780).
+TIME is a number of nanoseconds, as reports show it, or has a unit: 1780, 1.78us, 1780000ps. Values are
+available in Python only: mlusim.verify(...).result.memory_at(1780).
 
 \b
 Examples:
@@ -26,13 +26,13 @@ Examples:
 _UNITS = {"": PS_PER_NS, "ps": 1, "ns": PS_PER_NS, "us": 10**6, "ms": 10**9, "s": 10**12}
 
 
-@click.command(help=_HELP, short_help="One core of a saved run at one moment.")
+@click.command(help=_HELP, short_help="Show one core of a saved run at one moment.")
 @click.argument("run", type=FILE, metavar="RUN")
-@click.option("--at", "at", required=True, metavar="TIME", help="The moment, in simulated time.")
+@click.option("--at", "at", required=True, metavar="TIME", help="Simulated time.")
 @click.option("--core", type=int, default=0, show_default=True, metavar="N", help="Number of the core on the board.")
 @output_options
 def inspect(*, run: str, at: str, core: int, as_json: bool, quiet: bool) -> None:
-    """One core of a saved run at one moment."""
+    """Show one core of a saved run at one moment."""
     from mlusim.results.result import load
 
     result = load(run)

@@ -46,7 +46,7 @@ out_option = click.option(
     "-o",
     multiple=True,
     metavar="[NAME=]FILE",
-    help="Write an output there, as .npy; by name where there are several.",
+    help="Write an output to FILE, as .npy; with several outputs, name each.",
 )
 
 
@@ -64,7 +64,7 @@ def make_run(kernel_name: str) -> click.Command:
     )
     for option in (
         device_option,
-        click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what."),
+        click.option("--check", is_flag=True, help="Verify the run: races, uninitialised reads, the split proof."),
         sensitivity_option,
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
         steady_option,
@@ -235,7 +235,7 @@ def make_verify(kernel_name: str) -> click.Command:
     command = kernel_command(
         kernel_name,
         _verify,
-        "Verify a kernel of your own: races, bytes read unwritten, hangs, wrong results.",
+        "Verify a kernel of your own: races, uninitialised reads, deadlocks, wrong results.",
         "mlusim verify add.py:add --shape 1000000 --reference add.py:expected",
         sections={
             "Verification": ("reference", "tolerance", "dma", "rewrites", "max_operations"),

@@ -72,7 +72,12 @@ def argument_options(kernel_name: str = "", *, several: bool = False) -> list[cl
             help="Shape of the tensors without --arg: random inputs, and the last one the output; of a .mlu file, "
             "pointers to const are inputs and others outputs.",
         ),
-        click.Option(["--dtype"], type=ELEMENT_TYPE, metavar="DTYPE", help="Their element type. [default: float32]"),
+        click.Option(
+            ["--dtype"],
+            type=ELEMENT_TYPE,
+            metavar="DTYPE",
+            help="Element type of the tensors of --shape. [default: float32]",
+        ),
         make_seed_option(),
         click.Option(
             ["--dim"],

@@ -22,7 +22,7 @@ def make_compare(kernel_name: str) -> click.Command:
     command = kernel_command(
         kernel_name,
         _compare,
-        "Kernels of your own side by side, or one with several settings; their outputs are checked equal.",
+        "Compare kernels of your own, or one with several settings; checks that their outputs are equal.",
         "mlusim compare add.py:simple add.py:buffered --shape 1000000",
         several=True,
         sections={"Output": ("no_data", "steady", "full", "as_json", "quiet")},
@@ -113,7 +113,7 @@ def make_tune(kernel_name: str) -> click.Command:
     command = kernel_command(
         kernel_name,
         _tune,
-        "Find the fastest settings of a kernel of your own: every combination of the values given runs.",
+        "Find the fastest settings of a kernel of your own, by running every combination of the given values.",
         "mlusim tune add.py:add --shape 1000000 --set tile=1024..16384*2",
         several=True,
         sections={

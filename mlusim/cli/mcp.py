@@ -42,7 +42,7 @@ TOOLS: Mapping[str, Tool] = {
     "compile": Tool("compile", "Compile .mlu files or load .py files: kernels, parameters, errors. words: FILE..."),
     "check": Tool(
         "verify",
-        "Run a kernel and check it: races, bytes read unwritten, hangs, wrong results; each with lines, rule, remedy. "
+        "Run a kernel and check it: races, uninitialised reads, deadlocks, wrong results; with lines, rule, remedy. "
         'words: ["add.py:add", "--shape", "100000", "--reference", "add.py:expected"]',
     ),
     "run": Tool(
@@ -77,7 +77,7 @@ class _RequestError(Exception):
         self.code = code
 
 
-@click.command(help=_HELP, short_help="Serve tools to a program, by the Model Context Protocol.")
+@click.command(help=_HELP, short_help="Serve tools by the Model Context Protocol (MCP).")
 def mcp() -> None:
     """Serve tools to a program."""
     for line in sys.stdin:

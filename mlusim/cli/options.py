@@ -25,7 +25,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 DEFAULT_DEVICE = "mlu370-x4"
 _AXES = 3  # of a grid
 _FULL = "All columns; a table that is wider than the terminal comes in parts."
-SAVE_RUN = "Write the whole run there: for `mlusim report`, `mlusim retime` and mlusim.load."
+SAVE_RUN = "Write the whole run to FILE, for `mlusim report`, `mlusim retime` and mlusim.load."
 
 
 class Integers(ParamType):
@@ -369,7 +369,7 @@ def devices_option(function: Function) -> Function:
 def make_seed_option() -> click.Option:
     """--seed, for a list of parameters."""
     return click.Option(
-        ["--seed"], type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Of random inputs. [default: 0]"
+        ["--seed"], type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Seed of random inputs. [default: 0]"
     )
 
 
@@ -389,7 +389,7 @@ def report_option(function: Function) -> Function:
         "--report",
         type=DIRECTORY,
         metavar="DIR",
-        help="Write report.html there, pictures (timeline, tile map, traffic, bandwidth), summary.json and trace.json.",
+        help="Write to DIR: report.html, pictures (timeline, tile map, traffic, bandwidth), summary.json, trace.json.",
     )(function)
 
 
@@ -411,7 +411,7 @@ def csv_option(function: Function) -> Function:
         "operations",
         type=NEW_FILE,
         metavar="FILE",
-        help="Write a line for each operation there, with its times.",
+        help="Write a line for each operation to FILE, with its times.",
     )(function)
 
 

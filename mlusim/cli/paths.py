@@ -88,7 +88,7 @@ def check_target(option: str, text: str, inputs: Iterable[str] = ()) -> None:
     force = context is not None and context.meta.get(_FORCE, False)
     if option != "--db" and not force and path.is_file() and path.stat().st_size and not is_ours(path):
         # An .npy file does not show what wrote it.
-        state = "is there already" if path.suffix == ".npy" else "is there, and mlusim did not write it"
+        state = "already exists" if path.suffix == ".npy" else "exists, and mlusim did not write it"
         raise InputError(f"{option} {text} {state}: name another file, or add --force")
 
 

@@ -40,7 +40,7 @@ Examples:
     metavar="DIR",
     default="report",
     show_default=True,
-    help="Where to; made if missing.",
+    help="Directory for the pages; created if missing.",
 )
 @click.option("--check", is_flag=True, help="Verify the runs first, and show what was found.")
 @output_options

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _HELP = """\
 Time a saved run on another board, or with other parameters of its board.
 
-What its kernels did is done again from the log, by the same model of pipes, links, barriers and launches; the kernels
-do not run, and no data is needed. It refuses where they would have done something else: buffers that do not fit,
-instructions that a board does not have, and a planner that would split the work in another way.
+The logged instructions are issued again, through the same model of pipes, links, barriers and launches; the kernels do
+not run, and no data is needed. Retiming is refused where the kernels would issue other instructions: buffers do not
+fit, the board lacks an instruction, or the planner would split the work differently.
 
 \b
 Examples:
@@ -49,9 +49,11 @@ Examples:
     multiple=True,
     shell_complete=complete_assignment(board_parameters),
     metavar="PARAMETER=VALUE",
-    help="Change a parameter of the board (see `mlusim devices NAME`); may be given again.",
+    help="Change a parameter of the board (see `mlusim devices NAME`); may be repeated.",
 )
-@click.option("--keep-split", is_flag=True, help="Also where the operator would be split in another way there.")
+@click.option(
+    "--keep-split", is_flag=True, help="Retime even if the operator would be split differently on the new board."
+)
 @report_option
 @click.option("--save-run", "-o", type=NEW_FILE, metavar="FILE", help=SAVE_RUN)
 @output_options

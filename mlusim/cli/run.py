@@ -138,7 +138,7 @@ def input_options(command: Command) -> list[click.Parameter]:
             ["--seed"],
             type=click.IntRange(min=0),
             metavar="NUMBER",
-            help="With --shape: of the random numbers. [default: 0]",
+            help="With --shape: seed of the random inputs. [default: 0]",
         ),
     ]
 
@@ -210,7 +210,9 @@ def make_operator(command: Command) -> click.Command:
     )
     options = (
         strategy_option(command.name),
-        click.option("--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the result there, as .npy."),
+        click.option(
+            "--out", "--output", "-o", type=NEW_FILE, metavar="FILE", help="Write the result to FILE, as .npy."
+        ),
         report_option,
         save_run_option,
         csv_option,
@@ -220,12 +222,12 @@ def make_operator(command: Command) -> click.Command:
             help="Print the plan: unit, tier, arithmetic, tiles, balance; with --json all tiles.",
         ),
         click.option("--dry-run", is_flag=True, help="Plan only: print the plan, and run nothing."),
-        click.option("--check", is_flag=True, help="Verify the run: races, bytes read unwritten, who writes what."),
+        click.option("--check", is_flag=True, help="Verify the run: races, uninitialised reads, the split proof."),
         sensitivity_option,
         click.option("--no-data", is_flag=True, help="Timing only: tensors have sizes but no bytes."),
         steady_option,
         click.option(
-            "--nram-limit", type=SIZE, metavar="SIZE", help="The most NRAM of a core that the plan may use: 64KiB."
+            "--nram-limit", type=SIZE, metavar="SIZE", help="Limit on the NRAM of a core that the plan uses: 64KiB."
         ),
         output_options,
     )

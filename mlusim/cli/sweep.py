@@ -115,11 +115,12 @@ def make_sweep_kernel(kernel_name: str) -> click.Command:
 
 
 _HELP = """\
-Simulate every combination of shapes, boards, strategies and what else there is.
+Simulate every combination of shapes, boards, strategies and other settings.
 
-Values are separated by commas, or are a range: 16KiB..1MiB*2 doubles, 4..32+4 adds 4. Shapes and lists of axes, which
-have commas, are repeated options. All cores work; each point is in an SQLite file as soon as it is finished, and the
-same command goes on after Ctrl-C or a crash. Points that a board refuses are in the table too, with the reason.
+Values are separated by commas, or are a range: 16KiB..1MiB*2 doubles, 4..32+4 adds 4. Shapes and lists of axes contain
+commas, so repeat the option for each. The sweep uses all cores of this machine. Each point is stored in an SQLite file
+when it finishes, so the same command resumes after Ctrl-C or a crash. Points that a board cannot run are in the table,
+too, with the reason.
 
 \b
 Examples:

@@ -37,7 +37,7 @@ def _make_tune(command: Command) -> click.Command:
         help="Element type of the inputs. [default: float32]",
     )
     run: list[click.Parameter] = [
-        click.Option(["--shape"], required=True, type=SHAPE, metavar="SHAPE", help="Of the inputs: 2,8,256,196."),
+        click.Option(["--shape"], required=True, type=SHAPE, metavar="SHAPE", help="Shape of the inputs: 2,8,256,196."),
         dtype,
         click.Option(
             ["--device", "-d"],
@@ -52,11 +52,15 @@ def _make_tune(command: Command) -> click.Command:
             multiple=True,
             metavar="NAMES",
             shell_complete=complete_from(lambda: command.strategies),
-            help="Only these, separated by commas. [default: all]",
+            help="Strategies, separated by commas. [default: all]",
         ),
     ]
     seed = click.Option(
-        ["--seed"], type=click.IntRange(min=0), default=0, metavar="NUMBER", help="Of the random inputs. [default: 0]"
+        ["--seed"],
+        type=click.IntRange(min=0),
+        default=0,
+        metavar="NUMBER",
+        help="Seed of the random inputs. [default: 0]",
     )
     own = options_of((*command.attributes, *command.example_attributes))
     return OperatorCommand(
@@ -89,7 +93,7 @@ def tune_options() -> list[Any]:
             ["--workers", "-j"],
             type=click.IntRange(min=0),
             metavar="NUMBER",
-            help="Processes; 0: this one. [default: all cores]",
+            help="Number of processes; 0: run in this one. [default: one per core]",
         ),
         click.Option(["--all", "show_all"], is_flag=True, help=f"Print every plan that ran, not the first {_SHOWN}."),
         make_full_option(),
@@ -99,7 +103,7 @@ def tune_options() -> list[Any]:
 
 
 _HELP = """\
-Find the strategy and the tiles that are fastest for a shape on a board, by simulation; of a kernel of your own the
+Find the fastest strategy and tiles for a shape on a board, by simulation; for a kernel of your own, the fastest
 settings.
 
 Every strategy is tried with all of NRAM, and with limits that make its tiles smaller. The table says why each of the

@@ -38,9 +38,9 @@ def _names() -> list[str]:
     return [row.name for row in measurements()]
 
 
-@click.command(help=_HELP, short_help="Real measurements against the model.")
+@click.command(help=_HELP, short_help="Compare the model with measurements of real boards.")
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=complete_from(_names))
-@click.option("--plot", "-o", type=NEW_FILE, metavar="FILE", help="Draw the errors there, as .svg or .png.")
+@click.option("--plot", "-o", type=NEW_FILE, metavar="FILE", help="Draw the errors to FILE, as .svg or .png.")
 @full_option
 @output_options
 def validate(names: tuple[str, ...], *, plot: str | None, full: bool, as_json: bool, quiet: bool) -> None:

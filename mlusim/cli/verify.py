@@ -11,9 +11,9 @@ from mlusim.cli.kernel_arguments import is_kernel
 from mlusim.cli.run import OperatorGroup, help_if_alone, make_operator
 
 _HELP = """\
-Verify a kernel of your own: races, bytes read unwritten, hangs, wrong results; where, why, and the remedy.
+Verify a kernel of your own: races, uninitialised reads, deadlocks, wrong results; where, why, and the remedy.
 
-Of an operator it is `mlusim run OPERATOR --check`. Exit code 1 where there is an error.
+For an operator, this is `mlusim run OPERATOR --check`. The exit code is 1 if there is an error.
 
 \b
 Examples:

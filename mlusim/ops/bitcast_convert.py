@@ -123,7 +123,7 @@ def view_as(x: View, *, dtype: object) -> View:
 
 BITCAST_CONVERT = Operator(
     name="bitcast_convert",
-    summary="The same bytes as elements of another type.",
+    summary="Reinterpret the bytes as elements of another type.",
     inputs=(TensorSchema(name="x", option="input", help="Any shape and element type."),),
     attributes=(DTYPE,),
     strategies=STRATEGIES,

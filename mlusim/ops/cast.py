@@ -128,7 +128,7 @@ DTYPE = Attribute(
 
 CAST = Operator(
     name="cast",
-    summary="Every element converted to another type.",
+    summary="Convert every element to another type.",
     inputs=(TensorSchema(name="x", option="input", help="Any shape and element type."),),
     attributes=(
         DTYPE,

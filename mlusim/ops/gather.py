@@ -194,7 +194,7 @@ X = TensorSchema(name="x", option="input", help="Any shape and element type.")
 INDEX = TensorSchema(
     name="index", help="int32 or int64; negative values count from the end.", values_matter=True, dtype="index"
 )
-AXIS = Attribute(name="axis", kind="integer", default=0, help="The axis that the index chooses on.")
+AXIS = Attribute(name="axis", kind="integer", default=0, help="The axis that the index selects along.")
 AXES = Attribute(
     name="axes",
     kind="integers",
@@ -222,7 +222,7 @@ INDEX_SHAPE = Attribute(
 
 GATHER = Operator(
     name="gather",
-    summary="Elements chosen along an axis by an index of the same rank.",
+    summary="Select elements along an axis by an index of the same rank.",
     inputs=(X, INDEX),
     attributes=(AXIS,),
     strategies=STRATEGIES,
@@ -233,7 +233,7 @@ GATHER = Operator(
 )
 GATHER_ND = Operator(
     name="gather_nd",
-    summary="Elements or rows chosen by tuples of coordinates.",
+    summary="Select elements or rows by tuples of coordinates.",
     inputs=(X, INDEX),
     attributes=(AXES, MODE, BATCH_DIMS),
     strategies=STRATEGIES,

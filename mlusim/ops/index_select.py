@@ -92,7 +92,7 @@ def _example(draw: RandomTensors, shape: tuple[int, ...], dtype: Dtype, options:
 
 INDEX_SELECT = Operator(
     name="index_select",
-    summary="Slices along an axis, chosen by a list of indices.",
+    summary="Select slices along an axis by a list of indices.",
     inputs=(
         TensorSchema(name="x", option="input", help="Any shape and element type."),
         TensorSchema(
@@ -102,7 +102,7 @@ INDEX_SELECT = Operator(
             dtype="index",
         ),
     ),
-    attributes=(Attribute(name="axis", kind="integer", default=0, help="The axis that the index chooses on."),),
+    attributes=(Attribute(name="axis", kind="integer", default=0, help="The axis that the index selects along."),),
     strategies=STRATEGIES,
     infer=_infer,
     check=_check,

@@ -212,7 +212,7 @@ _X = TensorSchema(name="x", option="input", help="Any shape and element type.")
 
 REVERSE = Operator(
     name="reverse",
-    summary="Elements in reverse order along the axes given.",
+    summary="Reverse the order of elements along axes.",
     inputs=(_X,),
     attributes=(
         Attribute(name="axis", kind="integers", required=True, help="Axes to reverse: 0,2 or -1.", example="0,2"),
@@ -234,7 +234,7 @@ FLIP = replace(
 )
 REVERSE_SEQUENCE = Operator(
     name="reverse_sequence",
-    summary="The first elements of each batch entry in reverse order, by its sequence length.",
+    summary="Reverse the first elements of each batch entry, by its sequence length.",
     inputs=(
         _X,
         TensorSchema(

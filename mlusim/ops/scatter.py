@@ -218,7 +218,7 @@ _SRC = TensorSchema(name="src", help="The new elements, of the input's element t
 
 SCATTER = Operator(
     name="scatter",
-    summary="A copy with elements replaced along an axis by an index; the last of equal places wins.",
+    summary="Copy a tensor and replace elements along an axis by an index; the last duplicate wins.",
     inputs=(X, INDEX, _SRC),
     attributes=(AXIS,),
     strategies=STRATEGIES,
@@ -229,7 +229,7 @@ SCATTER = Operator(
 )
 SCATTER_ND = Operator(
     name="scatter_nd",
-    summary="A copy with elements or rows replaced by tuples of coordinates; the last of equal places wins.",
+    summary="Copy a tensor and replace elements or rows at tuples of coordinates; the last duplicate wins.",
     inputs=(X, INDEX, _SRC),
     attributes=(AXES, MODE),
     strategies=STRATEGIES,

@@ -149,7 +149,7 @@ def _hang(log: Log, order: Order) -> Finding | None:
         f"{site.place} {_names(log, order.task[positions].tolist())}"
         for site, positions in zip(sites, lines.values(), strict=True)
     )
-    returned_text = f"; returned: {_names(log, returned)}" if returned else "; nobody has returned"
+    returned_text = f"; returned: {_names(log, returned)}" if returned else "; none has returned"
     barriers: dict[str, list[int]] = {}
     for site, positions in zip(sites, lines.values(), strict=True):
         barriers.setdefault(site.operation, []).extend(order.task[positions].tolist())

@@ -229,7 +229,7 @@ def test_csv_has_a_line_for_each_operation_and_may_be_replaced(home):
     mlusim(*words, "-q")
     mlusim("run", "flip", "--shape", "4,4", "--axis", "0", "--csv", "operations.csv", "-q")
     refused = mlusim("run", "k.py:add", "--shape", "5000", "--csv", "x.npy", code=2)
-    assert "--csv x.npy is there already" in refused
+    assert "--csv x.npy already exists" in refused
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ def _filters(operands: Sequence[Extent], attributes: Mapping[str, Any]) -> str:
 
 
 def _table(result: Array, index: Array, table: Array) -> tuple[str, str] | None:
-    """Elements whose index lies beyond the table stay as they are, and the checker is told of them.
+    """Elements whose index lies beyond the table stay as they are, and are reported to the checker.
 
     ASSUMED: no public text says what the board does. A gradient of the vendor's collection looks a mask up, in place,
     that an earlier lookup in the same table of 0 and all ones made; its values are right where all ones stays.
