@@ -40,7 +40,7 @@ def test_a_hang_at_two_barriers():
     assert finding.title == (
         "crossed barriers: tasks 1, 2, 3 and memory core of cluster 0 wait in sync_all; task 0 waits in sync_cluster"
     )
-    assert finding.place.endswith("nobody has returned")
+    assert finding.place.endswith("none has returned")
     assert len(finding.sites) == 2
 
 
